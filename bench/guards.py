@@ -198,6 +198,39 @@ def clamped(y: Array, x: Input, w: hal.int32, h: hal.int32):
 
 
 @hal.kernel
+def escaping(y: Array, x: Input, w: hal.int32, h: hal.int32):
+    i = hal.global_idx(0)
+    j = hal.global_idx(1)
+    if i < w and j < h:
+        cr = hal.float32(i) * 0.003 - 2.0
+        ci = hal.float32(j) * 0.04
+        zr = hal.float32(0)
+        zi = hal.float32(0)
+        n = 0
+        while n < 50 and zr * zr + zi * zi < 4.0:
+            zr, zi = zr * zr - zi * zi + cr, 2.0 * zr * zi + ci
+            n += 1
+        y[j * w + i] = hal.float32(n)
+
+
+@hal.kernel
+def kept_inside(y: Array, x: Input, w: hal.int32, h: hal.int32):
+    i = hal.global_idx(0)
+    j = hal.global_idx(1)
+    if i < w and j < h:
+        cr = hal.float32(i) * 0.003 - 2.0
+        ci = hal.float32(j) * 0.04
+        zr = hal.float32(0)
+        zi = hal.float32(0)
+        n = 0
+        for _ in range(50):
+            if zr * zr + zi * zi < 4.0:
+                zr, zi = zr * zr - zi * zi + cr, 2.0 * zr * zi + ci
+                n += 1
+        y[j * w + i] = hal.float32(n)
+
+
+@hal.kernel
 def heat(y: Array, x: Input, a: hal.float32, w: hal.int32, h: hal.int32):
     i = hal.global_idx(0)
     j = hal.global_idx(1)
@@ -222,6 +255,7 @@ def rows(effort: Effort) -> Iterator[Row | Missing]:
     yield _beside("interior of a rectangle", interior, rectangle, "all of it", 0.87, effort)
     yield _beside("column sums by while", sums_by_while, column_sums, "range", 0.87, effort)
     yield _beside("store where x[i] > 0", positive, selected, "as a select", 0.87, effort)
+    yield _beside("Mandelbrot by while", escaping, kept_inside, "range and if", 0.87, effort)
     yield _beside("blur of 7, clamped index", clamped, padded, "padded image", 0.67, effort)
     for width, height in ((768, 512), (4096, 2048)):
         long = effort._replace(rounds=effort.rounds // 3, seconds=5 * effort.seconds)

@@ -79,7 +79,13 @@ def expand(
 
 
 def _in_loops(kernel: Kernel) -> set[UOp]:
-    """Return the nodes inside loops, except for loops that compilers unroll."""
+    """Return the nodes inside loops, except for loops that compilers unroll.
+
+    There are none where a thread goes on alone with a loop that it began in lockstep: what it
+    computes may not depend on the other threads.
+    """
+    if any(node.op == "COUNT" for node in kernel.uops):
+        return set()
     found: set[UOp] = set()
     depth = outer = 0
     short = unrolled(kernel.uops)

@@ -75,6 +75,7 @@ class Block:
         self.spilled: dict[tuple[UOp, int], Any] = {}
         self.seen: list[tuple[int, UOp, Any]] = []  # (thread, node, value) where it is asked for
         self.watch = False
+        self.outer: Values = {}  # what all threads of a region see, and COUNTs change
         self.group = range(threads)  # the threads that run a region now
         for position, node in enumerate(uops):
             if node.op == "ELSE":
@@ -102,6 +103,7 @@ class Block:
     def run_split(self, order: str, seed: int = 0) -> None:
         rng = random.Random(seed)
         for node, outer in self.steps_outside():
+            self.outer = outer
             threads = list(self.group)
             if node.src:
                 start, end = (outer[source] for source in node.src)
@@ -170,6 +172,9 @@ class Block:
         ):
             if op == "PARAM" and node.arg in self.arguments:
                 values[node] = self.arguments[node.arg]
+            return
+        if op == "COUNT":
+            self.outer[node.src[0]] += values[node.src[1]]
             return
         if op == "SET":
             where, value = node.src

@@ -11,7 +11,9 @@ limit may be so large that it does: `strides.py` has such loops.
 
 from __future__ import annotations
 
-from hal_core.dtypes import int32, int64
+from collections.abc import Sequence
+
+from hal_core.dtypes import DType, bool_, int32, int64
 from hal_core.ir.blocks.hoisting import PURE, is_common
 from hal_core.ir.blocks.lockstep import first_of
 from hal_core.ir.blocks.rows import MIRRORED, OPPOSITE
@@ -166,3 +168,31 @@ class _While:
             made.append(new.get(node, node))
         made.append(UOp("ENDRANGE", None, (counter,), None, self.last.line))
         return made
+
+
+def as_while(loop: UOp, body: Sequence[UOp]) -> tuple[list[UOp], UOp, list[UOp]]:
+    """Return a RANGE that counts by one as what stands ahead of a LOOP, the LOOP, and its body."""
+    start, stop, step = loop.src
+    single = UOp("LOOP", None, (), None, loop.line)
+    counter = UOp("VAR", loop.dtype, (), loop.arg, loop.line)
+    ahead = [counter, UOp("SET", None, (counter, start), None, loop.line)]
+    inside: list[UOp] = []
+
+    def add(op: str, dtype: DType | None, *src: UOp) -> UOp:
+        inside.append(UOp(op, dtype, src, None, loop.line))
+        return inside[-1]
+
+    value = add("GET", loop.dtype, counter)
+    block = add("IF", None, add("LE" if step.arg < 0 else "GE", bool_, value, stop))
+    add("BREAK", None, single)
+    add("ENDIF", None, block)
+    new = {loop: value}
+    for node in body:
+        sources = tuple([new.get(source, source) for source in node.src])
+        if node.op == "BREAK":
+            sources = (single,) if node.src[0] is loop else sources
+        if sources != node.src:
+            new[node] = UOp(node.op, node.dtype, sources, node.arg, node.line)
+        inside.append(new.get(node, node))
+    add("SET", None, counter, add("ADD", loop.dtype, value, step))
+    return ahead, single, inside

@@ -55,8 +55,9 @@ from hal_core.dtypes import bool_
 from hal_core.errors import Unsupported
 from hal_core.ir.blocks.counting import with_ranges
 from hal_core.ir.blocks.early_loads import with_early_loads
-from hal_core.ir.blocks.groups import in_groups, runs_in_parts
+from hal_core.ir.blocks.groups import counts_in_groups, in_groups, runs_in_parts
 from hal_core.ir.blocks.hoisting import PURE, Hoisted, is_common
+from hal_core.ir.blocks.leaving import with_lockstep
 from hal_core.ir.blocks.local_arrays import with_common_arrays
 from hal_core.ir.blocks.lockstep import Lockstep, in_step
 from hal_core.ir.blocks.region import Region, enclosed
@@ -74,6 +75,8 @@ _CHEAP = PURE - {
     "DIV", "POW", "ATAN2", "FMOD", "FLOORDIV", "MOD", "TRUNCDIV", "TRUNCMOD", "SQRT", "RSQRT",
     "EXP", "EXP2", "LOG", "LOG2", "SIN", "COS", "TAN", "TANH", "ATAN",
 }  # fmt: skip
+# Rows in parts or not, and whether threads may leave a loop one by one: the first that gains.
+_WAYS = ((True, True), (False, True), (True, False), (False, False))
 _MEMORY = frozenset({"PARAM", "SHARED", "TABLE", "VIEW"})
 _MOST_AGAIN = 12  # nodes that a region may compute again; a longer computation gets a SPILL
 
@@ -98,11 +101,17 @@ def _split(kernel: Kernel, grouped: bool) -> tuple[UOp, ...]:
     uops = without_shortcuts(without_returns(kernel.uops))
     uops = with_early_loads(with_products(with_ranges(with_values(uops))))
     kernel = kernel._replace(uops=uops)
-    found = in_step(kernel, in_parts=grouped)
-    made = _Fission(found).whole(grouped) if found else []
-    if found and found.flat and not runs_in_parts(made):
-        found = in_step(kernel)
+    found, made = None, list[UOp]()
+    leaving = with_lockstep(kernel.uops) if grouped else None
+    for in_parts, leaves in _WAYS if grouped else _WAYS[-1:]:
+        found = in_step(kernel, in_parts, leaving if leaves else None)
         made = _Fission(found).whole(grouped) if found else []
+        if found is None or (
+            (not found.flat or runs_in_parts(made))
+            and (not found.leaves or counts_in_groups(made))
+            and (not found.leaves or spill_nbytes(made, threads) <= SPILL_LIMIT)
+        ):
+            break
     # Hoisted loops cut regions, and more values cross. If they are too many, the loops stay inside:
     # slower, but the kernel runs.
     if found and spill_nbytes(made, threads) <= SPILL_LIMIT:
@@ -210,12 +219,15 @@ class _OpenRegion:
     def __init__(self) -> None:
         self.nodes: list[UOp] = []
         self.reads: set[UOp] = set()  # the VARs it reads
+        self.counts: set[UOp] = set()  # the VARs it adds to
         self.writes = False  # whether it writes memory
 
     def append(self, node: UOp) -> None:
         self.nodes.append(node)
         if node.op == "GET":
             self.reads.add(node.src[0])
+        if node.op == "COUNT":
+            self.counts.add(node.src[0])
         self.writes |= node.op in ("STORE", "ATOMIC", "CAS")
 
     def must_end_before(self, node: UOp) -> bool:
@@ -228,6 +240,8 @@ class _OpenRegion:
             return self.writes
         if node.op == "SET":
             return node.src[0] in self.reads
+        if node.op == "GET":
+            return node.src[0] in self.counts
         return node.op not in PURE and node.op not in ("GET", "VAR")
 
 

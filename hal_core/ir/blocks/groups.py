@@ -27,12 +27,14 @@ from hal_core.ir.blocks.rows import Row
 from hal_core.ir.blocks.thread_bounds import bounds
 from hal_core.ir.uop import UOp
 
+_LEAVING = frozenset({"LOOP", "ENDLOOP", "SET", "IF", "BREAK", "ENDIF"})
 _AROUND = PURE | {"CONST", "GET", "LOAD", "RANGE", "ENDRANGE", "THREADS", "ENDTHREADS"}
 # In kernels up to this size rows are split, and each loop over threads is written several times. In
 # larger ones the text would grow too long.
 MOST_NODES = 1000
 MOST_REGIONS = 8
-_MOST_LANES, _FEWEST_LANES = 128, 16
+_MOST_LANES, FEWEST_LANES = 128, 16
+_MOST_LEAVING = 32
 _LANES_NBYTES = 1024  # of all variables of a group: half of 32 registers with 64 bytes
 
 
@@ -42,7 +44,7 @@ def in_groups(uops: Sequence[UOp]) -> list[UOp]:
     end: UOp | None = None  # the ENDRANGE of the loop that a group runs
     group = UOp("GROUPS", None)
     for place, node in enumerate(uops):
-        if end is None and node.op == "RANGE":
+        if end is None and node.op in ("RANGE", "LOOP"):
             nest = _nest(uops, place)
             lanes = _lanes(nest)
             if lanes:
@@ -74,10 +76,10 @@ def parts_of_nest(row: Row, nest: Iterable[UOp]) -> Cut | None:
 
 
 def _nest(uops: Sequence[UOp], place: int) -> Sequence[UOp]:
-    """Return the nodes from a RANGE to its ENDRANGE."""
+    """Return the nodes from a RANGE or a LOOP to its end."""
     loop = uops[place]
     for last in range(place, len(uops)):
-        if uops[last].op == "ENDRANGE" and uops[last].src[0] is loop:
+        if uops[last].op in ("ENDRANGE", "ENDLOOP") and uops[last].src[0] is loop:
             return uops[place : last + 1]
     return ()
 
@@ -91,9 +93,12 @@ def _lanes(nest: Sequence[UOp]) -> int:
             around.append(node)
         inside = inside or node.op == "THREADS"
     regions = [node for node in around if node.op == "THREADS"]
-    if len(regions) != 1 or not regions[0].arg or any(node.op not in _AROUND for node in around):
+    known = _AROUND | _LEAVING if nest[0].op == "LOOP" else _AROUND
+    if len(regions) != 1 or not regions[0].arg or any(node.op not in known for node in around):
         return 0
     region = region_of(nest)
+    if nest[0].op == "LOOP" and not any(node.op == "COUNT" for node in region):
+        return 0
     spills = {node.src[0] for node in region if node.op in ("GET", "SET")}
     spills = {node for node in spills if node.op == "SPILL"}
     row = Row(region)
@@ -103,8 +108,8 @@ def _lanes(nest: Sequence[UOp]) -> int:
     if not spills and cut is None:
         return 0
     nbytes = sum(node.dtype.itemsize for node in spills if node.dtype)
-    lanes = _MOST_LANES
-    while lanes > _FEWEST_LANES and lanes * nbytes > _LANES_NBYTES:
+    lanes = _MOST_LANES if nest[0].op == "RANGE" else _MOST_LEAVING
+    while lanes > FEWEST_LANES and lanes * nbytes > _LANES_NBYTES:
         lanes //= 2
     return lanes
 
@@ -117,6 +122,16 @@ def _bound_ahead(row: Row, around: Sequence[UOp]) -> bool:
     used |= {node for limit in limits.limits for node in (limit.end, limit.offset) if node}
     used |= {test for test, _ in limits.rows}
     return used.isdisjoint(around) and middle(row, guessed(row, limits.known)) is None
+
+
+def counts_in_groups(uops: Sequence[UOp]) -> bool:
+    """Tell whether each region with a COUNT is run by a few threads at a time."""
+    grouped = False
+    for node in uops:
+        grouped = (grouped or node.op == "GROUPS") and node.op != "ENDGROUPS"
+        if node.op == "COUNT" and not grouped:
+            return False
+    return True
 
 
 def runs_in_parts(uops: Sequence[UOp]) -> bool:

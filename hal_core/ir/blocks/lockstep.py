@@ -35,7 +35,7 @@ Source: Jääskeläinen et al.: pocl, 2015, section 5.3 (horizontal inner-loop p
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Set
 from typing import NamedTuple
 
 from hal_core.dtypes import DType, bool_, int32
@@ -66,38 +66,59 @@ class Lockstep(NamedTuple):
     """A rewritten kernel: its nodes, those to hoist, and its guards.
 
     A thread works only if all guards hold for it. `flat` are quotients and remainders of a flat
-    index that cost nothing, if each region is run in parts of a row.
+    index that cost nothing, if each region is run in parts of a row. `leaves`: threads leave some
+    of its loops one by one.
     """
 
     uops: tuple[UOp, ...]
     hoisted: tuple[UOp, ...] = ()
     guards: tuple[UOp, ...] = ()
     flat: frozenset[UOp] = frozenset()
+    leaves: bool = False
 
 
-def in_step(kernel: Kernel, in_parts: bool = False) -> Lockstep | None:
+class Leaving(NamedTuple):
+    """Nodes in which loops are rewritten that each thread leaves by itself: `leaving.py`."""
+
+    uops: tuple[UOp, ...]
+    together: list[UOp]  # the LOOPs that threads leave together
+    alone: set[UOp]  # LOOPs and BREAKs that hinder no lockstep of the loops around them
+
+
+def in_step(
+    kernel: Kernel, in_parts: bool = False, leaving: Leaving | None = None
+) -> Lockstep | None:
     """Return the kernel with its loops made ready for hoisting; None if no loop gains by it.
 
     `in_parts` cuts rows where quotients of a flat index change.
     """
     if kernel.block is not None and kernel.block[0] < _FEWEST_LANES:
         return None
+    if leaving is not None:
+        found = _with_loops(leaving.uops, leaving.together, in_parts, leaving.alone)
+        if found:
+            return found
     uops, strides = with_strides(kernel.uops)
     if strides and (found := _with_loops(uops, strides, in_parts)):
         return found
     return _with_loops(kernel.uops, (), in_parts)
 
 
-def _with_loops(uops: tuple[UOp, ...], needed: Collection[UOp], in_parts: bool) -> Lockstep | None:
-    """Return the nodes with their loops ready; None if none gains by it, or not all of `needed`."""
+def _with_loops(
+    uops: tuple[UOp, ...], needed: Collection[UOp], in_parts: bool, alone: Set[UOp] = frozenset()
+) -> Lockstep | None:
+    """Return the nodes with their loops ready; None if none gains by it, or not all of `needed`.
+
+    `alone` are the nodes of `leaving.py` that hinder no lockstep.
+    """
     short = unrolled(uops)
-    if all(node in short for node in uops if node.op == "RANGE"):
+    if not alone and all(node in short for node in uops if node.op == "RANGE"):
         return None
     uops, guards = _without_guards(uops)
-    if not _may_gain(uops, short):
+    if not alone and not _may_gain(uops, short):
         return None
     flat = growths(uops) if in_parts else {}
-    search = _Search(uops, flat)
+    search = _Search(uops, flat, needed, alone)
     loops = {loop for loop, first in search.outermost.items() if first not in search.refused}
     if not loops or not loops.issuperset(needed):
         return None
@@ -112,7 +133,7 @@ def _with_loops(uops: tuple[UOp, ...], needed: Collection[UOp], in_parts: bool) 
             made += [UOp("ENDIF", None, (inside,)), UOp("ENDRANGE", None, (loop,))]
             continue
         sources = tuple(new.get(part, part) for part in node.src)
-        first = first_of(node) if node in loops else None
+        first = first_of(node) if node in loops and node.op == "RANGE" else None
         if first is not None:
             rewritten[node] = _rewrite(node, sources[1:], first, made)
             new[node] = rewritten[node].counter
@@ -125,7 +146,7 @@ def _with_loops(uops: tuple[UOp, ...], needed: Collection[UOp], in_parts: bool) 
         if node in loops:
             hoisted.append(made[-1])
     divided = frozenset([new.get(node, node) for node in flat])
-    return Lockstep(tuple(made), tuple(hoisted), guards, divided)
+    return Lockstep(tuple(made), tuple(hoisted), guards, divided, bool(alone))
 
 
 def _may_gain(uops: tuple[UOp, ...], short: Collection[UOp]) -> bool:
@@ -173,8 +194,18 @@ class _Search:
     that vectors need no gather.
     """
 
-    def __init__(self, uops: tuple[UOp, ...], flat: Mapping[UOp, int]) -> None:
-        """Search a kernel; `flat` are quotients of a flat index, with their strides in a part."""
+    def __init__(
+        self,
+        uops: tuple[UOp, ...],
+        flat: Mapping[UOp, int],
+        together: Collection[UOp] = (),
+        alone: Set[UOp] = frozenset(),
+    ) -> None:
+        """Search a kernel; `flat` are quotients of a flat index, with their strides in a part.
+
+        `together` are LOOPs that all threads leave together, `alone` nodes that hinder no lockstep.
+        """
+        self.together, self.alone = together, alone
         self.hoisted = Hoisted(uops)
         self.flat = flat
         self.varies: set[UOp] = set()  # values that may differ between threads
@@ -197,19 +228,29 @@ class _Search:
             start, stop, _ = node.src
             agreed = stop not in self.varies and (start not in self.varies or first_of(node))
             # The body of a loop whose start varies goes into an IF, where nothing is hoisted.
-            plain = all(b in self.outermost and b.src[0] not in self.varies for b in self.open)
+            plain = self._is_plain()
             if agreed and plain and node not in self.short:
                 self.outermost[node] = self.open[0] if self.open else node
             elif self.open and node not in self.short:
                 self.refused.add(self.open[0])
             self.open.append(node)
         elif node not in self.hoisted and op in ("IF", "LOOP"):
+            if node in self.together and self._is_plain():
+                self.outermost[node] = self.open[0] if self.open else node
             self.open.append(node)
-        if self.open and op in _NEVER:
+        if self.open and op in _NEVER and node not in self.alone:
             self.refused.add(self.open[0])
         is_access = op in ("LOAD", "STORE")
-        if self.open and is_access and self.strides.get(node.src[1]) not in _VECTOR_STRIDES:
-            self.refused.add(self.open[0])
+        # In a loop that threads leave one by one, gathers take less time than the threads would.
+        plain = self.alone.isdisjoint(self.open)
+        if plain and is_access and self.strides.get(node.src[1]) not in _VECTOR_STRIDES:
+            self.refused.update(self.open[:1])
+
+    def _is_plain(self) -> bool:
+        """Tell whether all threads run all iterations of the loops around the node."""
+        return all(
+            block in self.outermost and self.varies.isdisjoint(block.src[:1]) for block in self.open
+        )
 
     def _follow(self, node: UOp) -> None:
         """Note whether the node's value varies between threads, and its stride."""

@@ -64,6 +64,11 @@ class Memory(Values):
             kind = type_of(dtype_of(uop))
             self.values[uop] = self.let(f"load {kind}, ptr {self.values[variable]}")
 
+    def on_COUNT(self, uop: UOp) -> None:
+        variable, value = (self.values[source] for source in uop.src)
+        total = self.let(f"add i32 {self.let(f'load i32, ptr {variable}')}, {value}")
+        self.line(f"store i32 {total}, ptr {variable}")
+
     def _own(self, spill: UOp) -> str:
         """Return the address of this thread's element of a SPILL."""
         return self._element(dtype_of(spill), self.values[spill], self.thread)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from hal_core.dtypes import bool_, int32
 from hal_core.ir import Kernel, UOp
 from hal_core.ir.blocks.fission import block_threads
-from hal_core.ir.blocks.groups import MOST_NODES, MOST_REGIONS, region_of
+from hal_core.ir.blocks.groups import FEWEST_LANES, MOST_NODES, MOST_REGIONS, region_of
 from hal_core.ir.blocks.middle import Middle, beyond, guessed, inside, middle
 from hal_core.ir.blocks.rows import Limit, Row, shared_loads
 from hal_core.ir.blocks.thread_bounds import Bounds, bounds, joins_blocks
@@ -102,7 +102,7 @@ class Threads(Blocks):
     def write_groups(self, groups: UOp, nodes: list[UOp]) -> None:
         """Write loops around one region: `groups.arg` threads run them to their end, then the next.
 
-        Threads behind the last whole group run them together.
+        Threads behind the last whole group run them together, or leave a LOOP to what follows it.
         """
         place = self._open_rows(True, Row(region_of(nodes)))
         self.write_nest(place, nodes, groups.arg)
@@ -117,13 +117,19 @@ class Threads(Blocks):
         row = place.row
         guards = bounds(row, self.splits)
         (start, end), known = self._bound(place, row, guards, None)
-        several = self.let(f"and i32 {self.let(f'sub nsw i32 {end}, {start}')}, {-lanes}")
-        last = self.let(f"add nsw i32 {start}, {several}")
-        name = f"group{place.suffix}"
-        first = self.open_loop(name, "i32", start, last, "slt", str(lanes))
-        few = place._replace(suffix=f".group{place.suffix}", first=first)
-        self.write_threads_of_nest(nodes, few, ("0", str(lanes)), known)
-        self.close_loop()
+        alone = nodes[0].op == "LOOP"
+        last = start
+        for count, name in ((lanes, "group"), (FEWEST_LANES, "few"))[
+            : 1 + (alone and lanes > FEWEST_LANES)
+        ]:
+            several = self.let(f"and i32 {self.let(f'sub nsw i32 {end}, {last}')}, {-count}")
+            begin, last = last, self.let(f"add nsw i32 {last}, {several}")
+            first = self.open_loop(f"{name}{place.suffix}", "i32", begin, last, "slt", str(count))
+            group = place._replace(suffix=f".{name}{place.suffix}", first=first)
+            self.write_threads_of_nest(nodes, group, ("0", str(count)), known)
+            self.close_loop()
+        if alone:
+            return
         rest = place._replace(suffix=f".rest{place.suffix}")
         self.write_threads_of_nest(nodes, rest, (last, end), known)
         if guards.wrapping:

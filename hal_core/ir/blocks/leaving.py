@@ -1,0 +1,210 @@
+"""Run a loop in lockstep that each thread leaves after another number of iterations.
+
+                                running = 0
+    while n < x[i]:             while True:
+        n += step       ->          running = 0
+    y[i] = n                        if n < x[i]:
+                                        n += step
+                                        running += 1    # of all threads: COUNT
+                                    if running <= 3: break
+                                while n < x[i]:
+                                    n += step
+                                y[i] = n
+
+All threads of a group leave the first loop on the right together, so it stands outside of the loop
+over threads, which becomes vectors. A thread that has left keeps its values, and loads nothing new.
+When few threads are left each goes on by itself.
+
+In the list of nodes
+
+| op | src | arg | meaning |
+| --- | --- | --- | --- |
+| COUNT | VAR of the block, int32 | | the VAR grows by the number, for each thread that gets here |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from hal_core.dtypes import DType, bool_, int32
+from hal_core.ir.blocks.counting import as_while
+from hal_core.ir.blocks.hoisting import PURE, is_common
+from hal_core.ir.blocks.liveness import Liveness
+from hal_core.ir.blocks.lockstep import Leaving, unrolled
+from hal_core.ir.uop import CLOSES, OPENS, UOp
+
+# So many threads take no longer one by one than in vectors, which gather what they load.
+_FEW, _FEW_THAT_LOAD = 3, 8
+_SLOW = frozenset({"FLOORDIV", "MOD", "TRUNCDIV", "TRUNCMOD"})
+_ASKED = PURE | {"CONST", "SPECIAL", "GET", "LOAD"}
+# A loop with anything else is left as it is.
+_INSIDE = _ASKED | {"VAR", "SET", "IF", "ELSE", "ENDIF", "BREAK", "RANGE", "ENDRANGE"}
+
+
+def with_lockstep(uops: tuple[UOp, ...]) -> Leaving | None:
+    """Return the nodes of a kernel with such loops rewritten; None without one."""
+    wanted = {node.src[0] for node in uops if node.op == "BREAK"}
+    wanted |= {node for node in uops if node.op == "RANGE" and varies(node.src[:2])}
+    short = unrolled(uops) if wanted else set()
+    if not wanted - short:
+        return None
+    made: list[UOp] = []
+    found = Leaving((), [], set())
+    ends = {node.src[0]: n for n, node in enumerate(uops) if node.op in ("ENDLOOP", "ENDRANGE")}
+    place = 0
+    while place < len(uops):
+        node = uops[place]
+        body = uops[place + 1 : ends.get(node, place)]
+        if node in wanted and node not in short and may_gain(node, body, short):
+            written = _Written(node, body, made)
+            found.together.append(written.together)
+            found.alone.update(written.alone)
+            place = ends[node]
+        else:
+            made.append(node)
+        place += 1
+    return found._replace(uops=tuple(made)) if found.together else None
+
+
+def varies(bounds: Sequence[UOp]) -> bool:
+    """Tell whether the threads of a row may see different bounds of a loop."""
+    pending, seen = list(bounds), set[UOp]()
+    while pending:
+        node = pending.pop()
+        if node.op in ("LOAD", "GET") or (node.op == "SPECIAL" and not is_common(node)):
+            return True
+        if node not in seen:
+            seen.add(node)
+            pending += node.src
+    return False
+
+
+def may_gain(loop: UOp, body: tuple[UOp, ...], short: Collection[UOp]) -> bool:
+    """Tell whether a loop only computes and loads, and compilers make no vectors of it."""
+    for node in body:
+        if node.op not in _INSIDE or (node.op == "RANGE" and node not in short):
+            return False
+        if node.op in _SLOW and node.src[1].op != "CONST":
+            return False
+    if loop.op == "LOOP":
+        return True
+    if abs(loop.src[2].arg) != 1:  # the counter may wrap behind the last iteration
+        return False
+    known = Liveness(body)
+    # Compilers add integers in any order, so that iterations are lanes of a vector.
+    ordered = any(
+        v.dtype is not None and v.dtype.is_float and v in known.exposed for v in known.written
+    )
+    return ordered or any(node.op == "BREAK" and node.src[0] is loop for node in body)
+
+
+def tests_of(loop: UOp, body: Sequence[UOp]) -> list[UOp]:
+    """Return the IFs that a loop begins with and leaves by, if it leaves by nothing else.
+
+    Nothing ahead of them changes what they compute, so a thread that has left may ask them again.
+    """
+    tests: list[UOp] = []
+    own: set[UOp] = set()
+    for place, node in enumerate(body):
+        if node.op == "BREAK" and node.src[0] is loop:
+            if body[place - 1].op != "IF" or body[place + 1].op != "ENDIF":
+                return []
+            tests.append(body[place - 1])
+    depth, left = 0, len(tests)
+    for node in body:
+        if node in tests:
+            left -= 1
+            if depth:
+                return []
+        if not left:
+            break
+        depth += (node.op in OPENS) - (node.op in CLOSES)
+        if node.op == "VAR":
+            own.add(node)
+        elif node.op == "SET" and node.src[0] not in own:
+            return []
+    return tests
+
+
+class _Written:
+    """A loop, written behind the nodes `made`."""
+
+    def __init__(self, loop: UOp, body: Sequence[UOp], made: list[UOp]) -> None:
+        self.made, self.line, start = made, loop.line, len(made)
+        self.zero, self.one = self._add("CONST", int32, arg=0), self._add("CONST", int32, arg=1)
+        if loop.op == "RANGE":
+            ahead, loop, body = as_while(loop, body)
+            made += ahead
+        self.loop, self.new = loop, dict[UOp, UOp]()
+        loads = any(node.op == "LOAD" for node in body)
+        few = self._add("CONST", int32, arg=_FEW_THAT_LOAD if loads else _FEW)
+        self.running = self._add("VAR", int32, arg="running")
+        tests = tests_of(loop, body)
+        if not tests:
+            self.runs = self._add("VAR", int32, arg="runs")
+            self._add("SET", None, self.runs, self.one)
+        self.together = self._add("LOOP")
+        self._add("SET", None, self.running, self.zero)
+        self._write(body, tests)
+        some = self._add("LE", bool_, self._add("GET", int32, self.running), few)
+        block = self._add("IF", None, some)
+        self._add("BREAK", None, self.together)
+        self._add("ENDIF", None, block)
+        self._add("ENDLOOP", None, self.together)
+        flagged = [] if tests else [self._ask()]
+        made += [loop, *body]
+        self._add("ENDLOOP", None, loop)
+        self._close(flagged)
+        self.alone = {node for node in made[start:] if node.op in ("LOOP", "BREAK")}
+
+    def _add(self, op: str, dtype: DType | None = None, *src: UOp, arg: object = None) -> UOp:
+        self.made.append(UOp(op, dtype, src, arg, self.line))
+        return self.made[-1]
+
+    def _ask(self) -> UOp:
+        """Begin an IF that the threads run which have not left."""
+        runs = self._add("GET", int32, self.runs)
+        return self._add("IF", None, self._add("NE", bool_, runs, self.zero))
+
+    def _close(self, opened: list[UOp]) -> None:
+        for block in reversed(opened):
+            self._add("ENDIF", None, block)
+        opened.clear()
+
+    def _write(self, body: Sequence[UOp], tests: Collection[UOp]) -> None:
+        """Write an iteration in the IFs of its tests, or with a flag for each thread.
+
+        Behind all that may clear the flag it is asked again.
+        """
+        opened: list[list[UOp]] = [[] if tests else [self._ask()]]  # IFs in each open block
+        leaves = [False]  # whether an open block has a BREAK in it
+        for node in body:
+            leaving = node.op == "BREAK" and node.src[0] is self.loop
+            if tests and (leaving or (node.op == "ENDIF" and node.src[0] in tests)):
+                continue
+            if node in tests:
+                condition = self.new.get(node.src[0], node.src[0])
+                opened[0].append(self._add("IF", None, self._add("NOT", bool_, condition)))
+                continue
+            if node.op in CLOSES:
+                self._close(opened[-1])
+            if leaving:
+                self._add("SET", None, self.runs, self.zero)
+                leaves[-1] = True
+                continue
+            sources = tuple([self.new.get(source, source) for source in node.src])
+            self.new[node] = UOp(node.op, node.dtype, sources, node.arg, node.line)
+            self.made.append(self.new[node])
+            if node.op in ("IF", "RANGE"):
+                opened.append([])
+                leaves.append(False)
+            elif node.op in ("ENDIF", "ENDRANGE"):
+                opened.pop()
+                if leaves.pop():
+                    leaves[-1] = True
+                    opened[-1].append(self._ask())
+        if tests:
+            self._add("COUNT", None, self.running, self.one)
+        self._close(opened[0])
+        if not tests:
+            self._add("COUNT", None, self.running, self._add("GET", int32, self.runs))

@@ -1,0 +1,471 @@
+"""Loops that threads leave one by one run in lockstep, and give what each thread gives alone."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from toolchains import LLVM
+
+import hal_core as hal
+from hal_core.ir.blocks.fission import split
+from hal_core.render import LLVMRenderer
+from hal_core.testing import interpret
+
+# mypy: disable-error-code="no-untyped-def"
+Floats = hal.Ptr[hal.float32]
+Numbers = hal.Ptr[hal.int32]
+Inputs = hal.ConstPtr[hal.int32]
+
+
+@hal.kernel(contract=False)
+def orbit(y: Numbers, x: Inputs, n: hal.int32):
+    i = hal.global_idx(0)
+    if i < n:
+        cr = hal.float32(x[i]) * 0.005 - 1.5
+        zr = hal.float32(0)
+        zi = hal.float32(0)
+        k = 0
+        while k < 300 and zr * zr + zi * zi < 4.0:
+            zr, zi = zr * zr - zi * zi + cr, 2.0 * zr * zi + 0.05
+            k += 1
+        y[i] = k + hal.int32(100.0 * zr)
+
+
+@hal.kernel
+def rounds(y: Numbers, x: Inputs, n: hal.int32):
+    """The number of iterations is what the thread loads; it may be negative."""
+    i = hal.global_idx(0)
+    if i >= n:
+        return
+    total = hal.float32(i)
+    for k in range(x[i]):
+        total = total * 0.5 + hal.float32(k)
+    y[i] = hal.int32(total)
+
+
+@hal.kernel
+def down(y: Numbers, x: Inputs, n: hal.int32):
+    i = hal.global_idx(0)
+    if i < n:
+        left = x[i]
+        for k in range(n, -n, -1):
+            left -= k
+            if left < 0:
+                break
+            left -= 1
+        y[i] = left
+
+
+@hal.kernel
+def near_the_end(y: Numbers, x: Inputs, n: hal.int32):
+    i = hal.global_idx(0)
+    if i < n:
+        last = 0
+        for k in range(2147483647 - 200, 2147483647):
+            if k > 2147483400 + x[i]:
+                break
+            last = k ^ i
+        for k in range(-2147483647 + 200, -2147483647 - 1, -1):
+            if k < x[i] - 2147483500:
+                break
+            last += k & 3
+        y[i] = last
+
+
+@hal.kernel
+def without_a_sign(y: Numbers, x: Inputs, n: hal.int32):
+    i = hal.global_idx(0)
+    if i < n:
+        state = hal.uint32(x[i])
+        wide = hal.int64(0)
+        for k in range(hal.int64(2**62), hal.int64(2**62) + hal.int64(n)):
+            state = state * hal.uint32(1664525) + hal.uint32(77)
+            wide += hal.int64(state) * k
+            if state >> hal.uint32(27) == hal.uint32(3):
+                break
+        y[i] = hal.int32(state) ^ hal.int32(wide >> hal.int64(7))
+
+
+@hal.kernel
+def chained(y: Numbers, x: Inputs, n: hal.int32):
+    """A thread that has left would load from where no memory is."""
+    i = hal.global_idx(0)
+    if i < n:
+        j = i
+        steps = 0
+        while j >= 0:
+            j = min(x[j], n - 1) if min(x[j], n - 1) > j else -2_000_000_000
+            steps += 1
+        y[i] = steps
+
+
+@hal.kernel
+def searched(y: Numbers, x: Inputs, n: hal.int32):
+    i = hal.global_idx(0)
+    if i < n:
+        low = 0
+        high = n
+        while low < high:
+            middle = (low + high) // 2
+            if middle * 3 < x[i]:
+                low = middle + 1
+            else:
+                high = middle
+        y[i] = low
+
+
+@hal.kernel
+def guarded_load(y: Numbers, x: Inputs, n: hal.int32):
+    i = hal.global_idx(0)
+    if i < n:
+        j = i
+        while j < n and x[j] > 20:
+            j += 1 if j + 1 < n else 1_900_000_000 - j
+        y[i] = j - i
+
+
+@hal.kernel
+def several_ways_out(y: Numbers, x: Inputs, n: hal.int32):
+    i = hal.global_idx(0)
+    if i < n:
+        a = x[i]
+        k = 0
+        while True:
+            a += 3
+            if a % 2 == 0:
+                a = a // 2
+                if a < 9:
+                    k += 1000
+                    break
+                k += 2
+            else:
+                if k > 40:
+                    k += 5000
+                    break
+                if a > 500:
+                    a -= 300
+                    if a % 7 == 0:
+                        break
+                    k += 1
+                k += 1
+            k += 1
+            if k > 150:
+                break
+            a += k & 1
+        y[i] = a * 10000 + k
+
+
+@hal.kernel
+def rejected(y: Numbers, x: Inputs, n: hal.int32):
+    i = hal.global_idx(0)
+    if i < n:
+        state = hal.uint32(x[i])
+        place = 0
+        taken = 0
+        while taken < 60:
+            state = state * hal.uint32(1664525) + hal.uint32(1013904223)
+            if state >> hal.uint32(30) == hal.uint32(3):
+                continue
+            taken += 1
+            place += 1 if state >> hal.uint32(31) == hal.uint32(0) else -1
+            if place > 6:
+                break
+        y[i] = place * 1000 + taken
+
+
+@hal.kernel
+def samples(y: Numbers, x: Inputs, n: hal.int32):
+    """A loop inside of one that all threads share, with a variable that both change."""
+    i = hal.global_idx(0)
+    if i < n:
+        total = hal.float32(0)
+        value = hal.float32(x[i])
+        for s in range(n & 31):
+            value += hal.float32(s)
+            while value > 1.0:
+                value *= 0.75
+                total += value
+        y[i] = hal.int32(total * 16.0)
+
+
+@hal.kernel
+def twice(y: Numbers, x: Inputs, n: hal.int32):
+    """Two such loops, stores ahead and behind, and a short loop inside."""
+    i = hal.global_idx(0)
+    if i < n:
+        a = x[i]
+        y[i] = a
+        k = 0
+        while a > 3:
+            for d in range(3):
+                a = a * 3 // 4 if a > d else a
+                if a == 7:
+                    break
+            k += 1
+        b = x[i] + k
+        while b * b > 50:
+            b = b * 7 // 8
+            k += b & 1
+        y[n + i] = k * 100 + a + b + y[i]
+
+
+@hal.kernel
+def some_threads(y: Numbers, x: Inputs, n: hal.int32):
+    """The guard is a condition on data."""
+    i = hal.global_idx(0)
+    if i < n and x[i] % 3 != 0:
+        a = x[i]
+        while a > 10:
+            a -= 1 + (a >> 3)
+        y[i] = a
+
+
+@hal.kernel(block=(64, 1, 1))
+def between_barriers(y: Numbers, x: Inputs, n: hal.int32):
+    tile = hal.shared(hal.int32, 64)
+    t = hal.thread_idx(0)
+    i = hal.global_idx(0)
+    tile[t] = x[i] if i < n else 0
+    hal.barrier()
+    at = t
+    count = 0
+    while tile[at] > 20 and count < 100:
+        at = (at + tile[at]) & 63
+        count += 1
+    hal.barrier()
+    tile[t] = count
+    hal.barrier()
+    if i < n:
+        y[i] = tile[63 - t] * 100 + at
+
+
+@hal.kernel
+def two_dimensions(y: Numbers, x: Inputs, n: hal.int32):
+    i = hal.global_idx(0)
+    j = hal.global_idx(1)
+    if i < n and j < 2:
+        a = x[i] + j
+        while a > 5:
+            a = a * 5 // 7
+        y[j * n + i] = a
+
+
+@hal.kernel
+def flat(y: Numbers, x: Inputs, n: hal.int32):
+    k = hal.global_idx(0)
+    if k < n:
+        i = k % 37
+        j = k // 37
+        a = x[k] + i
+        while a > j:
+            a -= 1 + (a >> 2)
+        y[k] = a * 64 + i
+
+
+KERNELS = [
+    orbit, rounds, down, near_the_end, without_a_sign, chained, searched, guarded_load,
+    several_ways_out,
+    rejected, samples, twice, between_barriers, two_dimensions, flat,
+]  # fmt: skip
+
+
+def inputs(n: int) -> dict[str, Any]:
+    random = np.random.default_rng(n)
+    numbers = random.integers(0, 300, n).astype("i4")
+    rare = np.zeros(n, "i4")
+    rare[n // 2 :: 50] = 290
+    return {"random": numbers, "equal": np.full(n, 77, "i4"), "rare": rare, "negative": -numbers}
+
+
+def shapes(kernel: Any, n: int) -> list[tuple[Any, Any]]:
+    blocks = [(64, 1, 1), (5, 1, 1), (50, 1, 1), (128, 1, 1)]
+    if kernel is between_barriers:
+        blocks = [(64, 1, 1)]
+    elif kernel is two_dimensions:
+        blocks = [(64, 1, 1), (16, 2, 1), (1, 3, 1)]
+    deep = 2 if kernel is two_dimensions else 1
+    return [((max(1, -(-n // block[0])), deep, 1), block) for block in blocks]
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
+def test_threads_leave_one_by_one_and_give_what_the_interpreter_gives(
+    llvm: LLVM, kernel: Any
+) -> None:
+    lowered = kernel.lower()
+    assert "COUNT" in {node.op for node in split(lowered, grouped=True)}
+    text = str(llvm.optimised(LLVMRenderer().render(lowered))[0])
+    assert re.search(r"<\d+ x i1>", text)
+    function = llvm.function(lowered)
+    for n in (0, 1, 15, 33, 64, 200):
+        for name, x in inputs(n).items():
+            x = np.concatenate([x, np.zeros(1, "i4")])
+            for grid, block in shapes(kernel, n):
+                y, expected = np.full((2, 2 * n + 1), 5, "i4")
+                llvm.call(function, lowered, {"y": y, "x": x, "n": n}, grid, block)
+                interpret(kernel, expected, x, vals=(n,), grid=grid, block=block)
+                np.testing.assert_array_equal(y, expected, f"{name}, {n} in {block}")
+
+
+@hal.kernel
+def roots(y: Floats, x: hal.ConstPtr[hal.float32], n: hal.int32):
+    i = hal.global_idx(0)
+    if i < n:
+        r = x[i]
+        for _ in range(60):
+            s = 0.5 * (r + x[i] / r) + 0.001 * r * r
+            if abs(s - r) <= 0.0001 * s:
+                break
+            r = s
+        y[i] = r
+
+
+@hal.kernel
+def kepler(y: Floats, x: hal.ConstPtr[hal.float32], n: hal.int32):
+    i = hal.global_idx(0)
+    if i < n:
+        e = x[i]
+        d = hal.float32(1)
+        k = 0
+        while abs(d) > 0.00001 and k < 30:
+            d = (e - 0.5 * hal.sin(e) - x[i]) / (1.0 - 0.5 * hal.cos(e))
+            e -= d + 0.001 * hal.exp(-e)
+            k += 1
+        y[i] = e
+
+
+@hal.kernel
+def wide(y: hal.Ptr[hal.float64], x: hal.ConstPtr[hal.float64], n: hal.int32):
+    i = hal.global_idx(0)
+    if i < n:
+        e = x[i]
+        k = 0
+        while hal.fmod(e * 7.0, 1.0) > 0.1 and k < 40:
+            e = hal.sin(1.0e9 * e) + hal.cos(e) + e if k == 3 else 0.9 * e + hal.pow(e, 0.25)
+            k += 1
+        y[i] = e
+
+
+@pytest.mark.parametrize("kernel", [roots, kepler, wide], ids=lambda kernel: kernel.name)
+def test_what_a_thread_computes_does_not_depend_on_the_others(llvm: LLVM, kernel: Any) -> None:
+    lowered = kernel.lower()
+    function = llvm.function(lowered)
+    random = np.random.default_rng(3)
+    kind = "f8" if kernel is wide else "f4"
+    x = (random.random(256) * 6 + 0.1).astype(kind)
+    alone = np.zeros_like(x)
+    for i in range(x.size):  # a single thread runs by itself
+        arguments = {"y": alone[i : i + 1], "x": x[i : i + 1], "n": 1}
+        llvm.call(function, lowered, arguments, (1, 1, 1), (1, 1, 1))
+    for order in (np.arange(256), np.argsort(x), random.permutation(256)):
+        y = np.zeros_like(x)
+        llvm.call(function, lowered, {"y": y, "x": x[order], "n": 256}, (2, 1, 1), (128, 1, 1))
+        np.testing.assert_array_equal(y.view("u1"), alone[order].view("u1"))
+
+
+@hal.kernel
+def stores(y: Numbers, x: Inputs, n: hal.int32):
+    i = hal.global_idx(0)
+    if i < n:
+        a = x[i]
+        while a > 3:
+            a -= 2
+            y[i] = a
+
+
+@hal.kernel
+def counts(y: Numbers, x: Inputs, n: hal.int32):
+    i = hal.global_idx(0)
+    if i < n:
+        a = x[i]
+        while a > 3:
+            a -= 2
+            hal.atomic_add(y, 0, 1)
+
+
+@hal.kernel
+def divides(y: Numbers, x: Inputs, n: hal.int32):
+    i = hal.global_idx(0)
+    if i < n:
+        a = x[i]
+        b = i + 1
+        while b != 0:
+            a, b = b, a % b
+        y[i] = a
+
+
+@hal.kernel
+def loops_inside(y: Numbers, x: Inputs, n: hal.int32):
+    i = hal.global_idx(0)
+    if i < n:
+        a = x[i]
+        while a > 3:
+            for k in range(n):
+                a -= k & 1
+            a -= 1
+        y[i] = a
+
+
+@hal.kernel
+def in_a_branch(y: Numbers, x: Inputs, n: hal.int32):
+    i = hal.global_idx(0)
+    if i < n:
+        a = x[i]
+        if a & 1 == 0:
+            while a > 3:
+                a -= 2
+        y[i] = a
+
+
+@hal.kernel
+def returns(y: Numbers, x: Inputs, n: hal.int32):
+    i = hal.global_idx(0)
+    if i < n:
+        a = x[i]
+        while a > 3:
+            a -= 2
+            if a & 32 != 0:
+                return
+        y[i] = a
+
+
+@hal.kernel
+def adds(y: Numbers, x: Inputs, n: hal.int32):
+    """Compilers make vectors of the iterations."""
+    i = hal.global_idx(0)
+    if i < n:
+        total = 0
+        for k in range(x[i] % n):
+            total += x[k]
+        y[i] = total
+
+
+@hal.kernel
+def steps_by_three(y: Numbers, x: Inputs, n: hal.int32):
+    i = hal.global_idx(0)
+    if i < n:
+        a = 0
+        for k in range(0, n, 3):
+            if k > x[i]:
+                break
+            a += k
+        y[i] = a
+
+
+LEFT_ALONE = [
+    stores, counts, divides, some_threads, loops_inside, in_a_branch, returns, adds, steps_by_three
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kernel", LEFT_ALONE, ids=lambda kernel: kernel.name)
+def test_other_loops_stay_as_they_are(llvm: LLVM, kernel: Any) -> None:
+    lowered = kernel.lower()
+    assert "COUNT" not in {node.op for node in split(lowered, grouped=True)}
+    n = 70
+    x = inputs(n)["random"]
+    y, expected = np.full((2, n), 5, "i4")
+    llvm.run(lowered, {"y": y, "x": x, "n": n}, (2, 1, 1), (64, 1, 1))
+    interpret(kernel, expected, x, vals=(n,), grid=2, block=64)
+    np.testing.assert_array_equal(y, expected)
