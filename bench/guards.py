@@ -135,6 +135,26 @@ def sums_by_while(y: Array, x: Input, w: hal.int32, h: hal.int32):
         y[i] = total
 
 
+@hal.kernel
+def window(y: Array, x: Input, a: hal.float32, r: hal.int32, n: hal.int32):
+    i = hal.global_idx(0)
+    if r <= i < n - r:
+        total = hal.float32(0)
+        for k in range(-r, r + 1):
+            total += x[i + k]
+        y[i] = a * total
+
+
+@hal.kernel
+def moving_window(y: Array, x: Input, a: hal.float32, r: hal.int32, n: hal.int32):
+    i = hal.global_idx(0)
+    if r <= i < n - r:
+        total = hal.float32(0)
+        for j in range(i - r, i + r + 1):
+            total += x[j]
+        y[i] = a * total
+
+
 SPELLINGS = {
     "if i >= n: return": early_return,
     "if i <= n - 1": up_to,
@@ -254,6 +274,11 @@ def rows(effort: Effort) -> Iterator[Row | Missing]:
         yield beside(f"saxpy of 32 Ki, {name}", times, base, 0.87, ours=name)
     yield _beside("interior of a rectangle", interior, rectangle, "all of it", 0.87, effort)
     yield _beside("column sums by while", sums_by_while, column_sums, "range", 0.87, effort)
+    base = "range(-r, r + 1)"
+    windows = {base: window, "range(i - r, i + r + 1)": moving_window}
+    tasks = {name: _ours(k, COUNT, (FACTOR, 7, COUNT), COUNT) for name, k in windows.items()}
+    (_, name), times = tasks, compare(tasks, effort)
+    yield beside(f"sums of 15, {name}", times, base, 0.87, ours=name)
     yield _beside("store where x[i] > 0", positive, selected, "as a select", 0.87, effort)
     yield _beside("Mandelbrot by while", escaping, kept_inside, "range and if", 0.87, effort)
     yield _beside("blur of 7, clamped index", clamped, padded, "padded image", 0.67, effort)

@@ -146,6 +146,53 @@ def by_two(y: Ints, x: Given, n: hal.int32):
         j += 2
 
 
+@counts(2)
+def up_to_a_limit(y: Ints, x: Given, n: hal.int32):
+    i = hal.global_idx(0)
+    j = -2
+    while j <= n - i:
+        y[i] += x[abs(j) % 7] * j
+        j += 1
+    k = n
+    while i - 3 <= k:
+        y[i] = 3 * y[i] + k
+        k -= 1
+    y[i] += 100 * j + 1000 * k
+
+
+@counts(0)
+def up_to_a_limit_or_a_return(y: Ints, x: Given, n: hal.int32):
+    j = 0
+    while j <= n:
+        y[hal.global_idx(0)] += j
+        if j == 3:
+            return
+        j += 1
+
+
+@counts(2)
+def a_window_by_steps(y: Ints, x: Given, n: hal.int32):
+    i = hal.global_idx(0)
+    j = i - n
+    while j < i + n + 1:
+        y[i] = 3 * y[i] + j
+        j += 4
+    k = i + 5
+    while k >= i:
+        y[i] = 3 * y[i] + k
+        k -= 2
+    y[i] += 100 * j + 1000 * k
+
+
+@counts(0)
+def a_window_by_threes(y: Ints, x: Given, n: hal.int32):
+    i = hal.global_idx(0)
+    j = i - n
+    while j < i + n:
+        y[i] += j
+        j += 3
+
+
 @counts(0)
 def from_a_value_before(y: Ints, x: Given, n: hal.int32):
     j = 2

@@ -5,8 +5,11 @@ while j < h:              ->        total += x[j * w + i]
     total += x[j * w + i]
     j += 1
 
+`while j <= n` is `while j < n + 1`. With the greatest number as `n` it would never end.
+
 A step of more than one is counted where the limit is a constant, so that no counter wraps. Another
-limit may be so large that it does: `strides.py` has such loops.
+limit may be so large that it does: `strides.py` has such loops. A loop over a window, as those of
+`windows.py`, is counted also with a step of 2, 4, 8 and so on: if its counter wraps, it never ends.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from hal_core.ir.blocks.hoisting import PURE, is_common
 from hal_core.ir.blocks.lockstep import first_of
 from hal_core.ir.blocks.rows import MIRRORED, OPPOSITE
 from hal_core.ir.blocks.running import value_before
+from hal_core.ir.blocks.windows import window_of
 from hal_core.ir.fold.dead_code import without_dead
 from hal_core.ir.uop import CLOSES, OPENS, UOp
 
@@ -70,19 +74,34 @@ class _While:
         if index.op != "GET" or index.src[0] not in self.set:
             op, index, self.limit = MIRRORED[op], self.limit, index
         self.op = op if holds else OPPOSITE[op]
-        if self.op in _STRICT and self.limit.op == "CONST":  # `while j >= 0` is `while j > -1`
-            self.op, more = _STRICT[self.op]
-            dtype, end = self.limit.dtype, self.limit.arg + more
-            if dtype not in (int32, int64) or not dtype.min <= end <= dtype.max:
-                return False
-            self.limit = UOp("CONST", dtype, (), end, self.loop.line)
-            self.inside.add(self.limit)
         if index.op != "GET" or index not in self.inside:
             return False
-        if index.dtype not in (int32, int64) or self.op not in _SIGNS:
+        if index.dtype not in (int32, int64):
             return False
         self.variable = index.src[0]
+        if self.op in _STRICT and not self._is_strict():
+            return False
+        if self.op not in _SIGNS:
+            return False
         return self._is_fixed(self.limit)
+
+    def _is_strict(self) -> bool:
+        """Make a strict test of one like `j >= 0`, which is `j > -1`; tell whether one is equal."""
+        self.op, more = _STRICT[self.op]
+        dtype, line = self.variable.dtype, self.loop.line
+        constant = self.limit.op == "CONST"
+        new = UOp("CONST", dtype, (), self.limit.arg + more if constant else more, line)
+        self.inside.add(new)
+        if constant:
+            self.limit = new
+            return bool(dtype and dtype.min <= new.arg <= dtype.max)
+        self.limit = UOp("ADD", dtype, (self.limit, new), None, line)
+        self.inside.add(self.limit)
+        return self._stays()
+
+    def _stays(self) -> bool:
+        """Tell whether nothing but the test ends the loop: without it the loop never ends."""
+        return all(node.op != "RETURN" for node in self.body)
 
     def _is_fixed(self, node: UOp) -> bool:
         """Tell whether a value is the same in all iterations."""
@@ -121,8 +140,11 @@ class _While:
         if self.step == sign:
             return True
         dtype = self.variable.dtype
-        if self.step * sign <= 0 or self.limit.op != "CONST" or dtype not in (int32, int64):
+        if self.step * sign <= 0 or dtype not in (int32, int64):
             return False
+        if self.limit.op != "CONST":
+            size = abs(self.step)
+            return size & (size - 1) == 0 and self._stays() and self._is_window()
         last = self.limit.arg - sign  # that the loop runs for
         # `j -= -2**31` has a step of 2**31, which is no int32.
         return bool(
@@ -134,9 +156,18 @@ class _While:
         start = value_before(self.variable, self.before)
         if abs(self.step) == 1 or (start is not None and is_common(start)):
             return True
-        step = UOp("CONST", self.variable.dtype, (), self.step)
-        counter = start and UOp("RANGE", self.variable.dtype, (start, self.limit, step))
-        return counter is not None and first_of(counter) is not None
+        counter = self._counter()
+        return counter is not None and (first_of(counter) is not None or self._is_window())
+
+    def _is_window(self) -> bool:
+        counter = self._counter()
+        return counter is not None and window_of(counter) is not None
+
+    def _counter(self) -> UOp | None:
+        """Return the loop's RANGE, if the value that it starts with is known."""
+        start, dtype = value_before(self.variable, self.before), self.variable.dtype
+        step = UOp("CONST", dtype, (), self.step)
+        return start and UOp("RANGE", dtype, (start, self.limit, step))
 
     def written(self) -> list[UOp]:
         """Return the loop as one over a range."""

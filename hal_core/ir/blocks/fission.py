@@ -66,6 +66,7 @@ from hal_core.ir.blocks.running import with_products
 from hal_core.ir.blocks.shortcuts import without_shortcuts
 from hal_core.ir.blocks.unrolling import with_elements
 from hal_core.ir.blocks.values import with_values
+from hal_core.ir.blocks.windows import with_windows
 from hal_core.ir.uop import Kernel, UOp
 
 SPILL_LIMIT = 256 << 10  # bytes per block: often half of a core's second-level cache
@@ -99,7 +100,8 @@ def _split(kernel: Kernel, grouped: bool) -> tuple[UOp, ...]:
     threads = block_threads(kernel)
     kernel = with_common_arrays(kernel, threads)
     uops = without_shortcuts(without_returns(kernel.uops))
-    uops = with_early_loads(with_products(with_ranges(with_values(uops))))
+    uops = with_windows(with_ranges(with_values(uops)))
+    uops = with_early_loads(with_products(uops))
     kernel = kernel._replace(uops=uops)
     found, made = None, list[UOp]()
     leaving = with_lockstep(kernel.uops) if grouped else None

@@ -42,6 +42,7 @@ from hal_core.dtypes import DType, bool_, int32
 from hal_core.ir.blocks.hoisting import PURE, Hoisted
 from hal_core.ir.blocks.nests import with_strides
 from hal_core.ir.blocks.quotients import growths
+from hal_core.ir.blocks.windows import with_wide_windows
 from hal_core.ir.uop import LEAVES, Kernel, UOp
 
 # A compiler unrolls a loop up to this number of iterations, and of operations in all iterations
@@ -98,9 +99,14 @@ def in_step(
         found = _with_loops(leaving.uops, leaving.together, in_parts, leaving.alone)
         if found:
             return found
-    uops, strides = with_strides(kernel.uops)
-    if strides and (found := _with_loops(uops, strides, in_parts)):
+    counted, windows = with_wide_windows(kernel.uops)
+    uops, strides = with_strides(counted)
+    if (strides or windows) and (found := _with_loops(uops, strides or windows, in_parts)):
         return found
+    if windows:
+        uops, strides = with_strides(kernel.uops)
+        if strides and (found := _with_loops(uops, strides, in_parts)):
+            return found
     return _with_loops(kernel.uops, (), in_parts)
 
 

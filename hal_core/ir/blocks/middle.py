@@ -38,6 +38,7 @@ from hal_core.ir.uop import COMPARISON, LEAVES, UOp
 
 _CLAMPS = frozenset({"MIN", "MAX", "MOD"})
 _GUESSED = _CLAMPS | COMPARISON
+_FAR = 1 << 30
 _NEAR_THE_END = 31  # the least constant in `==` that is guessed to be the last thread
 
 
@@ -61,7 +62,8 @@ def guessed(row: Row, decided: dict[UOp, bool]) -> Middle | None:
             _add_clamp(found, row, node)
         elif (sides := row.sides(node)) is not None:
             op, number, end = sides
-            first = end.op == "CONST"  # the rim is at the start of the row
+            # The rim is at the start of the row, unless the constant is near the greatest int32.
+            first = end.op == "CONST" and end.arg < _FAR
             if op in ("EQ", "NE") and first and end.arg >= _NEAR_THE_END:
                 first = False  # `t == 255`
             holds = op in (("GT", "GE", "NE") if first else ("LT", "LE", "NE"))
