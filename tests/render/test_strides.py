@@ -320,6 +320,29 @@ def test_strides_that_count_down_and_wrap_run_as_they_are_written(llvm: LLVM, ke
     assert checked > 100
 
 
+@hal.kernel
+def wide_strides_down(y: hal.Ptr[hal.int64], first: hal.int64, low: hal.int64, step: hal.int64):
+    i = first - hal.int64(hal.global_idx(0))
+    total = hal.int64(0)
+    while i > low:
+        total = total * 3 + i
+        i -= step
+    y[hal.global_idx(0)] = total
+
+
+def test_strides_down_to_a_number_far_above_do_nothing(llvm: LLVM) -> None:
+    """What was left, `first - low`, wrapped."""
+    lowered = wide_strides_down.lower()
+    assert with_strides(lowered.uops)[1]
+    function = llvm.function(lowered)
+    for first in (-(2**40), 2**62):
+        for low in (2**63 - 1, 2**63 - 2**33):
+            y = np.ones(40, np.int64)
+            vals = {"first": first, "low": low, "step": 2**33}
+            llvm.call(function, lowered, {"y": y, **vals}, (2, 1, 1), (20, 1, 1))
+            assert not y.any(), vals
+
+
 def many_loops(count: int) -> tuple[UOp, ...]:
     @hal.kernel
     def one_after_another(y: Numbers, x: Inputs, n: hal.int32):

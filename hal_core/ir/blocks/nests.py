@@ -257,6 +257,8 @@ class _Written:
             self._require("GE", end, self._number(-1))
             self._require("LE", start, self._add("SUB", most, self._number(2)))
             self._require("GE", start, self._add("SUB", width, most))
+            if stride.dtype is int64:
+                end = self._add("MIN", end, most)
             whole = self._add("SUB", start, end)
         else:
             self._require("LE", end, self._add("SUB", most, more))
