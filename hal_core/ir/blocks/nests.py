@@ -136,6 +136,7 @@ class _Nest:
         return True
 
     def is_free(self, node: UOp) -> bool:
+        """Tell whether all threads may compute a value, also those whose IF does not hold."""
         if node not in self.inside or node.op == "RANGE":
             return True
         if node.op == "GET":
