@@ -155,7 +155,7 @@ MUTANTS = {
     "runs to the last thread": ("_within", _past_the_end),
     "counts from the grid's first thread": (
         "_place",
-        lambda self, limit: self._new("CAST", hal.int64, limit.end),
+        lambda self, limit: self._new("CAST", hal.int64, self.made.get(limit.end, limit.end)),
     ),
     "takes LE for LT": (
         "_within",

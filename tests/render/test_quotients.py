@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from toolchains import LLVM
+from toolchains import LLVM, Toolchain
 
 import hal_core as hal
 from hal_core.geometry import MOST_ADDED
 from hal_core.ir.blocks import quotients
 from hal_core.ir.blocks.fission import split
-from hal_core.render import LLVMRenderer
+from hal_core.render import CRenderer, LLVMRenderer
 from hal_core.testing import interpret
 
 # mypy: disable-error-code="no-untyped-def"
@@ -176,6 +176,24 @@ def test_parts_of_a_row_give_what_the_row_gives(llvm: LLVM, kernel: Any) -> None
             llvm.call(function, lowered, {"y": y, "x": x, "w": w, "h": h}, grid, block)
             interpret(kernel, expected, x, vals=(w, h), grid=grid, block=block)
             np.testing.assert_array_equal(y, expected, f"{w} x {h} in {block}")
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
+def test_every_language_gives_what_the_row_gives(toolchain: Toolchain, kernel: Any) -> None:
+    lowered = kernel.lower()
+    for w, h in [(1, 3), (3, 5), (13, 6), (60, 4), (0, 3), (-5, 2)]:
+        x = np.random.default_rng(w + 9).integers(-99, 99, max(128, 2 * w * h)).astype("i4")
+        grid, block = (-(-max(8, 2 * w * h + 5) // 64), 1, 1), (64, 1, 1)
+        y, expected = np.full((2, grid[0] * 64 + 8), 5, "i4")
+        toolchain.run(lowered, {"y": y, "x": x, "w": w, "h": h}, grid, block)
+        interpret(kernel, expected, x, vals=(w, h), grid=grid, block=block)
+        np.testing.assert_array_equal(y, expected, f"{w} x {h}")
+
+
+def test_parts_are_loops_in_c() -> None:
+    text = CRenderer().render(interior.lower())
+    assert "quotient" in text and "for (;;)" in text
+    assert "6755399441055744.0" in text  # where rows are short
 
 
 @pytest.mark.parametrize("kernel", [flat, interior], ids=lambda kernel: kernel.name)

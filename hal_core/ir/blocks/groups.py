@@ -23,16 +23,12 @@ from collections.abc import Iterable, Sequence
 from hal_core.ir.blocks.hoisting import PURE
 from hal_core.ir.blocks.middle import guessed, middle
 from hal_core.ir.blocks.quotients import Cut, parts
-from hal_core.ir.blocks.rows import Row
+from hal_core.ir.blocks.rows import MOST_NODES, MOST_REGIONS, Row
 from hal_core.ir.blocks.thread_bounds import bounds
 from hal_core.ir.uop import UOp
 
 _LEAVING = frozenset({"LOOP", "ENDLOOP", "SET", "IF", "BREAK", "ENDIF"})
 _AROUND = PURE | {"CONST", "GET", "LOAD", "RANGE", "ENDRANGE", "THREADS", "ENDTHREADS"}
-# In kernels up to this size rows are split, and each loop over threads is written several times. In
-# larger ones the text would grow too long.
-MOST_NODES = 1000
-MOST_REGIONS = 8
 _MOST_LANES, FEWEST_LANES = 128, 16
 _MOST_LEAVING = 32
 _LANES_NBYTES = 1024  # of all variables of a group: half of 32 registers with 64 bytes

@@ -49,6 +49,11 @@ class Cut(NamedTuple):
     divided: list[UOp]  # the quotients and remainders of these, as they were
     again: list[UOp]  # others, of what was divided already: they are as they were
 
+    def needed(self) -> list[UOp]:
+        """Return the nodes that all divisions are made of, beside the index."""
+        needed = [node for d in self.divisions for node in (d.divisor, d.number.offset) if node]
+        return needed + [node.src[1] for node in self.again]
+
 
 def least_part(row: Row) -> int:
     """Return the number of threads from which on a part is faster than products."""

@@ -17,6 +17,10 @@ from hal_core.ir.uop import UOp, array_of
 MIRRORED = {"LT": "GT", "LE": "GE", "GT": "LT", "GE": "LE", "EQ": "EQ", "NE": "NE"}
 OPPOSITE = {"LT": "GE", "LE": "GT", "GT": "LE", "GE": "LT", "EQ": "NE", "NE": "EQ"}
 ALONG_X = (("thread_idx", 0), ("global_idx", 0))
+# In kernels up to this size rows are split, and each loop over threads is written several times. In
+# larger ones the text would grow too long.
+MOST_NODES = 1000
+MOST_REGIONS = 8
 _COMPUTED = PURE | {"CONST"}
 PART_START = "PART_START"  # an index along x; quotients.py subtracts it from other indices
 _LEAST_ADDED = -(2**31 - 1)

@@ -29,6 +29,8 @@ For languages of the C family, `with_bounds` writes both as nodes of the list of
                                    | 15   ENDTHREADS %11
                                    | 16 ENDROWS %2
 
+Rows that `quotients` cuts are written in a LOOP over their parts, with THREADS in it.
+
 | op | src | meaning |
 | --- | --- | --- |
 | ROWS | | each row of the block runs the nodes up to ENDROWS |
@@ -37,12 +39,13 @@ For languages of the C family, `with_bounds` writes both as nodes of the list of
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from hal_core.dtypes import DType, bool_, int32, int64
-from hal_core.ir.blocks.quotients import is_remainder
-from hal_core.ir.blocks.rows import OPPOSITE, Limit, Row
+from hal_core.ir.blocks.parts import Walk
+from hal_core.ir.blocks.quotients import Cut, is_remainder, least_part, parts, with_products
+from hal_core.ir.blocks.rows import MOST_NODES, MOST_REGIONS, OPPOSITE, Limit, Row
 from hal_core.ir.uop import UOp
 
 _EFFECTS = frozenset(
@@ -150,6 +153,7 @@ def _guards(row: Row) -> Iterator[UOp]:
 
 def with_bounds(uops: Sequence[UOp]) -> tuple[UOp, ...]:
     """Return nodes that were split into regions, with the bounds of each written as nodes."""
+    few = len(uops) <= MOST_NODES and sum(node.op == "THREADS" for node in uops) <= MOST_REGIONS
     made: list[UOp] = []
     region: list[UOp] = []
     for node in uops:
@@ -158,7 +162,7 @@ def with_bounds(uops: Sequence[UOp]) -> tuple[UOp, ...]:
         else:
             made.append(node)
         if node.op == "ENDTHREADS":
-            made += _Bounded(region).uops
+            made += _Bounded(region, few).uops
             region = []
     return tuple(made)
 
@@ -166,17 +170,82 @@ def with_bounds(uops: Sequence[UOp]) -> tuple[UOp, ...]:
 class _Bounded:
     """The nodes of one region, from ROWS to ENDROWS."""
 
-    def __init__(self, region: Sequence[UOp]) -> None:
-        threads, *nodes, _ = region
-        row = Row(nodes)
+    def __init__(self, region: Sequence[UOp], cuts: bool) -> None:
+        """Write the region; `cuts` allows parts of a row, for which it is written several times."""
+        self.threads, *nodes, _ = region
+        row, opened = Row(nodes), UOp("ROWS", None, ())
+        self.uops = [opened]
+        self.made: dict[UOp, UOp] = {}  # node -> what it is here
+        self.interval: tuple[UOp, UOp] | None = None  # None: the whole row
+        least = least_part(row)
+        cut = parts(row, least) if cuts else None
+        if cut is None:
+            self._add_row(row)
+        else:
+            self._add_cut(row, cut, Walk(cut, least))
+        self.uops.append(UOp("ENDROWS", None, (opened,)))
+
+    def _add_cut(self, row: Row, cut: Cut, walk: Walk) -> None:
+        """Add the parts of a row; where these are short, the row with products."""
+        shared = [n for n in row.nodes if n.op == "SPECIAL" and n not in row.differing]
+        needed = row.needed([*cut.needed(), *shared])
+        self.made[walk.width] = self._new("SPECIAL", int32, arg=("block_dim", 0))
+        self.made[walk.first] = self._first()
+        self._copy((*needed, *walk.ahead.uops))
+        opened: list[UOp] = []
+        for test in (walk.usable, walk.long):
+            if test is not None:
+                opened.append(UOp("IF", None, (self.made[test.node],)))
+                self.uops.append(opened[-1])
+        self._add_parts(cut, walk)
+        if walk.long is not None:
+            self.uops.append(UOp("ELSE", None, (opened[-1],)))
+            self._add_row(with_products(row, (*cut.divided, *cut.again)))
+            self.uops.append(UOp("ENDIF", None, (opened.pop(),)))
+        if walk.usable is not None:
+            self.uops.append(UOp("ELSE", None, (opened[-1],)))
+            self._add_row(row)
+            self.uops.append(UOp("ENDIF", None, (opened.pop(),)))
+
+    def _add_parts(self, cut: Cut, walk: Walk) -> None:
+        outer, self.made = self.made, dict(self.made)
+        variable, loop = UOp("VAR", int32, (), "start"), UOp("LOOP", None, ())
+        zero = self._new("CONST", int32, arg=0)
+        self.uops += [variable, UOp("SET", None, (variable, zero)), loop]
+        start = self._new("GET", int32, variable)
+        opened = UOp("IF", None, (self._new("GE", bool_, start, self.made[walk.width]),))
+        self.uops += [opened, UOp("BREAK", None, (loop,)), UOp("ENDIF", None, (opened,))]
+        self._copy(walk.inside.uops)
+        self.made.update({node: self.made[value] for node, value in walk.known.items()})
+        end = self.made[walk.end]
+        self._add_row(cut.row, (start, end))
+        self._copy(walk.behind.uops)
+        self.uops += [UOp("SET", None, (variable, end)), UOp("ENDLOOP", None, (loop,))]
+        self.made = outer
+
+    def _add_row(self, row: Row, interval: tuple[UOp, UOp] | None = None) -> None:
+        """Add the loop over the threads of a row, or of an interval of it."""
+        outer, self.made, self.interval = self.made, dict(self.made), interval
         found = bounds(row, solves=False)
-        opened = UOp("ROWS", None, ())
-        early = found.needed(row)
-        self.uops = [opened, *early]
-        inner = UOp("THREADS", None, self._start_and_end(found), threads.arg)
+        self._copy(found.needed(row))
+        inner = UOp("THREADS", None, self._start_and_end(found), self.threads.arg)
         self.uops.append(inner)
-        self._add_rest(nodes, set(early), found.known)
-        self.uops += [UOp("ENDTHREADS", None, (inner,)), UOp("ENDROWS", None, (opened,))]
+        self._add_rest(row.nodes, found.known)
+        self.uops.append(UOp("ENDTHREADS", None, (inner,)))
+        self.made = outer
+
+    def _copy(self, nodes: Iterable[UOp]) -> None:
+        """Add nodes that are not there yet."""
+        for node in nodes:
+            if node not in self.made:
+                sources = tuple([self.made.get(source, source) for source in node.src])
+                self.made[node] = UOp(node.op, node.dtype, sources, node.arg, node.line)
+                self.uops.append(self.made[node])
+
+    def _first(self) -> UOp:
+        """Return the global index of the row's first thread."""
+        sources = (self._new("SPECIAL", int32, arg=(k, 0)) for k in ("block_idx", "block_dim"))
+        return self._new("MUL", int32, *sources)
 
     def _new(self, op: str, dtype: DType, *sources: UOp, arg: object = None) -> UOp:
         self.uops.append(UOp(op, dtype, sources, arg))
@@ -184,18 +253,24 @@ class _Bounded:
 
     def _start_and_end(self, found: Bounds) -> tuple[UOp, UOp]:
         """Return, as int32, the first thread of a row that runs and the one after the last."""
-        start = self._new("CONST", int32, arg=0)
-        end = self._new("SPECIAL", int32, arg=("block_dim", 0))
+        if self.interval is None:
+            start = self._new("CONST", int32, arg=0)
+            end = self._new("SPECIAL", int32, arg=("block_dim", 0))
+        else:
+            start, end = self.interval
         if found.limits:
             start, end = self._within(found.limits, start, end)
         for test, holds in found.rows:
             sides = (end, start) if holds else (start, end)
-            end = self._new("WHERE", int32, test, *sides)
+            end = self._new("WHERE", int32, self.made.get(test, test), *sides)
         return start, end
 
     def _within(self, limits: list[Limit], zero: UOp, width: UOp) -> tuple[UOp, UOp]:
         """Return the same for threads within the limits; the part may be empty."""
-        start = none = self._new("CONST", int64, arg=0)
+        if zero.op == "CONST":
+            start = none = self._new("CONST", int64, arg=0)
+        else:
+            start = none = self._new("CAST", int64, zero)
         end = self._new("CAST", int64, width)
         for limit in limits:
             at = self._place(limit)
@@ -214,31 +289,29 @@ class _Bounded:
 
     def _place(self, limit: Limit) -> UOp:
         """Return, as int64, the number in its row of the thread at which a limit is met."""
-        at = self._new("CAST", int64, limit.end)
+        at = self._new("CAST", int64, self.made.get(limit.end, limit.end))
         if limit.end.dtype is not int32:  # the sums below do not wrap
             at = self._new("MIN", int64, at, self._new("CONST", int64, arg=_BEYOND))
             at = self._new("MAX", int64, at, self._new("CONST", int64, arg=-_BEYOND))
         if limit.added:
             at = self._new("SUB", int64, at, self._new("CONST", int64, arg=limit.added))
+        if limit.offset is not None:
+            offset = self._new("CAST", int64, self.made[limit.offset])
+            times = self._new("CONST", int64, arg=limit.times)
+            at = self._new("SUB", int64, at, self._new("MUL", int64, offset, times))
         if limit.number.arg[0] == "global_idx":
-            sources = (self._new("SPECIAL", int32, arg=(k, 0)) for k in ("block_idx", "block_dim"))
-            first = self._new("MUL", int32, *sources)
-            at = self._new("SUB", int64, at, self._new("CAST", int64, first))
+            at = self._new("SUB", int64, at, self._new("CAST", int64, self._first()))
         return at
 
-    def _add_rest(self, nodes: Sequence[UOp], early: set[UOp], known: dict[UOp, bool]) -> None:
+    def _add_rest(self, nodes: Sequence[UOp], known: dict[UOp, bool]) -> None:
         """Add the work of a thread, without the tests that hold."""
         halved = {node.src[0] for node in nodes if node.op == "ELSE"}
         always = {n for n in nodes if n.op == "IF" and n not in halved and known.get(n.src[0])}
-        gone = early | known.keys() | always | {n for n in nodes if always.intersection(n.src)}
-        rest = [node for node in nodes if node not in gone]
-        made: dict[UOp, UOp] = {}
+        gone = known.keys() | always | {n for n in nodes if always.intersection(n.src)}
+        rest = [node for node in nodes if node not in gone and node not in self.made]
         for test in dict.fromkeys(part for node in rest for part in node.src if part in known):
-            made[test] = self._new("CONST", bool_, arg=known[test])
-        for node in rest:
-            sources = tuple([made.get(source, source) for source in node.src])
-            made[node] = UOp(node.op, node.dtype, sources, node.arg, node.line)
-            self.uops.append(made[node])
+            self.made[test] = self._new("CONST", bool_, arg=known[test])
+        self._copy(rest)
 
 
 def joins_blocks(uops: tuple[UOp, ...]) -> bool:

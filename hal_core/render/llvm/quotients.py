@@ -68,10 +68,8 @@ class Quotients(Threads):
         Where a part has fewer threads than `least`, vectors divide.
         """
         walk, suffix = Walk(cut, least), place.suffix
-        needed = [node for d in cut.divisions for node in (d.divisor, d.number.offset) if node]
-        needed += [node.src[1] for node in cut.again]
         self.values[walk.width], self.values[walk.first] = place.width, self.first[0]
-        for node in (*place.row.needed(needed), *walk.ahead.uops):
+        for node in (*place.row.needed(cut.needed()), *walk.ahead.uops):
             self.write(node)
         if walk.usable is not None:
             self.branch(self.values[walk.usable.node], f"usable{suffix}", f"undivided{suffix}")
