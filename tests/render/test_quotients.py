@@ -142,9 +142,21 @@ def in_branches(y: Numbers, x: Inputs, w: hal.int32, h: hal.int32):
         y[k] += 100 * (k // w) + k % w
 
 
+@hal.kernel
+def of_neighbours(y: Numbers, x: Inputs, w: hal.int32, h: hal.int32):
+    """Sums with a constant, below 0 for the first threads."""
+    k = hal.global_idx(0)
+    if k < w * h:
+        left = (k - 1) // w * w + (k - 1) % w
+        y[k] = 100 * x[(k + 1) // w] + 10 * x[(k - 2) % w] + x[(k + 7) % w] + left
+        y[k] += (5 * k - 3 * x[k]) // w - x[k] % h + (k * 0x7654321) // (h + 1)
+        y[k] += (k - 5) // w * 3 + (k - 100) // h + (k - 1) % w // 2 + (k - 20) % 40
+
+
 KERNELS = [
     flat, interior, chosen, in_space, in_four_dimensions, by_numbered_blocks, from_a_number, wide,
     of_uint32, by_constants, dependent, of_a_quotient, in_branches,
+    of_neighbours,
 ]  # fmt: skip
 SHAPES = [
     (1, 3),

@@ -57,7 +57,7 @@ class Walk:
         for division in cut.divisions:
             self.open(division, least)
             end = end.apply("MIN", self._states[-1].after)
-        for node in cut.again:
+        for node in cut.others:
             if node.src[1].op != "CONST":
                 self._require(Value(node.src[1], self.ahead).cast(int64).compare("GE", 1))
         self.end = end.cast(int32).node  # the thread behind the part
@@ -94,7 +94,7 @@ class Walk:
             number = -self._states[parent].first
         else:
             number = self.number(division)
-        quotient = number.apply("TRUNCDIV", divisor)
+        quotient = number.apply("FLOORDIV", divisor)
         first = quotient * divisor - number
         variables = (
             quotient.new("VAR", int64, arg="quotient"),

@@ -35,7 +35,8 @@ _MOST_CONSTANT = 2**31  # all numbers along x are below it, and no end of a part
 class Division(NamedTuple):
     """A number along x divided by one that the threads of a row share."""
 
-    number: Counted  # not negative and an int32; for some the generated code must test that
+    # An int32, and not negative but for sums with a constant; generated code may have to test that.
+    number: Counted
     divisor: UOp
     quotient: UOp  # new nodes, the same for all threads of a part
     start: UOp  # an int32: the index along x for which the remainder is 0
@@ -47,12 +48,12 @@ class Cut(NamedTuple):
     row: Row  # as it is for a part of a row
     divisions: list[Division]
     divided: list[UOp]  # the quotients and remainders of these, as they were
-    again: list[UOp]  # others, of what was divided already: they are as they were
+    others: list[UOp]  # quotients and remainders that are as they were, and may be products
 
     def needed(self) -> list[UOp]:
         """Return the nodes that all divisions are made of, beside the index."""
         needed = [node for d in self.divisions for node in (d.divisor, d.number.offset) if node]
-        return needed + [node.src[1] for node in self.again]
+        return needed + [node.src[1] for node in self.others]
 
 
 def least_part(row: Row) -> int:
@@ -74,14 +75,14 @@ def parts(row: Row, least: int = _LEAST, changing: Container[UOp] = ()) -> Cut |
     for node in row.nodes[first:]:
         made.add(node)
     found = list(made.divisions.values())
-    return Cut(made.row, found, made.divided, made.again) if found else None
+    return Cut(made.row, found, made.divided, made.others) if found else None
 
 
 def with_products(row: Row, divided: Iterable[UOp]) -> Row:
-    """Return a region in which numbers below 2**31 are divided by 1 and more by a product.
+    """Return a region in which an int32, or what fits it, is divided by 1 and more by a product.
 
-    In float64 `(k + 0.5) / w - 0.5` is rounded to the quotient: an error of 2**-20 / w changes
-    none. Vectors multiply, where a processor divides one number after the other.
+    In float64 `(k + 0.5) / w - 0.5` is rounded to the quotient, towards minus infinity: an error of
+    2**-20 / w changes none. Vectors multiply, where a processor divides one number after the other.
     """
     made, new = Row([]), dict[UOp, UOp]()
     quotients: dict[tuple[UOp, ...], Value] = {}
@@ -164,16 +165,18 @@ class _Parts:
         self.new: dict[UOp, UOp] = {}
         self.divisions: dict[tuple[object, ...], Division] = {}
         self.divided: list[UOp] = []  # the quotients and remainders of these, as they were
-        self.again: list[UOp] = []
+        self.others: list[UOp] = []
         self.small: set[UOp] = set()  # both: where dividends are from 0 to 2**31, so are these
         self.multiples: dict[tuple[UOp, ...], UOp] = {}  # factors -> the start that is the product
 
     def add(self, node: UOp) -> None:
         sources = tuple([self.new.get(source, source) for source in node.src])
         division = self._division(node, sources)
-        if division is None and node in self.dividing and _uncast(node.src[0]) in self.small:
-            self.again.append(node)
-            self.small.add(node)
+        if division is None and node in self.dividing:
+            if _uncast(node.src[0]) in self.small:
+                self.small.add(node)
+            if node in self.small or (node.dtype is int32 and node.op in ("FLOORDIV", "MOD")):
+                self.others.append(node)
         if division is None and node.op == "MUL" and sources in self.multiples:
             self.new[node] = self.multiples[sources]
         elif division is None and sources == node.src:
@@ -182,7 +185,8 @@ class _Parts:
             self._keep(node, node.op, node.dtype, sources)
         else:
             self.divided.append(node)
-            self.small.add(node)
+            if division.number.least >= 0:
+                self.small.add(node)
             if node.op in _QUOTIENTS:
                 self.new[node] = division.quotient
                 return
@@ -202,17 +206,31 @@ class _Parts:
         if size is not None:
             divisor = UOp("CONST", int64, (), size, node.line)
         number = self._number(sources[0])
-        if number is None:
+        if number is None or (number.offset is None and number.least and not self._floors(node)):
             return None
         key = (number.number.arg, *number[1:], size or divisor, node.dtype)
         if key not in self.divisions:
             quotient = UOp("PART_QUOTIENT", node.dtype, (), None, node.line)
             start = UOp(PART_START, int32, (), number.number.arg, node.line)
             self.divisions[key] = Division(number, divisor, quotient, start)
-            if number.offset is None and node.dtype is int32 and node.op not in ("SHR", "AND"):
+            plain = number.offset is None and not number.least
+            if plain and node.dtype is int32 and node.op not in ("SHR", "AND"):
                 self.multiples[quotient, node.src[1]] = start
                 self.multiples[node.src[1], quotient] = start
         return self.divisions[key]
+
+    def _floors(self, node: UOp) -> bool:
+        """Tell whether a sum with a constant, which may be negative, is divided in parts.
+
+        `(i + 1) % w` alone is i + 1 but for few threads, which `middle` finds.
+        """
+        if node.dtype is not int32 or node.op not in ("FLOORDIV", "MOD"):
+            return False
+        divisor, size = node.src[1], divisor_size(node)
+        same = (
+            n for n in self.dividing if n.src[1] is divisor or (size and divisor_size(n) == size)
+        )
+        return any(n.op == "FLOORDIV" or n.src[0].op == "SPECIAL" for n in same)
 
     def _number(self, node: UOp) -> Counted | None:
         """Return the parts of a number that grows by one from a thread to the next; else None."""
@@ -222,8 +240,7 @@ class _Parts:
             return None
         offset = number.offset
         if offset is None or is_remainder(number):
-            # `(i + 1) % w` is i + 1 but for few threads, which `middle` finds.
-            return None if number.least else number
+            return None if offset is not None and number.least else number
         before = offset in self.whole.inside or offset not in self.row.inside
         return number if before and offset.op not in (PART_START, "PART_QUOTIENT") else None
 

@@ -200,7 +200,7 @@ class _Bounded:
         self._add_parts(cut, walk)
         if walk.long is not None:
             self.uops.append(UOp("ELSE", None, (opened[-1],)))
-            self._add_row(with_products(row, (*cut.divided, *cut.again)))
+            self._add_row(with_products(row, (*cut.divided, *cut.others)))
             self.uops.append(UOp("ENDIF", None, (opened.pop(),)))
         if walk.usable is not None:
             self.uops.append(UOp("ELSE", None, (opened[-1],)))

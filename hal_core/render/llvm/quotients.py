@@ -77,7 +77,7 @@ class Quotients(Threads):
         if walk.long is not None:
             self.branch(self.values[walk.long.node], f"parts{suffix}", f"products{suffix}")
             self.label(f"products{suffix}")
-            row = with_products(place.row, (*cut.divided, *cut.again))
+            row = with_products(place.row, (*cut.divided, *cut.others))
             self.write_part(place._replace(row=row, suffix=f".products{suffix}"))
             self.jump(f"divided{suffix}")
             self.label(f"parts{suffix}")
