@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import ast
 import builtins
+from collections.abc import Callable
 from typing import Any
 
-from hal_core.dtypes import bool_, int32, int64
+from hal_core.dtypes import DType, bool_, int32, int64
 from hal_core.ir import UOp
 from hal_core.lang import refusals
 from hal_core.lang.builtins import unroll
 from hal_core.lang.constants import fit
+from hal_core.lang.emit import dtype_of
 from hal_core.lang.names import assigned
 from hal_core.lang.statements import Exit, Loop, Statements
 
@@ -115,16 +117,57 @@ def for_(s: Statements, node: ast.For) -> None:
         raise s.error(call, "a loop runs over range(...)", _instead(s, call))
     bounds = _range(s, name, call)
     before, exits = s.names.visible, len(s.exits)
-    block = s.emit.open("RANGE", bounds[0].dtype, bounds, name)
+    advance: Callable[[], None] | None = None
+    if bounds[2].op == "CONST":  # a RANGE is its own counter
+        block = counter = s.emit.open("RANGE", bounds[0].dtype, bounds, name)
+    else:
+        block, counter, advance = _open_steps(s, name, *bounds)
     s.names.branch(before)
-    # The RANGE is its own counter; after the loop the name has no value.
-    s.names.visible[name] = block
-    s.loops.append(Loop(block, [], block))
+    s.names.visible[name] = counter  # after the loop the name has no value
+    s.loops.append(Loop(block, [], block, advance))
     s.block(node.body)
     s.loops.pop()
+    if advance is not None and s.names.reached:
+        advance()
     s.emit.close(block)
     s.names.branch(before)  # the loop may run no iteration
     _go_on_leaving(s, exits, before, block)
+
+
+def _open_steps(
+    s: Statements, name: str, start: UOp, stop: UOp, step: UOp
+) -> tuple[UOp, UOp, Callable[[], None]]:
+    """Open a loop over a range whose step is known at run time only.
+
+    Returns it, its counter, and what writes the step to the next number. As in Python the loop
+    counts up or down, and never beyond the last number of its dtype. A step of 0 is no iteration.
+    """
+    emit, dtype = s.emit, dtype_of(start)
+
+    def add(op: str, *src: UOp, of: DType = bool_) -> UOp:
+        return emit.node(op, of, src)
+
+    zero, least, most = (emit.constant(n, dtype) for n in (0, int(dtype.min), int(dtype.max)))
+    emit.node("ASSERT", None, (add("NE", step, zero),), "the step of range is 0")
+    up, down = add("GT", step, zero), add("LT", step, zero)
+    highest, lowest = (add("SUB", end, step, of=dtype) for end in (most, least))
+    variable = emit.variable(name, dtype)
+    emit.set(variable, start)
+    block = emit.open("LOOP")
+    now = emit.get(variable)
+    below = add("AND", up, add("LT", now, stop))
+    above = add("AND", down, add("GT", now, stop))
+    out = emit.open("IF", None, (add("NOT", add("OR", below, above)),))
+    emit.node("BREAK", None, (block,))
+    emit.close(out)
+    counter = emit.get(variable)
+
+    def advance() -> None:
+        fits = add("WHERE", up, add("LE", counter, highest), add("GE", counter, lowest))
+        total = add("ADD", counter, step, of=dtype)
+        emit.set(variable, add("WHERE", fits, total, stop, of=dtype))
+
+    return block, counter, advance
 
 
 def _instead(s: Statements, over: ast.expr) -> str:
@@ -211,12 +254,7 @@ def _range(s: Statements, name: str, call: ast.Call) -> tuple[UOp, UOp, UOp]:
     if start.dtype not in (int32, int64):
         fix = "Cast the bounds: hal.int32(...)."
         raise s.error(call, f"range takes int32 or int64, not {start.dtype}", fix)
-    # With a constant step renderers know whether the loop counts up or down.
-    if step.op != "CONST":
-        first, last, by = map(ast.unparse, call.args)
-        fix = f"Write {name} = {first}, then while {name} < {last}: ... {name} += {by}."
-        raise s.error(call.args[2], "the step of range must be known at compile time", fix)
-    if step.arg == 0:
+    if step.op == "CONST" and step.arg == 0:
         raise s.error(call.args[2], "the step must be an int other than 0", fix)
     return start, stop, step
 
@@ -230,7 +268,11 @@ def break_(s: Statements, node: ast.Break) -> None:
 
 
 def continue_(s: Statements, node: ast.Continue) -> None:
-    s.emit.node("CONTINUE", None, (_loop_to_leave(s, node, s.loops[-1]),))
+    loop = s.loops[-1]
+    block = _loop_to_leave(s, node, loop)
+    if loop.advance is not None:
+        loop.advance()
+    s.emit.node("CONTINUE", None, (block,))
     s.names.reached = False
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from hal_core.dtypes import DType, bool_
@@ -27,6 +28,7 @@ class Loop(NamedTuple):
     node: UOp | None  # None: it is unrolled
     breaks: list[Path]  # the paths that leave it
     block: UOp | None  # what a BREAK leaves: the node, or the LOOP around an unrolled loop
+    advance: Callable[[], None] | None = None  # writes what counts, where RANGE does not
 
 
 class Exit(NamedTuple):

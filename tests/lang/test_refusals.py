@@ -114,12 +114,6 @@ BAD = [
     Bad("for k in enumerate(x):\n    pass", "enumerate", "runs over range", "for k in range(n)"),
     Bad("for k in range(n):\n    pass\nelse:\n    pass", "pass", "for ... else", "Set a variable"),
     Bad("for p, q in range(n):\n    pass", "p, q", "one counter", "for k in range(n)"),
-    Bad(
-        "for k in range(i, n, hal.block_dim(0)):\n    pass",
-        "hal.block_dim",
-        "the step of range must be known at compile time",
-        "Write k = i, then while k < n: ... k += hal.block_dim(0).",
-    ),
     Bad("for k in range(0, n, 0):\n    pass", "0):", "an int other than 0", "for k in range(n)"),
     Bad("for k in range():\n    pass", "range", "one to three", "for k in range(n)"),
     Bad("for k in range(1.0):\n    pass", "range", "integers, not floats", "for k in range(n)"),

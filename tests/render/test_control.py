@@ -58,6 +58,63 @@ def test_range_counts_as_python_does(toolchain: Toolchain, dtype: DType, constan
         assert total == (expected + (1 << 63)) % (1 << 64) - (1 << 63), (case, constant)
 
 
+@hal.kernel
+def steps_known_late(
+    r: hal.Ptr[hal.int64], bounds: hal.ConstPtr[hal.int32], far: hal.ConstPtr[hal.int64],
+    n: hal.int32, m: hal.int32,
+):  # fmt: skip
+    i = hal.global_idx(0)
+    if i < n:
+        total = hal.int64(0)
+        turn = hal.int64(1)
+        for k in range(bounds[3 * i], bounds[3 * i + 1], bounds[3 * i + 2]):
+            if k % 5 == 3:
+                continue
+            total += hal.int64(k) * turn
+            turn += 1
+        r[i] = total
+    elif i - n < m:
+        total = hal.int64(0)
+        turn = hal.int64(1)
+        c = 3 * (i - n)
+        for k in range(far[c], far[c + 1], far[c + 2]):
+            total += k * turn
+            turn += 1
+        r[i] = total
+
+
+def test_a_range_whose_step_is_known_at_run_time_counts_as_python_does(
+    toolchain: Toolchain,
+) -> None:
+    """Also up to the last number, and not at all where the step is 0."""
+    cases = []
+    for low, high in ((-(2**31), 2**31 - 1), (-(2**63), 2**63 - 1)):
+        cases.append([
+            (0, 10, 1), (3, 3, 1), (5, 2, 1), (2, 5, -1), (0, 10, 3), (10, 0, -1), (10, -1, -4),
+            (high - 5, high, 1), (high - 5, high, 2), (high - 5, high, 100), (high - 4, high, high),
+            (low + 5, low, -1), (low + 5, low, -2), (low + 5, low, low), (low, high, high),
+            (high, low, low), (high, low, -high), (7, 9, 0), (9, 7, 0),
+        ])  # fmt: skip
+    near, far = cases
+    arrays = {"bounds": np.array(near, "i4").ravel(), "far": np.array(far, "i8").ravel()}
+    got = np.zeros(len(near) + len(far), np.int64)
+    launch = {"r": got, **arrays, "n": len(near), "m": len(far)}
+    toolchain.run(steps_known_late.lower(), launch, grid=(5, 1, 1), block=(8, 1, 1))
+    for number, ((start, stop, step), total) in enumerate(
+        zip(near + far, got.tolist(), strict=True)
+    ):
+        counted = range(start, stop, step) if step else ()
+        kept = [k for k in counted if number >= len(near) or k % 5 != 3]
+        expected = sum(k * turn for turn, k in enumerate(kept, 1))
+        assert total == (expected + (1 << 63)) % (1 << 64) - (1 << 63), (start, stop, step)
+
+
+def test_a_step_of_zero_is_named_in_checked_mode() -> None:
+    arrays = np.zeros(1, "i8"), np.array([0, 5, 0], "i4"), np.zeros(3, "i8")
+    with pytest.raises(hal.FailedAssert, match="the step of range is 0"):
+        interpret(steps_known_late, *arrays, vals=(1, 0), threads=1)
+
+
 def test_branches_in_loops_with_accumulators(toolchain: Toolchain) -> None:
     b = Builder("walk", "r: int32*, x: const int32*, n: int32")
     i = b.index()

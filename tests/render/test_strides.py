@@ -185,10 +185,39 @@ def three_axes(y: Numbers, x: Inputs, w: hal.int32, h: hal.int32):
         k += hal.grid_dim(2) * hal.block_dim(2)
 
 
+@hal.kernel
+def by_ranges(y: Numbers, x: Inputs, w: hal.int32, h: hal.int32):
+    down = hal.grid_dim(1) * hal.block_dim(1)
+    for j in range(hal.global_idx(1), h, down):
+        if hal.global_idx(0) == 0:
+            y[w * h + j] = w
+        for i in range(hal.global_idx(0), w, hal.grid_dim(0) * hal.block_dim(0)):
+            y[j * w + i] = 3 * x[j * w + i]
+
+
+@hal.kernel
+def by_wide_ranges(y: Numbers, x: Inputs, w: hal.int32, h: hal.int32):
+    wide, down = hal.int64(w), hal.int64(hal.grid_dim(1) * hal.block_dim(1))
+    for j in range(hal.int64(hal.global_idx(1)), hal.int64(h), down):
+        across = hal.grid_dim(0) * hal.block_dim(0)
+        for i in range(hal.int64(hal.global_idx(0)), wide, hal.int64(across)):
+            y[j * wide + i] = 3 * x[j * wide + i]
+
+
+@hal.kernel
+def by_ranges_down(y: Numbers, x: Inputs, w: hal.int32, h: hal.int32):
+    down = hal.grid_dim(1) * hal.block_dim(1)
+    across = hal.grid_dim(0) * hal.block_dim(0)
+    for j in range(h - 1 - hal.global_idx(1), -1, -down):
+        for i in range(w - 1 - hal.global_idx(0), -1, -across):
+            y[j * w + i] = 3 * x[j * w + i]
+
+
 KERNELS = [
     rows_and_columns, columns_and_rows, interior, loaded_ahead, sums_of_columns,
     two_loops_in_each_row, wide_indices, behind_a_return, counted_down,
-    wide_and_down, rows_down_with_a_value, three_axes,
+    wide_and_down, rows_down_with_a_value, three_axes, by_ranges, by_wide_ranges,
+    by_ranges_down,
 ]  # fmt: skip
 
 
@@ -375,3 +404,30 @@ def test_the_search_for_strides_takes_no_cube_of_their_number() -> None:
         return counted
 
     assert lines(many_loops(24)) < 20 * lines(many_loops(6))
+
+
+@hal.kernel
+def near_the_greatest(y: Numbers, b: hal.int32, n: hal.int32, s: hal.int32):
+    for i in range(b + hal.global_idx(0), n, s):
+        y[hal.global_idx(0)] = 3 * y[hal.global_idx(0)] + i
+    for k in range(hal.int64(b - hal.global_idx(0)), hal.int64(n), hal.int64(s)):
+        if k % 3 == 1:
+            continue
+        y[hal.global_idx(0)] = 5 * y[hal.global_idx(0)] + hal.int32(k)
+
+
+def test_a_range_by_a_late_step_ends_where_the_interpreter_ends(llvm: LLVM) -> None:
+    lowered = near_the_greatest.lower()
+    assert len(with_strides(lowered.uops)[1]) == 1
+    function = llvm.function(lowered)
+    most = 2**31 - 1
+    bounds = [(5, 60), (0, -3), (60, 5), (most - 90, most), (60 - 2**31, -(2**31)), (7, 7)]
+    for b, n in bounds:
+        for s in (1, 7, 64, 2**30, most, -1, -64, -most - 1, 0):
+            if abs(n - b) > 99 * max(1, abs(s)):
+                continue
+            y, expected = np.full((2, 24), 5, "i4")
+            llvm.call(function, lowered, {"y": y, "b": b, "n": n, "s": s}, (3, 1, 1), (8, 1, 1))
+            if s:  # without a step there is no iteration, and the interpreter says so
+                interpret(near_the_greatest, expected, vals=(b, n, s), grid=3, block=8)
+            np.testing.assert_array_equal(y, expected, f"range({b}, {n}, {s})")

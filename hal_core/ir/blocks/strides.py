@@ -8,6 +8,9 @@
 `i` is an int32 or int64; `step` and `n` are the same for all threads. `i` starts as an index of the
 thread, plus numbers that all threads of a block share, or as such a number alone. Where it counts
 down, `while i >= 0`, such an index is taken from a number: `i = n - 1 - hal.global_idx(0)`.
+
+`for i in range(hal.global_idx(0), n, step)` is such a loop; it also tests the sign of `step`, and
+whether `i + step` wraps.
 """
 
 from __future__ import annotations
@@ -25,6 +28,21 @@ _ORDERS = ("LT", "LE", "GT", "GE")
 def is_shared(node: UOp) -> bool:
     """Tell whether a value is computed from what all threads of a block share."""
     return is_common(node) or (node.op in PURE and all(map(is_shared, node.src)))
+
+
+def _one_direction(condition: UOp) -> tuple[UOp, UOp] | None:
+    """Return a test and the step of `step > 0 and i < n or step < 0 and i > n`.
+
+    A step that is written as `-s` counts down: the test is then `i > n`.
+    """
+    sides = [node.src for node in condition.src if node.op == "AND"]
+    if len(sides) != 2:
+        return None
+    (up, below), (down, above) = sides
+    step, zero = up.src
+    if (up.op, down.op, zero.op, zero.arg) != ("GT", "LT", "CONST", 0) or down.src != up.src:
+        return None
+    return above if step.op == "NEG" else below, step
 
 
 class Stride:
@@ -57,6 +75,9 @@ class Stride:
         condition, holds = self.body[test].src[0], False
         while condition.op == "NOT":
             condition, holds = condition.src[0], not holds
+        self.sign: UOp | None = None  # the step whose sign the test asks for
+        if condition.op == "OR" and (both := _one_direction(condition)) is not None:
+            condition, self.sign = both
         if condition.op not in MIRRORED:
             return False
         op, (index, self.limit) = condition.op, condition.src
@@ -80,13 +101,30 @@ class Stride:
             return False
         self.last = self.body[sets[0]]
         total = self.last.src[1]
-        if total.op not in ("ADD", "SUB"):
+        fits = total.src[0] if total.op == "WHERE" and total.src[2] is self.limit else None
+        if fits is not None:
+            total = total.src[1]
+        if total.op not in ("ADD", "SUB") or (fits is not None and total.op != "ADD"):
             return False
         old, self.step = total.src
         if total.op == "ADD" and old.op != "GET":
             old, self.step = self.step, old
         self.negated = self.up != (total.op == "ADD")  # the step towards the limit is -step
-        return self._is("GET", old) and old in self.body and is_shared(self.step)
+        if not (self._is("GET", old) and old in self.body and is_shared(self.step)):
+            return False
+        return self.sign in (None, self.step) and (fits is None or self._is_fit(fits))
+
+    def _is_fit(self, fits: UOp) -> bool:
+        """Tell whether a condition is true if `i + step` does not wrap on its way to the limit."""
+        if fits.op == "WHERE":
+            fits = fits.src[1 if self.up else 2]
+        if fits.op != ("LE" if self.up else "GE") or not self._is("GET", fits.src[0]):
+            return False
+        end, most = fits.src[1], int(self.dtype.max if self.up else self.dtype.min)
+        if end.op == "SUB" and end.src[0].op == "CONST":
+            return bool(end.src[0].arg == most and end.src[1] is self.step)
+        step = self.step.arg if self.step.op == "CONST" and end.op == "CONST" else 0
+        return bool(step and step == most - end.arg and (step > 0) == self.up)
 
     def _is(self, op: str, node: UOp) -> bool:
         return node.op == op and node.src[0] is self.index
