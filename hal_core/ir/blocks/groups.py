@@ -45,6 +45,9 @@ def in_groups(uops: Sequence[UOp]) -> list[UOp]:
             lanes = _lanes(nest)
             if lanes:
                 group, end = UOp("GROUPS", None, (), lanes), nest[-1]
+                if node.op == "LOOP":  # and the IF of the threads that are left
+                    left = next(n for n in uops[place + len(nest) :] if n.op == "IF")
+                    end = next(n for n in uops if n.op == "ENDIF" and n.src[0] is left)
                 made.append(group)
         made.append(node)
         if node is end:
@@ -78,6 +81,16 @@ def _nest(uops: Sequence[UOp], place: int) -> Sequence[UOp]:
         if uops[last].op in ("ENDRANGE", "ENDLOOP") and uops[last].src[0] is loop:
             return uops[place : last + 1]
     return ()
+
+
+def after_loop(nest: Sequence[UOp]) -> tuple[list[UOp], list[UOp]]:
+    """Return what threads do each by itself in the nest of a LOOP, without and with its IF."""
+    if nest[0].op != "LOOP":
+        return [], []
+    end = next(n for n, node in enumerate(nest) if node.op == "ENDLOOP" and node.src[0] is nest[0])
+    behind = list(nest[end + 1 :])
+    ops = [node.op for node in behind]
+    return behind[ops.index("THREADS") : ops.index("ENDTHREADS") + 1], behind
 
 
 def _lanes(nest: Sequence[UOp]) -> int:

@@ -7,8 +7,9 @@
                                         n += step
                                         running += 1    # of all threads: COUNT
                                     if running <= 3: break
-                                while n < x[i]:
-                                    n += step
+                                if running != 0:
+                                    while n < x[i]:
+                                        n += step
                                 y[i] = n
 
 All threads of a group leave the first loop on the right together, so it stands outside of the loop
@@ -57,7 +58,7 @@ def with_lockstep(uops: tuple[UOp, ...]) -> Leaving | None:
         body = uops[place + 1 : ends.get(node, place)]
         if node in wanted and node not in short and may_gain(node, body, short):
             written = _Written(node, body, made)
-            found.together.append(written.together)
+            found.together.extend((written.together, written.left))
             found.alone.update(written.alone)
             place = ends[node]
         else:
@@ -151,7 +152,9 @@ class _Written:
         self._add("BREAK", None, self.together)
         self._add("ENDIF", None, block)
         self._add("ENDLOOP", None, self.together)
-        flagged = [] if tests else [self._ask()]
+        left = self._add("NE", bool_, self._add("GET", int32, self.running), self.zero)
+        self.left = self._add("IF", None, left)
+        flagged = [self.left] if tests else [self.left, self._ask()]
         made += [loop, *body]
         self._add("ENDLOOP", None, loop)
         self._close(flagged)

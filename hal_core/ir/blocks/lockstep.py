@@ -82,7 +82,7 @@ class Leaving(NamedTuple):
     """Nodes in which loops are rewritten that each thread leaves by itself: `leaving.py`."""
 
     uops: tuple[UOp, ...]
-    together: list[UOp]  # the LOOPs that threads leave together
+    together: list[UOp]  # the LOOPs that threads leave together, and the IFs behind them
     alone: set[UOp]  # LOOPs and BREAKs that hinder no lockstep of the loops around them
 
 
@@ -209,7 +209,7 @@ class _Search:
     ) -> None:
         """Search a kernel; `flat` are quotients of a flat index, with their strides in a part.
 
-        `together` are LOOPs that all threads leave together, `alone` nodes that hinder no lockstep.
+        `together` are LOOPs and IFs that all threads run, `alone` nodes that hinder no lockstep.
         """
         self.together, self.alone = together, alone
         self.hoisted = Hoisted(uops)

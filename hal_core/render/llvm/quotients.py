@@ -46,18 +46,10 @@ class Quotients(Threads):
             self.write_groups_of_part(place, nodes, lanes)
             return
         rare = place._replace(free=False, rare=True)
-
-        def write_undivided() -> None:
-            if nodes[0].op != "LOOP":  # else what follows the loop does its work
-                self.write_threads_of_nest(nodes, rare, place.interval, {})
-
         self._write_in_parts(
-            place,
-            cut,
-            lambda part: self.write_groups_of_part(part, nodes, lanes),
-            write_undivided,
-            0,
-        )
+            place, cut, lambda part: self.write_groups_of_part(part, nodes, lanes),
+            lambda: self.write_rest_of_nest(nodes, rare, place.interval, {}), 0,
+        )  # fmt: skip
 
     def _write_in_parts(
         self, place: Place, cut: Cut, write: Callable[[Place], None],

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from hal_core.dtypes import bool_, int32
 from hal_core.ir import Kernel, UOp
 from hal_core.ir.blocks.fission import block_threads
-from hal_core.ir.blocks.groups import FEWEST_LANES, region_of
+from hal_core.ir.blocks.groups import FEWEST_LANES, after_loop, region_of
 from hal_core.ir.blocks.middle import Middle, beyond, guessed, inside, middle
 from hal_core.ir.blocks.rows import MOST_NODES, MOST_REGIONS, Limit, Row, shared_loads
 from hal_core.ir.blocks.thread_bounds import Bounds, bounds, joins_blocks
@@ -102,7 +102,7 @@ class Threads(Blocks):
     def write_groups(self, groups: UOp, nodes: list[UOp]) -> None:
         """Write loops around one region: `groups.arg` threads run them to their end, then the next.
 
-        Threads behind the last whole group run them together, or leave a LOOP to what follows it.
+        Threads behind the last whole group run them together; a LOOP each by itself.
         """
         place = self._open_rows(True, Row(region_of(nodes)))
         self.write_nest(place, nodes, groups.arg)
@@ -117,25 +117,36 @@ class Threads(Blocks):
         row = place.row
         guards = bounds(row, self.splits)
         (start, end), known = self._bound(place, row, guards, None)
-        alone = nodes[0].op == "LOOP"
+        alone, behind = after_loop(nodes)
+        inner = nodes[: len(nodes) - len(behind)]
         last = start
         for count, name in ((lanes, "group"), (FEWEST_LANES, "few"))[
-            : 1 + (alone and lanes > FEWEST_LANES)
+            : 1 + (bool(behind) and lanes > FEWEST_LANES)
         ]:
             several = self.let(f"and i32 {self.let(f'sub nsw i32 {end}, {last}')}, {-count}")
             begin, last = last, self.let(f"add nsw i32 {last}, {several}")
             first = self.open_loop(f"{name}{place.suffix}", "i32", begin, last, "slt", str(count))
             group = place._replace(suffix=f".{name}{place.suffix}", first=first)
-            self.write_threads_of_nest(nodes, group, ("0", str(count)), known)
+            self.write_threads_of_nest(inner, group, ("0", str(count)), known)
+            if behind:
+                left = group._replace(suffix=f".left{group.suffix}", row=Row(region_of(alone)))
+                self.write_threads_of_nest(behind, left, ("0", str(count)), {})
             self.close_loop()
-        if alone:
-            return
         rest = place._replace(suffix=f".rest{place.suffix}")
-        self.write_threads_of_nest(nodes, rest, (last, end), known)
+        self.write_rest_of_nest(nodes, rest, (last, end), known)
         if guards.wrapping:
-            self.write_threads_of_nest(
+            self.write_rest_of_nest(
                 nodes, self._wrapping_place(place), self._wrapping_threads(place, guards), {}
             )
+
+    def write_rest_of_nest(
+        self, nodes: list[UOp], place: Place, interval: Interval, known: Known
+    ) -> None:
+        """Write what threads do that no group runs: of a LOOP, what each does by itself."""
+        alone, _ = after_loop(nodes)
+        if alone:
+            place, known = place._replace(row=Row(region_of(alone))), {}
+        self.write_threads_of_nest(alone or nodes, place, interval, known)
 
     def write_threads_of_nest(
         self, nodes: list[UOp], place: Place, interval: Interval, known: Known
