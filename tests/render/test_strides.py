@@ -244,6 +244,13 @@ def test_nested_strides_are_vectors_and_give_what_the_interpreter_gives(
         np.testing.assert_array_equal(y, expected, f"{w} x {h} in {grid}, {block}")
 
 
+def test_the_test_of_a_stride_leaves_one_guard() -> None:
+    """A second IF, around what its test computes, kept the guard from being a bound."""
+    text = LLVMRenderer().render(rows_and_columns.lower())
+    assert "rim" not in text
+    assert text.count("%thread.x = phi") == 1
+
+
 @hal.kernel
 def from_a_value_before(y: Numbers, x: Inputs, w: hal.int32, h: hal.int32):
     i = 0

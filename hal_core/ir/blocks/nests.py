@@ -111,7 +111,7 @@ class _Nest:
             inner = around if node.op == "RANGE" else (*around, node)
             if node in self.strides:
                 first = place + 1 + self.strides[node].test
-                self.parts.append(_Part(list(self.uops[place + 1 : first]), inner))
+                self.parts.append(_Part(self._used(place + 1, first, last), inner))
                 fine = self._cut(first + 3, last, inner)
             else:
                 fine = self._cut(place + 1, last, inner)
@@ -123,6 +123,16 @@ class _Nest:
             place = last + 1
         self.parts.append(part)
         return True
+
+    def _used(self, place: int, first: int, last: int) -> list[UOp]:
+        """Return the nodes ahead of a stride's test that nodes behind it use, up to its end."""
+        needed = {source for node in self.uops[first + 1 : last] for source in node.src}
+        found: list[UOp] = []
+        for node in reversed(self.uops[place:first]):
+            if node in needed:
+                needed.update(node.src)
+                found.append(node)
+        return found[::-1]
 
     def _opens(self, block: Sequence[UOp]) -> bool:
         """Tell whether the parts of a block may stand in IFs of their own."""
