@@ -232,7 +232,9 @@ def test_nested_strides_are_vectors_and_give_what_the_interpreter_gives(
     llvm: LLVM, kernel: Any
 ) -> None:
     lowered = kernel.lower()
-    assert with_strides(lowered.uops)[1]
+    uops, loops = with_strides(lowered.uops)
+    assert loops
+    assert all(node.src[0].op == "VAR" for node in uops if node.op == "SET")
     text = str(llvm.optimised(LLVMRenderer().render(lowered))[0])
     assert re.search(r"(load|store) <\d+ x i32>", text)
     function = llvm.function(lowered)

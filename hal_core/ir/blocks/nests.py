@@ -361,9 +361,9 @@ class _Written:
             if source in self.kept and source not in own:
                 variable = self.kept[source]
                 self.new[source] = self._add("GET", variable, dtype=variable.dtype)
-        steps = {stride.last for stride in self.nest.strides.values()}
+        indices = {stride.index for stride in self.nest.strides.values()}
         for node in rest:
-            if node not in steps:
+            if node.op != "SET" or node.src[0] not in indices:  # the loops count them
                 self._copy(node)
             if node in self.kept:
                 self._add("SET", self.kept[node], self.new[node], dtype=None)

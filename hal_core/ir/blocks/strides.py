@@ -99,8 +99,7 @@ class Stride:
             return False
         if any(self._is("GET", node) for node in self.body[sets[0] :]):
             return False
-        self.last = self.body[sets[0]]
-        total = self.last.src[1]
+        total = self.body[sets[0]].src[1]
         fits = total.src[0] if total.op == "WHERE" and total.src[2] is self.limit else None
         if fits is not None:
             total = total.src[1]
