@@ -10,6 +10,7 @@ from toolchains import LLVM
 
 import hal_core as hal
 from hal_core.ir.blocks.counting import with_ranges
+from hal_core.ir.blocks.fission import split
 from hal_core.ir.blocks.values import with_values
 from hal_core.ir.blocks.windows import with_wide_windows, with_windows
 from hal_core.ir.fold import fold
@@ -187,6 +188,16 @@ def many_at_once(y: Numbers, x: Inputs, n: hal.int32, r: hal.int32, b: hal.int32
             hal.atomic_add(y, j & 63, 1)
 
 
+@kernel
+def inside(y: Numbers, x: Inputs, n: hal.int32, r: hal.int32, b: hal.int32):
+    i = hal.global_idx(0)
+    if r <= i < n - r:
+        total = b
+        for j in range(i - r, i + r + 1):
+            total += x[j]
+        y[i] = total
+
+
 VALUES = [
     (0, 0), (2, 0), (-3, 0), (7, 5), (3, -20), (2, MOST - 40), (2, MOST - 70), (5, -(2**31)),
     (3, 2**29 - 20), (-(2**31), 3), (-(2**31), MOST - 30), (1, 2**30 - 9),
@@ -227,3 +238,9 @@ def test_nodes_with_windows_counted_do_the_same(function: Any) -> None:
             block=block,
         ),
     )  # fmt: skip
+
+
+def test_threads_run_a_window_in_step() -> None:
+    ops = [node.op for node in split(fold(inside.lower()), grouped=True)]
+    assert "GROUPS" in ops
+    assert "LOOP" not in ops

@@ -95,18 +95,18 @@ def in_step(
     """
     if kernel.block is not None and kernel.block[0] < _FEWEST_LANES:
         return None
+    counted, windows = with_wide_windows(kernel.uops)
+    if windows:
+        uops, strides = with_strides(counted)
+        if found := _with_loops(uops, strides or windows, in_parts):
+            return found
     if leaving is not None:
         found = _with_loops(leaving.uops, leaving.together, in_parts, leaving.alone)
         if found:
             return found
-    counted, windows = with_wide_windows(kernel.uops)
-    uops, strides = with_strides(counted)
-    if (strides or windows) and (found := _with_loops(uops, strides or windows, in_parts)):
+    uops, strides = with_strides(kernel.uops)
+    if strides and (found := _with_loops(uops, strides, in_parts)):
         return found
-    if windows:
-        uops, strides = with_strides(kernel.uops)
-        if strides and (found := _with_loops(uops, strides, in_parts)):
-            return found
     return _with_loops(kernel.uops, (), in_parts)
 
 

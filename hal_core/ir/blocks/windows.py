@@ -103,19 +103,10 @@ def window_of(loop: UOp) -> _Window | None:
         for last, high in lasts:
             size = added(sums.of(last), sums.of(first), -1)
             found = _Window(first, size, sums, (), low + high)
+            found = found._replace(wrapping=tuple(_wrapping(found, loop)))
             if size and _is_counted(found, loop):
-                found = found._replace(wrapping=tuple(_wrapping(found, loop)))
-                if _is_decided(found, loop):
-                    return found
+                return found
     return None
-
-
-def _is_counted(window: _Window, loop: UOp) -> bool:
-    """Tell whether a loop over a window has a size that threads share and that is not too large."""
-    if window.size.keys() != {()}:
-        return all(map(_is_even, window.sums.made_of(window.size)))
-    size = window.size[()] if loop.src[2].arg > 0 else -window.size[()]
-    return 0 < size <= (_SHORT if window.ends else 2**31 - 1)
 
 
 def _wrapping(window: _Window, loop: UOp) -> Iterator[Sum]:
@@ -133,9 +124,15 @@ def _wrapping(window: _Window, loop: UOp) -> Iterator[Sum]:
             yield total
 
 
-def _is_decided(window: _Window, loop: UOp) -> bool:
-    """Tell whether the generated code can decide if a loop may be counted."""
-    sums = window.sums
+def _is_counted(window: _Window, loop: UOp) -> bool:
+    """Tell whether threads share a window's size, and the generated code can decide about it."""
+    sums, size = window.sums, window.size
+    if size.keys() == {()}:
+        number = size[()] if loop.src[2].arg > 0 else -size[()]
+        if not 0 < number <= (_SHORT if window.ends else 2**31 - 1):
+            return False
+    elif not all(map(_is_even, sums.made_of(size))):
+        return False
     values = [value for total in window.wrapping for value in sums.made_of(total)]
     spans = [end for total in window.wrapping for end in sums.span(total)]
     if window.wrapping and (loop.dtype is not int32 or max(map(abs, spans)) >= 2**62):
@@ -318,22 +315,17 @@ class _Counted:
             into[tuple(number for number in numbers if number != index)] = times
         low = high = self._wide(loop, shared, ahead)
         for index_, factor in by_index.items():
-            last = self._last(index_)
+            kind, axis = index_.arg
+            count = self._add("SPECIAL", int32, arg=("block_dim", axis))
+            if kind == "global_idx":
+                blocks = self._add("SPECIAL", int32, arg=("grid_dim", axis))
+                count = self._add("MUL", int32, blocks, count)
+            zero, one = self._number(0), self._number(1)
+            last = self._add("SUB", int64, self._add("CAST", int64, count), one)
             part = self._add("MUL", int64, self._wide(loop, factor, ahead), last)
-            zero = self._number(0)
             low = self._add("ADD", int64, low, self._add("MIN", int64, part, zero))
             high = self._add("ADD", int64, high, self._add("MAX", int64, part, zero))
         return low, high
-
-    def _last(self, index: UOp) -> UOp:
-        """Write the greatest index of a thread in the launch, or in a block."""
-        kind, axis = index.arg
-        count = self._add("SPECIAL", int32, arg=("block_dim", axis))
-        if kind == "global_idx":
-            blocks = self._add("SPECIAL", int32, arg=("grid_dim", axis))
-            count = self._add("MUL", int32, blocks, count)
-        one = self._add("CONST", int32, arg=1)
-        return self._add("CAST", int64, self._add("SUB", int32, count, one))
 
     def _number(self, value: int) -> UOp:
         return self._add("CONST", int64, arg=value)
