@@ -713,7 +713,7 @@ def by_numbered_blocks(y: Floats, x: Inputs, w: hal.int32, h: hal.int32):
 @hal.kernel
 def only_loads(y: Floats, x: Inputs, n: hal.int32):
     i = hal.global_idx(0)
-    y[i] = min(x[i] if i < n else hal.float32(0), x[i % 16])
+    y[i] = min(x[i] if i < n else hal.float32(0), x[i % 8])
 
 
 def test_rows_are_split_only_where_it_gains() -> None:

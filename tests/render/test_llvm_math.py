@@ -26,7 +26,10 @@ def llvm(llvm: LLVM) -> LLVM:
 
 
 def kernel_of(op: str, dtype: DType, turns: str = "") -> Kernel:
-    """Once, or in a loop whose turns are "same" for all threads, or each thread's "own"."""
+    """Once, or in a loop whose turns are "same" for all threads, or each thread's "own".
+
+    A loop that divides by its counter does not run in lockstep.
+    """
     b = Builder("k", f"r: {dtype.name}*, x: const {dtype.name}*")
     i = b.index()
     if not turns:
@@ -36,7 +39,8 @@ def kernel_of(op: str, dtype: DType, turns: str = "") -> Kernel:
     total = b.var("total", b.const(0, dtype))
     stop = b.const(1000) if turns == "same" else i
     k = b.range(b.const(0), stop, b.const(1))
-    b.set(total, b.op("ADD", b.get(total), b.op(op, b.load("x", b.op("ADD", k, i)))))
+    place = b.op("ADD", k, i) if turns == "same" else b.op("FLOORDIV", i, b.op("ADD", k, i))
+    b.set(total, b.op("ADD", b.get(total), b.op(op, b.load("x", place))))
     b.end(k)
     b.store("r", i, b.get(total))
     return b.kernel()

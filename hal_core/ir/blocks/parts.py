@@ -15,11 +15,13 @@ quotient is 0 again where the other's changes.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
-from hal_core.dtypes import bool_, int32, int64
+from hal_core.dtypes import bool_, float64, int32, int64
 from hal_core.geometry import MOST_ADDED
-from hal_core.ir.blocks.quotients import Cut, Division, is_remainder
+from hal_core.ir.blocks.quotients import REMAINDERS, Cut, Division, divisor_size, is_remainder
+from hal_core.ir.blocks.rows import Row
 from hal_core.ir.math.value import Page, Value
 from hal_core.ir.uop import UOp
 
@@ -125,3 +127,39 @@ class Walk:
             # So that `k % w + 1` does not wrap either: `is_remainder` says so.
             self._require((number + self._width).compare("LE", 2**31 - MOST_ADDED))
         return number
+
+
+def with_inverses(row: Row, divided: Iterable[UOp]) -> Row:
+    """Return a region in which an int32, or what fits it, is divided by 1 and more by a product.
+
+    In float64 `(k + 0.5) / w - 0.5` is rounded to the quotient, towards minus infinity: an error of
+    2**-20 / w changes none. Vectors multiply, where a processor divides one number after the other.
+    """
+    made, new = Row([]), dict[UOp, UOp]()
+    quotients: dict[tuple[UOp, ...], Value] = {}
+    wanted = {node for node in divided if divisor_size(node) is None}
+    for node in row.nodes:
+        sources = tuple([new.get(source, source) for source in node.src])
+        if node.op == "ELSE" or node.op.startswith("END"):
+            quotients.clear()  # what a block computes is not known behind it
+        if node not in wanted:
+            if sources != node.src:
+                new[node] = UOp(node.op, node.dtype, sources, node.arg, node.line)
+            made.add(new.get(node, node))
+            continue
+        page = Page([], node.line)
+        number, divisor = (Value(source, page) for source in sources)
+        quotient = quotients.get(sources)
+        if quotient is None:
+            inverse = 1.0 / divisor.cast(float64)
+            shifted = number.cast(int32).cast(float64) * inverse + (inverse * 0.5 - 0.5)
+            shifted = shifted + inverse.format.shifter
+            quotient = shifted.bitcast(int64).cast(int32).cast(number.dtype)
+            quotients[sources] = quotient
+        if node.op in REMAINDERS:
+            new[node] = (number - Value(quotient.node, page) * divisor).node
+        else:
+            new[node] = quotient.node
+        for made_node in page.uops:
+            made.add(made_node)
+    return made

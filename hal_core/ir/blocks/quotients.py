@@ -15,15 +15,14 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Sequence
 from typing import NamedTuple
 
-from hal_core.dtypes import DType, float64, int32, int64, uint32, uint64
+from hal_core.dtypes import DType, int32, int64, uint32, uint64
 from hal_core.ir.blocks.hoisting import is_common
 from hal_core.ir.blocks.rows import PART_START, Counted, Row
-from hal_core.ir.math.value import Page, Value
 from hal_core.ir.uop import UOp
 
 _QUOTIENTS = frozenset({"FLOORDIV", "TRUNCDIV", "SHR"})
-_REMAINDERS = frozenset({"MOD", "TRUNCMOD", "AND"})
-_DIVIDES = _QUOTIENTS | _REMAINDERS
+REMAINDERS = frozenset({"MOD", "TRUNCMOD", "AND"})
+_DIVIDES = _QUOTIENTS | REMAINDERS
 INDICES = {int32, int64, uint32, uint64}
 # Vectors divide by a product; slower is a load by a quotient, which gathers elements. The threads
 # behind the last whole vector of a part run one by one, which costs more where they do much.
@@ -78,42 +77,6 @@ def parts(row: Row, least: int = _LEAST, changing: Container[UOp] = ()) -> Cut |
     return Cut(made.row, found, made.divided, made.others) if found else None
 
 
-def with_products(row: Row, divided: Iterable[UOp]) -> Row:
-    """Return a region in which an int32, or what fits it, is divided by 1 and more by a product.
-
-    In float64 `(k + 0.5) / w - 0.5` is rounded to the quotient, towards minus infinity: an error of
-    2**-20 / w changes none. Vectors multiply, where a processor divides one number after the other.
-    """
-    made, new = Row([]), dict[UOp, UOp]()
-    quotients: dict[tuple[UOp, ...], Value] = {}
-    wanted = {node for node in divided if divisor_size(node) is None}
-    for node in row.nodes:
-        sources = tuple([new.get(source, source) for source in node.src])
-        if node.op == "ELSE" or node.op.startswith("END"):
-            quotients.clear()  # what a block computes is not known behind it
-        if node not in wanted:
-            if sources != node.src:
-                new[node] = UOp(node.op, node.dtype, sources, node.arg, node.line)
-            made.add(new.get(node, node))
-            continue
-        page = Page([], node.line)
-        number, divisor = (Value(source, page) for source in sources)
-        quotient = quotients.get(sources)
-        if quotient is None:
-            inverse = 1.0 / divisor.cast(float64)
-            shifted = number.cast(int32).cast(float64) * inverse + (inverse * 0.5 - 0.5)
-            shifted = shifted + inverse.format.shifter
-            quotient = shifted.bitcast(int64).cast(int32).cast(number.dtype)
-            quotients[sources] = quotient
-        if node.op in _REMAINDERS:
-            new[node] = (number - Value(quotient.node, page) * divisor).node
-        else:
-            new[node] = quotient.node
-        for made_node in page.uops:
-            made.add(made_node)
-    return made
-
-
 def growths(uops: Sequence[UOp]) -> dict[UOp, int]:
     """Return the quotients and remainders of a kernel, with their growth along a part of a row.
 
@@ -129,7 +92,7 @@ def growths(uops: Sequence[UOp]) -> dict[UOp, int]:
     numbers = [division.number for division in made.divisions.values()]
     if any(number.offset is not None and not is_remainder(number) for number in numbers):
         return {}
-    return {node: int(node.op in _REMAINDERS) for node in made.divided}
+    return {node: int(node.op in REMAINDERS) for node in made.divided}
 
 
 def _dividing(row: Row, least: int) -> list[UOp]:

@@ -43,8 +43,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from hal_core.dtypes import DType, bool_, int32, int64
-from hal_core.ir.blocks.parts import Walk
-from hal_core.ir.blocks.quotients import Cut, is_remainder, least_part, parts, with_products
+from hal_core.ir.blocks.parts import Walk, with_inverses
+from hal_core.ir.blocks.quotients import Cut, is_remainder, least_part, parts
 from hal_core.ir.blocks.rows import MOST_NODES, MOST_REGIONS, OPPOSITE, Limit, Row
 from hal_core.ir.uop import UOp
 
@@ -200,7 +200,7 @@ class _Bounded:
         self._add_parts(cut, walk)
         if walk.long is not None:
             self.uops.append(UOp("ELSE", None, (opened[-1],)))
-            self._add_row(with_products(row, (*cut.divided, *cut.others)))
+            self._add_row(with_inverses(row, (*cut.divided, *cut.others)))
             self.uops.append(UOp("ENDIF", None, (opened.pop(),)))
         if walk.usable is not None:
             self.uops.append(UOp("ELSE", None, (opened[-1],)))

@@ -6,14 +6,13 @@ from collections.abc import Callable
 
 from hal_core.ir import UOp
 from hal_core.ir.blocks.groups import parts_of_nest
-from hal_core.ir.blocks.parts import Walk
+from hal_core.ir.blocks.parts import Walk, with_inverses
 from hal_core.ir.blocks.quotients import (
     INDICES,
     Cut,
     divisor_size,
     least_part,
     parts,
-    with_products,
 )
 from hal_core.render.llvm.threads import Place, Threads
 from hal_core.render.llvm.values import type_of
@@ -69,7 +68,7 @@ class Quotients(Threads):
         if walk.long is not None:
             self.branch(self.values[walk.long.node], f"parts{suffix}", f"products{suffix}")
             self.label(f"products{suffix}")
-            row = with_products(place.row, (*cut.divided, *cut.others))
+            row = with_inverses(place.row, (*cut.divided, *cut.others))
             self.write_part(place._replace(row=row, suffix=f".products{suffix}"))
             self.jump(f"divided{suffix}")
             self.label(f"parts{suffix}")
