@@ -17,7 +17,7 @@ from hal_core.ir.blocks.rows import products
 from hal_core.ir.uop import UOp
 
 Sum = dict[tuple[int, ...], int]  # numbers of the values that are multiplied -> how often
-CHAINED = frozenset({"ADD", "SUB", "MUL"})  # of these a sum is made
+_CHAINED = frozenset({"ADD", "SUB", "MUL"})  # of these a sum is made
 _MOST_TERMS, _MOST_FACTORS = 8, 3
 _DEEPEST = 8  # nodes above each other that are compared
 
@@ -34,9 +34,9 @@ class Sums:
         if node.op == "CONST":
             return {(): node.arg} if node.arg else {}
         found: Sum | None = None
-        if depth and node.op in CHAINED:
+        if depth and node.op in _CHAINED:
             first, second = (self.of(source, depth - 1) for source in node.src)
-            found = _product(first, second) if node.op == "MUL" else None
+            found = multiplied(first, second) if node.op == "MUL" else None
             if node.op != "MUL":
                 found = added(first, second, 1 if node.op == "ADD" else -1)
         if found is not None and len(found) <= _MOST_TERMS:
@@ -46,6 +46,16 @@ class Sums:
             self._numbers[name] = len(self.values)
             self.values.append(node)
         return {(self._numbers[name],): 1}
+
+    def parts_of(self, node: UOp) -> list[Sum]:
+        """Return the sum of each `+`, `-` and `*` that an integer is computed by."""
+        pending, parts = [node], dict[UOp, Sum]()
+        while pending:
+            part = pending.pop()
+            if part.op in _CHAINED and part not in parts:
+                parts[part] = self.of(part)
+                pending += part.src
+        return list(parts.values())
 
     def span(self, total: Sum) -> tuple[int, int]:
         """Return the least and the greatest value that a sum could have if nothing wrapped."""
@@ -89,7 +99,7 @@ def added(first: Sum, second: Sum, times: int) -> Sum:
     return {numbers: count for numbers, count in found.items() if count}
 
 
-def _product(first: Sum, second: Sum) -> Sum | None:
+def multiplied(first: Sum, second: Sum) -> Sum | None:
     """Return a product as a sum; None if it is too long."""
     if len(first) * len(second) > _MOST_TERMS:
         return None

@@ -16,13 +16,13 @@ runs as it was written where the size is greater than `n`, and most tests would 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from hal_core.dtypes import DType, bool_, int32, int64
 from hal_core.ir.blocks.hoisting import PURE, is_common
 from hal_core.ir.blocks.strides import is_shared
-from hal_core.ir.blocks.sums import CHAINED, Sum, Sums, added
+from hal_core.ir.blocks.sums import Sum, Sums, added
 from hal_core.ir.fold.dead_code import without_dead
 from hal_core.ir.uop import UOp
 
@@ -88,8 +88,8 @@ def _found(uops: tuple[UOp, ...]) -> dict[UOp, _Window]:
 
 def window_of(loop: UOp) -> _Window | None:
     """Return what window a RANGE runs over; None if threads do not share its size."""
-    start, stop, step = loop.src
-    if start.op == "CONST" or is_shared(start) or loop.dtype not in (int32, int64):
+    (start, stop, step), dtype = loop.src, loop.dtype
+    if start.op == "CONST" or is_shared(start) or dtype not in (int32, int64):
         return None
     sums = Sums()
     # An end of the window, and a test of the counter if the window is cut there.
@@ -102,26 +102,15 @@ def window_of(loop: UOp) -> _Window | None:
     for first, low in firsts:
         for last, high in lasts:
             size = added(sums.of(last), sums.of(first), -1)
-            found = _Window(first, size, sums, (), low + high)
-            found = found._replace(wrapping=tuple(_wrapping(found, loop)))
+            totals = [*sums.parts_of(first), added(sums.of(first), size, 1), size]
+            spans = [(total, *sums.span(total)) for total in totals]
+            wrapping = tuple(
+                [t for t, least, most in spans if not dtype.min <= least <= most <= dtype.max]
+            )
+            found = _Window(first, size, sums, wrapping, low + high)
             if size and _is_counted(found, loop):
                 return found
     return None
-
-
-def _wrapping(window: _Window, loop: UOp) -> Iterator[Sum]:
-    """Return those of the window's size, its end and the sums in its first number that may wrap."""
-    totals = [added(window.sums.of(window.first), window.size, 1), window.size]
-    pending = [window.first]
-    while pending:
-        node = pending.pop()
-        if node.op in CHAINED:
-            totals.append(window.sums.of(node))
-            pending += node.src
-    for total in totals:
-        least, most = window.sums.span(total)
-        if loop.dtype and (least < loop.dtype.min or most > loop.dtype.max):
-            yield total
 
 
 def _is_counted(window: _Window, loop: UOp) -> bool:
