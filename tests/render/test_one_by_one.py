@@ -454,8 +454,24 @@ def steps_by_three(y: Numbers, x: Inputs, n: hal.int32):
         y[i] = a
 
 
+@hal.func
+def first_above(limit: hal.int32):
+    for k in hal.unroll(3):
+        if k > limit:
+            return k
+    return hal.int32(7)
+
+
+@hal.kernel
+def ends_at_once(y: Numbers, x: Inputs, n: hal.int32):
+    i = hal.global_idx(0)
+    if i < n:
+        y[i] = first_above(x[i])
+
+
 LEFT_ALONE = [
-    stores, counts, divides, some_threads, loops_inside, in_a_branch, returns, adds, steps_by_three
+    stores, counts, divides, some_threads, loops_inside, in_a_branch, returns, adds,
+    steps_by_three, ends_at_once,
 ]  # fmt: skip
 
 

@@ -88,7 +88,8 @@ def may_gain(loop: UOp, body: tuple[UOp, ...], short: Collection[UOp]) -> bool:
         if node.op in _SLOW and node.src[1].op != "CONST":
             return False
     if loop.op == "LOOP":
-        return True
+        # A function that returns within `hal.unroll` is a loop that always ends at once.
+        return body[-1].op != "BREAK"
     if abs(loop.src[2].arg) != 1:  # the counter may wrap behind the last iteration
         return False
     known = Liveness(body)
