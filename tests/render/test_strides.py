@@ -440,3 +440,37 @@ def test_a_range_by_a_late_step_ends_where_the_interpreter_ends(llvm: LLVM) -> N
             if s:  # without a step there is no iteration, and the interpreter says so
                 interpret(near_the_greatest, expected, vals=(b, n, s), grid=3, block=8)
             np.testing.assert_array_equal(y, expected, f"range({b}, {n}, {s})")
+
+
+@hal.kernel
+def ends_where_another_test_fails(y: Numbers, x: Inputs, w: hal.int32, h: hal.int32):
+    i = hal.global_idx(0)
+    while i < w:
+        y[i] = 3 * x[i]
+        i = i + 32 if (i <= 2**31 - 1 - 32 if h > 0 else i >= 90) else w
+
+
+@hal.kernel
+def ends_where_a_late_test_fails(y: Numbers, x: Inputs, w: hal.int32, h: hal.int32):
+    across = hal.grid_dim(0) * hal.block_dim(0)
+    i = hal.global_idx(0)
+    while i < w:
+        y[i] = 3 * x[i]
+        i = i + across if (i <= 2**31 - 1 - across if h > 0 else i >= 90) else w
+
+
+@pytest.mark.parametrize(
+    "kernel", [ends_where_another_test_fails, ends_where_a_late_test_fails], ids=lambda k: k.name
+)
+def test_a_stride_that_ends_by_a_test_of_its_own_runs_as_it_is_written(
+    llvm: LLVM, kernel: Any
+) -> None:
+    lowered = kernel.lower()
+    function = llvm.function(lowered)
+    x = np.arange(1, 101, dtype="i4")
+    for h in (1, 0, -1):
+        y, expected = np.full((2, 100), 5, "i4")
+        launch: dict[str, Any] = {"grid": (2, 1, 1), "block": (16, 1, 1)}
+        llvm.call(function, lowered, {"y": y, "x": x, "w": 100, "h": h}, **launch)
+        interpret(kernel, expected, x, vals=(100, h), **launch)
+        np.testing.assert_array_equal(y, expected, f"h {h}")

@@ -115,7 +115,11 @@ class Stride:
 
     def _is_fit(self, fits: UOp) -> bool:
         """Tell whether a condition is true if `i + step` does not wrap on its way to the limit."""
-        if fits.op == "WHERE":
+        if fits.op == "WHERE":  # by the sign of the step, which `nests.py` tests
+            sign = fits.src[0]
+            zero = sign.src[1] if sign.op == "GT" and sign.src[0] is self.step else None
+            if zero is None or (zero.op, zero.arg) != ("CONST", 0):
+                return False
             fits = fits.src[1 if self.up else 2]
         if fits.op != ("LE" if self.up else "GE") or not self._is("GET", fits.src[0]):
             return False
