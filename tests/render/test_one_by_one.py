@@ -469,9 +469,23 @@ def ends_at_once(y: Numbers, x: Inputs, n: hal.int32):
         y[i] = first_above(x[i])
 
 
+@hal.kernel
+def ends_at_once_in_a_range(y: Numbers, x: Inputs, n: hal.int32):
+    i = hal.global_idx(0)
+    if i < n:
+        total = hal.float32(1)
+        for k in range(x[i]):
+            if x[i] > 900:
+                break
+            total = total * 0.5 + hal.float32(k + x[i])
+            break
+        y[i] = hal.int32(total)
+
+
 LEFT_ALONE = [
     stores, counts, divides, some_threads, loops_inside, in_a_branch, returns, adds,
     steps_by_three, ends_at_once,
+    ends_at_once_in_a_range,
 ]  # fmt: skip
 
 

@@ -87,9 +87,12 @@ def may_gain(loop: UOp, body: tuple[UOp, ...], short: Collection[UOp]) -> bool:
             return False
         if node.op in _SLOW and node.src[1].op != "CONST":
             return False
+    if (
+        body[-1:] and body[-1].op == "BREAK"
+    ):  # it ends at once, as a function that returns within one
+        return False
     if loop.op == "LOOP":
-        # A function that returns within `hal.unroll` is a loop that always ends at once.
-        return body[-1].op != "BREAK"
+        return True
     if abs(loop.src[2].arg) != 1:  # the counter may wrap behind the last iteration
         return False
     known = Liveness(body)

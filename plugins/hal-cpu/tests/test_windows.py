@@ -52,12 +52,7 @@ define win64cc {result} @wrapped({params}) {{
 }}
 """
 # It takes a size in rax and keeps all registers; pages of a stack on Linux need no touch.
-CHKSTK = """
-define void @__chkstk() naked {
-  call void asm sideeffect "ret", ""()
-  unreachable
-}
-"""
+CHKSTK = "define void @__chkstk() { ret void }"
 SIGNATURES = {
     "memset": ("ptr", "ptr", "i32", "i64"),
     "memcpy": ("ptr", "ptr", "ptr", "i64"),
