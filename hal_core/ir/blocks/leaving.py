@@ -87,9 +87,7 @@ def may_gain(loop: UOp, body: tuple[UOp, ...], short: Collection[UOp]) -> bool:
             return False
         if node.op in _SLOW and node.src[1].op != "CONST":
             return False
-    if (
-        body[-1:] and body[-1].op == "BREAK"
-    ):  # it ends at once, as a function that returns within one
+    if body[-1:] and body[-1].op == "BREAK":  # as a function that returns within `hal.unroll`
         return False
     if loop.op == "LOOP":
         return True
