@@ -299,7 +299,7 @@ def test_threads_leave_one_by_one_and_give_what_the_interpreter_gives(
     text = str(llvm.optimised(LLVMRenderer().render(lowered))[0])
     assert re.search(r"<\d+ x i1>", text)
     function = llvm.function(lowered)
-    for n in (0, 1, 15, 33, 64, 200):
+    for n in (0, 15, 33, 200):
         for name, x in inputs(n).items():
             x = np.concatenate([x, np.zeros(1, "i4")])
             for grid, block in shapes(kernel, n):
