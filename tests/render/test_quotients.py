@@ -123,7 +123,7 @@ def dependent(y: Numbers, x: Inputs, w: hal.int32, h: hal.int32):
 
 @hal.kernel
 def of_a_quotient(y: Numbers, x: Inputs, w: hal.int32, h: hal.int32):
-    """What was divided is divided again, by numbers that may be 0 and less."""
+    """A quotient is divided again, by numbers that may be 0 and less."""
     k = hal.int64(hal.global_idx(0))
     if k < hal.int64(2 * w * h):
         j = k // hal.int64(w)
@@ -237,7 +237,7 @@ def test_what_is_added_to_a_remainder_wraps_as_any_sum(llvm: LLVM) -> None:
 
 @hal.kernel
 def by_two_numbers(y: Numbers, x: Inputs, w: hal.int32, v: hal.int32, m: hal.int32):
-    """Where `w` is small, what is divided by `v` is a product, too."""
+    """Quotients by `v` are products, too, where `w` is small."""
     t = hal.global_idx(0)
     k = t + m
     y[4 * t] = k // w

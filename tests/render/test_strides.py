@@ -369,7 +369,7 @@ def wide_strides_down(y: hal.Ptr[hal.int64], first: hal.int64, low: hal.int64, s
 
 
 def test_strides_down_to_a_number_far_above_do_nothing(llvm: LLVM) -> None:
-    """What was left, `first - low`, wrapped."""
+    """The distance that was left, `first - low`, wrapped."""
     lowered = wide_strides_down.lower()
     assert with_strides(lowered.uops)[1]
     function = llvm.function(lowered)

@@ -43,7 +43,7 @@ class _Window(NamedTuple):
 
     @property
     def is_simple(self) -> bool:
-        """Whether each thread decides for itself, or there is nothing to decide."""
+        """True if each thread decides for itself, or there is nothing to decide."""
         if self.size.keys() == {()}:
             return not self.wrapping or abs(self.size[()]) <= _SHORT
         return not self.wrapping and not self.ends
