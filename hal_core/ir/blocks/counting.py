@@ -74,9 +74,8 @@ class _While:
         if index.op != "GET" or index.src[0] not in self.set:
             op, index, self.limit = MIRRORED[op], self.limit, index
         self.op = op if holds else OPPOSITE[op]
-        if index.op != "GET" or index not in self.inside:
-            return False
-        if index.dtype not in (int32, int64):
+        counts = index.op == "GET" and index in self.inside
+        if not counts or index.dtype not in (int32, int64):
             return False
         self.variable = index.src[0]
         if self.op in _STRICT and not self._is_strict():

@@ -110,8 +110,10 @@ def _split(kernel: Kernel, grouped: bool) -> tuple[UOp, ...]:
         made = _Fission(found).whole(grouped) if found else []
         if found is None or (
             (not found.flat or runs_in_parts(made))
-            and (not found.leaves or counts_in_groups(made))
-            and (not found.leaves or spill_nbytes(made, threads) <= SPILL_LIMIT)
+            and (
+                not found.leaves
+                or (counts_in_groups(made) and spill_nbytes(made, threads) <= SPILL_LIMIT)
+            )
         ):
             break
     # Hoisted loops cut regions, and more values cross. If they are too many, the loops stay inside:

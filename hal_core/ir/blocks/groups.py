@@ -37,7 +37,7 @@ _LANES_NBYTES = 1024  # of all variables of a group: half of 32 registers with 6
 def in_groups(uops: Sequence[UOp]) -> list[UOp]:
     """Return the nodes of a kernel that was split, its BARRIERs among them, with groups marked."""
     made: list[UOp] = []
-    end: UOp | None = None  # the ENDRANGE of the loop that a group runs
+    end: UOp | None = None  # the last node that a group runs
     group = UOp("GROUPS", None)
     for place, node in enumerate(uops):
         if end is None and node.op in ("RANGE", "LOOP"):

@@ -119,10 +119,10 @@ class Threads(Blocks):
         (start, end), known = self._bound(place, row, guards, None)
         alone, behind = after_loop(nodes)
         inner = nodes[: len(nodes) - len(behind)]
-        last = start
-        for count, name in ((lanes, "group"), (FEWEST_LANES, "few"))[
-            : 1 + (bool(behind) and lanes > FEWEST_LANES)
-        ]:
+        last, sizes = start, {"group": lanes}
+        if behind and lanes > FEWEST_LANES:  # else each of the threads behind goes on by itself
+            sizes["few"] = FEWEST_LANES
+        for name, count in sizes.items():
             several = self.let(f"and i32 {self.let(f'sub nsw i32 {end}, {last}')}, {-count}")
             begin, last = last, self.let(f"add nsw i32 {last}, {several}")
             first = self.open_loop(f"{name}{place.suffix}", "i32", begin, last, "slt", str(count))
