@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from hal_core.dtypes import DType, float32, float64
-from hal_core.ir.blocks.lockstep import unrolled
+from hal_core.ir.blocks.lockstep import filling, unrolled
 from hal_core.ir.uop import Kernel, UOp
 
 Functions = Mapping[str, Collection[DType]]  # op -> the dtypes it is replaced for
@@ -79,7 +79,7 @@ def expand(
 
 
 def _in_loops(kernel: Kernel) -> set[UOp]:
-    """Return the nodes inside loops, except for loops that compilers unroll.
+    """Return the nodes inside loops, except for those that compilers unroll or make vectors of.
 
     There are none where a thread goes on alone with a loop that it began in lockstep: what it
     computes may not depend on the other threads.
@@ -88,7 +88,7 @@ def _in_loops(kernel: Kernel) -> set[UOp]:
         return set()
     found: set[UOp] = set()
     depth = outer = 0
-    short = unrolled(kernel.uops)
+    short = unrolled(kernel.uops) | filling(kernel.uops)
     for node in kernel.uops:
         op = node.op
         if op in ("RANGE", "LOOP"):

@@ -172,11 +172,12 @@ def test_what_is_not_named_stays(op: str) -> None:
 
 
 def test_what_stands_in_a_loop_may_stay() -> None:
-    kernel = kernel_of("EXP", float32, turns=17)
+    kernel = kernel_of("EXP", float32, turns=65)
     assert expand(kernel, in_loops=False) is kernel
-    unrolled = expand(kernel_of("EXP", float32, turns=5), in_loops=False)
-    assert "EXP" not in {node.op for node in unrolled.uops}
-    many = kernel_of("EXP", float32, turns=16)  # 16 formulas are too long to be unrolled
+    for turns in (5, 16, 64):  # unrolled, or vectors along the loop
+        known = expand(kernel_of("EXP", float32, turns=turns), in_loops=False)
+        assert "EXP" not in {node.op for node in known.uops}
+    many = kernel_of("EXP", float32, turns=15)  # 15 formulas are too long to be unrolled
     assert expand(many, in_loops=False) is many
     *start, end = (node for node in kernel.uops if node.op != "RANGE")
     assert end.op == "ENDRANGE"

@@ -48,6 +48,24 @@ def rows_by_strides(y: Floats, x: Inputs, n: hal.int32):
 
 
 @hal.kernel
+def sixteen_beside_each_other(y: Floats, x: Inputs, n: hal.int32):
+    i = hal.global_idx(0)
+    for k in range(16):
+        j = 16 * i + k
+        if j < n:
+            y[j] = hal.sqrt(x[j] * x[j])
+
+
+@hal.kernel
+def sixteen_apart(y: Floats, x: Inputs, n: hal.int32):
+    i = hal.global_idx(0)
+    for k in range(16):
+        j = i + k * hal.grid_dim(0) * hal.block_dim(0)
+        if j < n:
+            y[j] = 2.0 * x[j] + y[j]
+
+
+@hal.kernel
 def either_store(y: Floats, x: Inputs, n: hal.int32):
     i = hal.global_idx(0)
     if i < n:
@@ -72,7 +90,10 @@ def with_edges(y: Floats, x: Inputs, n: hal.int32):
         y[i] = tile[t] + tile[t + 2] - 2.0 * tile[t + 1]
 
 
-KERNELS = [counted_down, wide_index, rows_by_strides, either_store, with_edges]
+KERNELS = [
+    counted_down, wide_index, rows_by_strides, either_store, with_edges,
+    sixteen_beside_each_other, sixteen_apart,
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)

@@ -47,7 +47,9 @@ from hal_core.ir.uop import LEAVES, Kernel, UOp
 
 # A compiler unrolls a loop up to this number of iterations, and of operations in all iterations
 # together. Then the loop around it is the innermost, which becomes vectors.
-_UNROLLED, _UNROLLED_OPERATIONS = 16, 300
+# A loop that stores is unrolled up to fewer iterations: a compiler asks which of the elements
+# may be the same, and gives up if there are many.
+_UNROLLED, _UNROLLED_OPERATIONS, _UNROLLED_STORES = 16, 300, 8
 _FORMULA = 30  # operations of a math function
 _FUNCTIONS = frozenset(
     {"EXP", "EXP2", "LOG", "LOG2", "SIN", "COS", "TAN", "TANH", "ATAN", "ATAN2", "POW", "FMOD"}
@@ -56,6 +58,7 @@ _FEWEST_LANES = 4  # threads along x; with fewer, vectors gain nothing
 _GUARD = 64  # most nodes before a guard's IF, because each region computes its condition again
 # One element for all threads, or neighbours for neighbours, in either direction.
 _VECTOR_STRIDES = frozenset({-1, 0, 1})
+_KEEPS = LEAVES | {"SET", "LOOP", "ENDRANGE", "THREADS"}
 _NEVER = LEAVES | {"LOOP", "ATOMIC", "CAS", "FENCE"}  # a loop that contains one is not hoisted
 # The ops that end the arithmetic at the start of a kernel.
 _BEGINS = frozenset(
@@ -295,19 +298,44 @@ def _stride(node: UOp, sources: list[int | None]) -> int | None:
 def unrolled(uops: tuple[UOp, ...]) -> set[UOp]:
     """Return the loops that compilers unroll, so that the one over threads is the innermost."""
     found: set[UOp] = set()
-    operations = [0]
+    operations, stores = [0], [False]
     for node in uops:
         if node.op == "RANGE":
             operations.append(0)
+            stores.append(False)
         elif node.op == "ENDRANGE":
-            loop = node.src[0]
+            loop, stored = node.src[0], stores.pop()
             times = _iterations(loop)
             inside = operations.pop() * max(1, times)
             operations[-1] += inside
-            if 0 <= times <= _UNROLLED and inside <= _UNROLLED_OPERATIONS:
+            stores[-1] |= stored
+            most = _UNROLLED_STORES if stored else _UNROLLED
+            if 0 <= times <= most and inside <= _UNROLLED_OPERATIONS:
                 found.add(loop)
         else:
             operations[-1] += _FORMULA if node.op in _FUNCTIONS else 1
+            stores[-1] |= node.op == "STORE" and node.src[0].op != "LOCAL"
+    return found
+
+
+def filling(uops: tuple[UOp, ...]) -> set[UOp]:
+    """Return the loops of 16 to 64 iterations that store and keep nothing for the next iteration.
+
+    If threads run them one by one, iterations are the lanes of vectors, unless LLVM unrolls first.
+    """
+    found: set[UOp] = set()
+    loop: UOp | None = None  # such a loop as far as its nodes are read
+    stores = False
+    for node in uops:
+        if node.op == "RANGE":
+            loop = node if _UNROLLED <= _iterations(node) <= 4 * _UNROLLED else None
+            stores = False
+        elif node.op == "STORE":
+            stores = True
+        elif node.op in _KEEPS:
+            if node.op == "ENDRANGE" and loop is node.src[0] and stores:
+                found.add(loop)
+            loop = None
     return found
 
 

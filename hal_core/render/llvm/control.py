@@ -9,6 +9,8 @@ from hal_core.render.llvm.memory import Memory, word
 from hal_core.render.llvm.values import type_of
 from hal_core.render.renderer import dtype_of
 
+NOT_UNROLLED = '!{{!"llvm.loop.unroll.disable"}}'
+
 
 class _Loop(NamedTuple):
     """A counted loop that is open: the stem of its labels, and how its counter advances."""
@@ -30,6 +32,9 @@ class Blocks(Memory):
         self.frame_loop = ""  # a RETURN goes on with its next iteration: the next thread, or block
         self.named: dict[UOp, str] = {}  # IF, RANGE or LOOP -> the stem of its labels
         self.halves: set[UOp] = set()  # the IFs whose ELSE is written
+        self.filling: set[UOp] = set()  # the RANGEs that LLVM should not unroll
+        self.metadata: list[str] = []
+        self.facts: dict[str, str] = {}  # the text of a metadata node -> its name
 
     def label(self, name: str) -> None:
         self.lines.append(f"{name}:")
@@ -95,7 +100,27 @@ class Blocks(Memory):
         self.values[uop] = self.let(f"add {kind} {start}, {offset}")
 
     def on_ENDRANGE(self, uop: UOp) -> None:
-        self.close_loop()
+        filling = uop.src[0] in self.filling
+        self.close_loop(self.loop_facts(self.fact(NOT_UNROLLED)) if filling else "")
+
+    # -- what LLVM is told of a loop
+
+    def fact(self, text: str) -> str:
+        """Return the name of a metadata node that several loops share."""
+        if text not in self.facts:
+            self.facts[text] = self.add_metadata(text)
+        return self.facts[text]
+
+    def loop_facts(self, *facts: str) -> str:
+        """Return the metadata that the jump back of a loop carries, made of these nodes."""
+        whole = self.add_metadata(f"distinct !{{{{!{{0}}, {', '.join(facts)}}}}}")
+        return f", !llvm.loop {whole}"
+
+    def add_metadata(self, text: str) -> str:
+        """Add a metadata node, in whose text `{0}` is its own number; return its name."""
+        number = len(self.metadata)
+        self.metadata.append(f"!{number} = {text.format(number)}")
+        return f"!{number}"
 
     # -- endless loops
 

@@ -8,11 +8,12 @@ from hal_core.dtypes import bool_, int32
 from hal_core.ir import Kernel, UOp
 from hal_core.ir.blocks.fission import block_threads
 from hal_core.ir.blocks.groups import FEWEST_LANES, after_loop, region_of
+from hal_core.ir.blocks.lockstep import filling
 from hal_core.ir.blocks.middle import Middle, beyond, guessed, inside, middle
 from hal_core.ir.blocks.rows import MOST_NODES, MOST_REGIONS, Limit, Row, shared_loads
 from hal_core.ir.blocks.thread_bounds import Bounds, bounds, joins_blocks
 from hal_core.ir.blocks.unrolling import written_out
-from hal_core.render.llvm.control import Blocks
+from hal_core.render.llvm.control import NOT_UNROLLED, Blocks
 from hal_core.render.llvm.values import literal
 from hal_core.render.renderer import dtype_of
 
@@ -59,8 +60,7 @@ class Threads(Blocks):
         # LLVM takes long for the code of many loops that it wrote out.
         self.unrolls = regions <= _MOST_UNROLLED
         self.fixed = kernel.block is not None
-        self.metadata: list[str] = []
-        self.facts: dict[str, str] = {}  # the text of a metadata node -> its name
+        self.filling = filling(self.uops)
 
     def write(self, uop: UOp) -> None:
         """Write one node."""
@@ -235,7 +235,7 @@ class Threads(Blocks):
         ahead = self.let(f"icmp eq i32 {rim}, 0")
         interval = self.select(ahead, "i32", start, last), self.select(ahead, "i32", first, end)
         self._write_threads(place._replace(suffix=f".rim{place.suffix}"), interval, known)
-        self.close_loop(self._loop(self._fact(_NOT_UNROLLED)))
+        self.close_loop(self.loop_facts(self.fact(NOT_UNROLLED)))
 
     def _write_twice(self, place: Place, whole: Interval, known: Known, inner: Middle) -> None:
         """Write a row for the case that it lies within the limits, and for any other case."""
@@ -290,16 +290,16 @@ class Threads(Blocks):
         if self.spills:
             self.thread = self._number(place.number, place.width, thread)
         later = place.free and self.fixed and self.unrolls
-        facts = [self._fact(_NOT_UNROLLED)] if later or place.rare or not self.unrolls else []
+        facts = [self.fact(NOT_UNROLLED)] if later or place.rare or not self.unrolls else []
         if later:
             facts.append(self._unrolled_as_vectors())
         if place.free:
             # The metadata says that iterations of the loop over x do not depend on each other.
-            group = self._metadata("distinct !{{}}")
-            facts.append(self._metadata(f'!{{{{!"llvm.loop.parallel_accesses", {group}}}}}'))
+            group = self.add_metadata("distinct !{{}}")
+            facts.append(self.add_metadata(f'!{{{{!"llvm.loop.parallel_accesses", {group}}}}}'))
             self.access = f", !llvm.access.group {group}"
         elif place.rare:
-            facts.append(self._fact('!{{!"llvm.loop.vectorize.enable", i1 false}}'))
+            facts.append(self.fact('!{{!"llvm.loop.vectorize.enable", i1 false}}'))
         for node in place.row.nodes:
             if node in known:
                 self.values[node] = known[node]
@@ -309,7 +309,7 @@ class Threads(Blocks):
                 self.values[node] = self.values[self.same[node]]
             else:
                 self.write(node)
-        self.close_loop(self._loop(*facts) if facts else "")
+        self.close_loop(self.loop_facts(*facts) if facts else "")
         if loads:
             self.jump(f"row{place.suffix}.end")
             self.label(f"row{place.suffix}.end")
@@ -320,26 +320,9 @@ class Threads(Blocks):
         Unrolled earlier, a loop over few threads becomes single elements. LLVM then joins them to
         vectors that lie across those that were stored, and Intel's processors wait for such stores.
         """
-        whole = self._fact('!{{!"llvm.loop.unroll.runtime.disable"}}')
-        once = self._fact('!{{!"llvm.loop.isvectorized", i32 1}}')
-        return self._fact(f'!{{{{!"llvm.loop.vectorize.followup_vectorized", {whole}, {once}}}}}')
-
-    def _fact(self, text: str) -> str:
-        """Return the name of a metadata node that several loops share."""
-        if text not in self.facts:
-            self.facts[text] = self._metadata(text)
-        return self.facts[text]
-
-    def _loop(self, *facts: str) -> str:
-        """Return the metadata that the jump back of a loop carries, made of these nodes."""
-        whole = self._metadata(f"distinct !{{{{!{{0}}, {', '.join(facts)}}}}}")
-        return f", !llvm.loop {whole}"
-
-    def _metadata(self, text: str) -> str:
-        """Add a metadata node, in whose text `{0}` is its own number; return its name."""
-        number = len(self.metadata)
-        self.metadata.append(f"!{number} = {text.format(number)}")
-        return f"!{number}"
+        whole = self.fact('!{{!"llvm.loop.unroll.runtime.disable"}}')
+        once = self.fact('!{{!"llvm.loop.isvectorized", i32 1}}')
+        return self.fact(f'!{{{{!"llvm.loop.vectorize.followup_vectorized", {whole}, {once}}}}}')
 
     def _open(
         self, axis: int, suffix: str, start: str, end: str, first: str = "", step: str = "1",
@@ -432,4 +415,3 @@ class Threads(Blocks):
 
 
 _BEYOND = 1 << 40  # beyond any thread
-_NOT_UNROLLED = '!{{!"llvm.loop.unroll.disable"}}'
