@@ -162,16 +162,30 @@ class Program(OfThisProcess):
             return 0.0 if wait else None
         try:
             launch, geometry = self._prepare(blocks, shape, (grid, block, threads, shared))
+            if wait:
+                return self._launch_and_wait(geometry, queue, bufs, args)
             if queue is not None:
                 queue = checked(queue, f"launch {self.name}", self.device)
-                add = queue._add_timed_launch if wait else queue._add_launch
-                return add(self, geometry, bufs, args)
-            if wait:
-                return self._launch_timed(geometry, args)
-            launch(geometry, *args)
+                queue._add_launch(self, geometry, bufs, args)
+            else:
+                launch(geometry, *args)
             return None
         except (AttributeError, TypeError):
             if self._unloaded:  # by another thread, since the first line
+                self._refuse_unloaded()
+            raise
+
+    def _launch_and_wait(
+        self, geometry: Any, queue: Queue | None, bufs: tuple[Buffer, ...], args: tuple[Any, ...]
+    ) -> float:
+        """Launch with arguments that are checked, wait, and return the seconds it took."""
+        try:
+            if queue is None:
+                return self._launch_timed(geometry, args)
+            queue = checked(queue, f"launch {self.name}", self.device)
+            return queue._add_timed_launch(self, geometry, bufs, args)
+        except (AttributeError, TypeError):
+            if self._unloaded:  # by another thread, since the launch began
                 self._refuse_unloaded()
             raise
 

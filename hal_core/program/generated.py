@@ -12,12 +12,14 @@ gets this call:
             [v1] = vals
             [k0] = self._keys
             geometry = self._geometries[grid, block, threads, shared]
-            known = not wait and vals.__class__ is tuple
+            known = vals.__class__ is tuple
                 and (b0._key is k0 or b0._key is self._misaligned[0])
                 and v1.__class__ is int and -2147483648 <= v1 <= 2147483647
         except (AttributeError, KeyError, TypeError, ValueError):
             known = False
         if known:
+            if wait:
+                return timed(self, geometry, queue, bufs, (b0._buf, v1))
             if queue is None:
                 self._launch(geometry, b0._buf, v1)
             else:
@@ -61,6 +63,8 @@ def __call__(self, *bufs, vals=(), grid=None, block=None, threads=None, shared=0
     except (AttributeError, KeyError, TypeError, ValueError):
         known = False
     if known:
+        if wait:
+            return timed(self, geometry, queue, bufs, ({tuple}))
         if queue is None:
             self._launch(geometry, {args})
         else:
@@ -85,7 +89,7 @@ def specialised(cls: P, signature: Signature, any_offset: bool) -> P:
     buffers = [f"b{param.position}" for param in signature.pointers]
     values = [f"v{param.position}" for param in signature.values]
     keys = [f"k{param.position}" for param in signature.pointers]
-    tests = ["not wait", "vals.__class__ is tuple"] if values else ["not wait"]
+    tests = ["vals.__class__ is tuple"] if values else ["True"]
     for place, (buffer, key) in enumerate(zip(buffers, keys, strict=True)):
         untyped = signature.pointers[place].dtype is any_
         same = f"{buffer}._key {'in' if untyped else 'is'}"
@@ -116,7 +120,8 @@ def specialised(cls: P, signature: Signature, any_offset: bool) -> P:
 
 
 def _call(cls: Any, text: str, begin: str) -> Call:
-    names = {"checked": cls.__call__, "add": _add, "captures": captures, "get_ident": get_ident}
+    names = {"checked": cls.__call__, "add": _add, "timed": cls._launch_and_wait}
+    names |= {"captures": captures, "get_ident": get_ident}
     call = define(text.format(begin=begin), "__call__", f"launch of {cls.__name__}", names)
     call.__doc__ = cls.__call__.__doc__
     # Python's own error for a misspelt keyword begins with this name.

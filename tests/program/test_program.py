@@ -83,9 +83,10 @@ BAD_LAUNCHES = {
 }
 
 
+@pytest.mark.parametrize("wait", [False, True], ids=["", "waited for"])
 @pytest.mark.parametrize("warm", [False, True], ids=["first", "later"])
 @pytest.mark.parametrize("case", BAD_LAUNCHES)
-def test_P2_bad_arguments_are_named(axpy: Any, case: str, warm: bool) -> None:
+def test_P2_bad_arguments_are_named(axpy: Any, case: str, warm: bool, wait: bool) -> None:
     y, x = vector(axpy.device), vector(axpy.device)
     if warm:
         axpy(y, x, vals=(1.0, 0), threads=8)
@@ -93,7 +94,7 @@ def test_P2_bad_arguments_are_named(axpy: Any, case: str, warm: bool) -> None:
     launches = len(axpy.launches)
     bufs, vals = make(y, x)
     with pytest.raises(hal.InvalidArgument, match=pattern) as caught:
-        axpy(*bufs, vals=vals, threads=8)
+        axpy(*bufs, vals=vals, threads=8, wait=wait)
     assert str(caught.value).startswith("launch k: ") and "on FAKE" in str(caught.value)
     assert len(axpy.launches) == launches, "nothing ran"
 
@@ -168,6 +169,24 @@ def test_P4_wait_gives_seconds_and_otherwise_None(axpy: Any) -> None:
     assert isinstance(seconds, float) and seconds > 0
     assert axpy(y, x, vals=(1.0, 8), threads=8) is None
     assert isinstance(axpy(y, x, vals=(1.0, 8), threads=8, wait=True), float)
+
+
+def test_a_launch_that_is_waited_for_is_checked_as_fast_as_others(
+    axpy: Any, monkeypatch: Any
+) -> None:
+    """The checks of an unusual launch take ten times as long as a small kernel."""
+    y, x = vector(axpy.device), vector(axpy.device)
+    axpy(y, x, vals=(1.0, 8), threads=8)
+    monkeypatch.setattr(hal.Program, "_arguments", None)
+    assert isinstance(axpy(y, x, vals=(1.0, 8), threads=8, wait=True), float)
+    with hal.Device["FAKE"].queue() as queue:
+        assert axpy(y, x, vals=(2.0, 8), threads=8, wait=True, queue=queue) > 0
+    monkeypatch.undo()
+    with pytest.raises(hal.InvalidArgument, match="queue"):
+        axpy(y, x, vals=(1.0, 8), threads=8, wait=True, queue="q")
+    axpy.unload()
+    with pytest.raises(hal.InvalidState, match="the program was unloaded"):
+        axpy(y, x, vals=(1.0, 8), threads=8, wait=True)
 
 
 def test_a_timed_launch_makes_its_geometry_once(axpy: Any, monkeypatch: Any) -> None:
