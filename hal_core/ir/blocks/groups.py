@@ -23,7 +23,7 @@ from collections.abc import Iterable, Sequence
 from hal_core.ir.blocks.hoisting import PURE
 from hal_core.ir.blocks.middle import guessed, middle
 from hal_core.ir.blocks.quotients import Cut, parts
-from hal_core.ir.blocks.rows import MOST_NODES, MOST_REGIONS, Row
+from hal_core.ir.blocks.rows import MOST_NODES, MOST_NODES_IN_PARTS, MOST_REGIONS, Row
 from hal_core.ir.blocks.thread_bounds import bounds
 from hal_core.ir.uop import UOp
 
@@ -144,11 +144,14 @@ def counts_in_groups(uops: Sequence[UOp]) -> bool:
 
 
 def runs_in_parts(uops: Sequence[UOp]) -> bool:
-    """Tell whether each region outside of groups runs once, so that it may cut its rows."""
-    grouped, inside = False, False
+    """Tell whether each region may cut its rows: it is short and, outside of groups, runs once."""
+    grouped, inside, length = False, False, 0
     for node in uops:
         grouped = (grouped or node.op == "GROUPS") and node.op != "ENDGROUPS"
         inside = (inside or node.op == "THREADS") and node.op != "ENDTHREADS"
+        length = length + 1 if inside else 0
+        if length > MOST_NODES_IN_PARTS:
+            return False
         if node.op in ("RANGE", "LOOP", "IF") and not grouped and not inside:
             return False
     return len(uops) <= MOST_NODES and sum(node.op == "THREADS" for node in uops) <= MOST_REGIONS

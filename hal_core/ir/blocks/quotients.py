@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from hal_core.dtypes import DType, int32, int64, uint32, uint64
 from hal_core.ir.blocks.hoisting import is_common
-from hal_core.ir.blocks.rows import PART_START, Counted, Row
+from hal_core.ir.blocks.rows import MOST_NODES_IN_PARTS, PART_START, Counted, Row
 from hal_core.ir.uop import UOp
 
 _QUOTIENTS = frozenset({"FLOORDIV", "TRUNCDIV", "SHR"})
@@ -61,11 +61,13 @@ def least_part(row: Row) -> int:
 
 
 def parts(row: Row, least: int = _LEAST, changing: Container[UOp] = ()) -> Cut | None:
-    """Return a region as it is for a part of the row; None if it divides nothing.
+    """Return a region as it is for a part of the row; None if it divides nothing or is too long.
 
     Constants count from `least` on. `changing` are nodes whose values change while threads run a
     part.
     """
+    if len(row.nodes) > MOST_NODES_IN_PARTS:
+        return None
     dividing = [node for node in _dividing(row, least) if node not in changing]
     if not dividing:
         return None

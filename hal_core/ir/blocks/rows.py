@@ -21,6 +21,9 @@ ALONG_X = (("thread_idx", 0), ("global_idx", 0))
 # larger ones the text would grow too long.
 MOST_NODES = 1000
 MOST_REGIONS = 8
+# A row that is cut in parts is written three times; with 333 nodes it had 7,500 lines of LLVM IR,
+# which are too many to be optimised.
+MOST_NODES_IN_PARTS = 250
 _COMPUTED = PURE | {"CONST"}
 PART_START = "PART_START"  # an index along x; quotients.py subtracts it from other indices
 _LEAST_ADDED = -(2**31 - 1)
