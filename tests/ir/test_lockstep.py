@@ -243,6 +243,36 @@ def gathered(y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32], p: hal.Const
         y[i] = y[i] + x[p[i]]
 
 
+@hal.kernel
+def chosen(
+    y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32], p: hal.ConstPtr[hal.int32], n: hal.int32
+):
+    i = hal.global_idx(0)
+    for k in range(n):
+        y[i] = y[i] + x[p[k * n + i] + i]
+
+
+@hal.kernel
+def by_largest(y: hal.Ptr[hal.int32], x: hal.ConstPtr[hal.float32], n: hal.int32):
+    i = hal.global_idx(0)
+    best = 0
+    for k in range(n):
+        if x[k * n + i] > x[best * n + i]:
+            best = k
+    y[i] = best
+
+
+@hal.kernel
+def running_row(y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32], n: hal.int32):
+    i = hal.global_idx(0)
+    c = i * n
+    total = hal.float32(0)
+    for _ in range(n):
+        total += x[c]
+        c += 1
+    y[i] = total
+
+
 @hal.kernel(block=(1, 256, 1))
 def upright(y: hal.Ptr[hal.float32], n: hal.int32):
     i = hal.global_idx(1)
@@ -253,6 +283,7 @@ def upright(y: hal.Ptr[hal.float32], n: hal.int32):
 @pytest.mark.parametrize(("kernel", "loops"), [
     (product, ["k"]), (sweep, ["i"]), (window, ["dy", "dx"]), (row_sums, []), (few_turns, []),
     (left_early, []), (own_turns, []), (apart, []), (counting, []), (gathered, []), (upright, []),
+    (chosen, ["k"]), (by_largest, ["k"]), (running_row, []),
 ], ids=lambda value: getattr(value, "name", ""))  # fmt: skip
 def test_loops_that_gain(kernel: Any, loops: list[str]) -> None:
     assert _raised(kernel) == loops

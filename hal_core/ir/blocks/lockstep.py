@@ -58,6 +58,8 @@ _FEWEST_LANES = 4  # threads along x; with fewer, vectors gain nothing
 _GUARD = 64  # most nodes before a guard's IF, because each region computes its condition again
 # One element for all threads, or neighbours for neighbours, in either direction.
 _VECTOR_STRIDES = frozenset({-1, 0, 1})
+# An operation whose result grows with a thread's number as its sources do, or as one of them.
+_MOVES = frozenset({"ADD", "SUB", "CAST", "WHERE", "MIN", "MAX"})
 _KEEPS = LEAVES | {"SET", "LOOP", "ENDRANGE", "THREADS"}
 _NEVER = LEAVES | {"LOOP", "ATOMIC", "CAS", "FENCE"}  # a loop that contains one is not hoisted
 # The ops that end the arithmetic at the start of a kernel.
@@ -200,7 +202,7 @@ class _Search:
 
     A loop can be hoisted if all threads reach it and agree on its iterations. It gains if in one
     iteration neighbouring threads access neighbouring elements, or all threads the same one, so
-    that vectors need no gather.
+    that vectors need no gather; or elements that the data choose, which no order brings together.
     """
 
     def __init__(
@@ -223,9 +225,17 @@ class _Search:
         self.outermost: dict[UOp, UOp] = {}  # loop that can be hoisted -> the outermost around it
         self.refused: set[UOp] = set()  # outermost loops that cannot be hoisted after all
         self.short = unrolled(uops)
+        self.gathers: list[tuple[UOp, UOp]] = []  # an index, and the outermost loop around it
         for node in uops:
             self._visit(node)
             self._follow(node)
+        sets: dict[UOp, list[UOp]] = {}  # variable -> its values
+        for node in uops if self.gathers else ():
+            if node.op == "SET":
+                sets.setdefault(node.src[0], []).append(node.src[1])
+        for index, loop in self.gathers:
+            if loop not in self.refused and not self._is_chosen_by_data(index, sets):
+                self.refused.add(loop)
 
     def _visit(self, node: UOp) -> None:
         """Keep `open` up to date, and decide which loops can be hoisted."""
@@ -253,7 +263,27 @@ class _Search:
         # In a loop that threads leave one by one, gathers take less time than the threads would.
         plain = self.alone.isdisjoint(self.open)
         if plain and is_access and self.strides.get(node.src[1]) not in _VECTOR_STRIDES:
-            self.refused.update(self.open[:1])
+            self.gathers += [(node.src[1], loop) for loop in self.open[:1]]
+
+    def _is_chosen_by_data(self, index: UOp, sets: Mapping[UOp, list[UOp]]) -> bool:
+        """Tell whether only data keep an index from growing by at most 1 from thread to thread."""
+        pending = [(index, False)]
+        seen = set[tuple[UOp, bool]]()
+        while pending:
+            node, scaled = pending.pop()
+            stride = self.strides.get(node)
+            if (node, scaled) in seen or stride == 0 or node.op == "LOAD":
+                continue
+            seen.add((node, scaled))
+            if node.op == "GET":
+                pending += [(value, scaled) for value in sets.get(node.src[0], ())]
+            elif stride is None and node.op in PURE:
+                scaled = scaled or node.op not in _MOVES
+                values = node.src[1:] if node.op == "WHERE" else node.src
+                pending += [(value, scaled) for value in values]
+            elif scaled or stride not in _VECTOR_STRIDES:
+                return False
+        return True
 
     def _is_plain(self) -> bool:
         """Tell whether all threads run all iterations of the loops around the node."""
