@@ -265,6 +265,20 @@ def heat(y: Array, x: Input, a: hal.float32, w: hal.int32, h: hal.int32):
         y[c] = x[c] + a * (x[c - 1] + x[c + 1] + x[c - w] + x[c + w] - 4.0 * x[c])
 
 
+@hal.kernel
+def scaled(y: Array, x: Input, w: hal.int32, h: hal.int32):
+    i = hal.global_idx(0)
+    j = hal.global_idx(1)
+    if i < w and j < h:
+        y[j * w + i] = x[j * w + i] * x[j] + x[i]
+
+
+@hal.kernel
+def scaled_by_strides(y: Array, x: Input, w: hal.int32, h: hal.int32):
+    for k in range(hal.global_idx(0), w * h, hal.grid_dim(0) * hal.block_dim(0)):
+        y[k] = x[k] * x[k // w] + x[k % w]
+
+
 def rows(effort: Effort) -> Iterator[Row | Missing]:
     base = "if i < n"
     tasks = {base: _ours(below, COUNT, (FACTOR, COUNT), COUNT)}
@@ -289,6 +303,11 @@ def rows(effort: Effort) -> Iterator[Row | Missing]:
     tasks = {name: _ours(k, COUNT, (FACTOR, 7, COUNT), COUNT) for name, k in windows.items()}
     (_, name), times = tasks, compare(tasks, effort)
     yield beside(f"sums of 15, {name}", times, base, 0.87, ours=name)
+    tasks = {
+        "two dimensions": _ours(scaled, COUNT, (WIDTH, HEIGHT), (WIDTH, HEIGHT)),
+        OURS: _ours(scaled_by_strides, COUNT, (WIDTH, HEIGHT), COUNT // 16),
+    }
+    yield beside("k // w by strides", compare(tasks, effort), "two dimensions", 0.67)
     yield _beside("store where x[i] > 0", positive, selected, "as a select", 0.87, effort)
     yield _beside("Mandelbrot by while", escaping, kept_inside, "range and if", 0.87, effort)
     yield _beside("blur of 7, clamped index", clamped, padded, "padded image", 0.67, effort)

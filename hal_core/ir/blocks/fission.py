@@ -109,7 +109,7 @@ def _split(kernel: Kernel, grouped: bool) -> tuple[UOp, ...]:
         found = in_step(kernel, in_parts, leaving if leaves else None)
         made = _Fission(found).whole(grouped) if found else []
         if found is None or (
-            (not found.flat or runs_in_parts(made))
+            (not found.flat or runs_in_parts(made, found.strides))
             and (
                 not found.leaves
                 or (counts_in_groups(made) and spill_nbytes(made, threads) <= SPILL_LIMIT)

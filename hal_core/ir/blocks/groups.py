@@ -18,7 +18,7 @@ In the list of nodes GROUPS and ENDGROUPS enclose it:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from hal_core.ir.blocks.hoisting import PURE
 from hal_core.ir.blocks.middle import guessed, middle
@@ -112,7 +112,10 @@ def _lanes(nest: Sequence[UOp]) -> int:
     spills = {node for node in spills if node.op == "SPILL"}
     row = Row(region)
     cut = parts_of_nest(row, nest)
-    if not (_bound_ahead(row, around) and (cut is None or _bound_ahead(cut.row, around))):
+    run = row if cut is None else cut.row
+    if not (_bound_ahead(row, around) and _bound_ahead(run, around)):
+        return 0
+    if middle(run, guessed(run, bounds(run).known)) is not None:
         return 0
     if not spills and cut is None:
         return 0
@@ -124,13 +127,13 @@ def _lanes(nest: Sequence[UOp]) -> int:
 
 
 def _bound_ahead(row: Row, around: Sequence[UOp]) -> bool:
-    """Tell whether a row has no middle, and bounds that no loop around it changes."""
+    """Tell whether a row has bounds that no loop around it changes."""
     limits = bounds(row)
     used = {source for node in limits.needed(row) for source in node.src}
     used |= {source for node in limits.solving for source in node.src}
     used |= {node for limit in limits.limits for node in (limit.end, limit.offset) if node}
     used |= {test for test, _ in limits.rows}
-    return used.isdisjoint(around) and middle(row, guessed(row, limits.known)) is None
+    return used.isdisjoint(around)
 
 
 def counts_in_groups(uops: Sequence[UOp]) -> bool:
@@ -143,8 +146,11 @@ def counts_in_groups(uops: Sequence[UOp]) -> bool:
     return True
 
 
-def runs_in_parts(uops: Sequence[UOp]) -> bool:
-    """Tell whether each region may cut its rows: it is short and, outside of groups, runs once."""
+def runs_in_parts(uops: Sequence[UOp], strides: Collection[UOp]) -> bool:
+    """Tell whether each region may cut its rows.
+
+    It is short and, outside of groups and of `strides`, runs once.
+    """
     grouped, inside, length = False, False, 0
     for node in uops:
         grouped = (grouped or node.op == "GROUPS") and node.op != "ENDGROUPS"
@@ -152,6 +158,7 @@ def runs_in_parts(uops: Sequence[UOp]) -> bool:
         length = length + 1 if inside else 0
         if length > MOST_NODES_IN_PARTS:
             return False
-        if node.op in ("RANGE", "LOOP", "IF") and not grouped and not inside:
+        repeats = node.op in ("RANGE", "LOOP", "IF") and node not in strides
+        if repeats and not grouped and not inside:
             return False
     return len(uops) <= MOST_NODES and sum(node.op == "THREADS" for node in uops) <= MOST_REGIONS

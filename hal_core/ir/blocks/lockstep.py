@@ -72,14 +72,15 @@ class Lockstep(NamedTuple):
     """A rewritten kernel: its nodes, those to hoist, and its guards.
 
     A thread works only if all guards hold for it. `flat` are quotients and remainders of a flat
-    index that cost nothing, if each region is run in parts of a row. `leaves`: threads leave some
-    of its loops one by one.
+    index that cost nothing, if each region is run in parts of a row. `strides` are loops in which
+    rows may be cut again. `leaves`: threads leave some of its loops one by one.
     """
 
     uops: tuple[UOp, ...]
     hoisted: tuple[UOp, ...] = ()
     guards: tuple[UOp, ...] = ()
     flat: frozenset[UOp] = frozenset()
+    strides: frozenset[UOp] = frozenset()
     leaves: bool = False
 
 
@@ -102,25 +103,26 @@ def in_step(
         return None
     counted, windows = with_wide_windows(kernel.uops)
     if windows:
-        uops, strides = with_strides(counted)
-        if found := _with_loops(uops, strides or windows, in_parts):
+        uops, strides = with_strides(counted, in_parts)
+        if found := _with_loops(uops, strides or windows, in_parts, strides):
             return found
     if leaving is not None:
-        found = _with_loops(leaving.uops, leaving.together, in_parts, leaving.alone)
+        found = _with_loops(leaving.uops, leaving.together, in_parts, (), leaving.alone)
         if found:
             return found
-    uops, strides = with_strides(kernel.uops)
-    if strides and (found := _with_loops(uops, strides, in_parts)):
+    uops, strides = with_strides(kernel.uops, in_parts)
+    if strides and (found := _with_loops(uops, strides, in_parts, strides)):
         return found
     return _with_loops(kernel.uops, (), in_parts)
 
 
 def _with_loops(
-    uops: tuple[UOp, ...], needed: Collection[UOp], in_parts: bool, alone: Set[UOp] = frozenset()
-) -> Lockstep | None:
+    uops: tuple[UOp, ...], needed: Collection[UOp], in_parts: bool,
+    strides: Collection[UOp] = (), alone: Set[UOp] = frozenset(),
+) -> Lockstep | None:  # fmt: skip
     """Return the nodes with their loops ready; None if none gains by it, or not all of `needed`.
 
-    `alone` are the nodes of `leaving.py` that hinder no lockstep.
+    `strides` are loops of `nests.py`, `alone` nodes of `leaving.py` that hinder no lockstep.
     """
     short = unrolled(uops)
     if not alone and all(node in short for node in uops if node.op == "RANGE"):
@@ -128,7 +130,7 @@ def _with_loops(
     uops, guards = _without_guards(uops)
     if not alone and not _may_gain(uops, short):
         return None
-    flat = growths(uops) if in_parts else {}
+    flat = growths(uops, strides) if in_parts else {}
     search = _Search(uops, flat, needed, alone)
     loops = {loop for loop, first in search.outermost.items() if first not in search.refused}
     if not loops or not loops.issuperset(needed):
@@ -156,8 +158,8 @@ def _with_loops(
         made.append(new.get(node, node))
         if node in loops:
             hoisted.append(made[-1])
-    divided = frozenset([new.get(node, node) for node in flat])
-    return Lockstep(tuple(made), tuple(hoisted), guards, divided, bool(alone))
+    divided, cut = (frozenset([new.get(n, n) for n in nodes]) for nodes in (flat, strides))
+    return Lockstep(tuple(made), tuple(hoisted), guards, divided, cut, bool(alone))
 
 
 def _may_gain(uops: tuple[UOp, ...], short: Collection[UOp]) -> bool:

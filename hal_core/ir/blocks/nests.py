@@ -10,7 +10,8 @@
 
 Where `j + down` would wrap, or `down` is 0 or negative, `rows` is 0 and the loops run as they were
 written, in an IF that follows. The work ahead of an inner loop and behind it has IFs of its own; a
-value that crosses from one to another becomes a variable.
+value that crosses from one to another becomes a variable, or is computed again: all threads compute
+what cannot fail, and where rows are cut into parts, each IF computes quotients, which cost nothing.
 """
 
 from __future__ import annotations
@@ -31,13 +32,19 @@ _NEVER = frozenset(
     }
 )  # fmt: skip
 # Nodes that all threads may compute, also those whose IF does not hold.
-_FREE = (PURE - {"FLOORDIV", "MOD", "TRUNCDIV", "TRUNCMOD"}) | {"CONST", "SPECIAL"}
+_QUOTIENTS = frozenset({"FLOORDIV", "MOD", "TRUNCDIV", "TRUNCMOD"})
+_FREE = (PURE - _QUOTIENTS) | {"CONST", "SPECIAL"}
 _ENDS = {"ENDRANGE", "ENDLOOP", "ENDIF"}
 _SHORT = 16  # iterations: compilers unroll a loop of so few
 
 
-def with_strides(uops: tuple[UOp, ...]) -> tuple[tuple[UOp, ...], list[UOp]]:
-    """Return the nodes with such loops as RANGEs, and these RANGEs."""
+def with_strides(
+    uops: tuple[UOp, ...], in_parts: bool = False
+) -> tuple[tuple[UOp, ...], list[UOp]]:
+    """Return the nodes with such loops as RANGEs, and these RANGEs.
+
+    `in_parts`: rows are cut where quotients of a flat index change.
+    """
     if not any(node.op == "LOOP" for node in uops):
         return uops, []
     ends = {node.src[0]: n for n, node in enumerate(uops) if node.op in _ENDS}
@@ -46,7 +53,7 @@ def with_strides(uops: tuple[UOp, ...]) -> tuple[tuple[UOp, ...], list[UOp]]:
     done = 0  # nodes that `made` has, or has replaced
     for place, node in enumerate(uops):
         if node.op in ("LOOP", "RANGE") and place >= done:
-            found = _Nest(uops, place, ends)
+            found = _Nest(uops, place, ends, in_parts)
             if found.is_simple():
                 made += uops[done:place]
                 loops += _Written(found, made).loops
@@ -67,14 +74,18 @@ class _Nest:
     `parts` has each loop that is opened, followed by what is in it, and its end.
     """
 
-    def __init__(self, uops: tuple[UOp, ...], place: int, ends: dict[UOp, int]) -> None:
+    def __init__(
+        self, uops: tuple[UOp, ...], place: int, ends: dict[UOp, int], in_parts: bool
+    ) -> None:
         self.uops, self.place, self.ends = uops, place, ends
+        self.again = _QUOTIENTS if in_parts else frozenset[str]()  # ops that each IF computes again
         self.root, self.end = uops[place], ends[uops[place]]
         self.whole = uops[place : self.end + 1]
         self.inside = set(self.whole)
         self.strides: dict[UOp, Stride] = {}
         self.parts: list[_Part | UOp] = []
         self.bare: set[UOp] = set()  # nodes of parts that stand outside of the IFs
+        self.repeated: set[UOp] = set()  # quotients and so on that each IF computes again
 
     def is_simple(self) -> bool:
         """Find the strides, and cut the loop into parts."""
@@ -142,7 +153,7 @@ class _Nest:
             return not leaves and all(map(is_shared, node.src))
         if node.op == "IF":
             halved = any(other.op == "ELSE" and other.src[0] is node for other in block)
-            return not halved and self.is_free(node.src[0])
+            return not halved and self.is_again(node.src[0])
         return True
 
     def is_free(self, node: UOp) -> bool:
@@ -152,6 +163,14 @@ class _Nest:
         if node.op == "GET":
             return any(node.src[0] is stride.index for stride in self.strides.values())
         return node.op in _FREE and all(map(self.is_free, node.src))
+
+    def is_again(self, node: UOp) -> bool:
+        """Tell whether a value is free, or made of such values and quotients by shared numbers."""
+        if self.is_free(node):
+            return True
+        if node.op in self.again:
+            return is_shared(node.src[1]) and self.is_again(node.src[0])
+        return node.op in _FREE and all(map(self.is_again, node.src))
 
     def _share(self) -> bool:
         """Find what several parts use; tell whether each index is read in its own loop only."""
@@ -174,8 +193,10 @@ class _Nest:
             node = pending.pop()
             if node not in self.bare:
                 self.bare.add(node)
-                if self.is_free(node):
+                if self.is_again(node):
                     pending += [source for source in node.src if source in home]
+        self.repeated = {n for n in self.bare if self.is_again(n) and not self.is_free(n)}
+        self.bare -= self.repeated
         self.bare.update(node for node in home if node.op == "VAR")
         return True
 
@@ -353,11 +374,15 @@ class _Written:
         for block in part.around:
             stride = block in self.nest.strides
             test = self.conditions[block] if stride else block.src[0]
+            if test in self.nest.repeated:
+                self._repeat(test)
             condition = test and self.new.get(test, test)
             if condition is not None:
                 opened.append(self._add("IF", condition, dtype=None))
         own = set(part.nodes)
         for source in dict.fromkeys(source for node in rest for source in node.src):
+            if source in self.nest.repeated and source not in own:
+                self._repeat(source)
             if source in self.kept and source not in own:
                 variable = self.kept[source]
                 self.new[source] = self._add("GET", variable, dtype=variable.dtype)
@@ -369,8 +394,16 @@ class _Written:
                 self._add("SET", self.kept[node], self.new[node], dtype=None)
         for block in reversed(opened):
             self._add("ENDIF", block, dtype=None)
-        for node in self.kept:  # the next part reads its variable
+        for node in (*self.kept, *self.nest.repeated):  # the next part has its own
             self.new.pop(node, None)
+
+    def _repeat(self, node: UOp) -> None:
+        """Compute a value again, with those that it is made of."""
+        if node not in self.new:
+            for source in node.src:
+                if source in self.nest.repeated:
+                    self._repeat(source)
+            self._copy(node)
 
     def _copy(self, node: UOp) -> None:
         """Write a node with the sources that it has here."""

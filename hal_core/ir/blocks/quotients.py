@@ -12,7 +12,7 @@ On the right no thread divides, threads that are neighbours access neighbours, a
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Collection, Container, Iterable, Sequence
 from typing import NamedTuple
 
 from hal_core.dtypes import DType, int32, int64, uint32, uint64
@@ -79,20 +79,22 @@ def parts(row: Row, least: int = _LEAST, changing: Container[UOp] = ()) -> Cut |
     return Cut(made.row, found, made.divided, made.others) if found else None
 
 
-def growths(uops: Sequence[UOp]) -> dict[UOp, int]:
+def growths(uops: Sequence[UOp], strides: Collection[UOp]) -> dict[UOp, int]:
     """Return the quotients and remainders of a kernel, with their growth along a part of a row.
 
-    There is none where generated code would have to test what is divided.
+    `strides` are loops whose counters a row shares. Without them there is none where generated code
+    would have to test what is divided.
     """
     if not any(node.op in _DIVIDES and node.dtype in INDICES for node in uops):
         return {}
     nodes = [node for node in uops if not is_common(node)]
-    row = Row(nodes)
+    row = Row(nodes, strides)
     made = _Parts(row, [], _dividing(row, _LEAST))
     for node in nodes:
         made.add(node)
     numbers = [division.number for division in made.divisions.values()]
-    if any(number.offset is not None and not is_remainder(number) for number in numbers):
+    sums = [number for number in numbers if number.offset is not None and not is_remainder(number)]
+    if sums and not strides:
         return {}
     return {node: int(node.op in REMAINDERS) for node in made.divided}
 
@@ -126,7 +128,7 @@ class _Parts:
     """A region in which quotients and remainders are replaced."""
 
     def __init__(self, whole: Row, before: list[UOp], dividing: Iterable[UOp]) -> None:
-        self.whole, self.row, self.dividing = whole, Row(before), set(dividing)
+        self.whole, self.row, self.dividing = whole, Row(before, whole.counters), set(dividing)
         self.new: dict[UOp, UOp] = {}
         self.divisions: dict[tuple[object, ...], Division] = {}
         self.divided: list[UOp] = []  # the quotients and remainders of these, as they were
@@ -200,7 +202,7 @@ class _Parts:
     def _number(self, node: UOp) -> Counted | None:
         """Return the parts of a number that grows by one from a thread to the next; else None."""
         node = _uncast(node)
-        number = self.row.counted(node, {}) if node.dtype is int32 else None
+        number = self.row.counted(node, {}) if node.dtype is int32 else self._wide(node)
         if number is None or number.least != number.most or number.times[0] != number.times[1]:
             return None
         offset = number.offset
@@ -208,6 +210,16 @@ class _Parts:
             return None if offset is not None and number.least else number
         before = offset in self.whole.inside or offset not in self.row.inside
         return number if before and offset.op not in (PART_START, "PART_QUOTIENT") else None
+
+    def _wide(self, node: UOp) -> Counted | None:
+        """Return an index plus an int64 that a row shares; generated code tests the sum."""
+        if node.op != "ADD" or node.dtype is not int64:
+            return None
+        offset, index = node.src if node.src[1] in self.row.differing else node.src[::-1]
+        number = None if offset in self.row.differing else self.row.counted(_uncast(index), {})
+        if number is None or number.offset is not None:
+            return None
+        return number._replace(offset=offset)
 
 
 def is_remainder(number: Counted) -> bool:

@@ -73,17 +73,17 @@ class Row:
 
     def __init__(self, nodes: list[UOp], counters: Collection[UOp] = ()) -> None:
         """Compare the threads of a row in one iteration of the loops `counters`."""
-        self.nodes, self.inside = nodes, set(nodes)
+        self.nodes, self.inside, self.counters = nodes, set(nodes), counters
         self.differing: set[UOp] = set()
-        self._compare(nodes, counters)
+        self._compare(nodes)
 
     def add(self, node: UOp) -> None:
         """Append a node."""
         self.nodes.append(node)
         self.inside.add(node)
-        self._compare((node,), ())
+        self._compare((node,))
 
-    def _compare(self, nodes: Iterable[UOp], counters: Collection[UOp]) -> None:
+    def _compare(self, nodes: Iterable[UOp]) -> None:
         for node in nodes:
             op, src = node.op, node.src
             if op in _COMPUTED:
@@ -93,7 +93,7 @@ class Row:
             else:
                 # A region sets no VAR that was declared outside of it. It may set a SPILL.
                 shared = op == "GET" and src[0].op == "VAR" and src[0] not in self.differing
-            if not shared and node not in counters:
+            if not shared and node not in self.counters:
                 self.differing.add(node)
 
     def needed(self, nodes: Iterable[UOp]) -> list[UOp]:
