@@ -39,6 +39,7 @@ COMPARISON: dict[type[ast.AST], tuple[str, str]] = {
     ast.Is: ("is", ""),  # compares dtypes at compile time, so it has no op
     ast.IsNot: ("is not", ""),
 }
+_PRODUCTS = range(2, 9)  # powers that are written as products
 _JOIN = "Join conditions with and, or; else put parentheses."
 
 
@@ -57,10 +58,11 @@ def binary(
     symbol, op, takes = known
     if not isinstance(left, UOp) and not isinstance(right, UOp):
         return _fold(x, at, symbol, left, right)
-    is_square = symbol == "**" and not isinstance(right, UOp) and right == 2
-    # In Python an integer to the power 2.0 is a float, and not a product of integers.
-    if is_square and isinstance(left, UOp) and (dtype_of(left).is_float or isinstance(right, int)):
-        symbol, op, takes, right = "*", "MUL", "iuf", left
+    if symbol == "**" and isinstance(left, UOp) and not isinstance(right, UOp):
+        # In Python an integer to the power 2.0 is a float, and not a product of integers.
+        is_product = dtype_of(left).is_float or isinstance(right, int)
+        if is_product and right in _PRODUCTS:
+            return _power(x, at, left, int(right))
     if symbol in ("<<", ">>") and not isinstance(right, UOp) and right < 0:
         raise x.error(at, f"the shift {right!r} is negative", "Shift the other way.")
     if symbol in "&|":
@@ -71,6 +73,18 @@ def binary(
     dtype = dtype_of(operands[0])
     _check_kind(x, at, symbol, dtype, takes)
     return x.emit.node(op, dtype, operands)
+
+
+def _power(x: Expressions, at: ast.AST, base: UOp, exponent: int) -> UOp:
+    """Write a product: to the power 7 it is that to the power 3, squared, times `base`."""
+    dtype = dtype_of(base)
+    _check_kind(x, at, "*", dtype, "iuf")
+    result = base
+    for bit in f"{exponent:b}"[1:]:
+        result = x.emit.node("MUL", dtype, (result, result))
+        if bit == "1":
+            result = x.emit.node("MUL", dtype, (result, base))
+    return result
 
 
 def _check_kind(x: Expressions, at: ast.AST, symbol: str, dtype: DType, takes: str) -> None:

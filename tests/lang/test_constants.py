@@ -146,3 +146,25 @@ def test_division_of_numbers_towards_zero(a: int, b: int) -> None:
     wide = [np.array([value], np.int64) for value in (a, b)]
     assert folded == [OPERATIONS[op](*wide)[0] for op in ("TRUNCDIV", "TRUNCMOD")]
     assert folded[0] * b + folded[1] == a and abs(folded[1]) < abs(b)
+
+
+@hal.kernel
+def powers(y: hal.Ptr[hal.float64], z: hal.Ptr[hal.int32], x: hal.float64, n: hal.int32) -> None:
+    for k in hal.unroll(2, 9):
+        y[k] = x**k
+        z[k] = n**k
+    y[9] = x**3.0
+    y[10] = x**9
+
+
+@pytest.mark.parametrize(("x", "n"), [(1.5, 3), (-2.0, -7), (0.0, 0), (1e200, 2**31 - 1)])
+def test_constant_powers_from_2_to_8_are_products(x: float, n: int) -> None:
+    """`pow` took 15 times as long in float64, and integers have none."""
+    ops = [node.op for node in powers.lower().uops]
+    assert ops.count("POW") == 1  # x ** 9
+    y, z = np.zeros(11), np.zeros(9, "i4")
+    interpret(powers, y, z, vals=(x, n), threads=1)
+    with np.errstate(over="ignore"):
+        expected = np.power(x, np.array([*range(2, 9), 3, 9], "f8"))
+        np.testing.assert_allclose(y[2:], expected, rtol=8 * 2.0**-53)
+    assert z[2:].tolist() == [(n**k + 2**31) % 2**32 - 2**31 for k in range(2, 9)]

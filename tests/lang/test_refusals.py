@@ -290,7 +290,7 @@ BAD = [
     Bad("v = n / 2", "n / 2", "/ does not take int32", "a // b"),
     Bad("v = a // 2.0", "a // 2.0", "// does not take float32", "hal.floor"),
     Bad("v = a % 2.0", "a % 2.0", "% does not take float32", "hal.fmod"),
-    Bad("v = n ** 3", "n ** 3", "** does not take int32", "product"),
+    Bad("v = n ** 9", "n ** 9", "** does not take int32", "product"),
     Bad("v = n ** 2.0", "n ** 2.0", "the float 2.0 is used with int32", "hal.float32"),
     Bad("v = a & 1", "a & 1", "& does not take float32", "hal.int32"),
     Bad("if i < n & i > 0:\n    pass", "n & i", "& binds tighter", "and, or; else put parentheses"),
