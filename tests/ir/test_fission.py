@@ -296,10 +296,8 @@ def _never_before(*ops: str) -> Callable[[_OpenRegion, UOp], bool]:
     return must_end_before
 
 
-def _reads_are_common(self: Hoisted) -> set[int]:
-    return {
-        id(node) for node in self.uops if node.op == "ATOMIC" or not self.all_threads_reach(node)
-    }
+def _reads_are_common(self: Hoisted) -> set[UOp]:
+    return {node for node in self.uops if node.op == "ATOMIC" or not self.all_threads_reach(node)}
 
 
 def _reads_for_nothing() -> Callable[[fission._Fission], dict[UOp, int]]:

@@ -169,7 +169,7 @@ class _Plan:
         for _ in range(_ROUNDS):
             self._cut()
             per_thread = self.hoisted.per_thread()
-            common = [node for node in self.crossing() if id(node) not in per_thread]
+            common = [node for node in self.crossing() if node not in per_thread]
             if not common:
                 return
             self.hoisted.add(common)

@@ -19,6 +19,7 @@ from hal_core.ir.uop import BINARY, CLOSES, COMPARISON, UNARY, UOp
 
 PURE = UNARY | BINARY | COMPARISON | {"CAST", "BITCAST", "WHERE", "FMA"}
 _MOVABLE = PURE | {"GET", "SET", "VAR"}
+_CLOSERS = CLOSES | {"BREAK", "CONTINUE"}
 _OWN = frozenset({"thread_idx", "global_idx"})  # SPECIALs that differ between threads
 
 
@@ -30,56 +31,55 @@ def is_common(node: UOp) -> bool:
 
 
 class Hoisted:
-    """The ids of nodes that run once per block."""
+    """The nodes that run once per block."""
 
     def __init__(self, uops: tuple[UOp, ...]) -> None:
         self.uops = uops
-        self.ids = {id(node) for node in uops if is_common(node)}
-        self.around: dict[int, UOp | None] = {}  # node -> the innermost RANGE, LOOP or IF around it
-        self._closers: dict[int, list[UOp]] = {}  # with the BREAKs and CONTINUEs of a loop
-        self._sets: dict[int, list[UOp]] = {}
-        self._users: dict[int, list[UOp]] = {}
-        open_: list[UOp] = []
+        self.nodes = {node for node in uops if is_common(node)}
+        self.around: dict[UOp, UOp | None] = {}  # node -> the innermost RANGE, LOOP or IF around it
+        self._closers: dict[UOp, list[UOp]] = {}  # with the BREAKs and CONTINUEs of a loop
+        self._sets: dict[UOp, list[UOp]] = {}
+        block: UOp | None = None
         for node in uops:
-            if node.op in ("ENDRANGE", "ENDLOOP", "ENDIF"):
-                open_.pop()
-            self.around[id(node)] = open_[-1] if open_ else None
-            if node.op in CLOSES or node.op in ("BREAK", "CONTINUE"):
-                self._closers.setdefault(id(node.src[0]), []).append(node)
-            if node.op == "SET":
-                self._sets.setdefault(id(node.src[0]), []).append(node)
-            for source in node.src:
-                self._users.setdefault(id(source), []).append(node)
-            if node.op in ("RANGE", "LOOP", "IF"):
-                open_.append(node)
+            op = node.op
+            if op in _CLOSERS:
+                self._closers.setdefault(node.src[0], []).append(node)
+                if op in ("ENDRANGE", "ENDLOOP", "ENDIF"):
+                    block = self.around[node.src[0]]
+            elif op == "SET":
+                self._sets.setdefault(node.src[0], []).append(node)
+            self.around[node] = block
+            if op in ("RANGE", "LOOP", "IF"):
+                block = node
         barriers = [node for node in uops if node.op == "BARRIER"]
-        self.add([*barriers, *self._block_returns(barriers)])
+        if barriers:
+            self.add([*barriers, *self._block_returns(barriers)])
 
     def __contains__(self, node: UOp) -> bool:
-        return id(node) in self.ids
+        return node in self.nodes
 
     def _block_returns(self, barriers: list[UOp]) -> list[UOp]:
         """Return the RETURNs that a barrier may follow, in this iteration of a loop or a later one.
 
         All threads run such a RETURN together, and it ends the block.
         """
-        around_barriers = {id(block) for node in barriers for block in self._enclosing(node)}
+        around_barriers = {block for node in barriers for block in self._enclosing(node)}
         found, left = [], len(barriers)
         for node in self.uops:
             left -= node.op == "BARRIER"
             if node.op == "RETURN":
                 blocks = self._enclosing(node)
                 # In a loop that holds a barrier, the next iteration meets the barrier again.
-                again = (block.op != "IF" and id(block) in around_barriers for block in blocks)
+                again = (block.op != "IF" and block in around_barriers for block in blocks)
                 if left or any(again):
                     found.append(node)
         return found
 
     def _enclosing(self, node: UOp) -> list[UOp]:
-        blocks, block = [], self.around[id(node)]
+        blocks, block = [], self.around[node]
         while block is not None:
             blocks.append(block)
-            block = self.around[id(block)]
+            block = self.around[block]
         return blocks
 
     def add(self, nodes: Iterable[UOp]) -> None:
@@ -87,39 +87,38 @@ class Hoisted:
         pending = list(nodes)
         while pending:
             node = pending.pop()
-            if node in self:
+            if node in self.nodes:
                 continue
-            self.ids.add(id(node))
-            block = self.around[id(node)]
+            self.nodes.add(node)
+            block = self.around[node]
             pending += node.src if block is None else (block, *node.src)
-            pending += self._closers.get(id(node), ())
+            pending += self._closers.get(node, ())
             # A hoisted variable has one value per block, so every SET of it runs once per block.
             if node.op == "VAR":
-                pending += self._sets.get(id(node), ())
+                pending += self._sets.get(node, ())
 
     def all_threads_reach(self, node: UOp) -> bool:
         """Tell whether every IF and loop around the node is hoisted."""
-        block = self.around[id(node)]
-        return block is None or block in self
+        block = self.around[node]
+        return block is None or block in self.nodes
 
-    def per_thread(self) -> set[int]:
-        """Return the ids of nodes that have to run for each thread.
+    def per_thread(self) -> set[UOp]:
+        """Return the nodes that have to run for each thread.
 
         The values of these nodes may differ between threads, or would change if memory was read at
         another time. All other nodes could be hoisted too.
         """
-        pending = [
-            node
-            for node in self.uops
-            if node not in self and (node.op not in _MOVABLE or not self.all_threads_reach(node))
-        ]
-        found: set[int] = set()
-        while pending:
-            node = pending.pop()
-            if id(node) in found or node in self:
-                continue
-            found.add(id(node))
-            pending += self._users.get(id(node), ())
-            if node.op == "SET":
-                pending.append(node.src[0])
+        found: set[UOp] = set()
+        left, count = [node for node in self.uops if node not in self.nodes], 0
+        while len(left) != count:  # again, because a loop's next iteration gets what is set in it
+            count, others = len(left), []
+            for node in left:
+                movable = node.op in _MOVABLE and self.all_threads_reach(node)
+                if movable and found.isdisjoint(node.src):
+                    others.append(node)
+                    continue
+                found.add(node)
+                if node.op == "SET":
+                    found.add(node.src[0])
+            left = others
         return found
