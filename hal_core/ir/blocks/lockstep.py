@@ -145,7 +145,7 @@ def _with_loops(
             loop, inside, _ = rewritten[node.src[0]]
             made += [UOp("ENDIF", None, (inside,)), UOp("ENDRANGE", None, (loop,))]
             continue
-        sources = tuple(new.get(part, part) for part in node.src)
+        sources = tuple([new.get(part, part) for part in node.src])
         first = first_of(node) if node in loops and node.op == "RANGE" else None
         if first is not None:
             rewritten[node] = _rewrite(node, sources[1:], first, made)
@@ -261,10 +261,9 @@ class _Search:
             self.open.append(node)
         if self.open and op in _NEVER and node not in self.alone:
             self.refused.add(self.open[0])
-        is_access = op in ("LOAD", "STORE")
         # In a loop that threads leave one by one, gathers take less time than the threads would.
-        plain = self.alone.isdisjoint(self.open)
-        if plain and is_access and self.strides.get(node.src[1]) not in _VECTOR_STRIDES:
+        is_access = op in ("LOAD", "STORE") and self.alone.isdisjoint(self.open)
+        if is_access and self.strides.get(node.src[1]) not in _VECTOR_STRIDES:
             self.gathers += [(node.src[1], loop) for loop in self.open[:1]]
 
     def _is_chosen_by_data(self, index: UOp, sets: Mapping[UOp, list[UOp]]) -> bool:
@@ -302,7 +301,7 @@ class _Search:
         elif op in ("LOAD", "ATOMIC", "CAS") or (op == "GET" and node.src[0] not in self.hoisted):
             self.varies.add(node)
         elif op == "RANGE" or op in PURE:
-            if any(source in self.varies for source in sources):
+            if not self.varies.isdisjoint(sources):
                 self.varies.add(node)
             stride = self.flat.get(node)
             if stride is None:

@@ -139,8 +139,8 @@ class Region:
         if node.op == "RETURN" and self.set_at_return is not None:
             yes = UOp("CONST", bool_, (), True)
             self._work += [yes, UOp("SET", None, (self.set_at_return, yes))]
-        made, sources = node, tuple(map(self._here, node.src))
-        if any(new is not old for new, old in zip(sources, node.src, strict=True)):
+        made, sources = node, tuple([self._new.get(part) or self._here(part) for part in node.src])
+        if sources != node.src:
             made = UOp(node.op, node.dtype, sources, node.arg, node.line)
         self._new[node] = made
         self._work.append(made)
@@ -148,14 +148,13 @@ class Region:
             self._work.append(UOp("SET", None, (self.spills[node], made)))
 
     def _here(self, source: UOp) -> UOp:
-        """Return the node that gives the value of `source` in this region."""
-        made = self._new.get(source)
-        if made is not None or self.home.get(source, self.number) == self.number:
-            return made or source
+        """Return the node that gives the value of `source` in this region, if it is not `_new`."""
+        if self.home.get(source, self.number) == self.number:
+            return source
         if source in self.spills:
             made = UOp("GET", source.dtype, (self.spills[source],))
         else:  # computed again, and so are its sources
-            sources = tuple(map(self._here, source.src))
+            sources = tuple([self._new.get(part) or self._here(part) for part in source.src])
             made = UOp(source.op, source.dtype, sources, source.arg, source.line)
         self._new[source] = made
         self._before.append(made)
