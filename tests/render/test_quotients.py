@@ -64,6 +64,19 @@ def in_space(y: Numbers, x: Inputs, w: hal.int32, h: hal.int32):
 
 
 @hal.kernel
+def in_space_by_subtraction(y: Numbers, x: Inputs, w: hal.int32, h: hal.int32):
+    k = hal.global_idx(0)
+    if k >= w * h * 2:
+        return
+    z = k // (w * h)
+    j = (k - z * w * h) // w
+    i = k - h * (z * w) - w * j
+    y[k] = 1000 * z + 100 * j + x[j * w + i] + 7 * (z * h * 3)
+    if i < w - 2:
+        y[k] += 5
+
+
+@hal.kernel
 def in_four_dimensions(y: Numbers, x: Inputs, w: hal.int32, h: hal.int32):
     """Each remainder is divided again, and the largest rows need not end with the smaller ones."""
     k = hal.global_idx(0)
@@ -154,9 +167,9 @@ def of_neighbours(y: Numbers, x: Inputs, w: hal.int32, h: hal.int32):
 
 
 KERNELS = [
-    flat, interior, chosen, in_space, in_four_dimensions, by_numbered_blocks, from_a_number, wide,
-    of_uint32, by_constants, dependent, of_a_quotient, in_branches,
-    of_neighbours,
+    flat, interior, chosen, in_space, in_space_by_subtraction, in_four_dimensions,
+    by_numbered_blocks, from_a_number, wide, of_uint32, by_constants, dependent,
+    of_a_quotient, in_branches, of_neighbours,
 ]  # fmt: skip
 SHAPES = [
     (1, 3),
@@ -200,6 +213,11 @@ def test_every_language_gives_what_the_row_gives(toolchain: Toolchain, kernel: A
         toolchain.run(lowered, {"y": y, "x": x, "w": w, "h": h}, grid, block)
         interpret(kernel, expected, x, vals=(w, h), grid=grid, block=block)
         np.testing.assert_array_equal(y, expected, f"{w} x {h}")
+
+
+def test_a_remainder_by_subtraction_is_one_in_any_order_of_the_factors() -> None:
+    texts = [LLVMRenderer().render(k.lower()) for k in (in_space, in_space_by_subtraction)]
+    assert texts[0].count("sdiv") == texts[1].count("sdiv")
 
 
 def test_parts_are_loops_in_c() -> None:

@@ -12,6 +12,7 @@ On the right no thread divides, threads that are neighbours access neighbours, a
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Container, Iterable, Sequence
 from typing import NamedTuple
 
@@ -134,7 +135,7 @@ class _Parts:
         self.divided: list[UOp] = []  # the quotients and remainders of these, as they were
         self.others: list[UOp] = []
         self.small: set[UOp] = set()  # both: where dividends are from 0 to 2**31, so are these
-        self.multiples: dict[tuple[UOp, ...], UOp] = {}  # factors -> the start that is the product
+        self.multiples: dict[object, UOp] = {}  # factors -> the start that is the product
 
     def add(self, node: UOp) -> None:
         sources = tuple([self.new.get(source, source) for source in node.src])
@@ -144,8 +145,9 @@ class _Parts:
                 self.small.add(node)
             if node in self.small or (node.dtype is int32 and node.op in ("FLOORDIV", "MOD")):
                 self.others.append(node)
-        if division is None and node.op == "MUL" and sources in self.multiples:
-            self.new[node] = self.multiples[sources]
+        start = self.multiples.get(_factors(sources)) if node.op == "MUL" else None
+        if division is None and start is not None:
+            self.new[node] = start
         elif division is None and sources == node.src:
             self.row.add(node)
         elif division is None:
@@ -182,8 +184,7 @@ class _Parts:
             self.divisions[key] = Division(number, divisor, quotient, start)
             plain = number.offset is None and not number.least
             if plain and node.dtype is int32 and node.op not in ("SHR", "AND"):
-                self.multiples[quotient, node.src[1]] = start
-                self.multiples[node.src[1], quotient] = start
+                self.multiples[_factors((quotient, node.src[1]))] = start
         return self.divisions[key]
 
     def _floors(self, node: UOp) -> bool:
@@ -220,6 +221,19 @@ class _Parts:
         if number is None or number.offset is not None:
             return None
         return number._replace(offset=offset)
+
+
+def _factors(sources: Iterable[UOp]) -> frozenset[tuple[object, int]]:
+    """Return the factors of a product, and how often each is one."""
+    found: list[object] = []
+    pending = [*sources]
+    while pending:
+        node = pending.pop()
+        if node.op == "MUL":
+            pending += node.src
+        else:
+            found.append(node if node.src or node.arg is None else (node.op, node.arg))
+    return frozenset(Counter(found).items())
 
 
 def is_remainder(number: Counted) -> bool:
