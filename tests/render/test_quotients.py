@@ -283,6 +283,24 @@ def test_products_are_the_quotients_of_all_numbers_below_two_to_31(llvm: LLVM) -
 
 
 @hal.kernel
+def hashed(y: Numbers, x: Inputs, n: hal.int32, factor: hal.int32, w: hal.int32):
+    k = hal.global_idx(0)
+    y[k] = 100 * x[factor * k % n] + k // w
+
+
+def test_a_number_that_wraps_has_a_remainder_within_the_array(toolchain: Toolchain) -> None:
+    """Products divide by `n`, too, and an index is computed in 64 bits."""
+    x = np.arange(7, dtype="i4")
+    for factor in (1, 40503 << 12, -(2**31)):
+        y, expected = np.full((2, 64), -5, "i4")
+        arguments = {"y": y, "x": x, "n": 7, "factor": factor, "w": 5}
+        toolchain.run(hashed.lower(), arguments, (1, 1, 1), (64, 1, 1))
+        vals = (7, factor, 5)
+        interpret(hashed, expected, x, vals=vals, grid=(1, 1, 1), block=(64, 1, 1))
+        np.testing.assert_array_equal(y, expected, str(factor))
+
+
+@hal.kernel
 def by_short_constants(y: Numbers, x: Inputs, n: hal.int32):
     k = hal.global_idx(0)
     if k < n:

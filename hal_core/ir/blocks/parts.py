@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from hal_core.dtypes import bool_, float64, int32, int64
+from hal_core.dtypes import bool_, float64, int32, int64, uint32
 from hal_core.geometry import MOST_ADDED
 from hal_core.ir.blocks.quotients import REMAINDERS, Cut, Division, divisor_size, is_remainder
 from hal_core.ir.blocks.rows import Row
@@ -157,7 +157,12 @@ def with_inverses(row: Row, divided: Iterable[UOp]) -> Row:
             quotient = shifted.bitcast(int64).cast(int32).cast(number.dtype)
             quotients[sources] = quotient
         if node.op in REMAINDERS:
-            new[node] = (number - Value(quotient.node, page) * divisor).node
+            product = Value(quotient.node, page) * divisor
+            if number.dtype is int32:  # its sums may wrap, but as part of an index they would not
+                whole = number.cast(uint32) - product.cast(uint32)
+                new[node] = whole.cast(int32).node
+            else:
+                new[node] = (number - product).node
         else:
             new[node] = quotient.node
         for made_node in page.uops:
