@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,9 @@ from toolchains import LLVM, Toolchain
 
 import hal_core as hal
 from hal_core.geometry import MOST_ADDED
+from hal_core.ir.blocks.fission import split
+from hal_core.ir.blocks.hoisting import PURE
+from hal_core.ir.blocks.nests import with_strides
 from hal_core.render import LLVMRenderer
 from hal_core.testing import interpret
 
@@ -179,6 +183,33 @@ def test_every_language_strides_over_a_flat_index(toolchain: Toolchain, kernel: 
 def test_each_iteration_of_a_stride_cuts_its_row(kernel: Any) -> None:
     text = LLVMRenderer().render(kernel.lower())
     assert re.search(r"^k\.\d+\.head:.*^(\w+\.)?part[.\d]*\.head:", text, re.DOTALL | re.MULTILINE)
+
+
+@hal.kernel
+def product_within(y: Numbers, x: Inputs, w: hal.int32, h: hal.int32):
+    for k in range(hal.global_idx(0), w * h, hal.grid_dim(0) * hal.block_dim(0)):
+        if 0 < k % w < w - 1:
+            total = hal.int32(0)
+            for m in range(h):
+                total += x[k // w * h + m] * x[m * w + k % w]
+            y[k] = total
+
+
+def test_a_guard_in_the_iteration_of_a_stride_is_a_bound() -> None:
+    """What threads fetched between the two tests kept the inner one from being a guard."""
+    uops = split(product_within.lower(), grouped=True)
+    place = next(n for n, node in enumerate(uops) if node.op == "GROUPS")
+    ops = [node.op for node in uops[place:]]
+    first = ops.index("GET")
+    assert ops[:first].count("IF") == ops[: ops.index("ENDTHREADS")].count("IF") == 2
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
+def test_no_part_of_a_nest_is_an_empty_if(kernel: Any) -> None:
+    for in_parts in (True, False):
+        uops = with_strides(kernel.lower().uops, in_parts)[0]
+        ops = [node.op for node in uops if node.op not in PURE | {"CONST", "SPECIAL", "GET"}]
+        assert ("IF", "ENDIF") not in pairwise(ops)
 
 
 @hal.kernel

@@ -34,6 +34,8 @@ _NEVER = frozenset(
 # Nodes that all threads may compute, also those whose IF does not hold.
 _QUOTIENTS = frozenset({"FLOORDIV", "MOD", "TRUNCDIV", "TRUNCMOD"})
 _FREE = (PURE - _QUOTIENTS) | {"CONST", "SPECIAL"}
+# Nodes that do nothing where no other uses them.
+_VALUES = PURE | {"CONST", "SPECIAL", "GET", "LOAD"}
 _ENDS = {"ENDRANGE", "ENDLOOP", "ENDIF"}
 _SHORT = 16  # iterations: compilers unroll a loop of so few
 
@@ -78,14 +80,15 @@ class _Nest:
         self, uops: tuple[UOp, ...], place: int, ends: dict[UOp, int], in_parts: bool
     ) -> None:
         self.uops, self.place, self.ends = uops, place, ends
-        self.again = _QUOTIENTS if in_parts else frozenset[str]()  # ops that each IF computes again
         self.root, self.end = uops[place], ends[uops[place]]
         self.whole = uops[place : self.end + 1]
         self.inside = set(self.whole)
         self.strides: dict[UOp, Stride] = {}
         self.parts: list[_Part | UOp] = []
         self.bare: set[UOp] = set()  # nodes of parts that stand outside of the IFs
-        self.repeated: set[UOp] = set()  # quotients and so on that each IF computes again
+        self.quotients = _QUOTIENTS if in_parts else frozenset[str]()
+        self.free: set[UOp] = set()
+        self.again: set[UOp] = set()  # what each IF computes again
 
     def is_simple(self) -> bool:
         """Find the strides, and cut the loop into parts."""
@@ -99,6 +102,7 @@ class _Nest:
             if stride is None:
                 return False
             self.strides[stride.loop] = stride
+        self._find_free()
         return self._cut(self.place, self.end + 1, ()) and self._share()
 
     def _cut(self, place: int, end: int, around: tuple[UOp, ...]) -> bool:
@@ -153,24 +157,28 @@ class _Nest:
             return not leaves and all(map(is_shared, node.src))
         if node.op == "IF":
             halved = any(other.op == "ELSE" and other.src[0] is node for other in block)
-            return not halved and self.is_again(node.src[0])
+            return not halved and (self.is_free(node.src[0]) or node.src[0] in self.again)
         return True
 
-    def is_free(self, node: UOp) -> bool:
-        """Tell whether all threads may compute a value, also those whose IF does not hold."""
-        if node not in self.inside or node.op == "RANGE":
-            return True
-        if node.op == "GET":
-            return any(node.src[0] is stride.index for stride in self.strides.values())
-        return node.op in _FREE and all(map(self.is_free, node.src))
+    def _find_free(self) -> None:
+        """Find values that all threads may compute, also those whose IF does not hold, and others.
 
-    def is_again(self, node: UOp) -> bool:
-        """Tell whether a value is free, or made of such values and quotients by shared numbers."""
-        if self.is_free(node):
-            return True
-        if node.op in self.again:
-            return is_shared(node.src[1]) and self.is_again(node.src[0])
-        return node.op in _FREE and all(map(self.is_again, node.src))
+        Quotients of such values by shared numbers, and what is made of them, are `again`.
+        """
+        indices = {stride.index for stride in self.strides.values()}
+        for node in self.whole:
+            known = node.op == "RANGE" or (node.op == "GET" and node.src[0] in indices)
+            pure = node.op in _FREE
+            if known or (pure and all(map(self.is_free, node.src))):
+                self.free.add(node)
+            elif all(self.is_free(n) or n in self.again for n in node.src) and (
+                pure or (node.op in self.quotients and is_shared(node.src[1]))
+            ):
+                self.again.add(node)
+
+    def is_free(self, node: UOp) -> bool:
+        """Tell whether all threads may compute a value."""
+        return node in self.free or node not in self.inside
 
     def _share(self) -> bool:
         """Find what several parts use; tell whether each index is read in its own loop only."""
@@ -193,10 +201,10 @@ class _Nest:
             node = pending.pop()
             if node not in self.bare:
                 self.bare.add(node)
-                if self.is_again(node):
+                if self.is_free(node) or node in self.again:
                     pending += [source for source in node.src if source in home]
-        self.repeated = {n for n in self.bare if self.is_again(n) and not self.is_free(n)}
-        self.bare -= self.repeated
+        self.again &= self.bare
+        self.bare -= self.again
         self.bare.update(node for node in home if node.op == "VAR")
         return True
 
@@ -363,45 +371,46 @@ class _Written:
 
     def _write(self, part: _Part) -> None:
         """Write a part: what others need of it, then the rest in IFs."""
-        bare = self.nest.bare
-        shared = [n for n in part.nodes if n in bare and n not in self.kept]
-        rest = [n for n in part.nodes if n not in bare or n in self.kept]
-        for node in shared:
-            self._copy(node)
-        if not rest:
+        bare, again = self.nest.bare, self.nest.again
+        indices = {stride.index for stride in self.nest.strides.values()}
+        rest: list[UOp] = []
+        for node in part.nodes:
+            if node in bare and node not in self.kept:
+                self._copy(node)
+            elif node not in again and not (node.op == "SET" and node.src[0] in indices):
+                rest.append(node)  # the loops count the indices
+        if all(node.op in _VALUES and node not in self.kept for node in rest):
             return
         opened: list[UOp] = []
         for block in part.around:
             stride = block in self.nest.strides
             test = self.conditions[block] if stride else block.src[0]
-            if test in self.nest.repeated:
+            if test in again:
                 self._repeat(test)
             condition = test and self.new.get(test, test)
             if condition is not None:
                 opened.append(self._add("IF", condition, dtype=None))
         own = set(part.nodes)
         for source in dict.fromkeys(source for node in rest for source in node.src):
-            if source in self.nest.repeated and source not in own:
+            if source in again:
                 self._repeat(source)
-            if source in self.kept and source not in own:
+            elif source in self.kept and source not in own:
                 variable = self.kept[source]
                 self.new[source] = self._add("GET", variable, dtype=variable.dtype)
-        indices = {stride.index for stride in self.nest.strides.values()}
         for node in rest:
-            if node.op != "SET" or node.src[0] not in indices:  # the loops count them
-                self._copy(node)
+            self._copy(node)
             if node in self.kept:
                 self._add("SET", self.kept[node], self.new[node], dtype=None)
         for block in reversed(opened):
             self._add("ENDIF", block, dtype=None)
-        for node in (*self.kept, *self.nest.repeated):  # the next part has its own
+        for node in (*self.kept, *again):  # the next part has its own
             self.new.pop(node, None)
 
     def _repeat(self, node: UOp) -> None:
         """Compute a value again, with those that it is made of."""
         if node not in self.new:
             for source in node.src:
-                if source in self.nest.repeated:
+                if source in self.nest.again:
                     self._repeat(source)
             self._copy(node)
 

@@ -83,7 +83,7 @@ class Region:
         for node in self.nodes:
             if node.op != "VAR" or node not in self._new:
                 self._add(node)
-        body = self._in_one_if() or [*self._before, *self._work, *self._after()]
+        body = self._in_ifs() or [*self._before, *self._work, *self._after()]
         hands_on = any(node.op == "SET" and node.src[0].op == "SPILL" for node in body)
         # Nothing but arithmetic whose results nobody reads: the loop over threads is left out.
         if not hands_on and not any(node.op in _EFFECTS for node in body):
@@ -107,31 +107,36 @@ class Region:
             copies[source] = UOp(source.op, source.dtype, sources, source.arg, source.line)
         return copies[source]
 
-    def _in_one_if(self) -> list[UOp]:
-        """Return the region with everything moved into the IF around all its work; [] without one.
+    def _in_ifs(self) -> list[UOp]:
+        """Return the region with everything moved into the IFs around all its work; [] without one.
 
-        Threads for which the condition is false then neither fetch nor hand on anything.
+        Threads for which a condition is false then neither fetch nor hand on anything.
         """
-        work = self._work
-        first = next((n for n, node in enumerate(work) if node.op not in _NO_EFFECT), len(work))
-        block = work[first] if first < len(work) else None
-        if block is None or block.op != "IF" or work[-1].op != "ENDIF":
-            return []
-        if work[-1].src[0] is not block or any(
-            node.op == "ELSE" and node.src[0] is block for node in work
-        ):
-            return []
-        # What the condition itself needs stays ahead of the IF.
-        needed = {source for node in work[: first + 1] for source in node.src}
-        for node in reversed(self._before):
-            if node in needed:
-                needed.update(node.src)
-        ahead = [node for node in self._before if node in needed]
-        if any(node.op not in _NO_EFFECT for node in ahead):
-            return []
-        rest = [node for node in self._before if node not in needed]
-        inner = [*rest, *work[first + 1 : -1], *self._after()]
-        return [*ahead, *work[: first + 1], *inner, work[-1]]
+        made: list[UOp] = []
+        ends: list[UOp] = []
+        before, work = self._before, self._work
+        while True:
+            first = next((n for n, node in enumerate(work) if node.op not in _NO_EFFECT), len(work))
+            block = work[first] if first < len(work) else None
+            if block is None or block.op != "IF" or work[-1].op != "ENDIF":
+                break
+            if work[-1].src[0] is not block or any(
+                node.op == "ELSE" and node.src[0] is block for node in work
+            ):
+                break
+            # What the condition itself needs stays ahead of the IF.
+            needed = {source for node in work[: first + 1] for source in node.src}
+            for node in reversed(before):
+                if node in needed:
+                    needed.update(node.src)
+            ahead = [node for node in before if node in needed]
+            if any(node.op not in _NO_EFFECT for node in ahead):
+                break
+            before = [node for node in before if node not in needed]
+            made += [*ahead, *work[: first + 1]]
+            ends.append(work[-1])
+            work = work[first + 1 : -1]
+        return [*made, *before, *work, *self._after(), *reversed(ends)] if ends else []
 
     def _add(self, node: UOp) -> None:
         """Add a node to the work, with its sources as they are in this region."""
