@@ -253,6 +253,15 @@ def chosen(
 
 
 @hal.kernel
+def chosen_bytes(
+    y: hal.Ptr[hal.int32], x: hal.ConstPtr[hal.uint8], p: hal.ConstPtr[hal.int32], n: hal.int32
+):
+    i = hal.global_idx(0)
+    for k in range(n):
+        y[i] = y[i] + hal.int32(x[p[k * n + i]])
+
+
+@hal.kernel
 def by_largest(y: hal.Ptr[hal.int32], x: hal.ConstPtr[hal.float32], n: hal.int32):
     i = hal.global_idx(0)
     best = 0
@@ -283,7 +292,7 @@ def upright(y: hal.Ptr[hal.float32], n: hal.int32):
 @pytest.mark.parametrize(("kernel", "loops"), [
     (product, ["k"]), (sweep, ["i"]), (window, ["dy", "dx"]), (row_sums, []), (few_turns, []),
     (left_early, []), (own_turns, []), (apart, []), (counting, []), (gathered, []), (upright, []),
-    (chosen, ["k"]), (by_largest, ["k"]), (running_row, []),
+    (chosen, ["k"]), (chosen_bytes, []), (by_largest, ["k"]), (running_row, []),
 ], ids=lambda value: getattr(value, "name", ""))  # fmt: skip
 def test_loops_that_gain(kernel: Any, loops: list[str]) -> None:
     assert _raised(kernel) == loops

@@ -58,6 +58,7 @@ _FEWEST_LANES = 4  # threads along x; with fewer, vectors gain nothing
 _GUARD = 64  # most nodes before a guard's IF, because each region computes its condition again
 # One element for all threads, or neighbours for neighbours, in either direction.
 _VECTOR_STRIDES = frozenset({-1, 0, 1})
+_GATHERED = 4  # bytes of the smallest element that processors gather
 # An operation whose result grows with a thread's number as its sources do, or as one of them.
 _MOVES = frozenset({"ADD", "SUB", "CAST", "WHERE", "MIN", "MAX"})
 _KEEPS = LEAVES | {"SET", "LOOP", "ENDRANGE", "THREADS"}
@@ -261,10 +262,14 @@ class _Search:
             self.open.append(node)
         if self.open and op in _NEVER and node not in self.alone:
             self.refused.add(self.open[0])
-        # In a loop that threads leave one by one, gathers take less time than the threads would.
-        is_access = op in ("LOAD", "STORE") and self.alone.isdisjoint(self.open)
+        is_access = op in ("LOAD", "STORE") and bool(self.open)
         if is_access and self.strides.get(node.src[1]) not in _VECTOR_STRIDES:
-            self.gathers += [(node.src[1], loop) for loop in self.open[:1]]
+            dtype = node.src[0].dtype
+            if dtype is not None and dtype.itemsize < _GATHERED:
+                self.refused.add(self.open[0])
+            # In loops that threads leave one by one, gathers take less time than the threads would.
+            elif self.alone.isdisjoint(self.open):
+                self.gathers.append((node.src[1], self.open[0]))
 
     def _is_chosen_by_data(self, index: UOp, sets: Mapping[UOp, list[UOp]]) -> bool:
         """Tell whether only data keep an index from growing by at most 1 from thread to thread."""
