@@ -2,7 +2,7 @@
 
 A kernel's threads step from barrier to barrier. A split kernel runs once, and a region of it once a
 thread, in any order. All is int32 or bool, and int64 in bounds; to read what was not written is a
-KeyError.
+KeyError. A SPILL that was not written holds some number.
 """
 
 from __future__ import annotations
@@ -208,7 +208,11 @@ class Block:
             return node.arg
         if op == "GET":
             where = node.src[0]
-            return self.spilled[where, thread] if where.op == "SPILL" else values[where]  # type: ignore[index]
+            # A thread may fetch what only others have set, if it does not use it.
+            unset = dtype is bool_ or 0x55AA55A
+            return (
+                self.spilled.get((where, thread), unset) if where.op == "SPILL" else values[where]
+            )  # type: ignore[arg-type]
         if op == "SPECIAL":
             kind = node.arg[0]
             if kind in ("thread_idx", "global_idx"):

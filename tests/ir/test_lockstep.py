@@ -338,7 +338,7 @@ _TURN, _FIRST = lockstep._rewrite, lockstep.first_of
 @pytest.mark.parametrize(("name", "broken"), [
     ("_rewrite", _no_test),
     ("first_of", _from_zero),
-    ("_without_guards", lambda uops: (_WITHOUT(uops)[0], ())),
+    ("without_guards", lambda uops: (_WITHOUT(uops)[0], ())),
 ], ids=["no end", "another start", "no guard"])  # fmt: skip
 def test_a_mistake_is_noticed(
     name: str, broken: Any, eager: None, monkeypatch: pytest.MonkeyPatch
@@ -353,7 +353,7 @@ def test_a_mistake_is_noticed(
     pytest.fail("nothing showed it")
 
 
-_WITHOUT = lockstep._without_guards
+_WITHOUT = lockstep.without_guards
 
 
 def test_other_dtypes_count_as_they_did() -> None:

@@ -31,7 +31,7 @@ class Leaving:
             around = b.range(b.const(0), b.op("ADD", self.n, b.const(17)), b.const(1), "around")
         for _ in range(self.rng.randint(1, 2)):
             self.step()
-            self.loop()
+            self.loop_or_branch(2)
         if around is not None:
             b.end(around)
         total = b.op("XOR", b.get(self.variables[0]), b.get(self.variables[1]))
@@ -59,6 +59,22 @@ class Leaving:
         if rng.random() < 0.3:
             value = b.load("x", b.op("AND", value, b.const(7)))
         b.set(kept, b.op(rng.choice(["ADD", "SUB", "MUL", "XOR", "MAX"]), b.get(kept), value))
+
+    def loop_or_branch(self, depth: int) -> None:
+        b, rng = self.b, self.rng
+        if not depth or rng.random() < 0.6:
+            self.loop()
+            return
+        block = b.if_(self.condition())
+        for side in range(rng.randint(1, 2)):
+            if side:
+                b.else_(block)
+            for draw in (self.step, lambda: self.loop_or_branch(depth - 1), self.step):
+                if rng.random() < 0.7:
+                    draw()
+            if rng.random() < 0.3:
+                b.store("y", b.op("ADD", self.t, b.const(32)), b.get(rng.choice(self.variables)))
+        b.end(block)
 
     def loop(self) -> None:
         b, rng = self.b, self.rng
@@ -120,13 +136,13 @@ def test_drawn_loops_that_threads_leave_one_by_one(
     few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = 0
-    for seed in range(60):
+    for seed in range(150):
         kernel = Leaving(seed).kernel()
         verify(kernel)
         rewritten, agrees = same(kernel, few, monkeypatch)
         assert agrees, f"{seed}\n{listing(kernel.uops)}"
         found += rewritten
-    assert found > 12
+    assert found > 40
 
 
 def test_a_thread_that_has_left_and_runs_on_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,4 +158,4 @@ def test_a_thread_that_has_left_and_runs_on_is_noticed(monkeypatch: pytest.Monke
         return self._add("IF", None, always)
 
     monkeypatch.setattr(leaving._Written, "_ask", careless)
-    assert not all(same(Leaving(seed).kernel(), 0, monkeypatch)[1] for seed in range(60))
+    assert not all(same(Leaving(seed).kernel(), 0, monkeypatch)[1] for seed in range(150))

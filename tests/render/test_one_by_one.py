@@ -265,10 +265,85 @@ def flat(y: Numbers, x: Inputs, n: hal.int32):
         y[k] = a * 64 + i
 
 
+@hal.kernel
+def in_a_branch(y: Numbers, x: Inputs, n: hal.int32):
+    i = hal.global_idx(0)
+    if i < n:
+        a = x[i]
+        if a & 1 == 0:
+            while a > 3:
+                a -= 2
+        y[i] = a
+
+
+@hal.kernel
+def in_both_branches(y: Numbers, x: Inputs, n: hal.int32):
+    """What is computed ahead of a loop is used behind it; one side has a branch of its own."""
+    i = hal.global_idx(0)
+    if i < n:
+        a = x[i]
+        b = a // (n + 1)
+        if a & 3 != 0:
+            c = x[x[i] % n] * 3
+            d = a // (c + 1)
+            while a > b:
+                a -= 1 + (a >> 3) + (d & 1)
+            y[i] = a + c
+        else:
+            if a > 40:
+                y[i] = a
+                while a > 6:
+                    a = a * 5 // 7
+            b += 2
+        y[n + i] = a * 1000 + b
+
+
+@hal.kernel
+def behind_a_return(y: Numbers, x: Inputs, n: hal.int32):
+    i = hal.global_idx(0)
+    if i >= n:
+        return
+    if x[i] <= 0:
+        y[i] = -1
+        return
+    a = hal.float32(x[i])
+    k = 0
+    while a > 2.0:
+        a = a * 0.75
+        if x[i] == 77:
+            k -= 100
+            break
+        k += 1
+    if k > 20:
+        return
+    while a < 900.0:
+        a = a * 1.5
+        k += 1
+    y[i] = k * 100 + hal.int32(a)
+
+
+@hal.kernel
+def loads_that_a_branch_guards(y: Numbers, x: Inputs, n: hal.int32):
+    i = hal.global_idx(0)
+    if i < n:
+        at = x[i] * 2_000_000 if x[i] % 5 != 0 else i
+        for s in range(n & 3):
+            if 0 <= at < n:
+                while x[at] > s:
+                    at = at // 2
+                    if at < 3:
+                        break
+                y[i] = at + s
+            elif n > 20:
+                while at > 20:
+                    at = at // 3
+
+
 KERNELS = [
     orbit, rounds, down, near_the_end, without_a_sign, chained, searched, guarded_load,
     several_ways_out,
     rejected, samples, twice, between_barriers, two_dimensions, flat,
+    some_threads, in_a_branch, in_both_branches, behind_a_return, loads_that_a_branch_guards,
 ]  # fmt: skip
 
 
@@ -409,17 +484,6 @@ def loops_inside(y: Numbers, x: Inputs, n: hal.int32):
 
 
 @hal.kernel
-def in_a_branch(y: Numbers, x: Inputs, n: hal.int32):
-    i = hal.global_idx(0)
-    if i < n:
-        a = x[i]
-        if a & 1 == 0:
-            while a > 3:
-                a -= 2
-        y[i] = a
-
-
-@hal.kernel
 def returns(y: Numbers, x: Inputs, n: hal.int32):
     i = hal.global_idx(0)
     if i < n:
@@ -483,7 +547,7 @@ def ends_at_once_in_a_range(y: Numbers, x: Inputs, n: hal.int32):
 
 
 LEFT_ALONE = [
-    stores, counts, divides, some_threads, loops_inside, in_a_branch, returns, adds,
+    stores, counts, divides, loops_inside, returns, adds,
     steps_by_three, ends_at_once,
     ends_at_once_in_a_range,
 ]  # fmt: skip

@@ -78,6 +78,7 @@ _CHEAP = PURE - {
 }  # fmt: skip
 # Rows in parts or not, and whether threads may leave a loop one by one: the first that gains.
 _WAYS = ((True, True), (False, True), (True, False), (False, False))
+_DEPTH = {"IF": 1, "ENDIF": -1}
 _MEMORY = frozenset({"PARAM", "SHARED", "TABLE", "VIEW"})
 _MOST_AGAIN = 12  # nodes that a region may compute again; a longer computation gets a SPILL
 
@@ -254,7 +255,7 @@ class _Fission:
 
     def __init__(self, kernel: Lockstep) -> None:
         self.plan = plan = _Plan(kernel.uops, kernel.hoisted, kernel.guards)
-        self.flat = kernel.flat
+        self.flat, self.leaves = kernel.flat, kernel.leaves
         prices = self._prices()
         self.spills: dict[UOp, UOp] = {}  # a value or VAR -> its SPILL
         self.regions = {
@@ -285,7 +286,9 @@ class _Fission:
 
     def whole(self, grouped: bool) -> list[UOp]:
         """Return the nodes of all parts, in order."""
-        flag = self._flag_returns()
+        ahead = self._flag_returns()
+        if self.leaves:
+            ahead += self._cleared()
         body: list[UOp] = []
         for number, part in enumerate(self.plan.parts):
             if isinstance(part, UOp):
@@ -298,7 +301,26 @@ class _Fission:
         if grouped:
             body = in_groups(body)
         body = [node for node in body if node.op != "BARRIER"]
-        return [*front, *self.spills.values(), *flag, *body]
+        return [*front, *self.spills.values(), *ahead, *body]
+
+    def _cleared(self) -> list[UOp]:
+        """Return a region that sets floats to zero which only some threads set: for `leaving`.
+
+        Vectors compute with them for all threads, and a processor takes 100 times as long for
+        subnormal numbers, which memory may hold.
+        """
+        some = {v for region in self.regions.values() for v in region.variables.uncertain}
+        depth = 0
+        for node in self.plan.uops:
+            depth += _DEPTH.get(node.op, 0)
+            if depth and node.op != "VAR":
+                some.add(node)
+        clear: list[UOp] = []
+        for node, spill in self.spills.items():
+            if node in some and spill.dtype is not None and spill.dtype.is_float:
+                clear.append(UOp("CONST", spill.dtype, (), 0.0))
+                clear.append(UOp("SET", None, (spill, clear[-1])))
+        return enclosed(clear, ()) if clear else []
 
     def _flag_returns(self) -> list[UOp]:
         """Make threads that have returned skip the regions that follow.

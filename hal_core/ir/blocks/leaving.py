@@ -31,7 +31,7 @@ from hal_core.dtypes import DType, bool_, int32
 from hal_core.ir.blocks.counting import as_while
 from hal_core.ir.blocks.hoisting import PURE, is_common
 from hal_core.ir.blocks.liveness import Liveness
-from hal_core.ir.blocks.lockstep import Leaving, unrolled
+from hal_core.ir.blocks.lockstep import Leaving, unrolled, without_guards
 from hal_core.ir.uop import CLOSES, OPENS, UOp
 
 # So many threads take no longer one by one than in vectors, which gather what they load.
@@ -49,22 +49,127 @@ def with_lockstep(uops: tuple[UOp, ...]) -> Leaving | None:
     short = unrolled(uops) if wanted else set()
     if not wanted - short:
         return None
-    made: list[UOp] = []
-    found = Leaving((), [], set())
     ends = {node.src[0]: n for n, node in enumerate(uops) if node.op in ("ENDLOOP", "ENDRANGE")}
+    bodies = {
+        loop: uops[place + 1 : ends[loop]]
+        for place, loop in enumerate(uops)
+        if loop in wanted and loop not in short
+    }
+    bodies = {loop: body for loop, body in bodies.items() if may_gain(loop, body, short)}
+    around = _around(uops, bodies, short) if bodies else {}
+    cut = _Cut(uops, {block for blocks in around.values() for block in blocks})
+    found = Leaving((), [], set())
     place = 0
     while place < len(uops):
         node = uops[place]
-        body = uops[place + 1 : ends.get(node, place)]
-        if node in wanted and node not in short and may_gain(node, body, short):
-            written = _Written(node, body, made)
+        if node in around:
+            conditions = cut.close()
+            written = _Written(node, bodies[node], cut.made, conditions)
             found.together.extend((written.together, written.left))
             found.alone.update(written.alone)
+            cut.reopen()
             place = ends[node]
         else:
-            made.append(node)
+            cut.add(node)
         place += 1
-    return found._replace(uops=tuple(made)) if found.together else None
+    return found._replace(uops=tuple(cut.made)) if around else None
+
+
+def _around(
+    uops: tuple[UOp, ...], loops: Collection[UOp], short: Collection[UOp]
+) -> dict[UOp, list[UOp]]:
+    """Return the loops that can be rewritten, each with the IFs to cut around it.
+
+    Guards around the whole kernel stay whole, and so do blocks with a barrier, which all threads
+    run. Around these IFs may be nothing but loops that all threads share.
+    """
+    found: dict[UOp, list[UOp]] = {}
+    guards = without_guards(uops)[1]
+    whole = {node for node in uops if node.op == "IF" and node.src[0] in guards}
+    opened: list[UOp] = []
+    for node in uops:
+        if node in loops:
+            found[node] = opened.copy()
+        if node.op == "BARRIER":
+            whole.update(opened)
+        elif node.op in ("IF", "RANGE", "LOOP"):
+            opened.append(node)
+        elif node.op in ("ENDIF", "ENDRANGE", "ENDLOOP"):
+            opened.pop()
+    for loop, blocks in [*found.items()]:
+        loops_around = [node for node in blocks if node.op != "IF" and node not in whole]
+        cut = [node for node in blocks if node.op == "IF" and node not in whole]
+        found[loop] = cut
+        shared = all(
+            node.op == "RANGE" and node not in short and not varies(node.src[:2])
+            for node in loops_around
+        )
+        if not shared or blocks[len(blocks) - len(cut) :] != cut:
+            del found[loop]
+    return found
+
+
+class _Cut:
+    """The nodes of a kernel, in which IFs end ahead of a loop and begin again behind it.
+
+    if x[i] > 0:                     c = x[i] > 0
+        a = x[i]                     if c:
+        while n < a:                     a = x[i]
+            n += step       ->       while n < a:  # only threads for which c holds
+        y[i] = n                         n += step
+                                     if c:
+                                         y[i] = n
+    """
+
+    def __init__(self, uops: Sequence[UOp], blocks: Collection[UOp]) -> None:
+        """Prepare to cut these IFs."""
+        self.made: list[UOp] = []
+        self.blocks = blocks
+        halved = {node.src[0] for node in uops if node.op == "ELSE"} if blocks else set()
+        self.opposites = {
+            node: UOp("NOT", bool_, node.src, None, node.line) for node in blocks if node in halved
+        }
+        self.opened: list[UOp] = []  # the IFs that are open, as they were last written
+        self.conditions: list[UOp] = []  # what holds for the threads that are in them
+
+    def add(self, node: UOp) -> None:
+        """Write a node; the side of an IF that has become empty is left out."""
+        block = node.src[0] if node.op in ("ELSE", "ENDIF") else node
+        if block not in self.blocks:
+            self.made.append(node)
+        elif node.op == "IF":
+            if node in self.opposites:
+                self.made.append(self.opposites[node])
+            self.made.append(node)
+            self.opened.append(node)
+            self.conditions.append(node.src[0])
+        elif node.op == "ENDIF":
+            self.conditions.pop()
+            self._end(self.opened.pop())
+        else:
+            self.conditions[-1] = self.opposites[block]
+            if self.made[-1] is self.opened[-1]:
+                self.made[-1] = self.opened[-1] = UOp("IF", None, (self.conditions[-1],))
+            else:
+                self.made.append(UOp("ELSE", None, (self.opened[-1],), None, node.line))
+
+    def close(self) -> list[UOp]:
+        """End the IFs that are open; return what holds for the threads in them."""
+        for block in reversed(self.opened):
+            self._end(block)
+        return self.conditions
+
+    def reopen(self) -> None:
+        """Begin the IFs again that were open."""
+        self.opened = [UOp("IF", None, (condition,)) for condition in self.conditions]
+        self.made += self.opened
+
+    def _end(self, block: UOp) -> None:
+        last = self.made[-1]
+        if last is block or (last.op == "ELSE" and last.src[0] is block):
+            self.made.pop()
+        if last is not block:
+            self.made.append(UOp("ENDIF", None, (block,)))
 
 
 def varies(bounds: Sequence[UOp]) -> bool:
@@ -132,8 +237,12 @@ def tests_of(loop: UOp, body: Sequence[UOp]) -> list[UOp]:
 class _Written:
     """A loop, written behind the nodes `made`."""
 
-    def __init__(self, loop: UOp, body: Sequence[UOp], made: list[UOp]) -> None:
+    def __init__(
+        self, loop: UOp, body: Sequence[UOp], made: list[UOp], conditions: Sequence[UOp]
+    ) -> None:
+        """Write the loop for the threads for which all `conditions` hold."""
         self.made, self.line, start = made, loop.line, len(made)
+        self.conditions = conditions
         self.zero, self.one = self._add("CONST", int32, arg=0), self._add("CONST", int32, arg=1)
         if loop.op == "RANGE":
             ahead, loop, body = as_while(loop, body)
@@ -145,7 +254,11 @@ class _Written:
         tests = tests_of(loop, body)
         if not tests:
             self.runs = self._add("VAR", int32, arg="runs")
+            if conditions:
+                self._add("SET", None, self.runs, self.zero)
+            runs = self._begin()
             self._add("SET", None, self.runs, self.one)
+            self._close(runs)
         self.together = self._add("LOOP")
         self._add("SET", None, self.running, self.zero)
         self._write(body, tests)
@@ -156,7 +269,7 @@ class _Written:
         self._add("ENDLOOP", None, self.together)
         left = self._add("NE", bool_, self._add("GET", int32, self.running), self.zero)
         self.left = self._add("IF", None, left)
-        flagged = [self.left] if tests else [self.left, self._ask()]
+        flagged = [self.left, *(self._begin() if tests else [self._ask()])]
         made += [loop, *body]
         self._add("ENDLOOP", None, loop)
         self._close(flagged)
@@ -165,6 +278,10 @@ class _Written:
     def _add(self, op: str, dtype: DType | None = None, *src: UOp, arg: object = None) -> UOp:
         self.made.append(UOp(op, dtype, src, arg, self.line))
         return self.made[-1]
+
+    def _begin(self) -> list[UOp]:
+        """Begin the IFs that stand around the loop."""
+        return [self._add("IF", None, condition) for condition in self.conditions]
 
     def _ask(self) -> UOp:
         """Begin an IF that the threads run which have not left."""
@@ -181,7 +298,8 @@ class _Written:
 
         Behind all that may clear the flag it is asked again.
         """
-        opened: list[list[UOp]] = [[] if tests else [self._ask()]]  # IFs in each open block
+        # The IFs in each open block.
+        opened: list[list[UOp]] = [self._begin() if tests else [self._ask()]]
         leaves = [False]  # whether an open block has a BREAK in it
         for node in body:
             leaving = node.op == "BREAK" and node.src[0] is self.loop

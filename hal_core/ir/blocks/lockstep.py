@@ -128,7 +128,7 @@ def _with_loops(
     short = unrolled(uops)
     if not alone and all(node in short for node in uops if node.op == "RANGE"):
         return None
-    uops, guards = _without_guards(uops)
+    uops, guards = without_guards(uops)
     if not alone and not _may_gain(uops, short):
         return None
     flat = growths(uops, strides) if in_parts else {}
@@ -184,7 +184,7 @@ def _may_gain(uops: tuple[UOp, ...], short: Collection[UOp]) -> bool:
     return False
 
 
-def _without_guards(uops: tuple[UOp, ...]) -> tuple[tuple[UOp, ...], tuple[UOp, ...]]:
+def without_guards(uops: tuple[UOp, ...]) -> tuple[tuple[UOp, ...], tuple[UOp, ...]]:
     """Return the body of a kernel that is all in one IF, and the conditions of such IFs."""
     guards: list[UOp] = []
     ops = {node.op for node in uops}

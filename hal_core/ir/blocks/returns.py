@@ -13,7 +13,7 @@ from __future__ import annotations
 from itertools import accumulate
 
 from hal_core.dtypes import bool_
-from hal_core.ir.uop import STRUCTURE, UOp
+from hal_core.ir.uop import LEAVES, STRUCTURE, UOp
 
 _MOST = 64  # RETURNs and CONTINUEs, and nested blocks: compilers of C allow 256
 _DEPTH = {"IF": 1, "RANGE": 1, "LOOP": 1, "ENDIF": -1, "ENDRANGE": -1, "ENDLOOP": -1}
@@ -60,8 +60,10 @@ def _joined(part: list[UOp], rest: list[UOp], leave: str) -> list[UOp]:
     if (rest and not any(leaves)) or "BARRIER" in [node.op for node in (*part, *rest)]:
         rest.extend(reversed(part))
         return rest
-    then = _moved(then, [] if leaves[0] or not rest else rest, leave)
-    other = _moved(other, [] if leaves[1] or not rest else rest, leave)
+    # Behind a BREAK nothing is run, and a BREAK may become a flag.
+    ended = [not rest or (bool(side) and side[-1].op in LEAVES) for side in (then, other)]
+    then = _moved(then, [] if ended[0] else rest, leave)
+    other = _moved(other, [] if ended[1] else rest, leave)
     if not (then or other):
         return []
     made: list[UOp] = []
