@@ -1149,3 +1149,27 @@ def test_many_loops_are_not_written_out() -> None:
     text = LLVMRenderer().render(many_barriers.lower())
     assert text.count("!llvm.loop !") > 50 and '!{!"llvm.loop.unroll.disable"}' in text
     assert "unroll.disable" not in LLVMRenderer().render(below.lower())
+
+
+@hal.kernel
+def by_rows(y: hal.Ptr[hal.float64], a: hal.ConstPtr[hal.float64], w: hal.int32):
+    j = hal.global_idx(0)
+    total = hal.float64(0)
+    for i in range(w):
+        total += a[j * w + i] * a[i]
+    y[j] = total
+
+
+@hal.kernel
+def by_columns(y: hal.Ptr[hal.float64], a: hal.ConstPtr[hal.float64], w: hal.int32):
+    j = hal.global_idx(0)
+    total = hal.float64(0)
+    for i in range(w):
+        total += a[i * w + j] * a[i]
+    y[j] = total
+
+
+def test_a_sum_of_one_thread_is_not_fused_with_its_products() -> None:
+    """It waits for each addition, and twice as long for a fused one; vectors of threads do not."""
+    assert "fadd double" in LLVMRenderer().render(by_rows.lower())
+    assert "fadd contract double" in LLVMRenderer().render(by_columns.lower())

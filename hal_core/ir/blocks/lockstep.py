@@ -375,6 +375,32 @@ def filling(uops: tuple[UOp, ...]) -> set[UOp]:
     return found
 
 
+def serial_sums(uops: tuple[UOp, ...]) -> set[UOp]:
+    """Return the sums of floats in a loop that a thread runs by itself, if it has one or two.
+
+    Each waits for the one before, and for a fused multiply-add twice as long as for an addition.
+    """
+    if any(node.op == "COUNT" for node in uops):  # the threads of a group compute the same sums
+        return set()
+    found: set[UOp] = set()
+    short = unrolled(uops)
+    loops: list[list[UOp] | None] = []  # the sums of each loop in a region that is open
+    for node in uops:
+        if node.op in ("RANGE", "LOOP"):
+            loops.append(None if node in short else [])
+        elif node.op in ("ENDRANGE", "ENDLOOP"):
+            sums = loops.pop() if loops else None
+            found.update(sums if sums and len(sums) <= 2 else ())
+        elif node.op == "THREADS":
+            loops.clear()
+        elif node.op == "SET" and loops and loops[-1] is not None:
+            total, variable = node.src[1], node.src[0]
+            adds = total.op in ("ADD", "SUB") and total.dtype is not None and total.dtype.is_float
+            if adds and any(part.op == "GET" and part.src[0] is variable for part in total.src):
+                loops[-1].append(total)
+    return found
+
+
 def _iterations(loop: UOp) -> int:
     """Return how many iterations a loop has; -1 if that is known only at run time."""
     start, stop, step = loop.src
