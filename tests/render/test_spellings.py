@@ -193,6 +193,23 @@ def elements_of_a_window(y: Floats, x: Inputs, n: hal.int32):
 
 
 @hal.kernel
+def elements_in_triangles(y: Floats, x: Inputs, n: hal.int32):
+    i = hal.global_idx(0)
+    v = hal.local(hal.float32, 7)
+    for k in range(7):
+        v[k] = x[min(max(i + k - 3, 0), n - 1)]
+    for k in range(4):
+        for j in range(k + 1, 7):
+            low = min(v[k], v[j])
+            v[j] = max(v[k], v[j])
+            v[k] = low
+        for j in range(6, 6 - k, -2):
+            v[j] += 0.5
+    if i < n:
+        y[i] = v[3] - v[6]
+
+
+@hal.kernel
 def elements_after_a_while(y: Floats, x: Inputs, n: hal.int32):
     i = hal.global_idx(0)
     if i < n:
@@ -205,7 +222,8 @@ def elements_after_a_while(y: Floats, x: Inputs, n: hal.int32):
 
 
 ELEMENTS = [
-    elements_in_loops, elements_in_nested_loops, elements_of_a_window, elements_after_a_while,
+    elements_in_loops, elements_in_nested_loops, elements_of_a_window, elements_in_triangles,
+    elements_after_a_while,
 ]  # fmt: skip
 
 
@@ -236,6 +254,21 @@ def test_an_array_with_an_index_from_data_stays_an_array() -> None:
     ops = [node.op for node in split(elements_by_data.lower(), grouped=True)]
     assert "SHARED" in ops
     assert "RANGE" in ops
+
+
+@hal.kernel
+def elements_without_end(y: Floats, x: Inputs, n: hal.int32):
+    i = hal.global_idx(0)
+    if i < n:
+        v = hal.local(hal.float32, 3)
+        for d in range(3):
+            for k in range(d, 2000000000):
+                v[min(k, 2)] = x[i]
+        y[i] = v[1]
+
+
+def test_an_array_in_a_loop_that_is_too_long_to_be_written_out_stays_an_array() -> None:
+    assert "SHARED" in [node.op for node in split(elements_without_end.lower(), grouped=True)]
 
 
 @hal.kernel(block=(128, 1, 1))

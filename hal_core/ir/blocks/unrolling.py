@@ -14,6 +14,7 @@ the array are variables then, which compilers keep in vector registers.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 
 from hal_core.ir.blocks.counting import with_ranges
 from hal_core.ir.blocks.hoisting import PURE
@@ -40,14 +41,18 @@ def with_elements(kernel: Kernel) -> Kernel:
     if not any(node.op == "LOCAL" for node in kernel.uops):
         return kernel
     uops = with_ranges(with_values(kernel.uops))
-    counters = _without_exits(uops)
+    exits = {node.src[0] for node in uops if node.op in ("BREAK", "CONTINUE")}
+    short = unrolled(uops)
     used: dict[UOp, set[UOp]] = {}  # number -> the counters that it is made of, beside constants
     loops: dict[UOp, set[UOp] | None] = {}  # array -> the counters in its indices
     for node in uops:
         if node.op == "CONST":
             used[node] = set()
-        elif node in counters:
-            used[node] = {node}
+        elif node.op == "RANGE":
+            bounds = [used.get(source) for source in node.src]
+            around = set().union(*(found for found in bounds if found))
+            if node not in exits and (node in short or (around and None not in bounds)):
+                used[node] = {node} | around
         elif node.op in PURE and all(source in used for source in node.src):
             used[node] = set().union(*(used[source] for source in node.src))
         elif node.op in ("LOAD", "STORE") and node.src[0].op == "LOCAL":
@@ -58,10 +63,10 @@ def with_elements(kernel: Kernel) -> Kernel:
     chosen = set().union(*(found for found in loops.values() if found))
     if not chosen:
         return kernel
-    made = tuple(_Copy(uops, chosen).made)
-    if len(made) > _MOST_NODES:  # rows of such kernels are not split
+    made = _Copy(uops, chosen, _MOST_NODES).made
+    if len(made) > _MOST_NODES:
         return kernel
-    written = in_registers(kernel._replace(uops=made))
+    written = in_registers(kernel._replace(uops=tuple(made)))
     # A loop that declares an array declares as many as it has iterations.
     if written.local_nbytes > kernel.local_nbytes:
         return kernel
@@ -100,23 +105,28 @@ def _without_exits(nodes: Sequence[UOp]) -> set[UOp]:
 
 
 class _Copy:
-    """A copy of nodes in which loops are written out; `made` has its nodes."""
+    """A copy of nodes in which loops are written out; `made` has its nodes, and ends behind `most`.
 
-    def __init__(self, nodes: Sequence[UOp], loops: set[UOp]) -> None:
-        self.nodes, self.loops = nodes, loops
+    The bounds of a loop are made of constants and of the counters of such loops around it.
+    """
+
+    def __init__(self, nodes: Sequence[UOp], loops: set[UOp], most: float = inf) -> None:
+        self.nodes, self.loops, self.most = nodes, loops, most
         self.ends = {node.src[0]: place for place, node in enumerate(nodes) if node.op in _ENDS}
         self.new: dict[UOp, UOp] = {}
         self.made: list[UOp] = []
         self._copy(0, len(nodes))
 
     def _copy(self, place: int, end: int) -> None:
-        while place < end:
+        while place < end and len(self.made) <= self.most:
             node = self.nodes[place]
             place += 1
             if node not in self.loops:
                 self._add(node)
                 continue
-            for count in range(*(source.arg for source in node.src)):
+            for count in range(*(self.new.get(source, source).arg for source in node.src)):
+                if len(self.made) > self.most:
+                    return
                 self.new[node] = self._keep(UOp("CONST", node.dtype, (), count, node.line))
                 self._copy(place, self.ends[node])
             place = self.ends[node] + 1
