@@ -22,6 +22,7 @@ class Leaving:
 
     def __init__(self, seed: int, threads: int = 5) -> None:
         self.rng, self.threads = random.Random(seed), threads
+        self.returns = seed % 3 == 0
         self.b = b = Builder("leaving", "y: int32*, x: const int32*, n: int32")
         self.t, self.n = b.special("thread_idx"), b.params["n"]
         self.variables = [b.var(name, self.value()) for name in ("p", "q", "r")]
@@ -59,6 +60,15 @@ class Leaving:
         if rng.random() < 0.3:
             value = b.load("x", b.op("AND", value, b.const(7)))
         b.set(kept, b.op(rng.choice(["ADD", "SUB", "MUL", "XOR", "MAX"]), b.get(kept), value))
+
+    def store(self) -> None:
+        """Store to an element of this thread, and set a variable and load between two stores."""
+        b = self.b
+        for place in range(self.rng.randint(1, 2)):
+            value = b.op("XOR", b.get(self.rng.choice(self.variables)), self.value())
+            b.store("y", b.op("ADD", self.t, b.const(16 + 8 * place)), value)
+            if self.rng.random() < 0.3:
+                self.step()
 
     def loop_or_branch(self, depth: int) -> None:
         b, rng = self.b, self.rng
@@ -108,7 +118,11 @@ class Leaving:
 
     def side(self, loop: UOp, depth: int) -> None:
         self.body(loop, depth)
-        if self.rng.random() < 0.4:
+        if self.rng.random() < 0.2:
+            self.store()
+        if self.returns and self.rng.random() < 0.2:
+            self.b.return_()
+        elif self.rng.random() < 0.4:
             self.b.break_(loop)
         elif self.rng.random() < 0.2:
             self.b.continue_(loop)

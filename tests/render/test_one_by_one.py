@@ -339,11 +339,86 @@ def loads_that_a_branch_guards(y: Numbers, x: Inputs, n: hal.int32):
                     at = at // 3
 
 
+@hal.kernel
+def returns(y: Numbers, x: Inputs, n: hal.int32):
+    i = hal.global_idx(0)
+    if i < n:
+        a = x[i]
+        while a > 3:
+            a -= 2
+            if a & 32 != 0:
+                return
+        y[i] = a
+
+
+@hal.kernel
+def found_by_return(y: Numbers, x: Inputs, n: hal.int32):
+    i = hal.global_idx(0)
+    if i < n:
+        for k in range(n):
+            if x[k] * 3 == x[i] + k:
+                y[n + i] = x[k]
+                y[i] = k
+                return
+            if k - 40 > i:
+                return
+        y[i] = -1
+
+
+@hal.kernel
+def stores_ahead_of_break(y: Numbers, x: Inputs, n: hal.int32):
+    """Two ways out that store, in a loop that all threads share and an if on data."""
+    i = hal.global_idx(0)
+    if i < n:
+        y[i] = -1
+        total = 0
+        for s in range(n & 3):
+            if x[i] & 1 == 0:
+                a = x[i] + s
+                k = 0
+                while a > 3:
+                    b = a * 3
+                    a -= 1 + (a >> 2)
+                    if b % 7 == s:
+                        y[i] = b + k
+                        total += y[i] & 7
+                        break
+                    k += 1
+                    if k > 8:
+                        y[n + i] = k * 10 + s
+                        break
+                total += a
+        y[i] = y[i] * 100 + total
+
+
+@hal.kernel
+def stores_and_goes_on(y: Numbers, x: Inputs, n: hal.int32):
+    """The variable that is set ahead of the break is read in the loop, in another it is not."""
+    i = hal.global_idx(0)
+    if i < n:
+        a = x[i]
+        last = 0
+        for k in range(90):
+            if a < 10 + k:
+                last = k + a
+                break
+            a -= 1 + last
+        kept = 0
+        while last < 400:
+            if last % 11 == 3:
+                kept = last
+                last = 500
+                break
+            last += 1
+        y[i] = last * 1000 + kept + a
+
+
 KERNELS = [
     orbit, rounds, down, near_the_end, without_a_sign, chained, searched, guarded_load,
     several_ways_out,
     rejected, samples, twice, between_barriers, two_dimensions, flat,
     some_threads, in_a_branch, in_both_branches, behind_a_return, loads_that_a_branch_guards,
+    returns, found_by_return, stores_ahead_of_break, stores_and_goes_on,
 ]  # fmt: skip
 
 
@@ -484,18 +559,6 @@ def loops_inside(y: Numbers, x: Inputs, n: hal.int32):
 
 
 @hal.kernel
-def returns(y: Numbers, x: Inputs, n: hal.int32):
-    i = hal.global_idx(0)
-    if i < n:
-        a = x[i]
-        while a > 3:
-            a -= 2
-            if a & 32 != 0:
-                return
-        y[i] = a
-
-
-@hal.kernel
 def adds(y: Numbers, x: Inputs, n: hal.int32):
     """Compilers make vectors of the iterations."""
     i = hal.global_idx(0)
@@ -547,7 +610,7 @@ def ends_at_once_in_a_range(y: Numbers, x: Inputs, n: hal.int32):
 
 
 LEFT_ALONE = [
-    stores, counts, divides, loops_inside, returns, adds,
+    stores, counts, divides, loops_inside, adds,
     steps_by_three, ends_at_once,
     ends_at_once_in_a_range,
 ]  # fmt: skip

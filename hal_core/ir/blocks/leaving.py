@@ -29,9 +29,11 @@ from collections.abc import Collection, Sequence
 
 from hal_core.dtypes import DType, bool_, int32
 from hal_core.ir.blocks.counting import as_while
+from hal_core.ir.blocks.exits import without_exits
 from hal_core.ir.blocks.hoisting import PURE, is_common
 from hal_core.ir.blocks.liveness import Liveness
 from hal_core.ir.blocks.lockstep import Leaving, unrolled, without_guards
+from hal_core.ir.blocks.returns import without_returns
 from hal_core.ir.uop import CLOSES, OPENS, UOp
 
 # So many threads take no longer one by one than in vectors, which gather what they load.
@@ -44,6 +46,8 @@ _INSIDE = _ASKED | {"VAR", "SET", "IF", "ELSE", "ENDIF", "BREAK", "RANGE", "ENDR
 
 def with_lockstep(uops: tuple[UOp, ...]) -> Leaving | None:
     """Return the nodes of a kernel with such loops rewritten; None without one."""
+    moved = without_exits(uops)
+    uops = uops if moved is uops else without_returns(moved)
     wanted = {node.src[0] for node in uops if node.op == "BREAK"}
     wanted |= {node for node in uops if node.op == "RANGE" and varies(node.src[:2])}
     short = unrolled(uops) if wanted else set()
@@ -213,11 +217,23 @@ def tests_of(loop: UOp, body: Sequence[UOp]) -> list[UOp]:
     """
     tests: list[UOp] = []
     own: set[UOp] = set()
+    read = {node.src[0] for node in body if node.op == "GET"}
+    start = 0  # of the IF that was opened last
     for place, node in enumerate(body):
-        if node.op == "BREAK" and node.src[0] is loop:
-            if body[place - 1].op != "IF" or body[place + 1].op != "ENDIF":
+        if node.op in OPENS:
+            start = place
+        elif node.op == "BREAK" and node.src[0] is loop:
+            inside = body[start + 1 : place]
+            if body[start].op != "IF" or body[place + 1].op != "ENDIF":
                 return []
-            tests.append(body[place - 1])
+            if any(part.op not in _ASKED and part.op != "SET" for part in inside):
+                return []
+            # It may set again what nothing else in the loop reads.
+            again = {part.src[0] for part in inside if part.op == "SET"}
+            if not again.isdisjoint(read):
+                return []
+            own |= again
+            tests.append(body[start])
     depth, left = 0, len(tests)
     for node in body:
         if node in tests:
@@ -303,11 +319,18 @@ class _Written:
         leaves = [False]  # whether an open block has a BREAK in it
         for node in body:
             leaving = node.op == "BREAK" and node.src[0] is self.loop
-            if tests and (leaving or (node.op == "ENDIF" and node.src[0] in tests)):
+            if tests and leaving:
+                continue
+            if node.op == "ENDIF" and node.src[0] in tests:
+                test = self.new[node.src[0]]
+                if self.made[-1] is test:
+                    self.made.pop()
+                else:
+                    self._add("ENDIF", None, test)
+                opened[0].append(self._add("IF", None, self._add("NOT", bool_, *test.src)))
                 continue
             if node in tests:
-                condition = self.new.get(node.src[0], node.src[0])
-                opened[0].append(self._add("IF", None, self._add("NOT", bool_, condition)))
+                self.new[node] = self._add("IF", None, self.new.get(node.src[0], node.src[0]))
                 continue
             if node.op in CLOSES:
                 self._close(opened[-1])
