@@ -213,11 +213,95 @@ def by_ranges_down(y: Numbers, x: Inputs, w: hal.int32, h: hal.int32):
             y[j * w + i] = 3 * x[j * w + i]
 
 
+@hal.kernel
+def behind_other_work(y: Numbers, x: Inputs, w: hal.int32, h: hal.int32):
+    first = hal.global_idx(0)
+    bias = x[first]
+    if first == 0 and hal.global_idx(1) < h:
+        y[w * h + hal.global_idx(1)] = x[hal.global_idx(1)] + bias
+    if first >= w or hal.global_idx(1) >= h:
+        return
+    for j in range(hal.global_idx(1), h, hal.grid_dim(1) * hal.block_dim(1)):
+        for i in range(first, w, hal.grid_dim(0) * hal.block_dim(0)):
+            y[j * w + i] = 3 * x[j * w + i] + bias
+
+
+@hal.kernel
+def under_a_loaded_test(y: Numbers, x: Inputs, w: hal.int32, h: hal.int32):
+    total = hal.int32(0)
+    if x[hal.global_idx(0)] > 0 and hal.global_idx(1) == 0:
+        for k in range(hal.global_idx(0) + 1, w * h, hal.grid_dim(0) * hal.block_dim(0)):
+            total += x[k]
+        for turn in range(h):
+            last = w * h - 1 - hal.global_idx(0)
+            while last >= 0:
+                total += x[last] * turn
+                last -= hal.grid_dim(0) * hal.block_dim(0)
+        y[2 * hal.global_idx(0)] = total
+    if hal.global_idx(1) == 0:
+        y[2 * hal.global_idx(0) + 1] = total + x[3]
+
+
+@hal.kernel
+def under_tests_within(y: Numbers, x: Inputs, w: hal.int32, h: hal.int32):
+    for j in range(hal.global_idx(1), h, hal.grid_dim(1) * hal.block_dim(1)):
+        bias = x[j]
+        if bias // (w + 1) > 0:
+            if hal.global_idx(0) == 0:
+                y[w * h + j] = bias
+            for i in range(hal.global_idx(0), w, hal.grid_dim(0) * hal.block_dim(0)):
+                y[j * w + i] = x[j * w + i] + bias
+        elif j % 2 == 0:
+            for i in range(hal.global_idx(0), w, hal.grid_dim(0) * hal.block_dim(0)):
+                if x[i] > 0:
+                    y[j * w + i] = x[i] - bias
+                else:
+                    y[j * w + i] -= x[i]
+        else:
+            if hal.global_idx(0) == 0:
+                y[w * h + j] = 7 - bias
+
+
+@hal.kernel
+def in_an_else(y: Numbers, x: Inputs, w: hal.int32, h: hal.int32):
+    g = hal.global_idx(0)
+    step = hal.grid_dim(0) * hal.block_dim(0)
+    total = 3 * g
+    if hal.global_idx(1) > 0:
+        total = hal.int32(9)
+    elif h > 3:
+        total += 1
+        for i in range(g, w * h, step):
+            total = 5 * total + x[i]
+        y[w * h + g] = total
+    else:
+        m = g
+        while m < w * h:
+            y[m] = x[m]
+            m += step
+        total -= 1
+        for k in range(w * h - 1 - g, -1, -step):
+            total = 3 * total + x[k]
+    if hal.global_idx(1) == 0 and w > 0:
+        y[w * h + 60 + g] = total
+
+
+@hal.kernel
+def divides_under_a_test(y: Numbers, x: Inputs, w: hal.int32, h: hal.int32):
+    """Nothing may divide where the test does not hold."""
+    if hal.global_idx(1) == 0:
+        if w > 1:
+            for i in range(hal.global_idx(0), 99 // (w - 1), hal.grid_dim(0) * hal.block_dim(0)):
+                y[i] = x[i] + 30 // (w - 1)
+        y[100 + hal.global_idx(0)] = 1
+
+
 KERNELS = [
     rows_and_columns, columns_and_rows, interior, loaded_ahead, sums_of_columns,
     two_loops_in_each_row, wide_indices, behind_a_return, counted_down,
     wide_and_down, rows_down_with_a_value, three_axes, by_ranges, by_wide_ranges,
-    by_ranges_down,
+    by_ranges_down, behind_other_work, under_a_loaded_test, under_tests_within, in_an_else,
+    divides_under_a_test,
 ]  # fmt: skip
 
 
@@ -239,7 +323,7 @@ def test_nested_strides_are_vectors_and_give_what_the_interpreter_gives(
     assert re.search(r"(load|store) <\d+ x i32>", text)
     function = llvm.function(lowered)
     for w, h, grid, block in launches():
-        x = np.random.default_rng(w).integers(-99, 99, 2 * w * h + 80).astype("i4")
+        x = np.random.default_rng(w).integers(-99, 99, 2 * w * h + 180).astype("i4")
         y, expected = np.full((2, x.size), 5, "i4")
         llvm.call(function, lowered, {"y": y, "x": x, "w": w, "h": h}, grid, block)
         interpret(kernel, expected, x, vals=(w, h), grid=grid, block=block)
@@ -322,6 +406,21 @@ def strides_down_to(y: Numbers, first: hal.int32, low: hal.int32, step: hal.int3
     y[hal.global_idx(0)] = total
 
 
+@hal.kernel
+def strides_down_in_ifs(y: Numbers, first: hal.int32, low: hal.int32, step: hal.int32):
+    total = hal.int32(0)
+    g = hal.global_idx(0)
+    if step != 5:
+        i = first - g
+        while i > low:
+            total = total * 3 + i
+            i -= step
+    else:
+        total = hal.int32(1)
+    if g < 40:
+        y[g] = total
+
+
 def wrapped(number: int) -> int:
     return (number + 2**31) % 2**32 - 2**31
 
@@ -336,7 +435,9 @@ def sum_of(i: int, low: int, step: int) -> int | None:
     return total
 
 
-@pytest.mark.parametrize("kernel", [strides_down, strides_down_to], ids=lambda k: k.name)
+@pytest.mark.parametrize(
+    "kernel", [strides_down, strides_down_to, strides_down_in_ifs], ids=lambda k: k.name
+)
 def test_strides_that_count_down_and_wrap_run_as_they_are_written(llvm: LLVM, kernel: Any) -> None:
     lowered = kernel.lower()
     assert with_strides(lowered.uops)[1]
@@ -346,7 +447,7 @@ def test_strides_that_count_down_and_wrap_run_as_they_are_written(llvm: LLVM, ke
     checked = 0
     for first in ends:
         for low in [-1, 0, 5, -2, -40, 2**31 - 1, 2**31 - 30, -(2**31), -(2**31) + 30]:
-            least = low + 1 if kernel is strides_down else low
+            least = low if kernel is strides_down_to else low + 1
             for step in steps:
                 sums = [sum_of(wrapped(first - t), least, step) for t in range(40)]
                 if None not in sums:

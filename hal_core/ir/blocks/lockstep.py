@@ -104,31 +104,35 @@ def in_step(
         return None
     counted, windows = with_wide_windows(kernel.uops)
     if windows:
-        uops, strides = with_strides(counted, in_parts)
-        if found := _with_loops(uops, strides or windows, in_parts, strides):
+        body, guards = without_guards(counted)
+        uops, strides = with_strides(body, in_parts)
+        if found := _with_loops(uops, strides or windows, in_parts, strides, guards=guards):
             return found
     if leaving is not None:
         found = _with_loops(leaving.uops, leaving.together, in_parts, (), leaving.alone)
         if found:
             return found
-    uops, strides = with_strides(kernel.uops, in_parts)
-    if strides and (found := _with_loops(uops, strides, in_parts, strides)):
+    body, guards = without_guards(kernel.uops)
+    uops, strides = with_strides(body, in_parts)
+    if strides and (found := _with_loops(uops, strides, in_parts, strides, guards=guards)):
         return found
     return _with_loops(kernel.uops, (), in_parts)
 
 
 def _with_loops(
     uops: tuple[UOp, ...], needed: Collection[UOp], in_parts: bool,
-    strides: Collection[UOp] = (), alone: Set[UOp] = frozenset(),
+    strides: Collection[UOp] = (), alone: Set[UOp] = frozenset(), guards: tuple[UOp, ...] = (),
 ) -> Lockstep | None:  # fmt: skip
     """Return the nodes with their loops ready; None if none gains by it, or not all of `needed`.
 
-    `strides` are loops of `nests.py`, `alone` nodes of `leaving.py` that hinder no lockstep.
+    `strides` are loops of `nests.py`, `alone` nodes of `leaving.py` that hinder no lockstep, and
+    `guards` are conditions of IFs that are taken off already.
     """
     short = unrolled(uops)
     if not alone and all(node in short for node in uops if node.op == "RANGE"):
         return None
-    uops, guards = without_guards(uops)
+    uops, inner = without_guards(uops)
+    guards += inner
     if not alone and not _may_gain(uops, short):
         return None
     flat = growths(uops, strides) if in_parts else {}

@@ -12,6 +12,7 @@ Where `j + down` would wrap, or `down` is 0 or negative, `rows` is 0 and the loo
 written, in an IF that follows. The work ahead of an inner loop and behind it has IFs of its own; a
 value that crosses from one to another becomes a variable, or is computed again: all threads compute
 what cannot fail, and where rows are cut into parts, each IF computes quotients, which cost nothing.
+An IF around such loops, and its ELSE, become IFs in them.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def with_strides(
     loops: list[UOp] = []
     done = 0  # nodes that `made` has, or has replaced
     for place, node in enumerate(uops):
-        if node.op in ("LOOP", "RANGE") and place >= done:
+        if node.op in ("LOOP", "RANGE", "IF") and place >= done:
             found = _Nest(uops, place, ends, in_parts)
             if found.is_simple():
                 made += uops[done:place]
@@ -67,11 +68,11 @@ class _Part:
     """Nodes that threads run together, if the conditions of all IFs around them hold."""
 
     def __init__(self, nodes: list[UOp], around: tuple[UOp, ...]) -> None:
-        self.nodes, self.around = nodes, around  # `around`: IFs, and LOOPs that are strides
+        self.nodes, self.around = nodes, around  # `around`: IFs, ELSEs, and LOOPs that are strides
 
 
 class _Nest:
-    """A loop that may be written: the strides in it, one of which it may be itself, and its parts.
+    """A loop or IF that may be written: the strides in it, or which it is itself, and its parts.
 
     `parts` has each loop that is opened, followed by what is in it, and its end.
     """
@@ -124,13 +125,14 @@ class _Nest:
             if node.op != "IF":
                 self.parts.append(node)
             inner = around if node.op == "RANGE" else (*around, node)
+            begin, middle = place + 1, self._else_of(place, last)
             if node in self.strides:
-                first = place + 1 + self.strides[node].test
-                self.parts.append(_Part(self._used(place + 1, first, last), inner))
-                fine = self._cut(first + 3, last, inner)
-            else:
-                fine = self._cut(place + 1, last, inner)
-            if not fine:
+                first = begin + self.strides[node].test
+                self.parts.append(_Part(self._used(begin, first, last), inner))
+                begin = first + 3
+            if not self._cut(begin, middle, inner):
+                return False
+            if middle < last and not self._cut(middle + 1, last, (*around, self.uops[middle])):
                 return False
             if node.op != "IF":
                 self.parts.append(self.uops[last])
@@ -138,6 +140,12 @@ class _Nest:
             place = last + 1
         self.parts.append(part)
         return True
+
+    def _else_of(self, place: int, last: int) -> int:
+        """Return the place of the ELSE of an IF; `last`, that of its end, without one."""
+        block = self.uops[place]
+        places = (n for n in range(place, last) if self.uops[n].src == (block,))
+        return next((n for n in places if self.uops[n].op == "ELSE"), last)
 
     def _used(self, place: int, first: int, last: int) -> list[UOp]:
         """Return the nodes ahead of a stride's test that nodes behind it use, up to its end."""
@@ -155,7 +163,7 @@ class _Nest:
         if node.op == "RANGE":
             leaves = any(other.op == "BREAK" and other.src[0] is node for other in block)
             return not leaves and all(map(is_shared, node.src))
-        if node.op == "IF":
+        if node.op == "IF" and not any(inner in self.strides for inner in block):
             halved = any(other.op == "ELSE" and other.src[0] is node for other in block)
             return not halved and (self.is_free(node.src[0]) or node.src[0] in self.again)
         return True
@@ -188,7 +196,7 @@ class _Nest:
             if isinstance(part, UOp):
                 continue
             home.update(dict.fromkeys(part.nodes, part))
-            used.update(node.src[0] for node in part.around if node.op == "IF")
+            used.update(test_of(block) for block in part.around if block not in self.strides)
             own = [self.strides[node].index for node in part.around if node in self.strides]
             for node in part.nodes:
                 used.update(source for source in node.src if home.get(source) not in (None, part))
@@ -207,6 +215,11 @@ class _Nest:
         self.bare -= self.again
         self.bare.update(node for node in home if node.op == "VAR")
         return True
+
+
+def test_of(block: UOp) -> UOp:
+    """Return the condition of an IF, or of the IF of an ELSE."""
+    return block.src[0].src[0] if block.op == "ELSE" else block.src[0]
 
 
 def _is_long(block: Sequence[UOp]) -> bool:
@@ -238,6 +251,7 @@ class _Written:
         self.new: dict[UOp, UOp] = {}
         self.kept: dict[UOp, UOp] = {}  # a value -> the variable that keeps it for other parts
         self.conditions: dict[UOp, UOp | None] = {}  # a stride -> what holds for its threads
+        self.open = 0  # loops
         self.holds = self._number(True, bool_)  # no index wraps
         self.counted = {loop: self._count(stride) for loop, stride in nest.strides.items()}
         for node in nest.whole:  # in order, so that the same kernel gives the same text
@@ -248,6 +262,7 @@ class _Written:
                 self._write(part)
             elif part.op in _ENDS:
                 self._add("ENDRANGE", self.new[part.src[0]], dtype=None)
+                self.open -= 1
             else:
                 self._open(part)
         wraps = self._add("IF", self._add("NOT", self.holds, dtype=bool_), dtype=None)
@@ -339,17 +354,19 @@ class _Written:
     def _open(self, loop: UOp) -> None:
         """Write the start of a loop, and the index of a stride."""
         stride = self.nest.strides.get(loop)
+        outermost = self.open == 0
+        self.open += 1
         if stride is None:
             start, stop, step = map(self._ahead, loop.src)
-            if loop is self.nest.root:
+            if outermost:
                 stop = self._add("WHERE", self.holds, stop, start, dtype=loop.dtype)
             self.new[loop] = self._add("RANGE", start, stop, step, dtype=loop.dtype, arg=loop.arg)
-            if loop is self.nest.root:
+            if outermost:
                 self.loops.append(self.new[loop])
             return
         counted, dtype = self.counted[loop], stride.dtype
         count = counted.iterations
-        if loop is self.nest.root:
+        if outermost:
             count = self._add("WHERE", self.holds, count, self._number(0))
         bounds = self._number(0, int32), self._cast(count, int32), self._number(1, int32)
         counter = self._add("RANGE", *bounds, dtype=int32, arg=stride.index.arg)
@@ -381,22 +398,14 @@ class _Written:
                 rest.append(node)  # the loops count the indices
         if all(node.op in _VALUES and node not in self.kept for node in rest):
             return
+        own = set(part.nodes)
         opened: list[UOp] = []
         for block in part.around:
-            stride = block in self.nest.strides
-            test = self.conditions[block] if stride else block.src[0]
-            if test in again:
-                self._repeat(test)
-            condition = test and self.new.get(test, test)
+            condition = self._condition(block, own)
             if condition is not None:
                 opened.append(self._add("IF", condition, dtype=None))
-        own = set(part.nodes)
         for source in dict.fromkeys(source for node in rest for source in node.src):
-            if source in again:
-                self._repeat(source)
-            elif source in self.kept and source not in own:
-                variable = self.kept[source]
-                self.new[source] = self._add("GET", variable, dtype=variable.dtype)
+            self._find(source, own)
         for node in rest:
             self._copy(node)
             if node in self.kept:
@@ -406,13 +415,28 @@ class _Written:
         for node in (*self.kept, *again):  # the next part has its own
             self.new.pop(node, None)
 
-    def _repeat(self, node: UOp) -> None:
-        """Compute a value again, with those that it is made of."""
-        if node not in self.new:
-            for source in node.src:
-                if source in self.nest.again:
-                    self._repeat(source)
-            self._copy(node)
+    def _condition(self, block: UOp, own: set[UOp]) -> UOp | None:
+        """Return what holds for the threads that run a block; None if it does for all."""
+        if block in self.nest.strides:
+            return self.conditions[block]
+        test = test_of(block)
+        self._find(test, own)
+        condition = self.new.get(test, test)
+        if block.op == "ELSE":
+            condition = self._add("NOT", condition, dtype=bool_)
+        if self.nest.root in (block, *block.src):
+            condition = self._add("AND", self.holds, condition, dtype=bool_)
+        return condition
+
+    def _find(self, node: UOp, own: set[UOp]) -> None:
+        """Compute a value of another part again, or read its variable."""
+        if node in self.nest.again:
+            if node not in self.new:
+                for source in node.src:
+                    self._find(source, own)
+                self._copy(node)
+        elif node in self.kept and node not in own:
+            self.new[node] = self._add("GET", self.kept[node], dtype=node.dtype)
 
     def _copy(self, node: UOp) -> None:
         """Write a node with the sources that it has here."""
