@@ -15,6 +15,7 @@ from toolchains import LLVM
 
 import hal_core as hal
 from hal_core.ir import UOp
+from hal_core.ir.blocks.fission import split
 from hal_core.ir.blocks.nests import with_strides
 from hal_core.render import LLVMRenderer
 from hal_core.testing import interpret
@@ -296,6 +297,73 @@ def divides_under_a_test(y: Numbers, x: Inputs, w: hal.int32, h: hal.int32):
         y[100 + hal.global_idx(0)] = 1
 
 
+@hal.kernel
+def continued(y: Numbers, x: Inputs, w: hal.int32, h: hal.int32):
+    step = hal.grid_dim(0) * hal.block_dim(0)
+    i = hal.global_idx(0)
+    total = hal.int32(0)
+    if hal.global_idx(1) > 0:
+        return
+    while i < w * h:
+        if x[i] < 0:
+            total += i
+            i += step
+            continue
+        if x[i] > 50:
+            i = i + step
+            continue
+        y[i] = 3 * x[i] - total
+        i += step
+    y[w * h + hal.global_idx(0)] = total
+
+
+@hal.kernel
+def continued_ranges(y: Numbers, x: Inputs, w: hal.int32, h: hal.int32):
+    for j in range(hal.global_idx(1), h, hal.grid_dim(1) * hal.block_dim(1)):
+        if x[j] == 7:
+            continue
+        for i in range(hal.global_idx(0), w, hal.grid_dim(0) * hal.block_dim(0)):
+            if x[i] > 0:
+                y[j * w + i] = x[i]
+                continue
+            if i % 3 == 0:
+                continue
+            y[j * w + i] = x[j * w + i] - x[i]
+
+
+@hal.kernel
+def continued_by_other_steps(y: Numbers, x: Inputs, w: hal.int32, h: hal.int32):
+    """The steps are not the same, or something is set between them."""
+    i = hal.global_idx(0)
+    total = hal.int32(0)
+    while i < w * h:
+        if x[i] < 0:
+            i += 2
+            total += 1
+            continue
+        total += x[i]
+        i += 1
+    i = hal.global_idx(0)
+    while i < w:
+        if x[i] < 0:
+            i += 1
+            total += i
+            i += 1
+            continue
+        i += 1
+    k = hal.global_idx(0)
+    while k < w * h:
+        before = k
+        k += 1
+        if x[before] < 0:
+            k = before + 3
+            continue
+        total += 3 * x[before]
+        k = k + 3
+    if hal.global_idx(1) == 0:
+        y[hal.global_idx(0)] = total + i
+
+
 KERNELS = [
     rows_and_columns, columns_and_rows, interior, loaded_ahead, sums_of_columns,
     two_loops_in_each_row, wide_indices, behind_a_return, counted_down,
@@ -321,6 +389,26 @@ def test_nested_strides_are_vectors_and_give_what_the_interpreter_gives(
     assert all(node.src[0].op == "VAR" for node in uops if node.op == "SET")
     text = str(llvm.optimised(LLVMRenderer().render(lowered))[0])
     assert re.search(r"(load|store) <\d+ x i32>", text)
+    function = llvm.function(lowered)
+    for w, h, grid, block in launches():
+        x = np.random.default_rng(w).integers(-99, 99, 2 * w * h + 180).astype("i4")
+        y, expected = np.full((2, x.size), 5, "i4")
+        llvm.call(function, lowered, {"y": y, "x": x, "w": w, "h": h}, grid, block)
+        interpret(kernel, expected, x, vals=(w, h), grid=grid, block=block)
+        np.testing.assert_array_equal(y, expected, f"{w} x {h} in {grid}, {block}")
+
+
+CONTINUED = [continued, continued_ranges, continued_by_other_steps]
+
+
+@pytest.mark.parametrize("kernel", CONTINUED, ids=lambda kernel: kernel.name)
+def test_strides_with_continue_run_in_step_if_all_their_steps_are_the_same(
+    llvm: LLVM, kernel: Any
+) -> None:
+    lowered = kernel.lower()
+    ops = " ".join([node.op for node in split(lowered, grouped=True)])
+    around = re.sub(" THREADS .*? ENDTHREADS", "", ops)
+    assert ("RANGE" in around) == (kernel is not continued_by_other_steps)
     function = llvm.function(lowered)
     for w, h, grid, block in launches():
         x = np.random.default_rng(w).integers(-99, 99, 2 * w * h + 180).astype("i4")

@@ -5,7 +5,8 @@
     y[i] = x[i]
 
 The IF is then a guard: `thread_bounds` makes it the end of a loop, and `lockstep` takes it off. A
-CONTINUE becomes an IF in the same way, so that threads can run its loop in lockstep.
+CONTINUE becomes an IF in the same way, so that threads can run its loop in lockstep; a step that
+both sides of that IF end with, as in `i += s; continue`, moves behind it.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 from itertools import accumulate
 
 from hal_core.dtypes import bool_
+from hal_core.ir.blocks.hoisting import PURE
 from hal_core.ir.uop import LEAVES, STRUCTURE, UOp
 
 _MOST = 64  # RETURNs and CONTINUEs, and nested blocks: compilers of C allow 256
@@ -44,7 +46,10 @@ def _moved(nodes: list[UOp], rest: list[UOp], leave: str) -> list[UOp]:
         elif part[0].op == "IF":
             rest = _joined(part, rest, leave)
         elif part[0].op in ("RANGE", "LOOP") and "CONTINUE" in [node.op for node in part]:
-            rest += [part[-1], *_moved(part[1:-1], [], "CONTINUE"), part[0]]
+            body = _moved(part[1:-1], [], "CONTINUE")
+            if part[0].op == "LOOP":
+                body = _stepped(body[::-1])[::-1]
+            rest += [part[-1], *body, part[0]]
         else:
             rest.extend(reversed(part))
     return rest
@@ -72,6 +77,73 @@ def _joined(part: list[UOp], rest: list[UOp], leave: str) -> list[UOp]:
         made, block, then, other = [opposite], UOp("IF", None, (opposite,), None, line), other, []
     otherwise = [*other, UOp("ELSE", None, (block,), None, line)] if other else []
     return [UOp("ENDIF", None, (block,), None, part[-1].line), *otherwise, *then, block, *made]
+
+
+def _stepped(body: list[UOp]) -> list[UOp]:
+    """Return a loop's body, with the SET that both sides of its last IF end with behind the IF.
+
+    `if x[i] < 0: i += step; continue` is so a loop with one step at its end.
+    """
+    block = body[-1].src[0] if body and body[-1].op == "ENDIF" else None
+    if block is None:
+        return body
+    start = body.index(block)
+    middle = next(
+        (n for n, node in enumerate(body) if node.op == "ELSE" and node.src[0] is block), 0
+    )
+    if not middle:
+        return body
+    sides = [_stepped(body[start + 1 : middle]), _stepped(body[middle + 1 : -1])]
+    step, other = (side[-1] if side else block for side in sides)
+    variable, same = step.src[0], dict[UOp, UOp]()
+    inside = {*sides[0], *sides[1]}
+    if step.op != "SET" or other.op != "SET" or not _is_same(step, other, inside, same):
+        return body
+    sets = [n for n in inside if n.op == "SET" and n.src[0] is variable]
+    gets = [n for n in same if n.op == "GET" and n.src[0] is not variable]
+    if len(sets) != 2 or gets:
+        return body
+    then, otherwise = _without(sides[0], set(same)), _without(sides[1], set(same.values()))
+    head, line = body[: start + 1], block.line
+    if not then:
+        opposite = UOp("NOT", bool_, block.src, None, line)
+        block = UOp("IF", None, (opposite,), None, line)
+        head, then, otherwise = [*body[:start], opposite, block], otherwise, []
+    if otherwise:
+        otherwise = [UOp("ELSE", None, (block,), None, line), *otherwise]
+    made = [*head, *then, *otherwise, UOp("ENDIF", None, (block,), None, body[-1].line)]
+    new: dict[UOp, UOp] = {}
+    for node in sides[0]:
+        if node in same:
+            sources = tuple([new.get(source, source) for source in node.src])
+            new[node] = UOp(node.op, node.dtype, sources, node.arg, node.line)
+    return [*made, *new.values()]
+
+
+def _is_same(node: UOp, other: UOp, inside: set[UOp], same: dict[UOp, UOp]) -> bool:
+    """Tell whether the two sides of an IF, whose nodes are `inside`, compute the same.
+
+    `same` gets the nodes of the first side, with those of the second.
+    """
+    if node is other or same.get(node) is other:
+        return True
+    kinds = [(n.op, n.dtype, repr(n.arg), len(n.src)) for n in (node, other)]
+    known = node.op in PURE or node.op in ("CONST", "SPECIAL", "SET", "GET")
+    if not known or kinds[0] != kinds[1] or node not in inside or other not in inside:
+        return False
+    same[node] = other
+    return all(_is_same(a, b, inside, same) for a, b in zip(node.src, other.src, strict=True))
+
+
+def _without(side: list[UOp], gone: set[UOp]) -> list[UOp]:
+    """Return one side of an IF without such nodes as it does not use."""
+    used: set[UOp] = set()
+    kept: list[UOp] = []
+    for node in reversed(side):
+        if node in used or node not in gone:
+            used.update(node.src)
+            kept.append(node)
+    return kept[::-1]
 
 
 def _parts(nodes: list[UOp]) -> list[list[UOp]]:
