@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
 
 import numpy as np
 import pytest
+from builder import Builder
 from toolchains import LLVM
 
 import hal_core as hal
@@ -413,12 +415,45 @@ def stores_and_goes_on(y: Numbers, x: Inputs, n: hal.int32):
         y[i] = last * 1000 + kept + a
 
 
+@hal.kernel
+def divides(y: Numbers, x: Inputs, n: hal.int32):
+    i = hal.global_idx(0)
+    if i < n:
+        a = x[i]
+        b = i + 1
+        while b != 0:
+            a, b = b, a % b
+        y[i] = a
+
+
+@hal.kernel
+def divides_in_branches(y: Numbers, x: Inputs, n: hal.int32):
+    """Divisors of zero, in threads that divide and in those that do not."""
+    i = hal.global_idx(0)
+    if i < n:
+        a = x[i] * 7_000_001 + 3
+        b = (i & 7) - 3
+        k = 0
+        while a > 2 or a < -2:
+            if b != 0:
+                a = a // (b + 5) + a % b
+                k += b & 1
+            else:
+                a = a // 2 + a % b - a // b - a // -3
+            k += 1
+            if k > 40:
+                break
+            b = k % (b + 4) - 2
+        y[i] = a * 50 + k
+
+
 KERNELS = [
     orbit, rounds, down, near_the_end, without_a_sign, chained, searched, guarded_load,
     several_ways_out,
     rejected, samples, twice, between_barriers, two_dimensions, flat,
     some_threads, in_a_branch, in_both_branches, behind_a_return, loads_that_a_branch_guards,
     returns, found_by_return, stores_ahead_of_break, stores_and_goes_on,
+    divides, divides_in_branches,
 ]  # fmt: skip
 
 
@@ -536,14 +571,14 @@ def counts(y: Numbers, x: Inputs, n: hal.int32):
 
 
 @hal.kernel
-def divides(y: Numbers, x: Inputs, n: hal.int32):
+def divides_wide(y: Numbers, x: Inputs, n: hal.int32):
     i = hal.global_idx(0)
     if i < n:
-        a = x[i]
-        b = i + 1
-        while b != 0:
+        a = hal.int64(x[i])
+        b = hal.int64(i + 1)
+        while b != hal.int64(0):
             a, b = b, a % b
-        y[i] = a
+        y[i] = hal.int32(a)
 
 
 @hal.kernel
@@ -610,7 +645,7 @@ def ends_at_once_in_a_range(y: Numbers, x: Inputs, n: hal.int32):
 
 
 LEFT_ALONE = [
-    stores, counts, divides, loops_inside, adds,
+    stores, counts, divides_wide, loops_inside, adds,
     steps_by_three, ends_at_once,
     ends_at_once_in_a_range,
 ]  # fmt: skip
@@ -647,3 +682,49 @@ def test_threads_that_search_their_own_bytes_stay_apart(llvm: LLVM) -> None:
     y = np.full(64, -1, "i4")
     llvm.run(lowered, {"y": y, "x": x, "n": 40}, (1, 1, 1), (64, 1, 1))
     assert y.tolist() == [[*row.tolist(), 7].index(7) for row in x]
+
+
+def divided(op: str, a: int, b: int) -> int:
+    if b == 0:
+        return 0
+    quotient = a // b if op in ("FLOORDIV", "MOD") else int(math.copysign(abs(a) // abs(b), a * b))
+    return quotient if op.endswith("DIV") else a - quotient * b
+
+
+@pytest.mark.parametrize("dtype", [hal.int32, hal.uint32, hal.int16, hal.uint8], ids=str)
+@pytest.mark.parametrize("op", ["FLOORDIV", "MOD", "TRUNCDIV", "TRUNCMOD"])
+def test_vectors_divide_as_a_thread_does(llvm: LLVM, op: str, dtype: hal.DType) -> None:
+    """A loop of two iterations, whose divisions vectors do in floats."""
+    b = Builder("divided", f"y: {dtype}*, x: const {dtype}*, d: const {dtype}*")
+    i = b.index()
+    result, k = b.var("result", b.const(0, dtype)), b.var("k", b.const(0))
+    number, divisor = b.load("x", i), b.load("d", i)
+    loop = b.loop()
+    with b.when(b.op("GE", b.get(k), b.op("ADD", b.const(1), b.op("AND", i, b.const(1))))):
+        b.break_(loop)
+    b.set(result, b.op(op, number, divisor))
+    b.set(k, b.op("ADD", b.op("MUL", b.get(k), b.const(2)), b.const(1)))
+    b.end(loop)
+    b.store("y", i, b.get(result))
+    kernel = b.kernel()
+    assert "COUNT" in {node.op for node in split(kernel, grouped=True)}
+    least, most = int(dtype.min), int(dtype.max)
+    ends = [least, least + 1, least + 2, most, most - 1, most - 2, most // 2, most // 3]
+    few = [value for value in (-7, -3, -2, -1, 0, 1, 2, 3, 7, 10) if value >= least]
+    pairs = [(number, divisor) for number in ends + few for divisor in ends + few]
+    random = np.random.default_rng(5)
+    drawn = random.integers(least, most, (1200, 2), endpoint=True).tolist()
+    # Just below, at and above a multiple of the divisor.
+    near = [
+        (p * q + more, q)
+        for p, q in random.integers(1, 46_000, (600, 2)).tolist()
+        for more in (-1, 0, 1)
+    ]
+    pairs += [*map(tuple, drawn), *((p, q) for p, q in near if p <= most and q <= most)]
+    pairs = pairs[: len(pairs) // 64 * 64]
+    kind = np.dtype(str(dtype))
+    x, d = (np.array(side, kind) for side in zip(*pairs, strict=True))
+    y = np.zeros(len(pairs), kind)
+    llvm.run(kernel, {"y": y, "x": x, "d": d}, (len(pairs) // 64, 1, 1), (64, 1, 1))
+    expected = np.array([divided(op, p, q) for p, q in pairs]).astype(kind)
+    np.testing.assert_array_equal(y, expected)

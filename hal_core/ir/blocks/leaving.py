@@ -29,6 +29,7 @@ from collections.abc import Collection, Sequence
 
 from hal_core.dtypes import DType, bool_, int32
 from hal_core.ir.blocks.counting import as_while
+from hal_core.ir.blocks.divisions import DIVISIONS, by_floats, fits
 from hal_core.ir.blocks.exits import without_exits
 from hal_core.ir.blocks.hoisting import PURE, is_common
 from hal_core.ir.blocks.liveness import Liveness
@@ -38,7 +39,6 @@ from hal_core.ir.uop import CLOSES, OPENS, UOp
 
 # So many threads take no longer one by one than in vectors, which gather what they load.
 _FEW, _FEW_THAT_LOAD = 3, 8
-_SLOW = frozenset({"FLOORDIV", "MOD", "TRUNCDIV", "TRUNCMOD"})
 _ASKED = PURE | {"CONST", "SPECIAL", "GET", "LOAD"}
 # A loop with anything else is left as it is.
 _INSIDE = _ASKED | {"VAR", "SET", "IF", "ELSE", "ENDIF", "BREAK", "RANGE", "ENDRANGE"}
@@ -194,7 +194,7 @@ def may_gain(loop: UOp, body: tuple[UOp, ...], short: Collection[UOp]) -> bool:
     for node in body:
         if node.op not in _INSIDE or (node.op == "RANGE" and node not in short):
             return False
-        if node.op in _SLOW and node.src[1].op != "CONST":
+        if node.op in DIVISIONS and node.src[1].op != "CONST" and not fits(node):
             return False
     if body[-1:] and body[-1].op == "BREAK":  # as a function that returns within `hal.unroll`
         return False
@@ -339,6 +339,10 @@ class _Written:
                 leaves[-1] = True
                 continue
             sources = tuple([self.new.get(source, source) for source in node.src])
+            if node.op in DIVISIONS and node.src[1].op != "CONST":
+                self.made += by_floats(node, *sources)
+                self.new[node] = self.made[-1]
+                continue
             self.new[node] = UOp(node.op, node.dtype, sources, node.arg, node.line)
             self.made.append(self.new[node])
             if node.op in ("IF", "RANGE"):

@@ -1,0 +1,52 @@
+"""Divide integers of up to 32 bits in float64: processors divide no vectors of integers.
+
+    a // b       ->       floor(float64(a) / float64(b)), as an integer
+
+The quotient of two such numbers is an integer, or at least 2**-32 of it away from the next one. A
+float64 has 53 bits, so the rounded quotient has the same floor.
+"""
+
+from __future__ import annotations
+
+from hal_core.dtypes import DType, bool_, float64, int32, int64
+from hal_core.ir.uop import UOp
+
+DIVISIONS = frozenset({"FLOORDIV", "MOD", "TRUNCDIV", "TRUNCMOD"})
+_SHIFTER = 1.5 * 2.0**52  # added to an integer, it leaves that in the low bits
+
+
+def fits(node: UOp) -> bool:
+    """Tell whether a division can be computed so."""
+    return (
+        node.dtype is not None and node.dtype.is_integer and node.dtype.itemsize <= int32.itemsize
+    )
+
+
+def by_floats(node: UOp, number: UOp, divisor: UOp) -> list[UOp]:
+    """Return the nodes that compute a division of `number` by `divisor`, the result last."""
+    made: list[UOp] = []
+    kind = node.dtype or int32
+
+    def add(op: str, *src: UOp, dtype: DType = kind, arg: object = None) -> UOp:
+        made.append(UOp(op, dtype, src, arg, node.line))
+        return made[-1]
+
+    one, zero = add("CONST", arg=1), add("CONST", arg=0)
+    none = add("EQ", divisor, zero, dtype=bool_)
+    safe = add("WHERE", none, one, divisor)
+    opposite = None
+    if kind.kind == "i":  # the least integer by -1 leaves the dtype
+        opposite = add("EQ", divisor, add("CONST", arg=-1), dtype=bool_)
+        safe = add("WHERE", opposite, one, safe)
+    floats = [add("CAST", value, dtype=float64) for value in (number, safe)]
+    exact = add("DIV", *floats, dtype=float64)
+    whole = add("TRUNC" if node.op.startswith("TRUNC") else "FLOOR", exact, dtype=float64)
+    shifted = add("ADD", whole, add("CONST", dtype=float64, arg=_SHIFTER), dtype=float64)
+    quotient = add("CAST", add("BITCAST", shifted, dtype=int64))
+    if node.op.endswith("MOD"):
+        add("SUB", number, add("MUL", quotient, safe))
+        return made
+    if opposite is not None:
+        quotient = add("WHERE", opposite, add("NEG", number), quotient)
+    add("WHERE", none, zero, quotient)
+    return made
