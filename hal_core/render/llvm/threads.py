@@ -117,27 +117,54 @@ class Threads(Blocks):
         row = place.row
         guards = bounds(row, self.splits)
         (start, end), known = self._bound(place, row, guards, None)
-        alone, behind = after_loop(nodes)
-        inner = nodes[: len(nodes) - len(behind)]
-        last, sizes = start, {"group": lanes}
-        if behind and lanes > FEWEST_LANES:  # else each of the threads behind goes on by itself
-            sizes["few"] = FEWEST_LANES
-        for name, count in sizes.items():
-            several = self.let(f"and i32 {self.let(f'sub nsw i32 {end}, {last}')}, {-count}")
-            begin, last = last, self.let(f"add nsw i32 {last}, {several}")
-            first = self.open_loop(f"{name}{place.suffix}", "i32", begin, last, "slt", str(count))
-            group = place._replace(suffix=f".{name}{place.suffix}", first=first)
-            self.write_threads_of_nest(inner, group, ("0", str(count)), known)
-            if behind:
-                left = group._replace(suffix=f".left{group.suffix}", row=Row(region_of(alone)))
-                self.write_threads_of_nest(behind, left, ("0", str(count)), {})
+        if nodes[0].op == "LOOP":
+            self._write_leaving(place, nodes, lanes, (start, end), known)
+        else:
+            whole = self.let(f"and i32 {self.let(f'sub nsw i32 {end}, {start}')}, {-lanes}")
+            last = self.let(f"add nsw i32 {start}, {whole}")
+            first = self.open_loop(f"group{place.suffix}", "i32", start, last, "slt", str(lanes))
+            group = place._replace(suffix=f".group{place.suffix}", first=first)
+            self.write_threads_of_nest(nodes, group, ("0", str(lanes)), known)
             self.close_loop()
-        rest = place._replace(suffix=f".rest{place.suffix}")
-        self.write_rest_of_nest(nodes, rest, (last, end), known)
+            rest = place._replace(suffix=f".rest{place.suffix}")
+            self.write_threads_of_nest(nodes, rest, (last, end), known)
         if guards.wrapping:
             self.write_rest_of_nest(
                 nodes, self._wrapping_place(place), self._wrapping_threads(place, guards), {}
             )
+
+    def _write_leaving(
+        self, place: Place, nodes: list[UOp], lanes: int, interval: Interval, known: Known
+    ) -> None:
+        """Write groups of threads, and behind each the threads that did not leave their LOOP.
+
+        Fewer than `FEWEST_LANES` threads run no LOOP together: all of them are left.
+        """
+        alone, behind = after_loop(nodes)
+        inner, suffix = nodes[: len(nodes) - len(behind)], place.suffix
+        running = next(node.src[0] for node in region_of(inner) if node.op == "COUNT")
+        first = self.open_loop(f"group{suffix}", "i32", *interval, "slt")
+        all_left = self.let(f"sub nsw i32 {interval[1]}, {first}")
+        counts: list[str] = []
+        for count in dict.fromkeys((lanes, FEWEST_LANES)):
+            name = f"{count}{suffix}"
+            enough = self.let(f"icmp sge i32 {all_left}, {count}")
+            self.branch(enough, f"group.{name}", f"fewer.{name}")
+            self.label(f"group.{name}")
+            group = place._replace(suffix=f".group.{name}", first=first)
+            self.write_threads_of_nest(inner, group, ("0", str(count)), known)
+            counts.append(f"[ {count}, %{self.block} ]")
+            self.jump(f"left{suffix}")
+            self.label(f"fewer.{name}")
+        self.line(f"store i32 1, ptr {self.values[running]}")
+        counts.append(f"[ {all_left}, %{self.block} ]")
+        self.jump(f"left{suffix}")
+        self.label(f"left{suffix}")
+        size = self.let(f"phi i32 {', '.join(counts)}")
+        left = place._replace(suffix=f".left{suffix}", first=first, row=Row(region_of(alone)))
+        self.write_threads_of_nest(behind, left, ("0", size), {})
+        self.loops[-1] = self.loops[-1]._replace(step=size)
+        self.close_loop()
 
     def write_rest_of_nest(
         self, nodes: list[UOp], place: Place, interval: Interval, known: Known
