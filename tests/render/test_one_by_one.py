@@ -728,3 +728,28 @@ def test_vectors_divide_as_a_thread_does(llvm: LLVM, op: str, dtype: hal.DType) 
     llvm.run(kernel, {"y": y, "x": x, "d": d}, (len(pairs) // 64, 1, 1), (64, 1, 1))
     expected = np.array([divided(op, p, q) for p, q in pairs]).astype(kind)
     np.testing.assert_array_equal(y, expected)
+
+
+@hal.kernel
+def strides_and_searches(y: Numbers, x: Inputs, n: hal.int32):
+    total = hal.float32(0)
+    for k in range(hal.global_idx(0), n, hal.grid_dim(0) * hal.block_dim(0)):
+        total += hal.float32(x[k])
+    steps = 0
+    while steps < 40 and total < 1000.0:
+        total = total * 1.5 + 3.0
+        steps += 1
+    y[hal.global_idx(0)] = steps
+
+
+def test_threads_stride_together_also_beside_a_loop_that_they_leave(llvm: LLVM) -> None:
+    """A sum by strides took four times as long as a loop that threads leave one by one."""
+    lowered = strides_and_searches.lower()
+    ops = [node.op for node in split(lowered, grouped=True)]
+    assert ops.count("COUNT") == 1 and "GROUPS" in ops
+    for n in (0, 5, 64, 1000):
+        x = np.random.default_rng(n).integers(-99, 99, n + 1).astype("i4")
+        y, expected = np.full((2, 128), 5, "i4")
+        llvm.run(lowered, {"y": y, "x": x, "n": n}, (2, 1, 1), (64, 1, 1))
+        interpret(strides_and_searches, expected, x, vals=(n,), grid=2, block=64)
+        np.testing.assert_array_equal(y, expected, str(n))

@@ -35,6 +35,7 @@ from hal_core.ir.blocks.hoisting import PURE, is_common
 from hal_core.ir.blocks.liveness import Liveness
 from hal_core.ir.blocks.lockstep import Leaving, unrolled, without_guards
 from hal_core.ir.blocks.returns import without_returns
+from hal_core.ir.blocks.strides import Stride
 from hal_core.ir.uop import CLOSES, OPENS, UOp
 
 # So many threads take no longer one by one than in vectors, which gather what they load.
@@ -57,7 +58,7 @@ def with_lockstep(uops: tuple[UOp, ...]) -> Leaving | None:
     bodies = {
         loop: uops[place + 1 : ends[loop]]
         for place, loop in enumerate(uops)
-        if loop in wanted and loop not in short
+        if loop in wanted and loop not in short and not _is_stride(uops, place, ends)
     }
     bodies = {loop: body for loop, body in bodies.items() if may_gain(loop, body, short)}
     around = _around(uops, bodies, short) if bodies else {}
@@ -77,6 +78,11 @@ def with_lockstep(uops: tuple[UOp, ...]) -> Leaving | None:
             cut.add(node)
         place += 1
     return found._replace(uops=tuple(cut.made)) if around else None
+
+
+def _is_stride(uops: tuple[UOp, ...], place: int, ends: dict[UOp, int]) -> bool:
+    """Tell whether threads stride over data in a loop: `nests.py` counts its iterations."""
+    return uops[place].op == "LOOP" and Stride.of(uops, place, ends) is not None
 
 
 def _around(

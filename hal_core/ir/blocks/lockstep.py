@@ -109,8 +109,10 @@ def in_step(
         if found := _with_loops(uops, strides or windows, in_parts, strides, guards=guards):
             return found
     if leaving is not None:
-        found = _with_loops(leaving.uops, leaving.together, in_parts, (), leaving.alone)
-        if found:
+        body, guards = without_guards(leaving.uops)
+        uops, strides = with_strides(body, in_parts)
+        needed = [*leaving.together, *strides]
+        if found := _with_loops(uops, needed, in_parts, strides, leaving.alone, guards):
             return found
     body, guards = without_guards(kernel.uops)
     uops, strides = with_strides(body, in_parts)
