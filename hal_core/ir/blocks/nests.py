@@ -32,8 +32,8 @@ _NEVER = frozenset(
         "BALLOT",
     }
 )  # fmt: skip
-# Nodes that all threads may compute, also those whose IF does not hold.
 _QUOTIENTS = frozenset({"FLOORDIV", "MOD", "TRUNCDIV", "TRUNCMOD"})
+# Nodes that all threads may compute, also those whose IF does not hold.
 _FREE = (PURE - _QUOTIENTS) | {"CONST", "SPECIAL"}
 # Nodes that do nothing where no other uses them.
 _VALUES = PURE | {"CONST", "SPECIAL", "GET", "LOAD"}
@@ -196,7 +196,7 @@ class _Nest:
             if isinstance(part, UOp):
                 continue
             home.update(dict.fromkeys(part.nodes, part))
-            used.update(test_of(block) for block in part.around if block not in self.strides)
+            used.update(_test_of(block) for block in part.around if block not in self.strides)
             own = [self.strides[node].index for node in part.around if node in self.strides]
             for node in part.nodes:
                 used.update(source for source in node.src if home.get(source) not in (None, part))
@@ -217,7 +217,7 @@ class _Nest:
         return True
 
 
-def test_of(block: UOp) -> UOp:
+def _test_of(block: UOp) -> UOp:
     """Return the condition of an IF, or of the IF of an ELSE."""
     return block.src[0].src[0] if block.op == "ELSE" else block.src[0]
 
@@ -419,7 +419,7 @@ class _Written:
         """Return what holds for the threads that run a block; None if it does for all."""
         if block in self.nest.strides:
             return self.conditions[block]
-        test = test_of(block)
+        test = _test_of(block)
         self._find(test, own)
         condition = self.new.get(test, test)
         if block.op == "ELSE":
