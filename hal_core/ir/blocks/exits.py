@@ -41,14 +41,14 @@ def without_exits(uops: tuple[UOp, ...]) -> tuple[UOp, ...]:
             start = len(made)
         made.append(node)
         if node.op in ("ENDRANGE", "ENDLOOP") and made[start] is node.src[0]:
-            exits = _exits(made[start], made[start + 1 : -1], leaves if not depth else ())
+            exits = exits_of(made[start], made[start + 1 : -1], leaves if not depth else ())
             if exits:
                 made[start:] = _Moved(made[start:], exits).uops
                 found = True
     return tuple(made) if found else uops
 
 
-def _exits(loop: UOp, body: Sequence[UOp], leaves: Collection[str]) -> dict[UOp, list[UOp]]:
+def exits_of(loop: UOp, body: Sequence[UOp], leaves: Collection[str]) -> dict[UOp, list[UOp]]:
     """Return the nodes that leave a loop behind stores, or the kernel, each with its stores.
 
     Each list begins with a store. There are none if anything else in the loop stores or returns.

@@ -61,7 +61,7 @@ def with_lockstep(uops: tuple[UOp, ...]) -> Leaving | None:
         if loop in wanted and loop not in short and not _is_stride(uops, place, ends)
     }
     bodies = {loop: body for loop, body in bodies.items() if may_gain(loop, body, short)}
-    around = _around(uops, bodies, short) if bodies else {}
+    around = ifs_around(uops, bodies, short) if bodies else {}
     cut = _Cut(uops, {block for blocks in around.values() for block in blocks})
     found = Leaving((), [], set())
     place = 0
@@ -85,7 +85,7 @@ def _is_stride(uops: tuple[UOp, ...], place: int, ends: dict[UOp, int]) -> bool:
     return uops[place].op == "LOOP" and Stride.of(uops, place, ends) is not None
 
 
-def _around(
+def ifs_around(
     uops: tuple[UOp, ...], loops: Collection[UOp], short: Collection[UOp]
 ) -> dict[UOp, list[UOp]]:
     """Return the loops that can be rewritten, each with the IFs to cut around it.
