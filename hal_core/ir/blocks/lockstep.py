@@ -138,7 +138,7 @@ def _with_loops(
     if not alone and not _may_gain(uops, short):
         return None
     flat = growths(uops, strides) if in_parts else {}
-    search = _Search(uops, flat, needed, alone)
+    search = _Search(uops, short, flat, needed, alone)
     loops = {loop for loop, first in search.outermost.items() if first not in search.refused}
     if not loops or not loops.issuperset(needed):
         return None
@@ -217,15 +217,17 @@ class _Search:
     def __init__(
         self,
         uops: tuple[UOp, ...],
+        short: Collection[UOp],
         flat: Mapping[UOp, int],
-        together: Collection[UOp] = (),
-        alone: Set[UOp] = frozenset(),
+        together: Collection[UOp],
+        alone: Set[UOp],
     ) -> None:
         """Search a kernel; `flat` are quotients of a flat index, with their strides in a part.
 
-        `together` are LOOPs and IFs that all threads run, `alone` nodes that hinder no lockstep.
+        `short` are loops that compilers unroll, `together` LOOPs and IFs that all threads run,
+        `alone` nodes that hinder no lockstep.
         """
-        self.together, self.alone = together, alone
+        self.short, self.together, self.alone = short, together, alone
         self.hoisted = Hoisted(uops)
         self.flat = flat
         self.varies: set[UOp] = set()  # values that may differ between threads
@@ -233,7 +235,6 @@ class _Search:
         self.open: list[UOp] = []  # IFs and loops around the node that are not hoisted already
         self.outermost: dict[UOp, UOp] = {}  # loop that can be hoisted -> the outermost around it
         self.refused: set[UOp] = set()  # outermost loops that cannot be hoisted after all
-        self.short = unrolled(uops)
         self.gathers: list[tuple[UOp, UOp]] = []  # an index, and the outermost loop around it
         for node in uops:
             self._visit(node)

@@ -90,7 +90,10 @@ def growths(uops: Sequence[UOp], strides: Collection[UOp]) -> dict[UOp, int]:
         return {}
     nodes = [node for node in uops if not is_common(node)]
     row = Row(nodes, strides)
-    made = _Parts(row, [], _dividing(row, _LEAST))
+    dividing = _dividing(row, _LEAST)
+    if not dividing:
+        return {}
+    made = _Parts(row, [], dividing)
     for node in nodes:
         made.add(node)
     numbers = [division.number for division in made.divisions.values()]
