@@ -341,6 +341,8 @@ def _stride(node: UOp, sources: list[int | None]) -> int | None:
 def unrolled(uops: tuple[UOp, ...]) -> set[UOp]:
     """Return the loops that compilers unroll, so that the one over threads is the innermost."""
     found: set[UOp] = set()
+    if "RANGE" not in [node.op for node in uops]:
+        return found
     operations, stores = [0], [False]
     for node in uops:
         if node.op == "RANGE":
