@@ -644,10 +644,42 @@ def ends_at_once_in_a_range(y: Numbers, x: Inputs, n: hal.int32):
         y[i] = hal.int32(total)
 
 
+@hal.kernel
+def starts_in_a_branch(y: Numbers, x: Inputs, n: hal.int32):
+    """Where the loop starts is known in the branch only."""
+    i = hal.global_idx(0)
+    if i < n:
+        total = 0
+        if x[i] > 90:
+            for k in range(x[i] // 2, x[i] + 5):
+                if k > 200:
+                    break
+                total += k
+        y[i] = total
+
+
+@hal.kernel
+def asks_in_a_branch(y: Numbers, x: Inputs, n: hal.int32):
+    """Whether a thread runs the loop is known in the outer branch only."""
+    i = hal.global_idx(0)
+    if i < n:
+        total = 0
+        if x[i] > 90:
+            total = 1
+            if x[x[i] % n] > 50:
+                k = x[i]
+                while True:
+                    total += k
+                    if k < 20:
+                        break
+                    k = k * 2 // 3
+        y[i] = total
+
+
 LEFT_ALONE = [
     stores, counts, divides_wide, loops_inside, adds,
     steps_by_three, ends_at_once,
-    ends_at_once_in_a_range,
+    ends_at_once_in_a_range, starts_in_a_branch, asks_in_a_branch,
 ]  # fmt: skip
 
 

@@ -62,6 +62,7 @@ def with_lockstep(uops: tuple[UOp, ...]) -> Leaving | None:
     }
     bodies = {loop: body for loop, body in bodies.items() if may_gain(loop, body, short)}
     around = ifs_around(uops, bodies, short) if bodies else {}
+    around = {loop: cut for loop, cut in around.items() if _may_cut(uops, loop, bodies[loop], cut)}
     cut = _Cut(uops, {block for blocks in around.values() for block in blocks})
     found = Leaving((), [], set())
     place = 0
@@ -117,6 +118,18 @@ def ifs_around(
         if not shared or blocks[len(blocks) - len(cut) :] != cut:
             del found[loop]
     return found
+
+
+def _may_cut(uops: Sequence[UOp], loop: UOp, body: Sequence[UOp], blocks: Sequence[UOp]) -> bool:
+    """Tell whether nothing that is written ahead of a loop is computed in the IFs cut around it."""
+    if not blocks:
+        return True
+    if loop.op == "RANGE":
+        start = uops.index(blocks[0])
+        if not is_common(loop.src[0]) and loop.src[0] in uops[start : uops.index(loop)]:
+            return False
+        _, loop, body = as_while(loop, body)
+    return len(blocks) == 1 or bool(tests_of(loop, body))  # without tests it is a flag of its own
 
 
 class _Cut:
