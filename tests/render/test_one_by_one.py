@@ -447,13 +447,27 @@ def divides_in_branches(y: Numbers, x: Inputs, n: hal.int32):
         y[i] = a * 50 + k
 
 
+@hal.kernel
+def places_that_wrap(y: Numbers, x: Inputs, n: hal.int32):
+    """Indices are computed in 64 bits, where `k * 40503 * 65536` does not wrap."""
+    i = hal.global_idx(0)
+    if i < n:
+        k = x[i]
+        size = max(n, 1)
+        while k < 300:
+            k = k * 2 + 1 + (x[(k * 40503 * 65536) % size] & 3)
+            if k < -9:
+                break
+        y[i] = k
+
+
 KERNELS = [
     orbit, rounds, down, near_the_end, without_a_sign, chained, searched, guarded_load,
     several_ways_out,
     rejected, samples, twice, between_barriers, two_dimensions, flat,
     some_threads, in_a_branch, in_both_branches, behind_a_return, loads_that_a_branch_guards,
     returns, found_by_return, stores_ahead_of_break, stores_and_goes_on,
-    divides, divides_in_branches,
+    divides, divides_in_branches, places_that_wrap,
 ]  # fmt: skip
 
 

@@ -8,7 +8,7 @@ float64 has 53 bits, so the rounded quotient has the same floor.
 
 from __future__ import annotations
 
-from hal_core.dtypes import DType, bool_, float64, int32, int64
+from hal_core.dtypes import DType, bool_, float64, int32, int64, uint32
 from hal_core.ir.uop import UOp
 
 DIVISIONS = frozenset({"FLOORDIV", "MOD", "TRUNCDIV", "TRUNCMOD"})
@@ -44,7 +44,12 @@ def by_floats(node: UOp, number: UOp, divisor: UOp) -> list[UOp]:
     shifted = add("ADD", whole, add("CONST", dtype=float64, arg=_SHIFTER), dtype=float64)
     quotient = add("CAST", add("BITCAST", shifted, dtype=int64))
     if node.op.endswith("MOD"):
-        add("SUB", number, add("MUL", quotient, safe))
+        product = add("MUL", quotient, safe)
+        if kind is int32:  # the number's sums may wrap, but as part of an index they would not
+            unsigned = [add("CAST", value, dtype=uint32) for value in (number, product)]
+            add("CAST", add("SUB", *unsigned, dtype=uint32))
+        else:
+            add("SUB", number, product)
         return made
     if opposite is not None:
         quotient = add("WHERE", opposite, add("NEG", number), quotient)
