@@ -99,13 +99,13 @@ class _Writer:
 
     def threads(self) -> UOp:
         """Return the number of threads that this subgroup has; the block's last may have fewer."""
-        extents = [self._extent(axis) for axis in range(3)]
+        emit = self.x.emit
+        if emit.block is not None:
+            extents = [self.number(extent) for extent in emit.block]
+        else:
+            dims = [("block_dim", axis) for axis in range(3)]
+            extents = [emit.node("SPECIAL", int32, (), dim) for dim in dims]
         block = self.node("MUL", self.node("MUL", extents[0], extents[1]), extents[2])
         size = self.special("subgroup_size")
         before = self.node("MUL", self.special("subgroup_idx"), size)
         return self.node("MIN", size, self.node("SUB", block, before))
-
-    def _extent(self, axis: int) -> UOp:
-        if self.x.emit.block is not None:
-            return self.number(self.x.emit.block[axis])
-        return self.x.emit.node("SPECIAL", int32, (), ("block_dim", axis))

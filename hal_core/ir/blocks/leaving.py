@@ -58,7 +58,10 @@ def with_lockstep(uops: tuple[UOp, ...]) -> Leaving | None:
     bodies = {
         loop: uops[place + 1 : ends[loop]]
         for place, loop in enumerate(uops)
-        if loop in wanted and loop not in short and not _is_stride(uops, place, ends)
+        if loop in wanted
+        and loop not in short
+        # `nests.py` counts the iterations of those in which threads stride over data.
+        and (loop.op == "RANGE" or Stride.of(uops, place, ends) is None)
     }
     bodies = {loop: body for loop, body in bodies.items() if may_gain(loop, body, short)}
     around = ifs_around(uops, bodies, short) if bodies else {}
@@ -79,11 +82,6 @@ def with_lockstep(uops: tuple[UOp, ...]) -> Leaving | None:
             cut.add(node)
         place += 1
     return found._replace(uops=tuple(cut.made)) if around else None
-
-
-def _is_stride(uops: tuple[UOp, ...], place: int, ends: dict[UOp, int]) -> bool:
-    """Tell whether threads stride over data in a loop: `nests.py` counts its iterations."""
-    return uops[place].op == "LOOP" and Stride.of(uops, place, ends) is not None
 
 
 def ifs_around(

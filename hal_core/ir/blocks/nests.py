@@ -125,7 +125,8 @@ class _Nest:
             if node.op != "IF":
                 self.parts.append(node)
             inner = around if node.op == "RANGE" else (*around, node)
-            begin, middle = place + 1, self._else_of(place, last)
+            uses = (n for n in range(place, last) if self.uops[n].src == (node,))
+            begin, middle = place + 1, next((n for n in uses if self.uops[n].op == "ELSE"), last)
             if node in self.strides:
                 first = begin + self.strides[node].test
                 self.parts.append(_Part(self._used(begin, first, last), inner))
@@ -140,12 +141,6 @@ class _Nest:
             place = last + 1
         self.parts.append(part)
         return True
-
-    def _else_of(self, place: int, last: int) -> int:
-        """Return the place of the ELSE of an IF; `last`, that of its end, without one."""
-        block = self.uops[place]
-        places = (n for n in range(place, last) if self.uops[n].src == (block,))
-        return next((n for n in places if self.uops[n].op == "ELSE"), last)
 
     def _used(self, place: int, first: int, last: int) -> list[UOp]:
         """Return the nodes ahead of a stride's test that nodes behind it use, up to its end."""

@@ -60,8 +60,12 @@ class Stride:
         `ends` has the place of the end of each loop.
         """
         found = cls(uops, place, ends)
-        simple = found._has_test() and found._has_step() and found._starts()
-        return found if simple and found._is_unread_behind() else None
+        if not (found._has_test() and found._has_step() and found._starts()):
+            return None
+        # Nothing may read `i` behind the loop before it is set again.
+        gets = [n for n, node in enumerate(uops) if found._is("GET", node)]
+        behind = (n for n in gets if not place < n < found.end)
+        return None if any(found._reaches(n) for n in behind) else found
 
     def _has_test(self) -> bool:
         """Find the test that the loop begins with, `while i < n`; nothing else ends it."""
@@ -163,11 +167,6 @@ class Stride:
             and not self.taken
         )
         return True
-
-    def _is_unread_behind(self) -> bool:
-        """Tell whether nothing reads `i` behind the loop before it is set again."""
-        gets = [n for n, node in enumerate(self.uops) if self._is("GET", node)]
-        return not any(self._reaches(place) for place in gets if not self.place < place < self.end)
 
     def _reaches(self, place: int) -> bool:
         """Tell whether a GET may read what the loop has set.

@@ -81,7 +81,8 @@ def written_out(nodes: list[UOp]) -> list[UOp]:
 
 def _gaining(nodes: Sequence[UOp]) -> set[UOp]:
     """Return the short loops in which a row shares the index of a load, in each iteration."""
-    counters = _without_exits(nodes)
+    exits = {node.src[0] for node in nodes if node.op in ("BREAK", "CONTINUE")}
+    counters = unrolled(tuple(nodes)) - exits
     if not counters:
         return set()
     differing = Row(list(nodes), counters).differing
@@ -96,12 +97,6 @@ def _gaining(nodes: Sequence[UOp]) -> set[UOp]:
             loops = {block for block in around if block.op != "IF"}
             found |= loops if loops <= counters else set()
     return found
-
-
-def _without_exits(nodes: Sequence[UOp]) -> set[UOp]:
-    """Return the short loops that no thread leaves early, in no iteration."""
-    exits = {node.src[0] for node in nodes if node.op in ("BREAK", "CONTINUE")}
-    return unrolled(tuple(nodes)) - exits
 
 
 class _Copy:

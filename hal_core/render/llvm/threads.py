@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from hal_core.dtypes import bool_, int32
@@ -82,7 +83,7 @@ class Threads(Blocks):
         row = place.row
         guards = bounds(row, self.splits)
         inner: Middle | None = None
-        write = self._write_in_three
+        write: Callable[[Place, Interval, Known, Middle], None] = self._write_middle_and_rims
         if self.splits:
             guess = guessed(row, guards.known)
             inner = middle(row, guess) or beyond(row, guards.known)
@@ -222,10 +223,6 @@ class Threads(Blocks):
             whole = whole[0], self.select(self.values[condition], "i32", *sides)
         return whole, known
 
-    def _write_in_three(self, place: Place, whole: Interval, known: Known, inner: Middle) -> None:
-        """Write the middle of a row, and its rims: the threads ahead of it and behind it."""
-        self._write_middle_and_rims(place, whole, self.within(inner.limits, whole), known, inner)
-
     def _write_long_in_three(
         self, place: Place, whole: Interval, known: Known, inner: Middle
     ) -> None:
@@ -238,7 +235,7 @@ class Threads(Blocks):
         some = self.let(f"icmp sge i32 {count}, {_LONG}")
         self.branch(some, f"long{place.suffix}", f"short{place.suffix}")
         self.label(f"long{place.suffix}")
-        self._write_middle_and_rims(place, whole, interval, known, inner)
+        self._write_middle_and_rims(place, whole, known, inner, interval)
         self.jump(f"over{place.suffix}")
         self.label(f"short{place.suffix}")
         self._write_threads(place, whole, known)
@@ -246,10 +243,14 @@ class Threads(Blocks):
         self.label(f"over{place.suffix}")
 
     def _write_middle_and_rims(
-        self, place: Place, whole: Interval, interval: Interval, known: Known,
-        inner: Middle,
+        self, place: Place, whole: Interval, known: Known, inner: Middle,
+        interval: Interval | None = None,
     ) -> None:  # fmt: skip
-        """Write a row: the middle, which is `interval`, then the threads ahead and behind."""
+        """Write the middle of a row, then its rims: the threads ahead of it and behind it.
+
+        `interval` is the middle, if its limits are written already.
+        """
+        interval = interval or self.within(inner.limits, whole)
         start, end = whole
         first, last = interval
         self.same = inner.same
