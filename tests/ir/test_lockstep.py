@@ -377,3 +377,8 @@ def test_the_module_begins_with_what_becomes_of_a_loop() -> None:
     known = lockstep.in_step(kernel)
     assert known and side_by_side(kernel.uops, known.uops) in str(lockstep.__doc__)
     assert [known.uops.index(node) for node in known.hoisted] == [6, 7]
+
+
+def test_a_kernel_without_nodes_is_split() -> None:
+    ops = [node.op for node in split(Builder("empty", "").kernel(), grouped=True)]
+    assert ops == ["THREADS", "ENDTHREADS"]

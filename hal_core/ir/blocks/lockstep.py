@@ -196,8 +196,10 @@ def without_guards(uops: tuple[UOp, ...]) -> tuple[tuple[UOp, ...], tuple[UOp, .
     ops = {node.op for node in uops}
     while "BARRIER" not in ops:
         guard = next((node for node in uops[:_GUARD] if node.op in _BEGINS), None)
+        if guard is None or guard.op != "IF":
+            break
         last = uops[-1]
-        if guard is None or guard.op != "IF" or last.op != "ENDIF" or last.src[0] is not guard:
+        if last.op != "ENDIF" or last.src[0] is not guard:
             break
         if "ELSE" in ops and any(node.op == "ELSE" and node.src[0] is guard for node in uops):
             break
