@@ -62,7 +62,13 @@ def binary(
         # In Python an integer to the power 2.0 is a float, and not a product of integers.
         is_product = dtype_of(left).is_float or isinstance(right, int)
         if is_product and right in _PRODUCTS:
-            return _power(x, at, left, int(right))
+            _check_kind(x, at, "*", dtype_of(left), "iuf")
+            result = left
+            for bit in f"{int(right):b}"[1:]:  # to the power 7: to the power 3, squared, times left
+                result = x.emit.node("MUL", dtype_of(left), (result, result))
+                if bit == "1":
+                    result = x.emit.node("MUL", dtype_of(left), (result, left))
+            return result
     if symbol in ("<<", ">>") and not isinstance(right, UOp) and right < 0:
         raise x.error(at, f"the shift {right!r} is negative", "Shift the other way.")
     if symbol in "&|":
@@ -73,18 +79,6 @@ def binary(
     dtype = dtype_of(operands[0])
     _check_kind(x, at, symbol, dtype, takes)
     return x.emit.node(op, dtype, operands)
-
-
-def _power(x: Expressions, at: ast.AST, base: UOp, exponent: int) -> UOp:
-    """Write a product: to the power 7 it is that to the power 3, squared, times `base`."""
-    dtype = dtype_of(base)
-    _check_kind(x, at, "*", dtype, "iuf")
-    result = base
-    for bit in f"{exponent:b}"[1:]:
-        result = x.emit.node("MUL", dtype, (result, result))
-        if bit == "1":
-            result = x.emit.node("MUL", dtype, (result, base))
-    return result
 
 
 def _check_kind(x: Expressions, at: ast.AST, symbol: str, dtype: DType, takes: str) -> None:
