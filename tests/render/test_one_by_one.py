@@ -710,6 +710,27 @@ def test_other_loops_stay_as_they_are(llvm: LLVM, kernel: Any) -> None:
 
 
 @hal.kernel
+def beside_a_stride(y: Numbers, x: Inputs, n: hal.int32):
+    """Threads stride in one branch; in the other they leave a loop in a branch on data."""
+    if n < 10:
+        k = hal.thread_idx(0)
+        while k < n:
+            k += n
+    else:
+        if x[3] > 5:
+            j = n
+            while x[15] <= 1 and j < 8:
+                j += 1
+            hal.atomic_add(y, 0, 1)
+
+
+def test_a_branch_that_was_cut_is_not_written_again(llvm: LLVM) -> None:
+    y, x = np.zeros(1, "i4"), np.full(16, 9, "i4")
+    llvm.run(beside_a_stride.lower(), {"y": y, "x": x, "n": 11}, (1, 1, 1), (64, 1, 1))
+    assert y[0] == 64
+
+
+@hal.kernel
 def first_place(y: Numbers, x: hal.ConstPtr[hal.uint8], n: hal.int32):
     i = hal.global_idx(0)
     found = n

@@ -103,6 +103,9 @@ class _Nest:
             if stride is None:
                 return False
             self.strides[stride.loop] = stride
+        behind = (source for node in self.uops[self.end + 1 :] for source in node.src)
+        if self.root.op == "IF" and not self.inside.isdisjoint(behind):
+            return False  # `leaving.py` has cut an IF in it, and uses a condition again
         self._find_free()
         return self._cut(self.place, self.end + 1, ()) and self._share()
 
