@@ -731,6 +731,23 @@ def test_a_branch_that_was_cut_is_not_written_again(llvm: LLVM) -> None:
 
 
 @hal.kernel
+def half_by_break(y: hal.Ptr[hal.float16], x: hal.ConstPtr[hal.float16], n: hal.int32):
+    i = hal.global_idx(0)
+    for k in range(n - i):
+        if x[i] < hal.float32(k):
+            y[i] = abs(x[7])
+            break
+
+
+def test_elements_of_16_bits_are_stored_behind_the_loop(llvm: LLVM) -> None:
+    x = np.arange(64, dtype="f2") / 3
+    y, expected = np.zeros((2, 64), "f2")
+    llvm.run(half_by_break.lower(), {"y": y, "x": x, "n": 64}, (1, 1, 1), (64, 1, 1))
+    interpret(half_by_break, expected, x, vals=(64,), grid=1, block=64)
+    np.testing.assert_array_equal(y, expected)
+
+
+@hal.kernel
 def first_place(y: Numbers, x: hal.ConstPtr[hal.uint8], n: hal.int32):
     i = hal.global_idx(0)
     found = n

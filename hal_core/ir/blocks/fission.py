@@ -51,7 +51,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 
-from hal_core.dtypes import bool_
+from hal_core.dtypes import bool_, float32, float64
 from hal_core.errors import Unsupported
 from hal_core.ir.blocks.counting import with_ranges
 from hal_core.ir.blocks.early_loads import with_early_loads
@@ -317,7 +317,7 @@ class _Fission:
                 some.add(node)
         clear: list[UOp] = []
         for node, spill in self.spills.items():
-            if node in some and spill.dtype is not None and spill.dtype.is_float:
+            if node in some and spill.dtype in (float32, float64):
                 clear.append(UOp("CONST", spill.dtype, (), 0.0))
                 clear.append(UOp("SET", None, (spill, clear[-1])))
         return enclosed(clear, ()) if clear else []
