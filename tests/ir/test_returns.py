@@ -154,3 +154,18 @@ def test_drawn_kernels() -> None:
             found.append(memory)
         assert found[0] == found[1], (seed, listing(kernel.uops), listing(made.uops))
     assert changed > 30
+
+
+@hal.kernel
+def fences_last(y: Ints, n: hal.int32):
+    k = hal.int32(0)
+    while k < n:
+        k += 1
+        if k > 2:
+            hal.fence()
+            continue
+        y[k] = 1
+
+
+def test_a_side_that_ends_with_a_node_without_sources_ends_with_no_step() -> None:
+    verify(fences_last.lower()._replace(uops=without_returns(fences_last.lower().uops)))

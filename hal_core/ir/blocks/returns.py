@@ -95,10 +95,10 @@ def _stepped(body: list[UOp]) -> list[UOp]:
         return body
     sides = [_stepped(body[start + 1 : middle]), _stepped(body[middle + 1 : -1])]
     step, other = (side[-1] if side else block for side in sides)
-    variable, same = step.src[0], dict[UOp, UOp]()
-    inside = {*sides[0], *sides[1]}
+    inside, same = {*sides[0], *sides[1]}, dict[UOp, UOp]()
     if step.op != "SET" or other.op != "SET" or not _is_same(step, other, inside, same):
         return body
+    variable = step.src[0]
     sets = [n for n in inside if n.op == "SET" and n.src[0] is variable]
     gets = [n for n in same if n.op == "GET" and n.src[0] is not variable]
     if len(sets) != 2 or gets:
