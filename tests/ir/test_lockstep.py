@@ -15,7 +15,7 @@ from worked_examples import side_by_side
 import hal_core as hal
 from hal_core.dtypes import int32
 from hal_core.ir import Kernel, UOp
-from hal_core.ir.blocks import lockstep
+from hal_core.ir.blocks import lockstep, loops
 from hal_core.ir.blocks.fission import split
 from hal_core.ir.verify import verify
 
@@ -47,7 +47,8 @@ def same(kernel: Kernel, memory: Memory, n: int) -> str | None:
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every loop that can go outside does."""
     monkeypatch.setattr(lockstep, "_VECTOR_STRIDES", (None, *range(-(2**9), 2**9)))
-    monkeypatch.setattr(lockstep, "_UNROLLED", -1)
+    monkeypatch.setattr(loops, "_UNROLLED", -1)
+    monkeypatch.setattr(loops, "_UNROLLED_STORES", -1)
     monkeypatch.setattr(lockstep, "_FEWEST_LANES", 1)
 
 

@@ -196,7 +196,7 @@ def product_within(y: Numbers, x: Inputs, w: hal.int32, h: hal.int32):
 
 
 def test_a_guard_in_the_iteration_of_a_stride_is_a_bound() -> None:
-    """What threads fetched between the two tests kept the inner one from being a guard."""
+    """Values that threads fetched between the two tests kept the inner one from being a guard."""
     uops = split(product_within.lower(), grouped=True)
     place = next(n for n, node in enumerate(uops) if node.op == "GROUPS")
     ops = [node.op for node in uops[place:]]

@@ -280,7 +280,7 @@ def in_a_branch(y: Numbers, x: Inputs, n: hal.int32):
 
 @hal.kernel
 def in_both_branches(y: Numbers, x: Inputs, n: hal.int32):
-    """What is computed ahead of a loop is used behind it; one side has a branch of its own."""
+    """Use behind a loop a value from ahead of it; one side has a branch of its own."""
     i = hal.global_idx(0)
     if i < n:
         a = x[i]
@@ -660,7 +660,7 @@ def ends_at_once_in_a_range(y: Numbers, x: Inputs, n: hal.int32):
 
 @hal.kernel
 def starts_in_a_branch(y: Numbers, x: Inputs, n: hal.int32):
-    """Where the loop starts is known in the branch only."""
+    """Start the loop at a value that is known in the branch only."""
     i = hal.global_idx(0)
     if i < n:
         total = 0
@@ -674,7 +674,7 @@ def starts_in_a_branch(y: Numbers, x: Inputs, n: hal.int32):
 
 @hal.kernel
 def asks_in_a_branch(y: Numbers, x: Inputs, n: hal.int32):
-    """Whether a thread runs the loop is known in the outer branch only."""
+    """Ask in the outer branch only if a thread runs the loop."""
     i = hal.global_idx(0)
     if i < n:
         total = 0

@@ -33,7 +33,8 @@ from hal_core.ir.blocks.divisions import DIVISIONS, by_floats, fits
 from hal_core.ir.blocks.exits import without_exits
 from hal_core.ir.blocks.hoisting import PURE, is_common
 from hal_core.ir.blocks.liveness import Liveness
-from hal_core.ir.blocks.lockstep import Leaving, unrolled, without_guards
+from hal_core.ir.blocks.lockstep import Leaving, without_guards
+from hal_core.ir.blocks.loops import unrolled
 from hal_core.ir.blocks.returns import without_returns
 from hal_core.ir.blocks.strides import Stride
 from hal_core.ir.uop import CLOSES, OPENS, UOp

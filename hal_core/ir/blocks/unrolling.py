@@ -18,7 +18,7 @@ from math import inf
 
 from hal_core.ir.blocks.counting import with_ranges
 from hal_core.ir.blocks.hoisting import PURE
-from hal_core.ir.blocks.lockstep import unrolled
+from hal_core.ir.blocks.loops import unrolled
 from hal_core.ir.blocks.rows import Row, loads_parameter
 from hal_core.ir.blocks.values import with_values
 from hal_core.ir.fold.constants import Number, evaluate

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from hal_core.ir import CONST_POINTER, Kernel, UOp
 from hal_core.ir.blocks.fission import block_threads
-from hal_core.ir.blocks.lockstep import unrolled
+from hal_core.ir.blocks.loops import unrolled
 from hal_core.ir.uop import SUBGROUP
 from hal_core.ir.vectors import vectors
 from hal_core.render.c.expression import Expression

@@ -9,7 +9,7 @@ from hal_core.dtypes import bool_, int32
 from hal_core.ir import Kernel, UOp
 from hal_core.ir.blocks.fission import block_threads
 from hal_core.ir.blocks.groups import FEWEST_LANES, after_loop, region_of
-from hal_core.ir.blocks.lockstep import filling, serial_sums
+from hal_core.ir.blocks.loops import filling, serial_sums
 from hal_core.ir.blocks.middle import Middle, beyond, guessed, inside, middle
 from hal_core.ir.blocks.rows import MOST_NODES, MOST_REGIONS, Limit, Row, shared_loads
 from hal_core.ir.blocks.thread_bounds import Bounds, bounds, joins_blocks

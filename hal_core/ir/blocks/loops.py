@@ -1,0 +1,97 @@
+"""Tell which loops compilers unroll, or make vectors of, and which sums they should not fuse."""
+
+from __future__ import annotations
+
+from hal_core.ir.uop import LEAVES, UOp
+
+# A compiler unrolls a loop up to this number of iterations, and of operations in all iterations
+# together. Then the loop around it is the innermost, which becomes vectors. A loop that stores is
+# unrolled up to fewer: a compiler asks which of the elements may be the same, and gives up if there
+# are many.
+_UNROLLED, _UNROLLED_OPERATIONS, _UNROLLED_STORES = 16, 300, 8
+_FORMULA = 30  # operations of a math function
+_FUNCTIONS = frozenset(
+    {"EXP", "EXP2", "LOG", "LOG2", "SIN", "COS", "TAN", "TANH", "ATAN", "ATAN2", "POW", "FMOD"}
+)
+_KEEPS = LEAVES | {"SET", "LOOP", "ENDRANGE", "THREADS"}
+
+
+def unrolled(uops: tuple[UOp, ...]) -> set[UOp]:
+    """Return the loops that compilers unroll, so that the one over threads is the innermost."""
+    found: set[UOp] = set()
+    if "RANGE" not in [node.op for node in uops]:
+        return found
+    operations, stores = [0], [False]
+    for node in uops:
+        if node.op == "RANGE":
+            operations.append(0)
+            stores.append(False)
+        elif node.op == "ENDRANGE":
+            loop, stored = node.src[0], stores.pop()
+            times = _iterations(loop)
+            inside = operations.pop() * max(1, times)
+            operations[-1] += inside
+            stores[-1] |= stored
+            most = _UNROLLED_STORES if stored else _UNROLLED
+            if 0 <= times <= most and inside <= _UNROLLED_OPERATIONS:
+                found.add(loop)
+        else:
+            operations[-1] += _FORMULA if node.op in _FUNCTIONS else 1
+            stores[-1] |= node.op == "STORE" and node.src[0].op != "LOCAL"
+    return found
+
+
+def filling(uops: tuple[UOp, ...]) -> set[UOp]:
+    """Return the loops of 16 to 64 iterations that store and keep nothing for the next iteration.
+
+    If threads run them one by one, iterations are the lanes of vectors, unless LLVM unrolls first.
+    """
+    found: set[UOp] = set()
+    loop: UOp | None = None  # such a loop as far as its nodes are read
+    stores = False
+    for node in uops:
+        if node.op == "RANGE":
+            loop = node if _UNROLLED <= _iterations(node) <= 4 * _UNROLLED else None
+            stores = False
+        elif node.op == "STORE":
+            stores = True
+        elif node.op in _KEEPS:
+            if node.op == "ENDRANGE" and loop is node.src[0] and stores:
+                found.add(loop)
+            loop = None
+    return found
+
+
+def serial_sums(uops: tuple[UOp, ...]) -> set[UOp]:
+    """Return the sums of floats in a loop that a thread runs by itself, if it has one or two.
+
+    Each waits for the one before, and for a fused multiply-add twice as long as for an addition.
+    """
+    if any(node.op == "COUNT" for node in uops):  # the threads of a group compute the same sums
+        return set()
+    found: set[UOp] = set()
+    short = unrolled(uops)
+    loops: list[list[UOp] | None] = []  # the sums of each loop in a region that is open
+    for node in uops:
+        if node.op in ("RANGE", "LOOP"):
+            loops.append(None if node in short else [])
+        elif node.op in ("ENDRANGE", "ENDLOOP"):
+            sums = loops.pop() if loops else None
+            found.update(sums if sums and len(sums) <= 2 else ())
+        elif node.op == "THREADS":
+            loops.clear()
+        elif node.op == "SET" and loops and loops[-1] is not None:
+            total, variable = node.src[1], node.src[0]
+            adds = total.op in ("ADD", "SUB") and total.dtype is not None and total.dtype.is_float
+            if adds and any(part.op == "GET" and part.src[0] is variable for part in total.src):
+                loops[-1].append(total)
+    return found
+
+
+def _iterations(loop: UOp) -> int:
+    """Return how many iterations a loop has; -1 if that is known only at run time."""
+    start, stop, step = loop.src
+    if start.op != "CONST" or stop.op != "CONST":
+        return -1
+    # len() takes no range of 2**63 numbers or more.
+    return len(range(start.arg, min(stop.arg, start.arg + 2**40), step.arg))
