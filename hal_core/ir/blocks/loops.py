@@ -67,7 +67,7 @@ def serial_sums(uops: tuple[UOp, ...]) -> set[UOp]:
 
     Each waits for the one before, and for a fused multiply-add twice as long as for an addition.
     """
-    if any(node.op == "COUNT" for node in uops):  # the threads of a group compute the same sums
+    if any(node.op == "COUNT" for node in uops):  # a thread goes on alone with sums begun together
         return set()
     found: set[UOp] = set()
     short = unrolled(uops)

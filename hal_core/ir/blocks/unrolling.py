@@ -113,7 +113,7 @@ class _Copy:
         self._copy(0, len(nodes))
 
     def _copy(self, place: int, end: int) -> None:
-        while place < end and len(self.made) <= self.most:
+        while place < end:
             node = self.nodes[place]
             place += 1
             if node not in self.loops:
