@@ -104,12 +104,8 @@ def for_(s: Statements, node: ast.For) -> None:
     if not isinstance(node.target, ast.Name):
         raise s.error(node.target, "a loop must have one counter", _instead(s, node.iter))
     name, call = node.target.id, node.iter
-    if name in s.names.assignments:
-        _check_counter(s, node, name)
-    if name in s.names.visible:
-        fix = "Give the counter a name of its own."
-        raise s.error(node.target, f"the counter {name!r} is another variable too", fix)
     function = s.expressions.expression(call.func) if isinstance(call, ast.Call) else None
+    _check_counter(s, node, name, function is builtins.range)
     if isinstance(call, ast.Call) and function is unroll:
         _unroll(s, node, name, call)
         return
@@ -123,7 +119,9 @@ def for_(s: Statements, node: ast.For) -> None:
     else:
         block, counter, advance = _open_steps(s, name, *bounds)
     s.names.branch(before)
-    s.names.visible[name] = counter  # after the loop the name has no value
+    if name in before:  # behind the loop it is the last number, or what it was
+        s.set_variable(node.target, name, counter)
+    s.names.visible[name] = counter
     s.loops.append(Loop(block, [], block, advance))
     s.block(node.body)
     s.loops.pop()
@@ -179,19 +177,16 @@ def _instead(s: Statements, over: ast.expr) -> str:
     return refusals.loop(over)
 
 
-def _check_counter(s: Statements, loop: ast.For, name: str) -> None:
-    """Refuse a counter that is assigned, at the assignment inside its loop if there is one."""
-    for tree in (loop, s.text.tree):
-        for node in ast.walk(tree):
-            if not isinstance(node, (ast.Assign, ast.AugAssign)):
-                continue
-            if name not in assigned(node):
-                continue
-            if tree is loop:
-                fix = "Write a while loop for a counter that changes."
-                raise s.error(node, f"the counter {name!r} cannot be assigned", fix)
-            problem = f"{name!r} is the counter of the loop in line {s.text.line(loop)}"
-            raise s.error(node, problem, "Assign to another name.")
+def _check_counter(s: Statements, loop: ast.For, name: str, ranges: bool) -> None:
+    """Refuse a counter that its loop assigns, or whose name already has a value that stays."""
+    for node in ast.walk(loop) if name in s.names.assignments else ():
+        if isinstance(node, (ast.Assign, ast.AugAssign)) and name in assigned(node):
+            fix = "Write a while loop for a counter that changes."
+            raise s.error(node, f"the counter {name!r} cannot be assigned", fix)
+    known = s.names.visible.get(name)
+    if known is not None and not (ranges and isinstance(known, UOp) and known.op == "VAR"):
+        fix = "Give the counter a name of its own."
+        raise s.error(loop.target, f"the counter {name!r} is another variable too", fix)
 
 
 def _unroll(s: Statements, node: ast.For, name: str, call: ast.Call) -> None:

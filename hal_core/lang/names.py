@@ -52,6 +52,9 @@ class Names:
         self._closure = closure_of(function)
         # Counted before lowering: a local that is assigned once needs no variable.
         self._find_assignments(tree.body, 1)
+        for name in self.counters & self.assignments.keys():  # its loop assigns it, too
+            self.assignments[name] += 1
+            self.places[name] += 1
 
     def _find_assignments(self, body: list[ast.stmt], times: int) -> None:
         for node in body:

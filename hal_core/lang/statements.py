@@ -257,8 +257,6 @@ class Statements:
             problem = f"the {what} {name!r} cannot be assigned"
             fix = f"Name a part of it: part = {name}[k:]."
             raise self.error(target, problem, fix)
-        if name in self.names.counters:
-            raise self.error(target, f"{name!r} is a loop's counter", "Assign to another name.")
 
     def expression(self, node: ast.Expr) -> None:
         if isinstance(node.value, ast.Constant) and node.value.value is ...:

@@ -57,6 +57,23 @@ RUNS = {
         "k = 0\nwhile k < n:\n    k += 1\n    if k % 2 == 1:\n        continue\n    y[i] += k",
         [30] * 4,
     ),
+    "a counter that is assigned behind its loop": (
+        "for k in range(n):\n    y[i] += k\nk = i\nwhile k > 0:\n    y[i] += 100\n    k -= 1",
+        [45, 145, 245, 345],
+    ),
+    "a counter that is assigned ahead of its loop": (
+        "k = i\nfor k in range(k + 1):\n    y[i] += 10\ny[i] += k", [10, 21, 32, 43]),
+    "a counter that keeps what it was, or where the loop was left": (
+        "k = 7\nfor k in range(i):\n    if k == 1:\n        break\ny[i] = k", [7, 0, 1, 1]),
+    "a counter whose loop a while repeats": (
+        "k = 5\nwhile y[i] < 9:\n    y[i] += k\n    for k in range(i + 3):\n        pass",
+        [9, 11, 9, 10],
+    ),
+    "a counter by a step at run time, ahead and behind": (
+        "k = 1\nfor k in range(k, n, n - 2 * i - 5):\n    y[i] += k\ny[i] += 100 * k\nk = y[i]\n"
+        "y[i] = k + 1",
+        [608, 713, 946, 101],
+    ),
     "return": ("if i > 1:\n    return\ny[i] = 1", [1, 1, 0, 0]),
     "return None": ("if i > 1:\n    return None\ny[i] = 1", [1, 1, 0, 0]),
     "return from a loop": (
