@@ -134,7 +134,7 @@ class Leaving:
 def same(kernel: Kernel, few: int, monkeypatch: pytest.MonkeyPatch) -> tuple[bool, bool]:
     """Tell whether a kernel was rewritten, and whether it does what it did."""
     monkeypatch.setattr(leaving, "_FEW", few)
-    monkeypatch.setattr(leaving, "_FEW_THAT_LOAD", few)
+    monkeypatch.setattr(leaving, "_FEW_WITH_SLOW", few)
     monkeypatch.setattr(lockstep, "_FEWEST_LANES", 1)
     uops = split(kernel, grouped=True)
     results = []

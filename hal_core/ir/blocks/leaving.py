@@ -39,8 +39,9 @@ from hal_core.ir.blocks.returns import without_returns
 from hal_core.ir.blocks.strides import Stride
 from hal_core.ir.uop import CLOSES, OPENS, UOp
 
-# So many threads take no longer one by one than in vectors, which gather what they load.
-_FEW, _FEW_THAT_LOAD = 3, 8
+# So many threads take no longer one by one than in vectors, which gather what they load, and divide
+# integers as floats.
+_FEW, _FEW_WITH_SLOW = 3, 8
 _ASKED = PURE | {"CONST", "SPECIAL", "GET", "LOAD"}
 # A loop with anything else is left as it is.
 _INSIDE = _ASKED | {"VAR", "SET", "IF", "ELSE", "ENDIF", "BREAK", "RANGE", "ENDRANGE"}
@@ -282,8 +283,11 @@ class _Written:
             ahead, loop, body = as_while(loop, body)
             made += ahead
         self.loop, self.new = loop, dict[UOp, UOp]()
-        loads = any(node.op == "LOAD" for node in body)
-        few = self._add("CONST", int32, arg=_FEW_THAT_LOAD if loads else _FEW)
+        slow = any(
+            node.op == "LOAD" or (node.op in DIVISIONS and node.src[1].op != "CONST")
+            for node in body
+        )
+        few = self._add("CONST", int32, arg=_FEW_WITH_SLOW if slow else _FEW)
         self.running = self._add("VAR", int32, arg="running")
         tests = tests_of(loop, body)
         if not tests:
