@@ -273,6 +273,25 @@ def by_largest(y: hal.Ptr[hal.int32], x: hal.ConstPtr[hal.float32], n: hal.int32
 
 
 @hal.kernel
+def by_largest_byte(y: hal.Ptr[hal.int32], x: hal.ConstPtr[hal.uint8], n: hal.int32):
+    i = hal.global_idx(0)
+    best = 0
+    for k in range(n):
+        if x[k * n + i] > x[best * n + i]:
+            best = k
+    y[i] = best
+
+
+@hal.kernel
+def through_states(y: hal.Ptr[hal.uint8], x: hal.ConstPtr[hal.uint8], n: hal.int32):
+    i = hal.global_idx(0)
+    state = y[i]
+    for _ in range(n):
+        state = x[hal.int32(state)]
+    y[i] = state
+
+
+@hal.kernel
 def running_row(y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32], n: hal.int32):
     i = hal.global_idx(0)
     c = i * n
@@ -294,6 +313,7 @@ def upright(y: hal.Ptr[hal.float32], n: hal.int32):
     (product, ["k"]), (sweep, ["i"]), (window, ["dy", "dx"]), (row_sums, []), (few_turns, []),
     (left_early, []), (own_turns, []), (apart, []), (counting, []), (gathered, []), (upright, []),
     (chosen, ["k"]), (chosen_bytes, []), (by_largest, ["k"]), (running_row, []),
+    (by_largest_byte, ["k"]), (through_states, ["_"]),
 ], ids=lambda value: getattr(value, "name", ""))  # fmt: skip
 def test_loops_that_gain(kernel: Any, loops: list[str]) -> None:
     assert _raised(kernel) == loops

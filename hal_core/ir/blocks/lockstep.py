@@ -228,7 +228,8 @@ class _Search:
         self.open: list[UOp] = []  # IFs and loops around the node that are not hoisted already
         self.outermost: dict[UOp, UOp] = {}  # loop that can be hoisted -> the outermost around it
         self.refused: set[UOp] = set()  # outermost loops that cannot be hoisted after all
-        self.gathers: list[tuple[UOp, UOp]] = []  # an index, and the outermost loop around it
+        # An index, the outermost loop around it, and whether no processor gathers such elements.
+        self.gathers: list[tuple[UOp, UOp, bool]] = []
         for node in uops:
             self._visit(node)
             self._follow(node)
@@ -236,8 +237,8 @@ class _Search:
         for node in uops if self.gathers else ():
             if node.op == "SET":
                 sets.setdefault(node.src[0], []).append(node.src[1])
-        for index, loop in self.gathers:
-            if loop not in self.refused and not self._is_chosen_by_data(index, sets):
+        for index, loop, narrow in self.gathers:
+            if loop not in self.refused and not self._is_chosen_by_data(index, sets, narrow):
                 self.refused.add(loop)
 
     def _visit(self, node: UOp) -> None:
@@ -265,28 +266,36 @@ class _Search:
         is_access = op in ("LOAD", "STORE") and bool(self.open)
         if is_access and self.strides.get(node.src[1]) not in _VECTOR_STRIDES:
             dtype = node.src[0].dtype
-            if dtype is not None and dtype.itemsize < _GATHERED:
-                self.refused.add(self.open[0])
+            narrow = dtype is not None and dtype.itemsize < _GATHERED
             # In loops that threads leave one by one, gathers take less time than the threads would.
-            elif self.alone.isdisjoint(self.open):
-                self.gathers.append((node.src[1], self.open[0]))
+            if self.alone.isdisjoint(self.open):
+                self.gathers.append((node.src[1], self.open[0], narrow))
+            elif narrow:
+                self.refused.add(self.open[0])
 
-    def _is_chosen_by_data(self, index: UOp, sets: Mapping[UOp, list[UOp]]) -> bool:
-        """Tell whether only data keep an index from growing by at most 1 from thread to thread."""
-        pending = [(index, False)]
-        seen = set[tuple[UOp, bool]]()
+    def _is_chosen_by_data(
+        self, index: UOp, sets: Mapping[UOp, list[UOp]], by_variable: bool
+    ) -> bool:
+        """Tell whether only data keep an index from growing by at most 1 from thread to thread.
+
+        `by_variable`: data that a variable holds, for which a thread alone would wait each time.
+        """
+        pending = [(index, False, by_variable)]
+        seen = set[tuple[UOp, bool, bool]]()
         while pending:
-            node, scaled = pending.pop()
+            node, scaled, direct = found = pending.pop()
             stride = self.strides.get(node)
-            if (node, scaled) in seen or stride == 0 or node.op == "LOAD":
+            if node.op == "LOAD" and direct:
+                return False
+            if found in seen or stride == 0 or node.op == "LOAD":
                 continue
-            seen.add((node, scaled))
+            seen.add(found)
             if node.op == "GET":
-                pending += [(value, scaled) for value in sets.get(node.src[0], ())]
+                pending += [(value, scaled, False) for value in sets.get(node.src[0], ())]
             elif stride is None and node.op in PURE:
                 scaled = scaled or node.op not in _MOVES
                 values = node.src[1:] if node.op == "WHERE" else node.src
-                pending += [(value, scaled) for value in values]
+                pending += [(value, scaled, direct) for value in values]
             elif scaled or stride not in _VECTOR_STRIDES:
                 return False
         return True

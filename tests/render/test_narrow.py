@@ -1,0 +1,72 @@
+"""Kernels on elements of one and two bytes, as of images and texts, beside the interpreter."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from toolchains import LLVM
+
+import hal_core as hal
+from hal_core.testing import interpret
+
+# mypy: disable-error-code="no-untyped-def"
+Bytes = hal.Ptr[hal.uint8]
+Shorts = hal.Ptr[hal.int16]
+ByteInputs = hal.ConstPtr[hal.uint8]
+ShortInputs = hal.ConstPtr[hal.int16]
+
+
+@hal.kernel
+def largest(y: Bytes, x: ByteInputs, w: hal.int32, h: hal.int32):
+    i = hal.global_idx(0)
+    if i < w:
+        best = 0
+        for k in range(1, h):
+            if x[k * w + i] > x[best * w + i]:
+                best = k
+        y[i] = hal.uint8(best)
+
+
+@hal.kernel
+def last_where_positive(y: Shorts, x: ShortInputs, w: hal.int32, h: hal.int32):
+    """A place of -1 is kept from loads by a test."""
+    i = hal.global_idx(0)
+    if i >= w:
+        return
+    found = -1
+    total = hal.int16(0)
+    for k in range(h):
+        if x[k * w + i] > 100:
+            found = k
+        if found >= 0:
+            total += x[found * w + i]
+    y[i] = total
+
+
+@hal.kernel
+def through_states(y: Bytes, x: ByteInputs, w: hal.int32, h: hal.int32):
+    i = hal.global_idx(0)
+    if i < w:
+        state = x[i]
+        for k in range(h):
+            state = x[(hal.int32(state) * h + k) % (w * h)]
+        y[i] = state
+
+
+@pytest.mark.parametrize(
+    "kernel", [largest, last_where_positive, through_states], ids=lambda kernel: kernel.name
+)
+def test_narrow_elements_at_a_place_that_a_loop_keeps(llvm: LLVM, kernel: Any) -> None:
+    lowered = kernel.lower()
+    function = llvm.function(lowered)
+    dtype = "i2" if kernel is last_where_positive else "u1"
+    for w, h in [(1, 1), (5, 3), (64, 0), (64, 7), (200, 30)]:
+        x = np.random.default_rng(w).integers(0, 120, w * max(1, h)).astype(dtype)
+        y, expected = np.full((2, w + 70), 5, dtype)
+        for block in ((64, 1, 1), (5, 1, 1)):
+            grid = (-(-w // block[0]), 1, 1)
+            llvm.call(function, lowered, {"y": y, "x": x, "w": w, "h": h}, grid, block)
+            interpret(kernel, expected, x, vals=(w, h), grid=grid, block=block)
+            np.testing.assert_array_equal(y, expected, f"{w} x {h} in {block}")
