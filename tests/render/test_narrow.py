@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from toolchains import LLVM
 
 import hal_core as hal
+from hal_core.render import LLVMRenderer
 from hal_core.testing import interpret
 
 # mypy: disable-error-code="no-untyped-def"
@@ -70,3 +72,33 @@ def test_narrow_elements_at_a_place_that_a_loop_keeps(llvm: LLVM, kernel: Any) -
             llvm.call(function, lowered, {"y": y, "x": x, "w": w, "h": h}, grid, block)
             interpret(kernel, expected, x, vals=(w, h), grid=grid, block=block)
             np.testing.assert_array_equal(y, expected, f"{w} x {h} in {block}")
+
+
+@hal.kernel
+def channels(y: Bytes, x: ByteInputs, w: hal.int32, h: hal.int32):
+    """`c` is compared in each way, with constants beyond its values, too."""
+    i = hal.global_idx(0)
+    if i < w:
+        c = i % 4
+        t = hal.int64(hal.thread_idx(0)) & 7
+        v = 255 - x[i] if c != 3 else x[i]
+        if c == 0 or t > 5 or c >= 300 or c < -1:
+            v ^= 64
+        if 1 < c <= 2 and i & 255 != 9:
+            v += hal.uint8(c)
+        y[i] = v
+
+
+def test_low_bits_of_an_index_are_compared_as_bytes(llvm: LLVM) -> None:
+    lowered = channels.lower()
+    text = str(llvm.optimised(LLVMRenderer().render(lowered))[0])
+    assert re.search(r"icmp \w+ <\d+ x i8>", text)
+    assert not re.search(r"icmp eq <\d+ x i32>", text)
+    function = llvm.function(lowered)
+    for n, block in [(1, 64), (77, 64), (100, 5), (1000, 256), (5000, 300)]:
+        x = np.arange(n, dtype="u1")
+        y, expected = np.full((2, n), 5, "u1")
+        grid, shape = (-(-n // block), 1, 1), (block, 1, 1)
+        llvm.call(function, lowered, {"y": y, "x": x, "w": n, "h": 0}, grid, shape)
+        interpret(channels, expected, x, vals=(n, 0), grid=grid, block=shape)
+        np.testing.assert_array_equal(y, expected)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from hal_core.dtypes import uint8
 from hal_core.ir import UOp
 from hal_core.ir.blocks.groups import parts_of_nest
 from hal_core.ir.blocks.parts import Walk, with_inverses
@@ -96,7 +97,8 @@ class Quotients(Threads):
         these do not wrap: for none.
         """
         size = divisor_size(uop) if uop in self.differing and uop.dtype in INDICES else 0
-        if uop.src[0].op not in _GROWS or not size or not 1 < size <= _LARGEST or size & (size - 1):
+        number = uop.src[0]
+        if number.op not in _GROWS or not size or not 1 < size <= _LARGEST or size & (size - 1):
             self.values[uop] = self.value(uop)
             return
         kind, grid = type_of(dtype_of(uop)), self.specials["grid_dim", 0]
@@ -104,6 +106,32 @@ class Quotients(Threads):
         if kind == "i64":
             zero = self.let(f"sext i32 {zero} to i64")
         mask = self.let(f"or {kind} {zero}, {size - 1}")
-        self.values[uop] = self.let(f"and {kind} {self.values[uop.src[0]]}, {mask}")
+        self.values[uop] = self.let(f"and {kind} {self.values[number]}, {mask}")
+        if number.op == "SPECIAL" and size <= 256 and any(map(_is_byte_access, self.uops)):
+            self.low.add(self.values[uop])
 
     on_MOD = on_AND
+
+    def on_EQ(self, uop: UOp) -> None:
+        """Write a comparison; low bits of an index with a constant as bytes.
+
+        Vectors of bytes have a vector of bits then, not of numbers.
+        """
+        number, end = uop.src
+        if end.op != "CONST" or self.values[number] not in self.low or not 0 <= end.arg < 256:
+            self.values[uop] = self.value(uop)
+            return
+        size = (divisor_size(number) or 0) - 1
+        low = self.let(f"trunc i32 {self.specials['thread_idx', 0]} to i8")
+        if number.src[0].arg[0] == "global_idx":
+            low = self.let(f"add i8 {low}, {self.let(f'trunc i32 {self.first[0]} to i8')}")
+        zero = self.let(f"ashr i32 {self.specials['grid_dim', 0]}, 31")
+        mask = self.let(f"or i8 {self.let(f'trunc i32 {zero} to i8')}, {size}")
+        low = self.let(f"and i8 {low}, {mask}")
+        self.values[uop] = self._compare(uop.op, uint8, low, str(end.arg))
+
+    on_NE = on_LT = on_LE = on_GT = on_GE = on_EQ
+
+
+def _is_byte_access(node: UOp) -> bool:
+    return node.op in ("LOAD", "STORE") and dtype_of(node.src[0]).itemsize == 1
