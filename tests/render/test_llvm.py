@@ -854,9 +854,81 @@ def wrapped_by_tests(y: Floats, x: Inputs, w: hal.int32, h: hal.int32):
         y[j * w + i] = x[j * w + left] + 2.0 * x[j * w + right]
 
 
+@hal.kernel
+def wrapped_by_tests_of_one_variable(y: Floats, x: Inputs, w: hal.int32, h: hal.int32):
+    i = hal.global_idx(0)
+    j = hal.global_idx(1)
+    if i < w and j < h:
+        total = hal.float32(0)
+        for di in range(-2, 3):
+            ii = i + di
+            while_below = 0
+            for _ in range(2):
+                if ii < 0:
+                    ii += w
+                    while_below += 1
+                if ii >= w:
+                    ii -= w
+            total += x[j * w + ii] + hal.float32(while_below)
+        for di in range(-1, 2):
+            ii = i + di
+            if ii < 0:
+                ii += w
+            if ii >= w:
+                ii -= w
+            total = 3.0 * total + x[j * w + ii]
+        y[j * w + i] = total
+
+
+@hal.kernel
+def wrapped_by_selects(y: Floats, x: Inputs, w: hal.int32, h: hal.int32):
+    i = hal.global_idx(0)
+    j = hal.global_idx(1)
+    if i >= w or j >= h:
+        return
+    left = i - 1
+    left = left + w if left < 0 else left
+    left = left - w if left >= w else left
+    right = i + 2
+    if right < w:
+        again = right
+    else:
+        again = right
+        again %= w
+    if again < 0:
+        again += w
+    y[j * w + i] = x[j * w + left] + 2.0 * x[j * w + again]
+
+
+@hal.kernel
+def periodic_by_one_loop(y: Floats, x: Inputs, w: hal.int32, h: hal.int32):
+    i = hal.global_idx(0)
+    j = hal.global_idx(1)
+    if i < w and j < h:
+        total = hal.float32(0)
+        for k in range(9):
+            if k == 4:
+                continue
+            row = (j + k // 3 - 1 + h) % h
+            total = 2.0 * total + x[row * w + (i + (k % 3 * 2 - 1) - 1 + w) % w]
+        y[j * w + i] = total
+
+
+@hal.kernel
+def rolled(y: Floats, x: Inputs, w: hal.int32, h: hal.int32):
+    i = hal.global_idx(0)
+    j = hal.global_idx(1)
+    if i < w and j < h:
+        y[j * w + i] = x[j * w + (w + (i - j)) % w] + 2.0 * x[j * w + (i - 1 + j % 3 + w) % w]
+
+
 SPLIT = [
     left_by_fours,
     wrapped_by_tests,
+    wrapped_by_tests_of_one_variable,
+    wrapped_by_selects,
+    periodic_by_one_loop,
+    rolled,
     by_fours_in_a_loop,
     written_out_by_fours,
     by_strides,
@@ -895,6 +967,49 @@ def test_a_row_is_split_where_clamps_and_tests_are_decided(llvm: LLVM, kernel: A
             llvm.call(function, lowered, {"y": y, "x": x, "w": w, "h": h}, (*grid, 1), block)
             interpret(kernel, expected, x, vals=(w, h), grid=grid, block=block)
             np.testing.assert_array_equal(y, expected, f"{w} x {h} in {block}")
+
+
+@hal.kernel
+def rolled_by_a_number(
+    y: hal.Ptr[hal.int32], x: hal.ConstPtr[hal.int32], n: hal.int32, s: hal.int32
+):
+    i = hal.global_idx(0)
+    y[i] = x[(i - s + n) % n & 63] + 100 * x[(i + n + s) % n & 63]
+
+
+@hal.kernel
+def rolled_by_tests(y: hal.Ptr[hal.int32], x: hal.ConstPtr[hal.int32], n: hal.int32, s: hal.int32):
+    i = hal.global_idx(0)
+    ii = i - s
+    if ii < 0:
+        ii += n
+    if ii >= n:
+        ii -= n
+    y[i] = x[ii & 63]
+
+
+@hal.kernel
+def rolled_in_a_row(y: hal.Ptr[hal.int32], x: hal.ConstPtr[hal.int32], n: hal.int32, s: hal.int32):
+    k = hal.global_idx(0)
+    i = k % n
+    y[k] = x[(i - s + n) % n & 63] + 10 * x[(i + 2 + n) % n & 63] + 100 * x[(i + 7) % n & 63]
+
+
+@pytest.mark.parametrize(
+    "kernel", [rolled_by_a_number, rolled_by_tests, rolled_in_a_row], ids=lambda kernel: kernel.name
+)
+def test_a_wrap_whose_sum_leaves_int32(llvm: LLVM, kernel: Any) -> None:
+    """`i - s + n` wraps for a part of the threads, or for all of them."""
+    lowered, x = kernel.lower(), np.arange(64, dtype="i4")
+    function = llvm.function(lowered)
+    assert "middle" in LLVMRenderer().render(lowered)
+    for n in (-(2**31), -5, 0, 1, 7, 64, 2**30, 2**30 + 40, 2**31 - 40, 2**31 - 1):
+        for s in (-(2**31), -(2**30), 70 - 2**31, -n, -3, 0, 1, n // 2, 2**30 - 9, 2**31 - 1):
+            y, expected = np.full((2, 192), -1, "i4")
+            values = {"x": x, "n": np.int32(n), "s": np.int32(min(s, 2**31 - 1))}
+            llvm.call(function, lowered, {"y": y, **values}, (3, 1, 1), (64, 1, 1))
+            interpret(lowered, expected, x, vals=(n, int(values["s"])), grid=3, block=64)
+            np.testing.assert_array_equal(y, expected, f"{n}, {s}")
 
 
 @hal.kernel

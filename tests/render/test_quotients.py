@@ -51,6 +51,29 @@ def chosen(y: Numbers, x: Inputs, w: hal.int32, h: hal.int32):
 
 
 @hal.kernel
+def wrapped(y: Numbers, x: Inputs, w: hal.int32, h: hal.int32):
+    k = hal.global_idx(0)
+    if k < w * h:
+        i = k % w
+        j = k // w
+        ahead = i + 2
+        if ahead >= w:
+            ahead -= w
+        if ahead >= w:
+            ahead = 0
+        y[k] = x[(j - 1 + h) % h * w + (i - 1 + w) % w] + 3 * x[j * w + (i - j % 4 + w) % w]
+        y[k] += 5 * x[(j + 1) % h * w + ahead] + 7 * x[min(max(i + j - 3, 0), w - 1)]
+
+
+@hal.kernel
+def wrapped_by_fifty(y: Numbers, x: Inputs, w: hal.int32, h: hal.int32):
+    k = hal.global_idx(0)
+    if k < w * h:
+        i = k % 50
+        y[k] = x[(i - 1 + 50) % 50] + 3 * x[(i + 51) % 50] + 5 * x[(i + 49) % 50] + k // 50
+
+
+@hal.kernel
 def in_space(y: Numbers, x: Inputs, w: hal.int32, h: hal.int32):
     k = hal.global_idx(0)
     if k >= w * h * 2:
@@ -167,6 +190,8 @@ def of_neighbours(y: Numbers, x: Inputs, w: hal.int32, h: hal.int32):
 
 
 KERNELS = [
+    wrapped,
+    wrapped_by_fifty,
     flat, interior, chosen, in_space, in_space_by_subtraction, in_four_dimensions,
     by_numbered_blocks, from_a_number, wide, of_uint32, by_constants, dependent,
     of_a_quotient, in_branches, of_neighbours,

@@ -33,11 +33,15 @@ from typing import NamedTuple
 
 from hal_core.dtypes import int32, int64
 from hal_core.ir.blocks.hoisting import PURE
+from hal_core.ir.blocks.quotients import is_remainder
 from hal_core.ir.blocks.rows import OPPOSITE, Counted, Limit, Row
 from hal_core.ir.uop import COMPARISON, LEAVES, UOp
 
 _CLAMPS = frozenset({"MIN", "MAX", "MOD"})
 _GUESSED = _CLAMPS | COMPARISON
+_FLOW = frozenset(
+    {"SET", "GET", "WHERE", "IF", "ELSE", "ENDIF", "RANGE", "ENDRANGE", "LOOP", "ENDLOOP"}
+)
 _FAR = 1 << 30
 _NEAR_THE_END = 31  # the least constant in `==` that is guessed to be the last thread
 
@@ -54,8 +58,11 @@ class Middle(NamedTuple):
 def guessed(row: Row, decided: dict[UOp, bool]) -> Middle | None:
     """Return the threads for which all conditions outside of `decided` go as guessed; or None."""
     found = Middle([], {}, {}, [])
+    variables = _Variables(found, decided)
     for node in row.nodes:
         op = node.op
+        if op in _FLOW:
+            variables.walk(node)
         if op not in _GUESSED or node not in row.differing or node in decided:
             continue
         if op in _CLAMPS:
@@ -72,7 +79,50 @@ def guessed(row: Row, decided: dict[UOp, bool]) -> Middle | None:
                 op = "GT" if first else "LT"
             if _limit(found, row, op, number, end):
                 found.known[node] = holds
+    for node in variables.read:
+        del found.same[node]
     return found if found.known or found.same else None
+
+
+class _Variables:
+    """The values of a region's variables where conditions go as guessed.
+
+    ii = i - 1
+    if ii < 0:      # no thread of the middle
+        ii += w
+    if ii >= w:     # `ii` is `i - 1`
+        ii -= w
+    """
+
+    def __init__(self, found: Middle, decided: dict[UOp, bool]) -> None:
+        self.found, self.decided = found, decided
+        self.values: dict[UOp, UOp] = {}
+        self.read: list[UOp] = []  # the nodes in `found.same` that these values are
+        self.skipped: UOp | None = None  # the IF that all threads jump over to its ELSE or end
+
+    def walk(self, node: UOp) -> None:
+        """Go on to a node that is no test."""
+        op = node.op
+        block = node if op == "IF" else node.src[0] if node.src else node
+        if op == "GET" and block in self.values:
+            self.found.same[node] = self.values[block]
+            self.read.append(node)
+        elif op == "WHERE" and block in self.found.known:
+            self.found.same[node] = node.src[1 if self.found.known[block] else 2]
+            self.read.append(node)
+        elif op == "SET" and self.skipped is None:
+            self.values[block] = node.src[1]
+        elif op in ("RANGE", "LOOP", "ENDRANGE", "ENDLOOP"):
+            self.values.clear()
+        elif op in ("IF", "ELSE", "ENDIF"):
+            test = block.src[0]
+            holds = self.found.known.get(test, self.decided.get(test))
+            if self.skipped is block:
+                self.skipped = None
+            elif self.skipped is None and holds is None:
+                self.values.clear()  # what a block sets is not known behind it
+            elif self.skipped is None and op != "ENDIF" and holds is (op == "ELSE"):
+                self.skipped = block
 
 
 def middle(row: Row, guess: Middle | None) -> Middle | None:
@@ -183,17 +233,19 @@ def _add_clamp(found: Middle, row: Row, node: UOp) -> None:
     if end in row.differing or end.dtype not in (int32, int64):
         return
     number = row.counted(value, found.same)
-    if number is None and node.op != "MOD":
-        if _limit(found, row, {"MIN": "LE", "MAX": "GE"}[node.op], value, end):
+    if number is None:
+        if node.op == "MOD":
+            _add_wrap(found, row, node)
+        elif _limit(found, row, {"MIN": "LE", "MAX": "GE"}[node.op], value, end):
             found.same[node] = value
         return
     # `t % 64` wraps no neighbour's index around, so that no middle is likely.
-    if number is None or (node.op == "MOD" and number == Counted(number.number, None, 0, 0, 0, 0)):
+    if node.op == "MOD" and number == Counted(number.number, None, 0, 0, 0, 0):
         return
     found.same[node] = value
     if node.op == "MOD":
         # `(t - 1 + n) % n` is t - 1: the n that was added is subtracted again.
-        constant = number.offset is None and end.op == "CONST"
+        constant = end.op == "CONST" and (number.offset is None or is_remainder(number))
         if (number.offset is end and number.times == (1, 1)) or (
             constant and 0 < end.arg < 2 * number.least
         ):
@@ -202,9 +254,24 @@ def _add_clamp(found: Middle, row: Row, node: UOp) -> None:
             found.same[node] = UOp("SUB", node.dtype, (value, end), None, node.line)
             less = end.arg if constant else 0
             least, most = number.least - less, number.most - less
-            number = number._replace(offset=None, least=least, most=most)
+            offset = number.offset if constant else None
+            number = number._replace(offset=offset, least=least, most=most)
         _add_limit(found, "GE", number, UOp("CONST", int64, (), 0))
     _add_limit(found, {"MIN": "LE", "MAX": "GE", "MOD": "LT"}[node.op], number, end)
+
+
+def _add_wrap(found: Middle, row: Row, node: UOp) -> None:
+    """Note where a remainder is `(t + k + n) % n`, with a `k` that a row shares, and is t + k."""
+    value, end = node.src
+    number = row.counted(value, found.same, end)
+    if number is None:
+        return
+    found.same[node] = UOp("SUB", node.dtype, (value, end), None, node.line)
+    most, wide = UOp("CONST", int64, (), int(int32.max)), UOp("CAST", int64, (end,))
+    room = UOp("SUB", int64, (most, wide))
+    found.solving.extend((most, wide, room))
+    for op, limit in (("GE", UOp("CONST", int64, (), 0)), ("LT", end), ("LE", room)):
+        _add_limit(found, op, number, limit)
 
 
 def _add_limit(found: Middle, op: str, number: Counted, end: UOp) -> None:

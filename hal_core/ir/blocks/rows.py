@@ -26,6 +26,7 @@ MOST_REGIONS = 8
 MOST_NODES_IN_PARTS = 250
 _COMPUTED = PURE | {"CONST"}
 PART_START = "PART_START"  # an index along x; quotients.py subtracts it from other indices
+_OF_COUNTERS = frozenset({"MUL", "ADD", "SUB", "FLOORDIV", "MOD"})
 _LEAST_ADDED = -(2**31 - 1)
 _MOST_TIMES = 2**31
 
@@ -127,10 +128,12 @@ class Row:
             op, number, end = MIRRORED[op], end, number
         return None if end in self.differing else (op, number, end)
 
-    def counted(self, number: UOp, same: Mapping[UOp, UOp]) -> Counted | None:
+    def counted(
+        self, number: UOp, same: Mapping[UOp, UOp], less: UOp | None = None
+    ) -> Counted | None:
         """Return what a number along x is made of; None for other numbers.
 
-        `same` maps nodes to equal ones.
+        `same` maps nodes to equal ones. `less` must be added in it, and is then left out.
         """
         steps: list[Product] = []
         while number.op != "SPECIAL":
@@ -149,9 +152,12 @@ class Row:
                     return None
                 least, most = added.times
                 times = (least, most) if number.op == "ADD" else (-most, -least)
-                steps.append(added._replace(times=times))
+                if less is not None and (added.factors, times) == ((less,), (1, 1)):
+                    less = None
+                else:
+                    steps.append(added._replace(times=times))
                 number = first
-        return _summed(number, steps) if number.arg in ALONG_X else None
+        return _summed(number, steps) if number.arg in ALONG_X and less is None else None
 
     def _addend(self, node: UOp) -> Product | None:
         """Return a constant, a counter, an int32 that threads share, or a product of these."""
@@ -229,16 +235,37 @@ def _summed(number: UOp, steps: list[Product]) -> Counted | None:
 
 
 def _span(node: UOp) -> tuple[int, int] | None:
-    """Return the least and the greatest value of constants, counters of loops, and products."""
+    """Return the least and the greatest value of constants, counters of loops, and sums of these.
+
+    Products, and quotients and remainders by a constant, count too.
+    """
     if node.op == "CONST":
         return node.arg, node.arg
-    if node.op == "MUL":
-        first, second = (_span(source) for source in node.src)
-        return first and second and products(first, second)
+    if node.op in _OF_COUNTERS and (node.op == "MUL" or node.dtype is int32):
+        second = _span(node.src[1])
+        first = second and _span(node.src[0])
+        return first and second and _applied(node.op, first, second)
     if node.op != "RANGE" or any(source.op != "CONST" for source in node.src):
         return None
     values = range(*(source.arg for source in node.src))
     return (min(values[0], values[-1]), max(values[0], values[-1])) if values else None
+
+
+def _applied(op: str, first: tuple[int, int], second: tuple[int, int]) -> tuple[int, int] | None:
+    """Return the least and the greatest result for numbers of these ranges.
+
+    None where a result other than a product may wrap, and for what is not known.
+    """
+    (a, b), (c, d) = first, second
+    if op == "MUL":
+        return products(first, second)
+    if op in ("ADD", "SUB"):
+        found = (a + c, b + d) if op == "ADD" else (a - d, b - c)
+    elif not 0 < c == d:
+        return None
+    else:
+        found = (a // c, b // c) if op == "FLOORDIV" else (0, c - 1)
+    return found if int32.min <= min(a, found[0]) and max(b, found[1]) <= int32.max else None
 
 
 def products(first: tuple[int, int], second: tuple[int, int]) -> tuple[int, int]:
