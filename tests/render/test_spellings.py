@@ -90,9 +90,19 @@ def with_edges(y: Floats, x: Inputs, n: hal.int32):
         y[i] = tile[t] + tile[t + 2] - 2.0 * tile[t + 1]
 
 
+@hal.kernel
+def every_second(y: Floats, x: Inputs, n: hal.int32):
+    i = hal.global_idx(0)
+    if i < n // 4:
+        total = hal.float32(0)
+        for k in range(n // 4):
+            total += x[2 * i + k]
+        y[i] = total
+
+
 KERNELS = [
     counted_down, wide_index, rows_by_strides, either_store, with_edges,
-    sixteen_beside_each_other, sixteen_apart,
+    sixteen_beside_each_other, sixteen_apart, every_second,
 ]  # fmt: skip
 
 

@@ -38,7 +38,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Set
 from typing import NamedTuple
 
-from hal_core.dtypes import DType, bool_, int32
+from hal_core.dtypes import DType, bool_, float32, float64, int32
 from hal_core.ir.blocks.hoisting import PURE, Hoisted
 from hal_core.ir.blocks.loops import unrolled
 from hal_core.ir.blocks.nests import with_strides
@@ -50,6 +50,7 @@ _FEWEST_LANES = 4  # threads along x; with fewer, vectors gain nothing
 _GUARD = 64  # most nodes before a guard's IF, because each region computes its condition again
 # One element for all threads, or neighbours for neighbours, in either direction.
 _VECTOR_STRIDES = frozenset({-1, 0, 1})
+_NEAR = 16  # elements from a thread's to the next one's, which lie on few lines of the cache
 _GATHERED = 4  # bytes of the smallest element that processors gather
 # An operation whose result grows with a thread's number as its sources do, or as one of them.
 _MOVES = frozenset({"ADD", "SUB", "CAST", "WHERE", "MIN", "MAX"})
@@ -204,7 +205,8 @@ class _Search:
 
     A loop can be hoisted if all threads reach it and agree on its iterations. It gains if in one
     iteration neighbouring threads access neighbouring elements, or all threads the same one, so
-    that vectors need no gather; or elements that the data choose, which no order brings together.
+    that vectors need no gather; or elements that the data choose, which no order brings together;
+    or `x[c * i + k]` of a sum of floats, whose iterations no compiler makes lanes of a vector.
     """
 
     def __init__(
@@ -230,9 +232,13 @@ class _Search:
         self.refused: set[UOp] = set()  # outermost loops that cannot be hoisted after all
         # An index, the outermost loop around it, and whether no processor gathers such elements.
         self.gathers: list[tuple[UOp, UOp, bool]] = []
+        self.near: set[UOp] = set()  # outermost loops that gather what lies close together
+        self.ordered: set[UOp] = set()  # those that set floats, whose sums have an order
         for node in uops:
             self._visit(node)
             self._follow(node)
+        # Of other loops compilers make vectors along their iterations, which gather nothing.
+        self.refused |= self.near - self.ordered
         sets: dict[UOp, list[UOp]] = {}  # variable -> its values
         for node in uops if self.gathers else ():
             if node.op == "SET":
@@ -261,17 +267,23 @@ class _Search:
             if node in self.together and self._is_plain():
                 self.outermost[node] = self.open[0] if self.open else node
             self.open.append(node)
+        if self.open and op == "SET" and node.src[1].dtype in (float32, float64):
+            self.ordered.add(self.open[0])
         if self.open and op in _NEVER and node not in self.alone:
             self.refused.add(self.open[0])
         is_access = op in ("LOAD", "STORE") and bool(self.open)
-        if is_access and self.strides.get(node.src[1]) not in _VECTOR_STRIDES:
+        stride = self.strides.get(node.src[1]) if is_access else 0
+        if is_access and stride not in _VECTOR_STRIDES:
             dtype = node.src[0].dtype
             narrow = dtype is not None and dtype.itemsize < _GATHERED
             # In loops that threads leave one by one, gathers take less time than the threads would.
-            if self.alone.isdisjoint(self.open):
+            if not self.alone.isdisjoint(self.open):
+                if narrow:
+                    self.refused.add(self.open[0])
+            elif op == "LOAD" and not narrow and stride is not None and abs(stride) <= _NEAR:
+                self.near.add(self.open[0])
+            else:
                 self.gathers.append((node.src[1], self.open[0], narrow))
-            elif narrow:
-                self.refused.add(self.open[0])
 
     def _is_chosen_by_data(
         self, index: UOp, sets: Mapping[UOp, list[UOp]], by_variable: bool
@@ -334,6 +346,11 @@ def _stride(node: UOp, sources: list[int | None]) -> int | None:
         return 0
     first, second = (*sources, 0)[:2]
     if first is None or second is None:
+        return None
+    if node.op == "MUL":
+        for factor, stride in zip(node.src, (second, first), strict=True):
+            if factor.op == "CONST":
+                return stride * int(factor.arg)
         return None
     if node.op in ("ADD", "SUB"):
         return first + second if node.op == "ADD" else first - second
