@@ -86,6 +86,8 @@ def channels(y: Bytes, x: ByteInputs, w: hal.int32, h: hal.int32):
             v ^= 64
         if 1 < c <= 2 and i & 255 != 9:
             v += hal.uint8(c)
+        if hal.uint32(c) > 2 or hal.int64(c) < 1:
+            v ^= 2
         y[i] = v
 
 

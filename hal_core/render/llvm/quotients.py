@@ -108,7 +108,7 @@ class Quotients(Threads):
         mask = self.let(f"or {kind} {zero}, {size - 1}")
         self.values[uop] = self.let(f"and {kind} {self.values[number]}, {mask}")
         if number.op == "SPECIAL" and size <= 256 and any(map(_is_byte_access, self.uops)):
-            self.low.add(self.values[uop])
+            self.low.add(uop)
 
     on_MOD = on_AND
 
@@ -118,7 +118,7 @@ class Quotients(Threads):
         Vectors of bytes have a vector of bits then, not of numbers.
         """
         number, end = uop.src
-        if end.op != "CONST" or self.values[number] not in self.low or not 0 <= end.arg < 256:
+        if end.op != "CONST" or number not in self.low or not 0 <= end.arg < 256:
             self.values[uop] = self.value(uop)
             return
         size = (divisor_size(number) or 0) - 1

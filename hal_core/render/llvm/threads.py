@@ -61,7 +61,7 @@ class Threads(Blocks):
         # LLVM takes long for the code of many loops that it wrote out.
         self.unrolls = regions <= _MOST_UNROLLED
         self.fixed = kernel.block is not None
-        self.low: set[str] = set()  # low bits of an index that are compared as bytes
+        self.low: set[UOp] = set()  # low bits of an index that are compared as bytes
         self.filling, self.apart = filling(self.uops), serial_sums(self.uops)
 
     def write(self, uop: UOp) -> None:
