@@ -104,3 +104,68 @@ def test_low_bits_of_an_index_are_compared_as_bytes(llvm: LLVM) -> None:
         llvm.call(function, lowered, {"y": y, "x": x, "w": n, "h": 0}, grid, shape)
         interpret(channels, expected, x, vals=(n, 0), grid=grid, block=shape)
         np.testing.assert_array_equal(y, expected)
+
+
+@hal.kernel
+def by_table(y: Bytes, x: ByteInputs, w: hal.int32, h: hal.int32):
+    i = hal.global_idx(0)
+    if i < w:
+        y[i] = x[hal.int32(x[i]) % w] ^ 1
+
+
+@hal.kernel(block=(64, 1, 1))
+def by_shared_table(y: Bytes, x: ByteInputs, w: hal.int32, h: hal.int32):
+    table = hal.shared(hal.uint8, 128)
+    t = hal.thread_idx(0)
+    i = hal.global_idx(0)
+    table[t] = 3 * hal.uint8(t)
+    table[t + 64] = hal.uint8(t)
+    hal.barrier()
+    if i < w:
+        k = hal.int32(x[i])
+        if k > 127:
+            k = 127
+        y[i] = table[k]
+
+
+@hal.kernel
+def scattered(y: Shorts, x: ShortInputs, w: hal.int32, h: hal.int32):
+    i = hal.global_idx(0)
+    if i < w:
+        y[hal.int32(x[i] & 1) * w + i] = x[i]
+
+
+@hal.kernel
+def with_floats(y: Bytes, x: ByteInputs, w: hal.int32, h: hal.int32):
+    """Casts of floats are slow in threads one by one."""
+    i = hal.global_idx(0)
+    if i < w:
+        f = hal.float32(x[i]) * 0.77
+        k = hal.int32(f)
+        y[i] = hal.uint8(f * hal.float32(x[k % w]))
+
+
+@hal.kernel
+def beside_each_other(y: Bytes, x: ByteInputs, w: hal.int32, h: hal.int32):
+    """Where `x[h]` says, but the same for the whole row."""
+    i = hal.global_idx(0)
+    if i < w - 9:
+        y[i] = x[i + hal.int32(x[h] & 7)]
+
+
+@pytest.mark.parametrize(("kernel", "scalar"), [
+    (by_table, 1), (by_shared_table, 1), (scattered, 1), (with_floats, 0), (beside_each_other, 0),
+], ids=lambda value: getattr(value, "name", ""))  # fmt: skip
+def test_gathers_of_bytes_keep_threads_out_of_vectors(llvm: LLVM, kernel: Any, scalar: int) -> None:
+    lowered = kernel.lower()
+    text = LLVMRenderer().render(lowered)
+    assert text.count('"llvm.loop.vectorize.enable", i1 false') == scalar
+    function = llvm.function(lowered)
+    dtype = "i2" if kernel is scattered else "u1"
+    for w in (1, 9, 64, 77, 1000):
+        x = np.random.default_rng(w).integers(0, 255, w).astype(dtype)
+        y, expected = np.full((2, 2 * w + 70), 5, dtype)
+        grid, block = (-(-w // 64), 1, 1), (64, 1, 1)
+        llvm.call(function, lowered, {"y": y, "x": x, "w": w, "h": 0}, grid, block)
+        interpret(kernel, expected, x, vals=(w, 0), grid=grid, block=block)
+        np.testing.assert_array_equal(y, expected, str(w))

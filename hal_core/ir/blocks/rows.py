@@ -24,6 +24,7 @@ MOST_REGIONS = 8
 # A row that is cut in parts is written three times; with 333 nodes it had 7,500 lines of LLVM IR,
 # which are too many to be optimised.
 MOST_NODES_IN_PARTS = 250
+_MOST_SCALAR = 100  # nodes of a region, up to which threads one by one are faster than byte gathers
 _COMPUTED = PURE | {"CONST"}
 PART_START = "PART_START"  # an index along x; quotients.py subtracts it from other indices
 _OF_COUNTERS = frozenset({"MUL", "ADD", "SUB", "FLOORDIV", "MOD"})
@@ -212,6 +213,27 @@ def shared_loads(row: Row, known: Collection[UOp]) -> list[UOp]:
         elif loads_parameter(node) and not any(skipped) and node.src[1] not in row.differing:
             loads.append(node)
     return row.needed(loads)
+
+
+def takes_bytes_by_data(row: Row) -> bool:
+    """Tell whether threads access elements of one or two bytes where data say, and little else.
+
+    No processor gathers such elements: compilers take vectors apart for them, which takes twice as
+    long as threads one by one. Where threads compute floats, vectors gain more than that.
+    """
+    if len(row.nodes) > _MOST_SCALAR:
+        return False
+    found, data = False, set[UOp]()
+    for node in row.nodes:
+        op, src = node.op, node.src
+        if node.dtype is not None and node.dtype.is_float:
+            return False
+        if op in ("LOAD", "STORE") and src[1] in data:
+            found = found or (src[0].dtype is not None and src[0].dtype.itemsize <= 2)
+        loaded = src[1] in row.differing if op == "LOAD" else op == "GET" and node in row.differing
+        if loaded or (op in PURE and not data.isdisjoint(src)):
+            data.add(node)
+    return found
 
 
 def _summed(number: UOp, steps: list[Product]) -> Counted | None:

@@ -11,7 +11,14 @@ from hal_core.ir.blocks.fission import block_threads
 from hal_core.ir.blocks.groups import FEWEST_LANES, after_loop, region_of
 from hal_core.ir.blocks.loops import filling, serial_sums
 from hal_core.ir.blocks.middle import Middle, beyond, guessed, inside, middle
-from hal_core.ir.blocks.rows import MOST_NODES, MOST_REGIONS, Limit, Row, shared_loads
+from hal_core.ir.blocks.rows import (
+    MOST_NODES,
+    MOST_REGIONS,
+    Limit,
+    Row,
+    shared_loads,
+    takes_bytes_by_data,
+)
 from hal_core.ir.blocks.thread_bounds import Bounds, bounds, joins_blocks
 from hal_core.ir.blocks.unrolling import written_out
 from hal_core.render.llvm.control import NOT_UNROLLED, Blocks
@@ -327,7 +334,7 @@ class Threads(Blocks):
             group = self.add_metadata("distinct !{{}}")
             facts.append(self.add_metadata(f'!{{{{!"llvm.loop.parallel_accesses", {group}}}}}'))
             self.access = f", !llvm.access.group {group}"
-        elif place.rare:
+        if place.rare or takes_bytes_by_data(place.row):
             facts.append(self.fact('!{{!"llvm.loop.vectorize.enable", i1 false}}'))
         for node in place.row.nodes:
             if node in known:
