@@ -20,6 +20,7 @@ from toolchains import LLVM
 import hal_core as hal
 from hal_core.dtypes import float16, float32, int64
 from hal_core.ir import Kernel, UOp
+from hal_core.ir.blocks import quotients
 from hal_core.ir.blocks.nests import with_strides
 from hal_core.render import LLVMRenderer
 from hal_core.testing import interpret
@@ -998,11 +999,17 @@ def rolled_in_a_row(y: hal.Ptr[hal.int32], x: hal.ConstPtr[hal.int32], n: hal.in
 @pytest.mark.parametrize(
     "kernel", [rolled_by_a_number, rolled_by_tests, rolled_in_a_row], ids=lambda kernel: kernel.name
 )
-def test_a_wrap_whose_sum_leaves_int32(llvm: LLVM, kernel: Any) -> None:
+@pytest.mark.parametrize("cut", [True, False])
+def test_a_wrap_whose_sum_leaves_int32(
+    llvm: LLVM, monkeypatch: pytest.MonkeyPatch, kernel: Any, cut: bool
+) -> None:
     """`i - s + n` wraps for a part of the threads, or for all of them."""
+    if not cut:  # as in long kernels
+        monkeypatch.setattr(quotients, "MOST_NODES_IN_PARTS", 0)
     lowered, x = kernel.lower(), np.arange(64, dtype="i4")
     function = llvm.function(lowered)
-    assert "middle" in LLVMRenderer().render(lowered)
+    if kernel is rolled_by_a_number:
+        assert ("part" if cut else "middle") in LLVMRenderer().render(lowered)
     for n in (-(2**31), -5, 0, 1, 7, 64, 2**30, 2**30 + 40, 2**31 - 40, 2**31 - 1):
         for s in (-(2**31), -(2**30), 70 - 2**31, -n, -3, 0, 1, n // 2, 2**30 - 9, 2**31 - 1):
             y, expected = np.full((2, 192), -1, "i4")

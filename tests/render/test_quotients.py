@@ -66,6 +66,27 @@ def wrapped(y: Numbers, x: Inputs, w: hal.int32, h: hal.int32):
 
 
 @hal.kernel
+def shifted(y: Numbers, x: Inputs, w: hal.int32, h: hal.int32):
+    """Rolls of rows, forwards, backwards, and around more than once."""
+    k = hal.global_idx(0)
+    n = w * h
+    if k < n:
+        i = k % w
+        j = k // w
+        y[k] = x[j * w + (i + w // 2) % w] + 3 * x[j * w + (i - h) % w] + 5 * x[(k - w) % n]
+        y[k] += 7 * x[j * w + (i - h + w) % w] + 9 * x[(k - w + n) % n] + (i + 2 * h - 1) % w
+        y[k] += 1000 * ((i - 3 * h) % w + 1) + (k - n) // w % 7
+
+
+@hal.kernel
+def shifted_in_a_block(y: Numbers, x: Inputs, w: hal.int32, h: hal.int32):
+    t = hal.thread_idx(0)
+    i = (t - h + w) % w
+    if hal.global_idx(0) < w * h and i + 2 < w + 1:
+        y[hal.global_idx(0)] = x[i] + 3 * x[t % w] + 5 * ((t % w - h + w) % w) + 7 * x[(t - h) % 50]
+
+
+@hal.kernel
 def wrapped_by_fifty(y: Numbers, x: Inputs, w: hal.int32, h: hal.int32):
     k = hal.global_idx(0)
     if k < w * h:
@@ -190,8 +211,7 @@ def of_neighbours(y: Numbers, x: Inputs, w: hal.int32, h: hal.int32):
 
 
 KERNELS = [
-    wrapped,
-    wrapped_by_fifty,
+    wrapped, wrapped_by_fifty, shifted, shifted_in_a_block,
     flat, interior, chosen, in_space, in_space_by_subtraction, in_four_dimensions,
     by_numbered_blocks, from_a_number, wide, of_uint32, by_constants, dependent,
     of_a_quotient, in_branches, of_neighbours,
@@ -276,6 +296,38 @@ def test_what_is_added_to_a_remainder_wraps_as_any_sum(llvm: LLVM) -> None:
         llvm.call(function, lowered, arguments, (1, 1, 1), (64, 1, 1))
         interpret(beside_a_remainder, expected, x, vals=(w, m), grid=(1, 1, 1), block=(64, 1, 1))
         np.testing.assert_array_equal(y, expected, f"{w}, {m}")
+
+
+@hal.kernel
+def ahead_of_the_row(y: Numbers, x: Inputs, w: hal.int32, m: hal.int32):
+    """The remainder of `k - 1` is w - 1 for the first thread."""
+    k = hal.global_idx(0)
+    i = (k - 1) % w
+    if i + 40 < 100:
+        y[k] = x[(k - 1) // w & 63] + m
+
+
+@hal.kernel
+def back_from_the_row(y: Numbers, x: Inputs, w: hal.int32, m: hal.int32):
+    k = hal.global_idx(0)
+    i = (k - m) % w
+    if i + 40 < 100:
+        y[k] = x[(k % w - m + w) % w & 63]
+
+
+@pytest.mark.parametrize("kernel", [ahead_of_the_row, back_from_the_row])
+def test_what_is_added_to_a_remainder_of_a_negative_number_wraps_as_any_sum(
+    llvm: LLVM, kernel: Any
+) -> None:
+    lowered, x = kernel.lower(), np.arange(64, dtype="i4")
+    function = llvm.function(lowered)
+    for w in (33, 2**30, 2**31 - 65536, 2**31 - 65535, 2**31 - 50, 2**31 - 1):
+        for m in (0, 1, 2, 40, -3, 2**31 - 1, -(2**31), w - 5):
+            y, expected = np.full((2, 64), -5, "i4")
+            arguments = {"y": y, "x": x, "w": np.int32(w), "m": np.int32(m)}
+            llvm.call(function, lowered, arguments, (1, 1, 1), (64, 1, 1))
+            interpret(kernel, expected, x, vals=(w, m), grid=(1, 1, 1), block=(64, 1, 1))
+            np.testing.assert_array_equal(y, expected, f"{w}, {m}")
 
 
 @hal.kernel

@@ -263,7 +263,7 @@ def _add_clamp(found: Middle, row: Row, node: UOp) -> None:
 def _add_wrap(found: Middle, row: Row, node: UOp) -> None:
     """Note where a remainder is `(t + k + n) % n`, with a `k` that a row shares, and is t + k."""
     value, end = node.src
-    number = row.counted(value, found.same, end)
+    number = row.counted(value, found.same, {end: 1})
     if number is None:
         return
     found.same[node] = UOp("SUB", node.dtype, (value, end), None, node.line)

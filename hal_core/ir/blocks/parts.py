@@ -87,6 +87,8 @@ class Walk:
         else:
             divisor = Value(division.divisor, self.ahead).cast(int64)
             self._require(divisor.compare("GE", 1))
+            if division.floors or division.number.least < 0:  # then `-1 % w` is w - 1
+                self._require(divisor.compare("LE", 2**31 - MOST_ADDED))
             if least:
                 long = divisor.compare("GE", least)
                 self.long = self.long.new("AND", bool_, self.long, long) if self.long else long
@@ -116,16 +118,24 @@ class Walk:
         self.known[division.quotient] = quotient.cast(kind).node
 
     def number(self, division: Division) -> Value:
-        """Return what is divided, for the first thread of the row."""
+        """Return what is divided, for the first thread of the row.
+
+        Neither that nor the remainder, nor a constant added to it, wraps: `is_remainder` says so.
+        """
         number = self._first.const(division.number.least)
         if division.number.number.arg[0] == "global_idx":
             number = self._first + number
         if division.number.offset is not None:
             offset = Value(division.number.offset, self.ahead).cast(int64)
             number = offset * division.number.times[0] + number
-            self._require(number.compare("GE", 0))
-            # So that `k % w + 1` does not wrap either: `is_remainder` says so.
-            self._require((number + self._width).compare("LE", 2**31 - MOST_ADDED))
+            total = number
+            if division.added:
+                total = number + Value(division.divisor, self.ahead).cast(int64) * division.added
+            if division.floors:  # no sum of the row, or of a remainder of its indices, wraps
+                self._require((total - self._first).compare("GE", -(2**31)))
+            else:
+                self._require(number.compare("GE", 0))
+            self._require((total + self._width).compare("LE", 2**31 - MOST_ADDED))
         return number
 
 

@@ -17,6 +17,7 @@ from collections.abc import Collection, Container, Iterable, Sequence
 from typing import NamedTuple
 
 from hal_core.dtypes import DType, int32, int64, uint32, uint64
+from hal_core.geometry import MOST_ADDED
 from hal_core.ir.blocks.hoisting import is_common
 from hal_core.ir.blocks.rows import MOST_NODES_IN_PARTS, PART_START, Counted, Row
 from hal_core.ir.uop import UOp
@@ -35,11 +36,14 @@ _MOST_CONSTANT = 2**31  # all numbers along x are below it, and no end of a part
 class Division(NamedTuple):
     """A number along x divided by one that the threads of a row share."""
 
-    # An int32, and not negative but for sums with a constant; generated code may have to test that.
+    # An int32, and not negative but for sums that are rounded down. Generated code may have to test
+    # that.
     number: Counted
     divisor: UOp
     quotient: UOp  # new nodes, the same for all threads of a part
     start: UOp  # an int32: the index along x for which the remainder is 0
+    added: int  # how often the divisor was added to the number, as once in `(k - s + w) % w`
+    floors: bool  # the sum may be negative
 
 
 class Cut(NamedTuple):
@@ -61,19 +65,19 @@ def least_part(row: Row) -> int:
     return _LEAST if len(row.nodes) < _MANY_NODES else _LEAST_OF_MANY
 
 
-def parts(row: Row, least: int = _LEAST, changing: Container[UOp] = ()) -> Cut | None:
+def parts(row: Row, least: int = _LEAST, changing: Container[UOp] | None = None) -> Cut | None:
     """Return a region as it is for a part of the row; None if it divides nothing or is too long.
 
     Constants count from `least` on. `changing` are nodes whose values change while threads run a
-    part.
+    part, if a loop runs around them.
     """
     if len(row.nodes) > MOST_NODES_IN_PARTS:
         return None
-    dividing = [node for node in _dividing(row, least) if node not in changing]
+    dividing = [node for node in _dividing(row, least) if not changing or node not in changing]
     if not dividing:
         return None
     first = row.nodes.index(dividing[0])
-    made = _Parts(row, row.nodes[:first], dividing)
+    made = _Parts(row, row.nodes[:first], dividing, changing is None)
     for node in row.nodes[first:]:
         made.add(node)
     found = list(made.divisions.values())
@@ -131,7 +135,10 @@ def _dividing(row: Row, least: int) -> list[UOp]:
 class _Parts:
     """A region in which quotients and remainders are replaced."""
 
-    def __init__(self, whole: Row, before: list[UOp], dividing: Iterable[UOp]) -> None:
+    def __init__(
+        self, whole: Row, before: list[UOp], dividing: Iterable[UOp], wraps: bool = False
+    ) -> None:
+        self.wraps = wraps  # `(k - s + w) % w` may cut the row
         self.whole, self.row, self.dividing = whole, Row(before, whole.counters), set(dividing)
         self.new: dict[UOp, UOp] = {}
         self.divisions: dict[tuple[object, ...], Division] = {}
@@ -157,7 +164,7 @@ class _Parts:
             self._keep(node, node.op, node.dtype, sources)
         else:
             self.divided.append(node)
-            if division.number.least >= 0:
+            if division.number.least >= 0 and not (division.floors and node.op == "FLOORDIV"):
                 self.small.add(node)
             if node.op in _QUOTIENTS:
                 self.new[node] = division.quotient
@@ -177,18 +184,41 @@ class _Parts:
         divisor, size = node.src[1], divisor_size(node)
         if size is not None:
             divisor = UOp("CONST", int64, (), size, node.line)
-        number = self._number(sources[0])
+        number, added = self._number(sources[0]), 0
+        if number is None and self.wraps and node.op == "MOD" and node.dtype is int32:
+            number, added = self._wrapped(sources[0], node.src[1])
         if number is None or (number.offset is None and number.least and not self._floors(node)):
             return None
-        key = (number.number.arg, *number[1:], size or divisor, node.dtype)
+        floors = number.offset is not None and not is_remainder(number)
+        floors = floors and node.dtype is int32 and node.op in ("FLOORDIV", "MOD")
+        floors = floors and (size is None or size <= 2**31 - MOST_ADDED)
+        key = (number.number.arg, *number[1:], size or divisor, node.dtype, added, floors)
         if key not in self.divisions:
             quotient = UOp("PART_QUOTIENT", node.dtype, (), None, node.line)
             start = UOp(PART_START, int32, (), number.number.arg, node.line)
-            self.divisions[key] = Division(number, divisor, quotient, start)
+            self.divisions[key] = Division(number, divisor, quotient, start, added, floors)
             plain = number.offset is None and not number.least
             if plain and node.dtype is int32 and node.op not in ("SHR", "AND"):
                 self.multiples[_factors((quotient, node.src[1]))] = start
         return self.divisions[key]
+
+    def _wrapped(self, node: UOp, divisor: UOp) -> tuple[Counted | None, int]:
+        """Return k + s for the sum k % w + s, which has the same remainder by w; s is no constant.
+
+        Likewise for k - s + w and k % w - s + w, with a 1, as w is added. A row shares s.
+        """
+        by = divisor.arg if divisor.op == "CONST" else divisor
+        starts: list[dict[UOp, int]] = [{}]
+        for found in self.divisions.values():
+            plain = found.number.offset is None and not found.number.least
+            if plain and by in (found.divisor, found.divisor.arg):
+                starts.append({found.start: -1})
+        for less in starts:
+            for added in (0, 1):
+                number = self.row.counted(node, {}, {**less, divisor: 1} if added else less)
+                if number and number.offset not in (None, divisor) and self._is_ahead(number):
+                    return number, added
+        return None, 0
 
     def _floors(self, node: UOp) -> bool:
         """Tell whether a sum with a constant, which may be negative, is divided in parts.
@@ -207,13 +237,19 @@ class _Parts:
         """Return the parts of a number that grows by one from a thread to the next; else None."""
         node = _uncast(node)
         number = self.row.counted(node, {}) if node.dtype is int32 else self._wide(node)
-        if number is None or number.least != number.most or number.times[0] != number.times[1]:
-            return None
+        if number is not None and is_remainder(number):
+            return None if number.least or number.most else number
+        return number if number is not None and self._is_ahead(number) else None
+
+    def _is_ahead(self, number: Counted) -> bool:
+        """Tell whether all threads of a row add the same to their index, which is known ahead."""
         offset = number.offset
-        if offset is None or is_remainder(number):
-            return None if offset is not None and number.least else number
+        if number.least != number.most or number.times[0] != number.times[1]:
+            return False
+        if offset is None:
+            return True
         before = offset in self.whole.inside or offset not in self.row.inside
-        return number if before and offset.op not in (PART_START, "PART_QUOTIENT") else None
+        return before and offset.op not in (PART_START, "PART_QUOTIENT")
 
     def _wide(self, node: UOp) -> Counted | None:
         """Return an index plus an int64 that a row shares; generated code tests the sum."""

@@ -130,12 +130,14 @@ class Row:
         return None if end in self.differing else (op, number, end)
 
     def counted(
-        self, number: UOp, same: Mapping[UOp, UOp], less: UOp | None = None
+        self, number: UOp, same: Mapping[UOp, UOp], less: Mapping[UOp, int] | None = None
     ) -> Counted | None:
         """Return what a number along x is made of; None for other numbers.
 
-        `same` maps nodes to equal ones. `less` must be added in it, and is then left out.
+        `same` maps nodes to equal ones. Those of `less` must be added in it as often as this says,
+        and are left out.
         """
+        left = dict(less) if less else {}
         steps: list[Product] = []
         while number.op != "SPECIAL":
             first, second = (*number.src, number, number)[:2]
@@ -153,12 +155,13 @@ class Row:
                     return None
                 least, most = added.times
                 times = (least, most) if number.op == "ADD" else (-most, -least)
-                if less is not None and (added.factors, times) == ((less,), (1, 1)):
-                    less = None
+                factor = added.factors[0] if left and len(added.factors) == 1 else number
+                if factor in left and times == (left[factor], left[factor]):
+                    del left[factor]
                 else:
                     steps.append(added._replace(times=times))
                 number = first
-        return _summed(number, steps) if number.arg in ALONG_X and less is None else None
+        return _summed(number, steps) if number.arg in ALONG_X and not left else None
 
     def _addend(self, node: UOp) -> Product | None:
         """Return a constant, a counter, an int32 that threads share, or a product of these."""
