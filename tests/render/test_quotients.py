@@ -360,6 +360,74 @@ def test_products_are_the_quotients_of_all_numbers_below_two_to_31(llvm: LLVM) -
 
 
 @hal.kernel
+def by_a_shared_number(y: Numbers, x: Inputs, w: hal.int32, n: hal.int32, rest: hal.int32):
+    i = hal.global_idx(0)
+    if i < n:
+        y[i] = x[i] // w if rest == 0 else x[i] % w
+
+
+@hal.kernel
+def by_a_shared_uint32(
+    y: hal.Ptr[hal.uint32],
+    x: hal.ConstPtr[hal.uint32],
+    w: hal.uint32,
+    n: hal.int32,
+    rest: hal.int32,
+):
+    i = hal.global_idx(0)
+    if i < n:
+        y[i] = x[i] // w if rest == 0 else x[i] % w
+
+
+@pytest.mark.parametrize("kernel", [by_a_shared_number, by_a_shared_uint32])
+def test_divisions_by_a_number_that_a_row_shares_are_products(llvm: LLVM, kernel: Any) -> None:
+    """Zero gives zero, and the least int32 by -1 is itself."""
+    lowered = kernel.lower()
+    text = LLVMRenderer().render(lowered)
+    assert "div i32" not in text and "rem i32" not in text
+    assert re.search(r"fmul[a-z ]* <\d+ x double>", str(llvm.optimised(text)[0]))
+    function = llvm.function(lowered)
+    low, dtype = (-(2**31), "i4") if kernel is by_a_shared_number else (0, "u4")
+    high = low + 2**32 - 1
+    random = np.random.default_rng(0)
+    ends = [low, low + 1, high - 1, high]
+    divisors = {
+        *ends,
+        0,
+        1,
+        2,
+        3,
+        7,
+        641,
+        65537,
+        2**30 - 1,
+        2**30 + 1,
+        *random.integers(low, high, 20),
+    }
+    if low:
+        divisors |= {-1, -2, -3, -7, -(2**30) - 1}
+    for w in map(int, divisors):
+        numbers = [
+            *ends,
+            0,
+            1,
+            2,
+            *random.integers(low, high, 100),
+            *(w * k for k in range(-9, 10)),
+        ]
+        numbers += [high // (w or 1) * w, low // (w or 1) * w]
+        near = {int(number) + k for number in numbers for k in (-1, 0, 1)}
+        x = np.array(sorted(number for number in near if low <= number <= high), dtype)
+        grid = (-(-len(x) // 64), 1, 1)
+        for rest in (0, 1):
+            y, expected = np.full((2, len(x)), 5, dtype)
+            values = {"x": x, "w": w, "n": len(x), "rest": rest}
+            llvm.call(function, lowered, {"y": y, **values}, grid, (64, 1, 1))
+            interpret(kernel, expected, x, vals=(w, len(x), rest), grid=grid, block=64)
+            np.testing.assert_array_equal(y, expected, f"by {w}")
+
+
+@hal.kernel
 def hashed(y: Numbers, x: Inputs, n: hal.int32, factor: hal.int32, w: hal.int32):
     k = hal.global_idx(0)
     y[k] = 100 * x[factor * k % n] + k // w

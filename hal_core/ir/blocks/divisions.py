@@ -4,11 +4,17 @@
 
 The quotient of two such numbers is an integer, or at least 2**-32 of it away from the next one. A
 float64 has 53 bits, so the rounded quotient has the same floor.
+
+    a // b       ->       round((float64(a) + 0.5) * (1 / b) - 0.5), as an integer
+
+Where threads share b, vectors multiply. The exact value is 0.5 / b or more away from where another
+integer begins, and the computed one 2**-19 / b at most from the exact one.
 """
 
 from __future__ import annotations
 
 from hal_core.dtypes import DType, bool_, float64, int32, int64, uint32
+from hal_core.ir.math.value import Page, Value
 from hal_core.ir.uop import UOp
 
 DIVISIONS = frozenset({"FLOORDIV", "MOD", "TRUNCDIV", "TRUNCMOD"})
@@ -55,3 +61,19 @@ def by_floats(node: UOp, number: UOp, divisor: UOp) -> list[UOp]:
         quotient = add("WHERE", opposite, add("NEG", number), quotient)
     add("WHERE", none, zero, quotient)
     return made
+
+
+def by_product(node: UOp) -> list[UOp]:
+    """Return the nodes that compute `//` or `%` of an int32 or uint32 so, the result last."""
+    page = Page([], node.line)
+    number, divisor = (Value(source, page) for source in node.src)
+    none = divisor.compare("EQ", 0)
+    safe = none.where(1, divisor)
+    inverse = 1.0 / safe.cast(float64)
+    quotient = number.cast(float64) * inverse + (abs(inverse) * 0.5 - 0.5)
+    quotient = (quotient + _SHIFTER).bitcast(int64).cast(uint32)
+    if node.op == "MOD":  # sums of int32 may wrap, but as part of an index they would not
+        (number.cast(uint32) - quotient * safe.cast(uint32)).cast(number.dtype)
+    else:
+        none.where(0, quotient.cast(number.dtype))
+    return page.uops

@@ -29,6 +29,7 @@ class Blocks(Memory):
         self.block = "hal.entry"  # the label that the next instruction belongs to
         self.left = False  # True after a jump, where LLVM allows no instruction
         self.loops: list[_Loop] = []
+        self.endless = 0  # LOOPs that are open
         self.frame_loop = ""  # a RETURN goes on with its next iteration: the next thread, or block
         self.named: dict[UOp, str] = {}  # IF, RANGE or LOOP -> the stem of its labels
         self.halves: set[UOp] = set()  # the IFs whose ELSE is written
@@ -125,11 +126,13 @@ class Blocks(Memory):
     # -- endless loops
 
     def on_LOOP(self, uop: UOp) -> None:
+        self.endless += 1
         name = self.named[uop] = f"loop.{self.number()}"
         self.jump(f"{name}.step")
         self.label(f"{name}.step")
 
     def on_ENDLOOP(self, uop: UOp) -> None:
+        self.endless -= 1
         name = self.named[uop.src[0]]
         self.jump(f"{name}.step")
         self.label(f"{name}.end")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hal_core.dtypes import uint8
+from hal_core.dtypes import int32, uint8, uint32
 from hal_core.ir import UOp
+from hal_core.ir.blocks.divisions import by_product
 from hal_core.ir.blocks.groups import parts_of_nest
 from hal_core.ir.blocks.parts import Walk, with_inverses
 from hal_core.ir.blocks.quotients import (
@@ -110,7 +111,30 @@ class Quotients(Threads):
         if number.op == "SPECIAL" and size <= 256 and any(map(_is_byte_access, self.uops)):
             self.low.add(uop)
 
-    on_MOD = on_AND
+    def on_MOD(self, uop: UOp) -> None:
+        if not self._by_product(uop):
+            self.on_AND(uop)
+
+    def on_FLOORDIV(self, uop: UOp) -> None:
+        if not self._by_product(uop):
+            self.values[uop] = self.value(uop)
+
+    def _by_product(self, uop: UOp) -> bool:
+        """Write a division by a number that a row shares as a product; tell whether it gains.
+
+        A loop of a thread by itself is no vector: there a processor divides as fast.
+        """
+        number, divisor = uop.src
+        vector = self.access and not self.endless and self.loops[-1].name == self.frame_loop
+        shared = divisor.op != "CONST" and divisor not in self.differing
+        if not vector or not shared or number not in self.differing:
+            return False
+        if uop.dtype not in (int32, uint32):
+            return False
+        for node in (made := by_product(uop)):
+            self.write(node)
+        self.values[uop] = self.values[made[-1]]
+        return True
 
     def on_EQ(self, uop: UOp) -> None:
         """Write a comparison; low bits of an index with a constant as bytes.
