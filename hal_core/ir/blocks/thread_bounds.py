@@ -39,7 +39,7 @@ Rows that `quotients` cuts are written in a LOOP over their parts, with THREADS 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from hal_core.dtypes import DType, bool_, int32, int64
@@ -117,26 +117,8 @@ def _solve(found: Bounds, row: Row, test: UOp, holds: bool) -> None:
 
 
 def conditions(row: Row) -> Iterator[tuple[UOp, bool]]:
-    """Yield what must hold for a thread to have an effect: conditions and what they must be."""
-    pending = [(guard, True) for guard in _guards(row)]
-    seen = set(pending)
-    while pending:
-        test, holds = pending.pop()
-        parts: list[tuple[UOp, bool]] = []
-        if test not in row.differing:
-            yield test, holds
-        elif test.op == "NOT":
-            parts = [(test.src[0], not holds)]
-        elif test.op == ("AND" if holds else "OR"):
-            parts = [(part, holds) for part in test.src]
-        else:
-            yield test, holds
-        pending += [part for part in parts if part not in seen]
-        seen.update(parts)
-
-
-def _guards(row: Row) -> Iterator[UOp]:
-    """Yield the conditions of the IFs that enclose all effects, from the outermost inwards."""
+    """Return what must hold for a thread to have an effect: conditions and what they must be."""
+    guards: list[UOp] = []  # of the IFs that enclose all effects, from the outermost inwards
     with_else = {node.src[0] for node in row.nodes if node.op == "ELSE"}
     # Nobody but the thread itself sees a variable that is declared in the region.
     starts = (
@@ -148,7 +130,32 @@ def _guards(row: Row) -> Iterator[UOp]:
     for block, end in zip(starts, reversed(row.nodes), strict=False):
         if block.op != "IF" or block in with_else or end.op != "ENDIF" or end.src[0] is not block:
             break
-        yield block.src[0]
+        guards.append(block.src[0])
+    return parts_of(guards, row.differing)
+
+
+def parts_of(
+    guards: Iterable[UOp], differing: Collection[UOp] | None = None
+) -> Iterator[tuple[UOp, bool]]:
+    """Yield conditions, and what they must be for all of `guards` to hold.
+
+    With `differing`, a condition that is not in it has no parts.
+    """
+    pending = [(guard, True) for guard in guards]
+    seen = set(pending)
+    while pending:
+        test, holds = pending.pop()
+        parts: list[tuple[UOp, bool]] = []
+        if differing is not None and test not in differing:
+            yield test, holds
+        elif test.op == "NOT":
+            parts = [(test.src[0], not holds)]
+        elif test.op == ("AND" if holds else "OR"):
+            parts = [(part, holds) for part in test.src]
+        else:
+            yield test, holds
+        pending += [part for part in parts if part not in seen]
+        seen.update(parts)
 
 
 def with_bounds(uops: Sequence[UOp]) -> tuple[UOp, ...]:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from hal_core.dtypes import DTYPES, float64
 from hal_core.ir import Kernel, UOp
+from hal_core.ir.blocks.columns import with_columns
 from hal_core.ir.blocks.fission import split
 from hal_core.ir.expand import expand
-from hal_core.render.llvm.steps import Steps
+from hal_core.render.llvm.columns import Columns
 from hal_core.render.llvm.threads import AXES, BLOCKS
 from hal_core.render.llvm.values import type_of
 from hal_core.render.names import Names
@@ -35,7 +36,7 @@ class LLVMRenderer(Renderer):
         self.half, self.fma = half, fma
 
     def _render(self, kernel: Kernel) -> str:
-        cut = kernel._replace(uops=split(kernel, grouped=True))
+        cut = kernel._replace(uops=with_columns(split(kernel, grouped=True)))
         if self.fma:
             # LLVM vectorises the loop over threads, where formulas are faster than calls. A loop of
             # the kernel itself is not vectorised, and calls are faster there; only the remainder of
@@ -45,7 +46,7 @@ class LLVMRenderer(Renderer):
         return _Module(cut, self.half).whole()
 
 
-class _Module(Steps):
+class _Module(Columns):
     """The text of one kernel that was split into regions."""
 
     def __init__(self, kernel: Kernel, half: bool) -> None:

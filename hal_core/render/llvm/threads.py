@@ -60,7 +60,7 @@ class Threads(Blocks):
         self.spills = "SPILL" in ops
         self.specials: dict[tuple[str, int], str] = {}
         self.first: list[str] = []  # for each axis: the global index of the block's first thread
-        self.joined = joins_blocks(self.uops)
+        self.joined = "COLUMNS" in ops or joins_blocks(self.uops)
         self.width = ""  # threads in a row of joined blocks
         self.regions = 0
         regions = ops.count("THREADS")
