@@ -15,7 +15,7 @@ from worked_examples import side_by_side
 import hal_core as hal
 from hal_core.dtypes import int32
 from hal_core.ir import Kernel, UOp
-from hal_core.ir.blocks import lockstep, loops
+from hal_core.ir.blocks import lockstep, loops, nests
 from hal_core.ir.blocks.fission import split
 from hal_core.ir.verify import verify
 
@@ -61,6 +61,26 @@ def test_drawn_kernels(eager: None) -> None:
         order = same(kernel, memory, seed % 5 - 1)
         assert order is None, f"{seed}, {order}\n{listing(kernel.uops)}"
     assert found > 20
+
+
+def test_drawn_loops_in_ifs(eager: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nests, "_is_guard", lambda test: True)
+    monkeypatch.setattr(nests, "_SHORT", -1)
+    memory = {0: [3 * k for k in range(12)], 1: [(5 * k) % 7 - 2 for k in range(6)]}
+    found: list[UOp] = []
+    moved = nests.with_loops_outside
+
+    def counted(uops: tuple[UOp, ...]) -> tuple[tuple[UOp, ...], list[UOp]]:
+        uops, outermost = moved(uops)
+        found.extend(outermost)
+        return uops, outermost
+
+    monkeypatch.setattr(lockstep, "with_loops_outside", counted)
+    for seed in range(500, 750):
+        kernel = drawn(seed, barriers=seed % 3 > 0)
+        order = same(kernel, memory, seed % 5 - 1)
+        assert order is None, f"{seed}, {order}\n{listing(kernel.uops)}"
+    assert len(found) > 50
 
 
 class Strided:
@@ -192,6 +212,44 @@ def window(y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32], r: hal.int32, 
 
 
 @hal.kernel
+def in_some_rows(y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32], h: hal.int32, w: hal.int32):
+    i = hal.global_idx(0)
+    j = hal.global_idx(1)
+    total = 0.0
+    for dy in range(h):
+        if j + dy < h:
+            for dx in range(w):
+                if i + dx < w:
+                    total += x[(j + dy) * w + i + dx]
+    y[j * w + i] = total
+
+
+@hal.kernel(block=64)
+def behind_a_barrier(y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32], n: hal.int32):
+    weights = hal.shared(hal.float32, 64)
+    t = hal.thread_idx(0)
+    i = hal.global_idx(0)
+    weights[t] = x[t]
+    hal.barrier()
+    if i < n:
+        total = hal.float32(0)
+        for k in range(n):
+            total += weights[k] * x[i + k]
+        y[i] = total
+
+
+@hal.kernel
+def in_few_threads(y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32], n: hal.int32):
+    i = hal.global_idx(0)
+    if i < 1:
+        total = hal.float32(0)
+        for k in range(n):
+            total += x[i + k]
+        y[i] = total
+    y[i] += 1.0
+
+
+@hal.kernel
 def row_sums(y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32], n: hal.int32):
     row = hal.global_idx(0)
     total = 0.0
@@ -310,7 +368,9 @@ def upright(y: hal.Ptr[hal.float32], n: hal.int32):
 
 
 @pytest.mark.parametrize(("kernel", "loops"), [
-    (product, ["k"]), (sweep, ["i"]), (window, ["dy", "dx"]), (row_sums, []), (few_turns, []),
+    (product, ["k"]), (sweep, ["i"]), (window, ["dy", "dx"]),
+    (in_some_rows, ["dy", "dx"]), (behind_a_barrier, ["k"]), (in_few_threads, []),
+    (row_sums, []), (few_turns, []),
     (left_early, []), (own_turns, []), (apart, []), (counting, []), (gathered, []), (upright, []),
     (chosen, ["k"]), (chosen_bytes, []), (by_largest, ["k"]), (running_row, []),
     (by_largest_byte, ["k"]), (through_states, ["_"]),

@@ -100,9 +100,40 @@ def every_second(y: Floats, x: Inputs, n: hal.int32):
         y[i] = total
 
 
+@hal.kernel(block=(64, 1, 1))
+def weights_in_shared_memory(y: Floats, x: Inputs, n: hal.int32):
+    weights = hal.shared(hal.float32, 64)
+    t = hal.thread_idx(0)
+    i = hal.global_idx(0)
+    weights[t] = x[t] if t < n else hal.float32(0)
+    hal.barrier()
+    if i < n - 64:
+        total = hal.float32(0)
+        for k in range(min(n, 64)):
+            total += weights[k] * x[i + k]
+        y[i] = total
+
+
+@hal.kernel
+def rows_left_out(y: Floats, x: Inputs, n: hal.int32):
+    i = hal.global_idx(0)
+    if i >= n // 8:
+        return
+    total = hal.float32(0)
+    for j in range(8):
+        if j + hal.global_idx(1) < 2:
+            continue
+        for k in range(-2, n // 16):
+            if i + k < 0 or i + k >= n // 8:
+                continue
+            total += x[j * (n // 8) + i + k]
+    y[i] = total
+
+
 KERNELS = [
     counted_down, wide_index, rows_by_strides, either_store, with_edges,
     sixteen_beside_each_other, sixteen_apart, every_second,
+    weights_in_shared_memory, rows_left_out,
 ]  # fmt: skip
 
 
@@ -116,7 +147,7 @@ def test_a_spelling_is_vectors_and_gives_what_the_interpreter_gives(
     function = llvm.function(lowered)
     for n in (0, 1, 63, 64, 65, 200, 1000):
         x = np.random.default_rng(n).integers(-99, 99, max(1, n)).astype("f4")
-        for block in [(64, 1, 1)] if kernel is with_edges else [(64, 1, 1), (5, 1, 1), (33, 2, 1)]:
+        for block in [(64, 1, 1)] if lowered.block else [(64, 1, 1), (5, 1, 1), (33, 2, 1)]:
             grid = (max(1, -(-n // block[0])), 1 if block[1] == 1 else 2, 1)
             if kernel is not rows_by_strides:
                 grid, block = (grid[0], 1, 1), (block[0], 1, 1)

@@ -41,7 +41,7 @@ from typing import NamedTuple
 from hal_core.dtypes import DType, bool_, float32, float64, int32
 from hal_core.ir.blocks.hoisting import PURE, Hoisted
 from hal_core.ir.blocks.loops import unrolled
-from hal_core.ir.blocks.nests import with_strides
+from hal_core.ir.blocks.nests import with_loops_outside, with_strides
 from hal_core.ir.blocks.quotients import growths
 from hal_core.ir.blocks.windows import with_wide_windows
 from hal_core.ir.uop import LEAVES, Kernel, UOp
@@ -95,21 +95,20 @@ def in_step(
     if kernel.block is not None and kernel.block[0] < _FEWEST_LANES:
         return None
     counted, windows = with_wide_windows(kernel.uops)
-    if windows:
-        body, guards = without_guards(counted)
-        uops, strides = with_strides(body, in_parts)
-        if found := _with_loops(uops, strides or windows, in_parts, strides, guards=guards):
-            return found
+    ways: list[tuple[tuple[UOp, ...], list[UOp], Set[UOp]]] = [(kernel.uops, [], frozenset())]
     if leaving is not None:
-        body, guards = without_guards(leaving.uops)
-        uops, strides = with_strides(body, in_parts)
-        needed = [*leaving.together, *strides]
-        if found := _with_loops(uops, needed, in_parts, strides, leaving.alone, guards):
-            return found
-    body, guards = without_guards(kernel.uops)
-    uops, strides = with_strides(body, in_parts)
-    if strides and (found := _with_loops(uops, strides, in_parts, strides, guards=guards)):
-        return found
+        ways.insert(0, (leaving.uops, leaving.together, leaving.alone))
+    if windows:
+        ways.insert(0, (counted, windows, frozenset()))
+    for nodes, needed, alone in ways:
+        body, guards = without_guards(nodes)
+        body, strides = with_strides(body, in_parts)
+        moved, loops = with_loops_outside(body)
+        for uops, more in ((moved, loops), (body, [])) if loops else ((body, []),):
+            inside = set(uops)
+            wanted = [*(node for node in (*needed, *strides) if node in inside), *more]
+            if wanted and (found := _with_loops(uops, wanted, in_parts, strides, alone, guards)):
+                return found
     return _with_loops(kernel.uops, (), in_parts)
 
 

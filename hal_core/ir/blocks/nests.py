@@ -12,7 +12,8 @@ Where `j + down` would wrap, or `down` is 0 or negative, `rows` is 0 and the loo
 written, in an IF that follows. The work ahead of an inner loop and behind it has IFs of its own; a
 value that crosses from one to another becomes a variable, or is computed again: all threads compute
 what cannot fail, and where rows are cut into parts, each IF computes quotients, which cost nothing.
-An IF around such loops, and its ELSE, become IFs in them.
+An IF around such loops, and its ELSE, become IFs in them. So does an IF around any loop, if it
+likely holds for most threads.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import NamedTuple
 
 from hal_core.dtypes import DType, bool_, int32, int64
 from hal_core.ir.blocks.hoisting import PURE
-from hal_core.ir.blocks.rows import MIRRORED
+from hal_core.ir.blocks.rows import ALONG_X, MIRRORED, OPPOSITE
 from hal_core.ir.blocks.strides import Stride, is_shared
 from hal_core.ir.uop import UOp
 
@@ -64,6 +65,73 @@ def with_strides(
     return (*made, *uops[done:]), loops
 
 
+def with_loops_outside(uops: tuple[UOp, ...]) -> tuple[tuple[UOp, ...], list[UOp]]:
+    """Return the nodes with RANGEs outside of the IFs around them, and the outermost RANGEs.
+
+    if i < n:                            t = 0.0
+        t = 0.0                          for k in range(m):
+        for k in range(m):       ->          if i < n:
+            t += w[k] * x[i + k]                 t += w[k] * x[i + k]
+        y[i] = t                         if i < n:
+                                             y[i] = t
+    """
+    depth, inside = 0, False  # of IFs; whether a RANGE stands in one
+    for node in uops:
+        depth += (node.op == "IF") - (node.op == "ENDIF")
+        inside = inside or (depth > 0 and node.op == "RANGE")
+    if not inside:
+        return uops, []
+    ends = {node.src[0]: n for n, node in enumerate(uops) if node.op in _ENDS}
+    made: list[UOp] = []
+    loops: list[UOp] = []
+    done = 0
+    for place, node in enumerate(uops):
+        if node.op in ("RANGE", "IF") and place >= done:
+            found = _Nest(uops, place, ends, False)
+            if found.has_loop_in_if():
+                made += uops[done:place]
+                loops += _Written(found, made).loops
+                done = ends[node] + 1
+    return (*made, *uops[done:]), loops
+
+
+def _is_guard(test: UOp, holds: bool = True) -> bool:
+    """Tell whether a condition is made of indices, and likely holds for most threads along x.
+
+    `i < n`, `i >= 1` and `i >= k` are, with a counter `k`; `i < 1`, `i >= n` and `i == n` are not.
+    """
+    if test.op == "NOT":
+        return _is_guard(test.src[0], not holds)
+    if test.op in ("AND", "OR") and test.dtype is bool_:
+        return all(_is_guard(part, holds) for part in test.src)
+    sides = [_made_of(side) for side in (*test.src, test)[:2]]
+    parts = {part for side in sides for part in side}
+    if not all(part.op in _FREE or part.op == "RANGE" or is_shared(part) for part in parts):
+        return False
+    along = [any(n.op == "SPECIAL" and n.arg in ALONG_X for n in side) for side in sides]
+    if not any(along):
+        return True
+    if test.op not in MIRRORED or all(along):
+        return False
+    op, end = (test.op, sides[1]) if along[0] else (MIRRORED[test.op], sides[0])
+    op = op if holds else OPPOSITE[op]
+    constant = all(node.op == "CONST" for node in end)
+    if op in ("LT", "LE"):
+        return not constant
+    return op == "NE" or (op != "EQ" and (constant or any(node.op == "RANGE" for node in end)))
+
+
+def _made_of(node: UOp) -> set[UOp]:
+    """Return a value's node, and what it is computed from, up to what all threads share."""
+    pending, seen = [node], set[UOp]()
+    while pending:
+        part = pending.pop()
+        if part not in seen:
+            seen.add(part)
+            pending += () if is_shared(part) else part.src
+    return seen
+
+
 class _Part:
     """Nodes that threads run together, if the conditions of all IFs around them hold."""
 
@@ -103,6 +171,20 @@ class _Nest:
             if stride is None:
                 return False
             self.strides[stride.loop] = stride
+        return self._is_cut()
+
+    def has_loop_in_if(self) -> bool:
+        """Find RANGEs in IFs that can be moved out of them."""
+        if any(node.op in _NEVER or node.op == "LOOP" for node in self.whole):
+            return False
+        if not self._is_cut():
+            return False
+        loops = [part for part in self.parts if isinstance(part, UOp) and part.op == "RANGE"]
+        around = [part.around for part in self.parts if isinstance(part, _Part)]
+        tests = [_test_of(block) for blocks in around for block in blocks]
+        return bool(loops and tests) and all(map(_is_guard, tests))
+
+    def _is_cut(self) -> bool:
         behind = (source for node in self.uops[self.end + 1 :] for source in node.src)
         if self.root.op == "IF" and not self.inside.isdisjoint(behind):
             return False  # `leaving.py` has cut an IF in it, and uses a condition again
@@ -252,6 +334,13 @@ class _Written:
         self.open = 0  # loops
         self.holds = self._number(True, bool_)  # no index wraps
         self.counted = {loop: self._count(stride) for loop, stride in nest.strides.items()}
+        pending = [nest.root.src[0]] if nest.root.op == "IF" and not nest.strides else []
+        while pending:  # no thread of a block runs the loops where what all share does not hold
+            test = pending.pop()
+            if is_shared(test):
+                self.holds = self._add("AND", self.holds, test, dtype=bool_)
+            elif test.op == "AND" and test.dtype is bool_:
+                pending += test.src
         for node in nest.whole:  # in order, so that the same kernel gives the same text
             if node in nest.bare and not nest.is_free(node) and node.op != "VAR":
                 self.kept[node] = self._add("VAR", dtype=node.dtype, arg=node.op.lower())
@@ -263,6 +352,8 @@ class _Written:
                 self.open -= 1
             else:
                 self._open(part)
+        if not nest.strides:
+            return
         wraps = self._add("IF", self._add("NOT", self.holds, dtype=bool_), dtype=None)
         if nest.root in nest.strides:
             root = nest.strides[nest.root]
@@ -422,7 +513,7 @@ class _Written:
         condition = self.new.get(test, test)
         if block.op == "ELSE":
             condition = self._add("NOT", condition, dtype=bool_)
-        if self.nest.root in (block, *block.src):
+        if self.nest.root in (block, *block.src) and self.nest.strides:
             condition = self._add("AND", self.holds, condition, dtype=bool_)
         return condition
 
