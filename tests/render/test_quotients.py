@@ -660,6 +660,28 @@ PRODUCTS = [
 ]
 
 
+@hal.kernel
+def by_a_parameter_and_by_its_number(
+    y: Numbers, x: Inputs, a: hal.int32, b: hal.int32, c: hal.int32, d: hal.int32, e: hal.int32,
+    f: hal.int32, g: hal.int32, h: hal.int32, p: hal.int32, q: hal.int32, w: hal.int32,
+    s: hal.int32,
+):  # fmt: skip
+    k = hal.global_idx(0)
+    i = k % w
+    y[k] = x[i] + 100 * x[(i + s) % 12]
+
+
+def test_a_parameter_is_not_the_constant_that_is_its_number(llvm: LLVM) -> None:
+    """`w` is parameter 12: (k % w + s) % 12 was computed as (k + s) % 12."""
+    lowered = by_a_parameter_and_by_its_number.lower()
+    x, values = np.arange(64, dtype="i4") ** 2, dict.fromkeys("abcdefghpq", 0)
+    for w, s in [(13, 1), (20, 5), (12, 3), (37, 0)]:
+        y, expected = np.zeros((2, 256), "i4")
+        llvm.run(lowered, {"y": y, "x": x, **values, "w": w, "s": s}, block=(256, 1, 1))
+        interpret(lowered, expected, x, vals=(*[0] * 10, w, s), grid=1, block=256)
+        np.testing.assert_array_equal(y, expected, f"{w}, {s}")
+
+
 @pytest.mark.parametrize("kernel", PRODUCTS, ids=lambda kernel: kernel.name)
 def test_loops_by_a_flat_index_run_in_lockstep(llvm: LLVM, kernel: Any) -> None:
     lowered = kernel.lower()

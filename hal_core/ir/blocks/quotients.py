@@ -207,11 +207,12 @@ class _Parts:
 
         Likewise for k - s + w and k % w - s + w, with a 1, as w is added. A row shares s.
         """
-        by = divisor.arg if divisor.op == "CONST" else divisor
         starts: list[dict[UOp, int]] = [{}]
         for found in self.divisions.values():
             plain = found.number.offset is None and not found.number.least
-            if plain and by in (found.divisor, found.divisor.arg):
+            constants = found.divisor.op == divisor.op == "CONST"  # a PARAM has a number, too
+            same = found.divisor is divisor or (constants and found.divisor.arg == divisor.arg)
+            if plain and same:
                 starts.append({found.start: -1})
         for less in starts:
             for added in (0, 1):
