@@ -135,6 +135,14 @@ def rows_of_data(y: Numbers, x: Inputs, w: hal.int32, h: hal.int32):
 
 
 @hal.kernel
+def rolled(y: Numbers, x: Inputs, w: hal.int32, h: hal.int32):
+    for k in range(hal.global_idx(0), w * h, hal.grid_dim(0) * hal.block_dim(0)):
+        i = k % w
+        j = k // w
+        y[k] = x[j * w + (i - 5 + w) % w] + 3 * x[j * w + (i - h) % w] + 5 * x[(k - h + w) % w]
+
+
+@hal.kernel
 def counted_down(y: Numbers, x: Inputs, w: hal.int32, h: hal.int32):
     for k in range(w * h - 1 - hal.global_idx(0), -1, -hal.grid_dim(0) * hal.block_dim(0)):
         y[k] = x[k // w] * 10 + x[k % w]
@@ -142,7 +150,7 @@ def counted_down(y: Numbers, x: Inputs, w: hal.int32, h: hal.int32):
 
 IN_PARTS = [
     by_range, by_while, interior, wide, of_uint32, from_a_number, in_space, product,
-    product_inside, sum_of_strides, rows_of_data,
+    product_inside, sum_of_strides, rows_of_data, rolled,
 ]  # fmt: skip
 KERNELS = [*IN_PARTS, counted_down]
 IN_C = [by_range, interior, from_a_number, product_inside, sum_of_strides]

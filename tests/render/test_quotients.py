@@ -645,7 +645,18 @@ def divided_by_the_loop(y: Floats, a: FloatInputs, b: FloatInputs, n: hal.int32,
         y[k] = total
 
 
+@hal.kernel
+def circular(y: Floats, a: FloatInputs, b: FloatInputs, n: hal.int32, w: hal.int32):
+    k = hal.global_idx(0)
+    if k < n * w:
+        total = hal.float32(0)
+        for i in range(n):
+            total += a[i] * b[(k + 3 * i) % w] + 2.0 * b[(k % w - i + w) % w]
+        y[k] = total
+
+
 PRODUCTS = [
+    circular,
     behind_common_work,
     divided_by_the_loop,
     product,
@@ -685,8 +696,10 @@ def test_a_parameter_is_not_the_constant_that_is_its_number(llvm: LLVM) -> None:
 @pytest.mark.parametrize("kernel", PRODUCTS, ids=lambda kernel: kernel.name)
 def test_loops_by_a_flat_index_run_in_lockstep(llvm: LLVM, kernel: Any) -> None:
     lowered = kernel.lower()
-    # The second loop of one gathers, and threads of the other divide.
-    if kernel not in (product_with_a_bias, divided_by_the_loop):
+    # The second loop of one gathers, threads of another divide, and the last wraps in its loop.
+    if kernel is circular:
+        assert sum(node.op == "THREADS" for node in split(lowered, grouped=True)) == 3
+    elif kernel not in (product_with_a_bias, divided_by_the_loop):
         assert "GROUPS" in {node.op for node in split(lowered, grouped=True)}
         text = str(llvm.optimised(LLVMRenderer().render(lowered))[0])
         assert re.search(r"fmul contract <\d+ x float>", text)

@@ -53,7 +53,7 @@ _VECTOR_STRIDES = frozenset({-1, 0, 1})
 _NEAR = 16  # elements from a thread's to the next one's, which lie on few lines of the cache
 _GATHERED = 4  # bytes of the smallest element that processors gather
 # An operation whose result grows with a thread's number as its sources do, or as one of them.
-_MOVES = frozenset({"ADD", "SUB", "CAST", "WHERE", "MIN", "MAX"})
+_MOVES = frozenset({"ADD", "SUB", "CAST", "WHERE", "MIN", "MAX", "MOD"})
 _NEVER = LEAVES | {"LOOP", "ATOMIC", "CAS", "FENCE"}  # a loop that contains one is not hoisted
 # The ops that end the arithmetic at the start of a kernel.
 _BEGINS = frozenset(
