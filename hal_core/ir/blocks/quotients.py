@@ -22,9 +22,9 @@ from hal_core.ir.blocks.hoisting import is_common
 from hal_core.ir.blocks.rows import MOST_NODES_IN_PARTS, PART_START, Counted, Row
 from hal_core.ir.uop import UOp
 
-_QUOTIENTS = frozenset({"FLOORDIV", "TRUNCDIV", "SHR"})
+QUOTIENTS = frozenset({"FLOORDIV", "TRUNCDIV", "SHR"})
 REMAINDERS = frozenset({"MOD", "TRUNCMOD", "AND"})
-_DIVIDES = _QUOTIENTS | REMAINDERS
+_DIVIDES = QUOTIENTS | REMAINDERS
 INDICES = {int32, int64, uint32, uint64}
 # Vectors divide by a product; slower is a load by a quotient, which gathers elements. The threads
 # behind the last whole vector of a part run one by one, which costs more where they do much.
@@ -151,7 +151,7 @@ class _Parts:
         sources = tuple([self.new.get(source, source) for source in node.src])
         division = self._division(node, sources)
         if division is None and node in self.dividing:
-            if _uncast(node.src[0]) in self.small:
+            if uncast(node.src[0]) in self.small:
                 self.small.add(node)
             if node in self.small or (node.dtype is int32 and node.op in ("FLOORDIV", "MOD")):
                 self.others.append(node)
@@ -166,7 +166,7 @@ class _Parts:
             self.divided.append(node)
             if division.number.least >= 0 and not (division.floors and node.op == "FLOORDIV"):
                 self.small.add(node)
-            if node.op in _QUOTIENTS:
+            if node.op in QUOTIENTS:
                 self.new[node] = division.quotient
                 return
             self._keep(node, "SUB", int32, (division.number.number, division.start))
@@ -236,7 +236,7 @@ class _Parts:
 
     def _number(self, node: UOp) -> Counted | None:
         """Return the parts of a number that grows by one from a thread to the next; else None."""
-        node = _uncast(node)
+        node = uncast(node)
         number = self.row.counted(node, {}) if node.dtype is int32 else self._wide(node)
         if number is not None and is_remainder(number):
             return None if number.least or number.most else number
@@ -257,7 +257,7 @@ class _Parts:
         if node.op != "ADD" or node.dtype is not int64:
             return None
         offset, index = node.src if node.src[1] in self.row.differing else node.src[::-1]
-        number = None if offset in self.row.differing else self.row.counted(_uncast(index), {})
+        number = None if offset in self.row.differing else self.row.counted(uncast(index), {})
         if number is None or number.offset is not None:
             return None
         return number._replace(offset=offset)
@@ -286,7 +286,7 @@ def is_remainder(number: Counted) -> bool:
     return started and number.times == (-1, -1)
 
 
-def _uncast(node: UOp) -> UOp:
+def uncast(node: UOp) -> UOp:
     """Return what an integer of 32 bits or more is made of by casts of such integers."""
     while node.op == "CAST" and node.src[0].dtype in INDICES:
         node = node.src[0]

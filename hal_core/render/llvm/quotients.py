@@ -16,7 +16,8 @@ from hal_core.ir.blocks.quotients import (
     least_part,
     parts,
 )
-from hal_core.render.llvm.threads import Place, Threads
+from hal_core.render.llvm.bundles import Bundles
+from hal_core.render.llvm.threads import Place
 from hal_core.render.llvm.values import type_of
 from hal_core.render.renderer import dtype_of
 
@@ -24,7 +25,7 @@ _GROWS = frozenset({"SPECIAL", "ADD", "SUB", "MUL", "CAST"})
 _LARGEST = 1 << 16
 
 
-class Quotients(Threads):
+class Quotients(Bundles):
     """Write rows."""
 
     def write_row(self, place: Place) -> None:
@@ -108,7 +109,9 @@ class Quotients(Threads):
             zero = self.let(f"sext i32 {zero} to i64")
         mask = self.let(f"or {kind} {zero}, {size - 1}")
         self.values[uop] = self.let(f"and {kind} {self.values[number]}, {mask}")
-        if number.op == "SPECIAL" and size <= 256 and any(map(_is_byte_access, self.uops)):
+        accesses = (node.src[0] for node in self.uops if node.op in ("LOAD", "STORE"))
+        of_bytes = (dtype_of(memory).itemsize == 1 for memory in accesses)
+        if number.op == "SPECIAL" and size <= 256 and any(of_bytes):
             self.low.add(uop)
 
     def on_MOD(self, uop: UOp) -> None:
@@ -155,7 +158,3 @@ class Quotients(Threads):
         self.values[uop] = self._compare(uop.op, uint8, low, str(end.arg))
 
     on_NE = on_LT = on_LE = on_GT = on_GE = on_EQ
-
-
-def _is_byte_access(node: UOp) -> bool:
-    return node.op in ("LOAD", "STORE") and dtype_of(node.src[0]).itemsize == 1

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from hal_core.dtypes import bool_, int32
 from hal_core.ir import Kernel, UOp
+from hal_core.ir.blocks.bundles import Bundle
 from hal_core.ir.blocks.fission import block_threads
 from hal_core.ir.blocks.groups import FEWEST_LANES, after_loop, region_of
 from hal_core.ir.blocks.loops import filling, serial_sums
@@ -48,6 +49,7 @@ class Place(NamedTuple):
     rare: bool = False  # the loop along x is kept small
     step: str = "1"  # of the loop along x
     back: bool = False  # the loop along x begins with the last thread
+    bundle: Bundle | None = None  # what the loop along x runs, instead of threads
 
 
 class Threads(Blocks):
@@ -100,13 +102,17 @@ class Threads(Blocks):
                 write = self._write_long_in_three if self.joined else self._write_twice
         whole, known = self._bound(place, row, guards, inner)
         if inner is None:
-            self._write_threads(place, whole, known)
+            self.write_whole(place, whole, known)
         else:
             write(place, whole, known, inner)
         if guards.wrapping:
             self._write_threads(
                 self._wrapping_place(place), self._wrapping_threads(place, guards), {}
             )
+
+    def write_whole(self, place: Place, whole: Interval, known: Known) -> None:
+        """Write the threads of a part that is not cut further; a subclass makes bundles of them."""
+        self._write_threads(place, whole, known)
 
     def write_groups(self, groups: UOp, nodes: list[UOp]) -> None:
         """Write loops around one region: `groups.arg` threads run them to their end, then the next.
@@ -259,17 +265,20 @@ class Threads(Blocks):
         `interval` is the middle, if its limits are written already.
         """
         interval = interval or self.within(inner.limits, whole)
-        start, end = whole
-        first, last = interval
         self.same = inner.same
         decided = {node: literal(holds, bool_) for node, holds in inner.known.items()}
         self._write_threads(
             place._replace(suffix=f".middle{place.suffix}"), interval, known | decided
         )
         self.same = {}
+        self.write_rims(place, whole, interval, known)
+
+    def write_rims(self, place: Place, whole: Interval, middle: Interval, known: Known) -> None:
+        """Write the threads of a row ahead of its middle, and behind it."""
         rim = self.open_loop(f"rim{place.suffix}", "i32", "0", "2", "slt")
         ahead = self.let(f"icmp eq i32 {rim}, 0")
-        interval = self.select(ahead, "i32", start, last), self.select(ahead, "i32", first, end)
+        start = self.select(ahead, "i32", whole[0], middle[1])
+        interval = start, self.select(ahead, "i32", middle[0], whole[1])
         self._write_threads(place._replace(suffix=f".rim{place.suffix}"), interval, known)
         self.close_loop(self.loop_facts(self.fact(NOT_UNROLLED)))
 
@@ -336,6 +345,14 @@ class Threads(Blocks):
             self.access = f", !llvm.access.group {group}"
         if place.rare or takes_bytes_by_data(place.row):
             facts.append(self.fact('!{{!"llvm.loop.vectorize.enable", i1 false}}'))
+        self.write_nodes(place, thread, known)
+        self.close_loop(self.loop_facts(*facts) if facts else "")
+        if loads:
+            self.jump(f"row{place.suffix}.end")
+            self.label(f"row{place.suffix}.end")
+
+    def write_nodes(self, place: Place, thread: str, known: Known) -> None:
+        """Write the nodes of a row, in the loop over its threads."""
         for node in place.row.nodes:
             if node in known:
                 self.values[node] = known[node]
@@ -345,10 +362,6 @@ class Threads(Blocks):
                 self.values[node] = self.values[self.same[node]]
             else:
                 self.write(node)
-        self.close_loop(self.loop_facts(*facts) if facts else "")
-        if loads:
-            self.jump(f"row{place.suffix}.end")
-            self.label(f"row{place.suffix}.end")
 
     def _unrolled_as_vectors(self) -> str:
         """Return metadata for LLVM: unroll this loop only after it was vectorised.

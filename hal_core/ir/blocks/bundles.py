@@ -1,0 +1,63 @@
+"""Find rows in which neighbours load one element: as `x[i // 8]`, which eight threads load.
+
+    for i in range(n):                       for q in range(n // 8):
+        y[i] = x[i // 8] >> i % 8     ->         y[8 * q] = x[q] >> 0
+                                                 y[8 * q + 1] = x[q] >> 1
+                                                 ...
+                                                 y[8 * q + 7] = x[q] >> 7
+
+On the right the loop is over bundles of threads, which become the lanes of vectors: elements of `x`
+lie beside each other, and no thread divides. The threads of a row that fill no bundle, at its ends,
+run one by one.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from hal_core.ir.blocks.hoisting import PURE
+from hal_core.ir.blocks.quotients import INDICES, QUOTIENTS, REMAINDERS, divisor_size, uncast
+from hal_core.ir.blocks.rows import ALONG_X, Row
+from hal_core.ir.uop import UOp
+
+_MOST_THREADS = 8  # of a bundle
+_MOST_NODES = 300  # of all threads of a bundle
+_MOST_BYTES = 40  # of their elements, which vectors spread over as many registers
+# Low bits of an index cost little, so such bundles are made only for what is loaded by them.
+_MASKED = (4, 8)
+_DIVIDES = QUOTIENTS | REMAINDERS
+_PLAIN = PURE | {
+    "CONST", "SPECIAL", "VIEW", "VAR", "GET", "SET", "LOAD", "STORE", "IF", "ELSE", "ENDIF",
+}  # fmt: skip
+
+
+class Bundle(NamedTuple):
+    """Threads that a loop over a row runs together."""
+
+    size: int
+    number: UOp  # thread_idx(0) or global_idx(0), for the first of them a multiple of `size`
+    quotients: list[UOp]  # of the number by `size`
+    remainders: list[UOp]
+
+
+def bundle(row: Row) -> Bundle | None:
+    """Return the bundles of a row; None if nothing in it is divided by a small constant."""
+    found: dict[tuple[object, int], Bundle] = {}
+    for node in row.nodes:
+        if node.op not in _DIVIDES or node.dtype not in INDICES or node not in row.differing:
+            continue
+        number, size = uncast(node.src[0]), divisor_size(node) or 0
+        if number.op == "SPECIAL" and number.arg in ALONG_X and 2 <= size <= _MOST_THREADS:
+            made = found.setdefault((number.arg, size), Bundle(size, number, [], []))
+            (made.remainders if node.op in REMAINDERS else made.quotients).append(node)
+    if not found or any(node.op not in _PLAIN for node in row.nodes):
+        return None
+    accesses = [node for node in row.nodes if node.op in ("LOAD", "STORE")]
+    largest = max((node.src[0].dtype.itemsize for node in accesses if node.src[0].dtype), default=0)
+    indices = set(row.needed([node.src[1] for node in accesses if node.op == "LOAD"]))
+    for made in found.values():
+        gains = made.size not in _MASKED or not indices.isdisjoint(made.quotients + made.remainders)
+        few = made.size * len(row.nodes) <= _MOST_NODES
+        if gains and few and made.size * largest <= _MOST_BYTES:
+            return made
+    return None

@@ -1,0 +1,175 @@
+"""Bundles of threads that load one element, as `x[i // 8]`, beside the interpreter."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from toolchains import LLVM
+
+import hal_core as hal
+from hal_core.render import LLVMRenderer
+from hal_core.testing import interpret
+
+# mypy: disable-error-code="no-untyped-def"
+Bytes = hal.Ptr[hal.uint8]
+ByteInputs = hal.ConstPtr[hal.uint8]
+Numbers = hal.Ptr[hal.int32]
+Inputs = hal.ConstPtr[hal.int32]
+WEIGHTS = (3, 1, 4, 1, 5)
+
+
+@hal.kernel
+def unpacked(y: Bytes, x: ByteInputs, n: hal.int32):
+    i = hal.global_idx(0)
+    if i >= n:
+        return
+    if x[i >> 3] & (hal.uint8(128) >> hal.uint8(i & 7)) != 0:
+        y[i] = 1
+    else:
+        y[i] = 0
+
+
+@hal.kernel
+def repeated(y: Bytes, x: ByteInputs, n: hal.int32):
+    """In 64 bits, with a start as well as an end, and a test on data."""
+    i = hal.global_idx(0)
+    k = hal.int64(i)
+    if 5 <= i < n - 3 and x[k // hal.int64(3)] > 100:
+        y[k] = x[k // hal.int64(3)] + hal.uint8(k % hal.int64(3))
+
+
+@hal.kernel
+def weighted(y: Numbers, x: Inputs, n: hal.int32):
+    i = hal.global_idx(0)
+    if i < n:
+        y[i] += x[i] * WEIGHTS[i % 5] - x[hal.int32(hal.uint32(i) % hal.uint32(5))]
+
+
+@hal.kernel
+def by_pairs(y: Numbers, x: Inputs, n: hal.int32):
+    i = hal.global_idx(0)
+    if i < n - 1:
+        if i % 2 == 0:
+            y[i] = x[i] * x[i + 1] - i // 2
+        else:
+            y[i] = x[i - 1] + x[i] + i // 2
+
+
+@hal.kernel
+def down(y: Numbers, x: Inputs, n: hal.int32):
+    """Threads that divide without a rest store, beside what others of the bundle load."""
+    i = hal.global_idx(0)
+    if i < n and i % 7 == 0 and x[i] != 3:
+        total = x[i]
+        for k in hal.unroll(1, 4):
+            total += x[i + k]
+        y[i // 7] = total
+
+
+@hal.kernel(block=(192, 1, 1))
+def of_the_block(y: Numbers, x: Inputs, n: hal.int32):
+    t = hal.thread_idx(0)
+    i = hal.global_idx(0)
+    if i < n:
+        lane = t % 6
+        y[i] = x[t // 6] + lane if lane < 4 else x[i] - t // 6
+
+
+@hal.kernel
+def two_sizes(y: Numbers, x: Inputs, n: hal.int32):
+    i = hal.global_idx(0)
+    j = hal.global_idx(1)
+    if i < n and j < 2:
+        y[j * n + i] = x[i // 4] + 10 * x[i // 3] + x[hal.truncdiv(i, 2)] + j
+
+
+KERNELS = [unpacked, repeated, weighted, by_pairs, down, of_the_block, two_sizes]
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
+def test_bundles_give_what_the_interpreter_gives(llvm: LLVM, kernel: Any) -> None:
+    lowered = kernel.lower()
+    assert "%thread.x.bundles" in LLVMRenderer().render(lowered)
+    function = llvm.function(lowered)
+    narrow = kernel in (unpacked, repeated)
+    for n in (-4, 0, 1, 8, 63, 64, 65, 71, 200, 1003):
+        random = np.random.default_rng(n + 9)
+        x = random.integers(0, 255, max(0, n) + 7).astype("u1" if narrow else "i4")
+        for block in [192] if kernel is of_the_block else [64, 5, 250]:
+            height = 2 if kernel is two_sizes else 1
+            grid, shape = (max(1, -(-n // block)), height, 1), (block, 1, 1)
+            y, expected = np.full((2, 2 * max(0, n) + 300), 5, x.dtype)
+            llvm.call(function, lowered, {"y": y, "x": x, "n": n}, grid, shape)
+            interpret(kernel, expected, x, vals=(n,), grid=grid, block=shape)
+            np.testing.assert_array_equal(y, expected, f"{n} in blocks of {block}")
+
+
+def test_elements_that_a_bundle_shares_are_loaded_as_vectors(llvm: LLVM) -> None:
+    text = str(llvm.optimised(LLVMRenderer().render(unpacked.lower()))[0])
+    assert re.search(r"load <\d+ x i8>", text)
+    assert re.search(r"store <\d+ x i8>", text)
+
+
+@pytest.mark.parametrize("first", [2**31 - 640, 2**31 - 643, 2**30])
+def test_bundles_of_the_last_threads_of_the_largest_launch(llvm: LLVM, first: int) -> None:
+    @hal.kernel
+    def far(y: Numbers, x: Inputs, first: hal.int32):
+        i = hal.global_idx(0)
+        if i >= first:
+            y[i - first] = x[(i - first) // 5] + i // 5 - 10 * (i % 5)
+
+    lowered = far.lower()
+    assert "%thread.x.bundles" in LLVMRenderer().render(lowered)
+    blocks = 2**31 // 64 - 1
+    part = first // 64, min(first // 64 + 9, blocks)
+    count = 64 * part[1] - first
+    x, y = np.arange(200, dtype="i4") ** 3, np.full(count + 9, 5, "i4")
+    arguments = {"y": y, "x": x, "first": first}
+    llvm.run(lowered, arguments, (blocks, 1, 1), (64, 1, 1), part)
+    i = np.arange(first, first + count)
+    expected = x[(i - first) // 5] + i // 5 - 10 * (i % 5)
+    np.testing.assert_array_equal(y, [*expected, *[5] * 9])
+
+
+@hal.kernel
+def with_an_atomic(y: Numbers, x: Inputs, n: hal.int32):
+    i = hal.global_idx(0)
+    if i < n:
+        hal.atomic_add(y, i // 2, x[i // 2])
+
+
+@hal.kernel
+def with_two_stores(y: Numbers, x: Inputs, n: hal.int32):
+    i = hal.global_idx(0)
+    if i < n:
+        y[i] = x[i // 2]
+        y[n + i] = x[i // 2]
+
+
+@hal.kernel(block=(32, 1, 1))
+def in_short_rows(y: Numbers, x: Inputs, n: hal.int32):
+    i = hal.global_idx(0)
+    y[i] = x[i // 2] + hal.thread_idx(0)
+
+
+@hal.kernel
+def wide(y: hal.Ptr[hal.float64], x: hal.ConstPtr[hal.float64], n: hal.int32):
+    i = hal.global_idx(0)
+    y[i] = x[i // 6]
+
+
+@hal.kernel
+def of_a_sum(y: Numbers, x: Inputs, n: hal.int32):
+    i = hal.global_idx(0)
+    y[i] = x[(i + n) // 2]
+
+
+@pytest.mark.parametrize(
+    "kernel", [with_an_atomic, with_two_stores, in_short_rows, wide, of_a_sum],
+    ids=lambda kernel: kernel.name,
+)  # fmt: skip
+def test_other_rows_have_no_bundles(kernel: Any) -> None:
+    assert "bundles" not in LLVMRenderer().render(kernel.lower())
