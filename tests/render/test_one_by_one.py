@@ -461,13 +461,62 @@ def places_that_wrap(y: Numbers, x: Inputs, n: hal.int32):
         y[i] = k
 
 
+@hal.kernel
+def strided(y: Numbers, x: Inputs, n: hal.int32):
+    i = hal.global_idx(0)
+    while i < 2 * n:
+        a = x[min(i, n - 1)]
+        b = a + i
+        k = 0
+        while k < 90 and a > 3:
+            a -= 1 + (a >> 4)
+            k += 1
+        if k & 1 == 0:
+            b += k
+        y[i] = a * 100 + b
+        i += hal.grid_dim(0) * hal.block_dim(0)
+
+
+@hal.kernel
+def strided_down(y: Numbers, x: Inputs, n: hal.int32):
+    """Loads that only running threads may do, two such loops, and work ahead of the stride."""
+    first = x[0]
+    if n > 20:
+        step = hal.grid_dim(0) * hal.block_dim(0)
+        for i in range(2 * n - 1 - hal.global_idx(0), -1, -step):
+            j = i % n
+            y[i] = first
+            for k in range(60):
+                if x[j] < 4 * k:
+                    y[i] = k + j
+                    break
+                j = min(x[j], n - 1)
+            while j >= 0:
+                j = min(x[j], n - 1) if min(x[j], n - 1) > j else -2_000_000_000
+                first += 1
+            y[i] += first
+
+
+@hal.kernel
+def strided_both_ways(y: Numbers, x: Inputs, n: hal.int32):
+    j = hal.global_idx(1)
+    while j < 2:
+        for i in range(hal.global_idx(0), n, hal.grid_dim(0) * hal.block_dim(0)):
+            a = x[i] + j
+            if a % 3 != 0:
+                while a > 5:
+                    a = a * 5 // 7
+            y[j * n + i] = a
+        j += hal.grid_dim(1) * hal.block_dim(1)
+
+
 KERNELS = [
     orbit, rounds, down, near_the_end, without_a_sign, chained, searched, guarded_load,
     several_ways_out,
     rejected, samples, twice, between_barriers, two_dimensions, flat,
     some_threads, in_a_branch, in_both_branches, behind_a_return, loads_that_a_branch_guards,
     returns, found_by_return, stores_ahead_of_break, stores_and_goes_on,
-    divides, divides_in_branches, places_that_wrap,
+    divides, divides_in_branches, places_that_wrap, strided, strided_down, strided_both_ways,
 ]  # fmt: skip
 
 
@@ -483,9 +532,9 @@ def shapes(kernel: Any, n: int) -> list[tuple[Any, Any]]:
     blocks = [(64, 1, 1), (5, 1, 1), (50, 1, 1), (128, 1, 1)]
     if kernel is between_barriers:
         blocks = [(64, 1, 1)]
-    elif kernel is two_dimensions:
+    elif kernel in (two_dimensions, strided_both_ways):
         blocks = [(64, 1, 1), (16, 2, 1), (1, 3, 1)]
-    deep = 2 if kernel is two_dimensions else 1
+    deep = 2 if kernel in (two_dimensions, strided_both_ways) else 1
     return [((max(1, -(-n // block[0])), deep, 1), block) for block in blocks]
 
 

@@ -35,6 +35,7 @@ from hal_core.ir.blocks.hoisting import PURE, is_common
 from hal_core.ir.blocks.liveness import Liveness
 from hal_core.ir.blocks.lockstep import Leaving, without_guards
 from hal_core.ir.blocks.loops import unrolled
+from hal_core.ir.blocks.nests import with_strides
 from hal_core.ir.blocks.returns import without_returns
 from hal_core.ir.blocks.strides import Stride
 from hal_core.ir.uop import CLOSES, OPENS, UOp
@@ -49,6 +50,17 @@ _INSIDE = _ASKED | {"VAR", "SET", "IF", "ELSE", "ENDIF", "BREAK", "RANGE", "ENDR
 
 def with_lockstep(uops: tuple[UOp, ...]) -> Leaving | None:
     """Return the nodes of a kernel with such loops rewritten; None without one."""
+    found = _with_lockstep(uops)
+    if found is not None or not any(node.op == "LOOP" for node in uops):
+        return found
+    body, guards = without_guards(uops)
+    body, strides = with_strides(body)
+    found = _with_lockstep(body) if strides else None
+    return found and found._replace(strides=strides, guards=guards)
+
+
+def _with_lockstep(uops: tuple[UOp, ...]) -> Leaving | None:
+    """Return the nodes with such loops rewritten that stand in no loop in which threads stride."""
     moved = without_exits(uops)
     uops = uops if moved is uops else without_returns(moved)
     wanted = {node.src[0] for node in uops if node.op == "BREAK"}

@@ -35,7 +35,7 @@ Source: Jääskeläinen et al.: pocl, 2015, section 5.3 (horizontal inner-loop p
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Set
+from collections.abc import Collection, Mapping, Sequence, Set
 from typing import NamedTuple
 
 from hal_core.dtypes import DType, bool_, float32, float64, int32
@@ -83,6 +83,8 @@ class Leaving(NamedTuple):
     uops: tuple[UOp, ...]
     together: list[UOp]  # the LOOPs that threads leave together, and the IFs behind them
     alone: set[UOp]  # LOOPs and BREAKs that hinder no lockstep of the loops around them
+    strides: Sequence[UOp] = ()  # loops of `nests.py` around them, in nodes without their guards
+    guards: tuple[UOp, ...] = ()
 
 
 def in_step(
@@ -96,7 +98,12 @@ def in_step(
         return None
     counted, windows = with_wide_windows(kernel.uops)
     ways: list[tuple[tuple[UOp, ...], list[UOp], Set[UOp]]] = [(kernel.uops, [], frozenset())]
-    if leaving is not None:
+    if leaving is not None and leaving.strides:
+        uops, strides = leaving.uops, leaving.strides
+        needed = [*leaving.together, *strides]
+        if found := _with_loops(uops, needed, False, strides, leaving.alone, leaving.guards):
+            return found
+    elif leaving is not None:
         ways.insert(0, (leaving.uops, leaving.together, leaving.alone))
     if windows:
         ways.insert(0, (counted, windows, frozenset()))
@@ -105,8 +112,9 @@ def in_step(
         body, strides = with_strides(body, in_parts)
         moved, loops = with_loops_outside(body)
         for uops, more in ((moved, loops), (body, [])) if loops else ((body, []),):
-            inside = set(uops)
-            wanted = [*(node for node in (*needed, *strides) if node in inside), *more]
+            wanted = [*needed, *strides, *more]
+            if not alone:  # a loop of `needed` may have become one of `more`
+                wanted = [node for node in wanted if node in set(uops)]
             if wanted and (found := _with_loops(uops, wanted, in_parts, strides, alone, guards)):
                 return found
     return _with_loops(kernel.uops, (), in_parts)

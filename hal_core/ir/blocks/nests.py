@@ -168,10 +168,11 @@ class _Nest:
             return False
         for place in loops:
             stride = Stride.of(self.uops, place, self.ends)
-            if stride is None:
+            if stride is not None:
+                self.strides[stride.loop] = stride
+            elif place == self.place:
                 return False
-            self.strides[stride.loop] = stride
-        return self._is_cut()
+        return bool(self.strides) and self._is_cut()
 
     def has_loop_in_if(self) -> bool:
         """Find RANGEs in IFs that can be moved out of them."""
@@ -240,6 +241,8 @@ class _Nest:
     def _opens(self, block: Sequence[UOp]) -> bool:
         """Tell whether the parts of a block may stand in IFs of their own."""
         node = block[0]
+        if node.op == "LOOP":
+            return node in self.strides
         if node.op == "RANGE":
             leaves = any(other.op == "BREAK" and other.src[0] is node for other in block)
             return not leaves and all(map(is_shared, node.src))
