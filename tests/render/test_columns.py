@@ -178,10 +178,23 @@ def of_long_rows(y: Ints, x: Inputs, n: hal.int32):
         y[9 * i + c] = x[9 * i + c]
 
 
-@pytest.mark.parametrize(
-    "kernel",
-    [by_blocks, by_a_parameter, in_a_test, with_an_atomic, along_x_alone, of_long_rows],
-    ids=lambda kernel: kernel.name,
-)
+@hal.kernel
+def of_more_than_a_hundred_nodes(y: Ints, x: Inputs, n: hal.int32):
+    c, i = hal.global_idx(0), hal.global_idx(1)
+    if c < W and i < n:
+        k = W * i + c
+        total = x[k]
+        for q in hal.unroll(20):
+            total = total * x[(k + q) % n] + x[(i - q) % n]
+        y[k] = total
+
+
+OTHERS = [
+    by_blocks, by_a_parameter, in_a_test, with_an_atomic, along_x_alone, of_long_rows,
+    of_more_than_a_hundred_nodes,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kernel", OTHERS, ids=lambda kernel: kernel.name)
 def test_other_kernels_run_rows_of_threads(kernel: Any) -> None:
     assert "%column.x" not in LLVMRenderer().render(kernel.lower())
