@@ -371,7 +371,8 @@ def upright(y: hal.Ptr[hal.float32], n: hal.int32):
     (product, ["k"]), (sweep, ["i"]), (window, ["dy", "dx"]),
     (in_some_rows, ["dy", "dx"]), (behind_a_barrier, ["k"]), (in_few_threads, []),
     (row_sums, []), (few_turns, []),
-    (left_early, []), (own_turns, []), (apart, []), (counting, []), (gathered, []), (upright, []),
+    (left_early, []), (own_turns, ["_"]), (apart, []),
+    (counting, []), (gathered, []), (upright, []),
     (chosen, ["k"]), (chosen_bytes, []), (by_largest, ["k"]), (running_row, []),
     (by_largest_byte, ["k"]), (through_states, ["_"]),
 ], ids=lambda value: getattr(value, "name", ""))  # fmt: skip

@@ -43,6 +43,7 @@ from hal_core.ir.blocks.hoisting import PURE, Hoisted
 from hal_core.ir.blocks.loops import unrolled
 from hal_core.ir.blocks.nests import with_loops_outside, with_strides
 from hal_core.ir.blocks.quotients import growths
+from hal_core.ir.blocks.triangles import with_triangles
 from hal_core.ir.blocks.windows import with_wide_windows
 from hal_core.ir.uop import LEAVES, Kernel, UOp
 
@@ -97,6 +98,7 @@ def in_step(
     if kernel.block is not None and kernel.block[0] < _FEWEST_LANES:
         return None
     counted, windows = with_wide_windows(kernel.uops)
+    even, triangles = with_triangles(kernel.uops)
     ways: list[tuple[tuple[UOp, ...], list[UOp], Set[UOp]]] = [(kernel.uops, [], frozenset())]
     if leaving is not None and leaving.strides:
         uops, strides = leaving.uops, leaving.strides
@@ -107,6 +109,8 @@ def in_step(
         ways.insert(0, (leaving.uops, leaving.together, leaving.alone))
     if windows:
         ways.insert(0, (counted, windows, frozenset()))
+    elif triangles:
+        ways.insert(0, (even, triangles, frozenset()))
     for nodes, needed, alone in ways:
         body, guards = without_guards(nodes)
         body, strides = with_strides(body, in_parts)
