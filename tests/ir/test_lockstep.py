@@ -464,3 +464,22 @@ def test_the_module_begins_with_what_becomes_of_a_loop() -> None:
 def test_a_kernel_without_nodes_is_split() -> None:
     ops = [node.op for node in split(Builder("empty", "").kernel(), grouped=True)]
     assert ops == ["THREADS", "ENDTHREADS"]
+
+
+@hal.kernel
+def of_forty_loops(y: hal.Ptr[hal.int32], x: hal.ConstPtr[hal.int32], n: hal.int32) -> None:
+    i = hal.global_idx(0)
+    total = 0
+    for q in hal.unroll(20):
+        for k in range(n - i):
+            total += x[k + i]
+        if i < n + q:
+            for k in range(n):
+                total += x[k + i + q]
+    y[i] = total
+
+
+def test_many_loops_stay_in_their_ifs_and_by_their_own_ends() -> None:
+    """Else the text of each is written twice and more, and a compiler takes half a minute."""
+    lowered = of_forty_loops.lower()
+    assert len(split(lowered, grouped=True)) < 1.5 * len(lowered.uops)

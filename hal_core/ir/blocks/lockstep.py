@@ -52,6 +52,8 @@ _GUARD = 64  # most nodes before a guard's IF, because each region computes its 
 # One element for all threads, or neighbours for neighbours, in either direction.
 _VECTOR_STRIDES = frozenset({-1, 0, 1})
 _NEAR = 16  # elements from a thread's to the next one's, which lie on few lines of the cache
+# More loops stay in their IFs and by their own ends: LLVM took 50 s, not 2, for a kernel of 120.
+_MOST_WRITTEN = 16
 _GATHERED = 4  # bytes of the smallest element that processors gather
 # An operation whose result grows with a thread's number as its sources do, or as one of them.
 _MOVES = frozenset({"ADD", "SUB", "CAST", "WHERE", "MIN", "MAX", "MOD"})
@@ -98,7 +100,8 @@ def in_step(
     if kernel.block is not None and kernel.block[0] < _FEWEST_LANES:
         return None
     counted, windows = with_wide_windows(kernel.uops)
-    even, triangles = with_triangles(kernel.uops)
+    few = sum(node.op == "RANGE" for node in kernel.uops) <= _MOST_WRITTEN
+    even, triangles = with_triangles(kernel.uops) if few else (kernel.uops, [])
     ways: list[tuple[tuple[UOp, ...], list[UOp], Set[UOp]]] = [(kernel.uops, [], frozenset())]
     if leaving is not None and leaving.strides:
         uops, strides = leaving.uops, leaving.strides
@@ -114,7 +117,7 @@ def in_step(
     for nodes, needed, alone in ways:
         body, guards = without_guards(nodes)
         body, strides = with_strides(body, in_parts)
-        moved, loops = with_loops_outside(body)
+        moved, loops = with_loops_outside(body) if few else (body, [])
         for uops, more in ((moved, loops), (body, [])) if loops else ((body, []),):
             wanted = [*needed, *strides, *more]
             if not alone:  # a loop of `needed` may have become one of `more`
