@@ -15,7 +15,7 @@ from worked_examples import side_by_side
 import hal_core as hal
 from hal_core.dtypes import int32
 from hal_core.ir import Kernel, UOp
-from hal_core.ir.blocks import lockstep, loops, nests
+from hal_core.ir.blocks import lockstep, loops, nest_parts, nests
 from hal_core.ir.blocks.fission import split
 from hal_core.ir.verify import verify
 
@@ -64,8 +64,8 @@ def test_drawn_kernels(eager: None) -> None:
 
 
 def test_drawn_loops_in_ifs(eager: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nests, "_is_guard", lambda test: True)
-    monkeypatch.setattr(nests, "_SHORT", -1)
+    monkeypatch.setattr(nest_parts, "_is_guard", lambda test: True)
+    monkeypatch.setattr(nest_parts, "_SHORT", -1)
     memory = {0: [3 * k for k in range(12)], 1: [(5 * k) % 7 - 2 for k in range(6)]}
     found: list[UOp] = []
     moved = nests.with_loops_outside
