@@ -147,7 +147,7 @@ def with_floats(y: Bytes, x: ByteInputs, w: hal.int32, h: hal.int32):
 
 @hal.kernel
 def beside_each_other(y: Bytes, x: ByteInputs, w: hal.int32, h: hal.int32):
-    """Where `x[h]` says, but the same for the whole row."""
+    """Load where `x[h]` says, which is the same for the whole row."""
     i = hal.global_idx(0)
     if i < w - 9:
         y[i] = x[i + hal.int32(x[h] & 7)]

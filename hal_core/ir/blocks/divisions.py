@@ -5,10 +5,10 @@
 The quotient of two such numbers is an integer, or at least 2**-32 of it away from the next one. A
 float64 has 53 bits, so the rounded quotient has the same floor.
 
-    a // b       ->       round((float64(a) + 0.5) * (1 / b) - 0.5), as an integer
+    a // b       ->       round(a * (1 / b) + 0.5 / |b| - 0.5), as an integer
 
-Where threads share b, vectors multiply. The exact value is 0.5 / b or more away from where another
-integer begins, and the computed one 2**-19 / b at most from the exact one.
+Where threads share b, vectors multiply in float64. The exact value is 0.5 / |b| or more away from
+where another integer begins, and the computed one 2**-19 / |b| at most from the exact one.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def by_floats(node: UOp, number: UOp, divisor: UOp) -> list[UOp]:
 
 
 def by_product(node: UOp) -> list[UOp]:
-    """Return the nodes that compute `//` or `%` of an int32 or uint32 so, the result last."""
+    """Return the nodes that compute `//` or `%` of 32-bit integers by a product, result last."""
     page = Page([], node.line)
     number, divisor = (Value(source, page) for source in node.src)
     none = divisor.compare("EQ", 0)

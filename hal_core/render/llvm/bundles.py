@@ -11,7 +11,7 @@ _LONG = 64  # threads of a row: from here on bundles gain more than the rest of 
 
 
 class Bundles(Threads):
-    """Write rows."""
+    """Write rows, the threads of which may be run in bundles."""
 
     def write_whole(self, place: Place, whole: Interval, known: Known) -> None:
         """Write the threads of a row: whole bundles of them, if it is long, and what is around."""

@@ -9,7 +9,7 @@ from hal_core.render.llvm.threads import BLOCKS
 
 
 class Columns(Steps):
-    """Write regions."""
+    """Write regions, the short rows of which may be loops of one thread."""
 
     rare = False  # True for a region that usual launches do not run, behind its COLUMNS
 
