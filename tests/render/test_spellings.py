@@ -344,3 +344,69 @@ def test_a_while_with_a_step_up_to_a_constant_is_the_loop_over_a_range() -> None
     for word in ("store float", "llvm.loop.parallel_accesses", "br i1", "udiv", "sdiv"):
         counts = [text.count(word) for text in texts]
         assert counts[0] == counts[1], (word, counts)
+
+
+@hal.kernel
+def between(y: Floats, x: Inputs, n: hal.int32, r: hal.int32):
+    i = hal.global_idx(0)
+    if i < n:
+        if r <= i < n - r:
+            y[i] = 2.0 * x[i]
+        else:
+            y[i] = x[i] + 1.0
+
+
+@hal.kernel
+def on_either_side(y: Floats, x: Inputs, n: hal.int32, r: hal.int32):
+    i = hal.global_idx(0)
+    if i >= n:
+        return
+    if i < r or i >= n - r:
+        y[i] = x[i] + 1.0
+        return
+    y[i] = 2.0 * x[i]
+
+
+@hal.kernel
+def one_side_after_the_other(y: Floats, x: Inputs, n: hal.int32, r: hal.int32):
+    i = hal.global_idx(0)
+    if i < n:
+        if i < r:  # noqa: SIM114 - the spelling that is tested
+            y[i] = x[i] + 1.0
+        elif not i < n - r:
+            y[i] = x[i] + 1.0
+        else:
+            y[i] = 2.0 * x[i]
+
+
+@hal.kernel
+def one_in_the_other(y: Floats, x: Inputs, n: hal.int32, r: hal.int32):
+    i = hal.global_idx(0)
+    if i < n:
+        y[i] = x[i] + 1.0
+        if i >= r:  # noqa: SIM102 - the spelling that is tested
+            if n - r > i:
+                y[i] = 2.0 * x[i]
+
+
+INTERVALS = [between, on_either_side, one_side_after_the_other, one_in_the_other]
+
+
+@pytest.mark.parametrize("kernel", INTERVALS, ids=lambda kernel: kernel.name)
+def test_the_middle_of_a_row_lies_between_two_parameters(llvm: LLVM, kernel: Any) -> None:
+    lowered = kernel.lower()
+    text = LLVMRenderer().render(lowered)
+    middle = text.partition("\nthread.x.middle.head:")[2].partition("\nthread.x.middle.end:")[0]
+    compared = [line for line in middle.splitlines() if "icmp" in line and ".more" not in line]
+    assert middle
+    assert not compared
+    assert "phi i32 [ 0," not in middle  # it starts behind the first `r` threads
+    function = llvm.function(lowered)
+    x = np.arange(128, dtype=np.float32)
+    for n in (-1, 0, 1, 31, 97, 128):
+        for r in (-(2**31), -3, 0, 1, 5, 48, 49, 100, 2**31 - 1):
+            got, expected = np.ones(128, np.float32), np.ones(128, np.float32)
+            interpret(kernel, expected, x, vals=(n, r), grid=(4, 1, 1), block=(32, 1, 1))
+            values = {"x": x, "n": np.int32(n), "r": np.int32(r)}
+            llvm.call(function, lowered, {"y": got, **values}, (4, 1, 1), (32, 1, 1))
+            assert got.tolist() == expected.tolist(), (n, r)

@@ -18,9 +18,10 @@ threads ahead of the middle and behind it, the rims, run the region as it was wr
     t + k < 3, t + k == n       False               it is not
     4 * t + k < n               True                it is for the greatest k of a loop
 
-We guess that most threads are above a constant and below any other limit. A constant of 31 or more
-in `==` or `!=`, as in `t == 255`, is taken for the last thread, so that most are below it. A wrong
-guess makes the middle small; the rims are then large, and as fast as without a middle.
+We guess that most threads are above a constant and below any other limit, but between two limits
+where tests ask for that: `t >= p and t < q`. A constant of 31 or more in `==` or `!=`, as in
+`t == 255`, is taken for the last thread, so that most are below it. A wrong guess makes the middle
+small; the rims are then large, and as fast as without a middle.
 
 Where tests decide only what is loaded, `inside` gives a middle in which loads need no masks, and
 `beyond` finds the threads past the end of the data, which load nothing.
@@ -28,13 +29,15 @@ Where tests decide only what is loaded, `inside` gives a middle in which loads n
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from itertools import chain
 from typing import NamedTuple
 
 from hal_core.dtypes import int32, int64
 from hal_core.ir.blocks.hoisting import PURE
 from hal_core.ir.blocks.quotients import is_remainder
 from hal_core.ir.blocks.rows import OPPOSITE, Counted, Limit, Row
+from hal_core.ir.blocks.thread_bounds import parts_of
 from hal_core.ir.uop import COMPARISON, LEAVES, UOp
 
 _CLAMPS = frozenset({"MIN", "MAX", "MOD"})
@@ -42,6 +45,7 @@ _GUESSED = _CLAMPS | COMPARISON
 _FLOW = frozenset(
     {"SET", "GET", "WHERE", "IF", "ELSE", "ENDIF", "RANGE", "ENDRANGE", "LOOP", "ENDLOOP"}
 )
+_SIDES = {"IF": (True,), "ELSE": (False,), "WHERE": (True, False)}  # what a condition may be
 _FAR = 1 << 30
 _NEAR_THE_END = 31  # the least constant in `==` that is guessed to be the last thread
 
@@ -59,6 +63,7 @@ def guessed(row: Row, decided: dict[UOp, bool]) -> Middle | None:
     """Return the threads for which all conditions outside of `decided` go as guessed; or None."""
     found = Middle([], {}, {}, [])
     variables = _Variables(found, decided)
+    starts: set[UOp] | None = None
     for node in row.nodes:
         op = node.op
         if op in _FLOW:
@@ -70,7 +75,11 @@ def guessed(row: Row, decided: dict[UOp, bool]) -> Middle | None:
         elif (sides := row.sides(node)) is not None:
             op, number, end = sides
             # The rim is at the start of the row, unless the constant is near the greatest int32.
-            first = end.op == "CONST" and end.arg < _FAR
+            if end.op == "CONST":
+                first = end.arg < _FAR
+            else:
+                starts = _starts(row, decided) if starts is None else starts
+                first = node in starts
             if op in ("EQ", "NE") and first and end.arg >= _NEAR_THE_END:
                 first = False  # `t == 255`
             holds = op in (("GT", "GE", "NE") if first else ("LT", "LE", "NE"))
@@ -82,6 +91,31 @@ def guessed(row: Row, decided: dict[UOp, bool]) -> Middle | None:
     for node in variables.read:
         del found.same[node]
     return found if found.known or found.same else None
+
+
+def _starts(row: Row, decided: Collection[UOp]) -> set[UOp]:
+    """Return the tests that compare with the start of an interval, in which most threads may be.
+
+    They are `t >= p` in `t >= p and t < q`, and `t < p` in `t < p or t >= q`, or ahead of
+    `elif t >= q`.
+    """
+    found = set[UOp]()
+    path: list[list[tuple[UOp, bool]]] = []  # for each open block: what holds in it
+    for node in row.nodes:
+        if node.op in ("ELSE", "ENDIF"):
+            path.pop()
+        condition = node.src[0].src[0] if node.op == "ELSE" else node.src[0] if node.src else node
+        for holds in _SIDES.get(node.op, ()):
+            parts = list(parts_of((condition,), None, holds))
+            tests: dict[UOp, str] = {}
+            for test, value in (*chain.from_iterable(path), *parts):
+                if test not in decided and (sides := row.sides(test)) is not None:
+                    tests[test] = sides[0] if value else OPPOSITE[sides[0]]
+            if not {"LT", "LE"}.isdisjoint(tests.values()):
+                found.update(test for test, op in tests.items() if op in ("GT", "GE"))
+            if node.op != "WHERE":
+                path.append(parts)
+    return found
 
 
 class _Variables:
@@ -126,8 +160,35 @@ class _Variables:
 
 
 def middle(row: Row, guess: Middle | None) -> Middle | None:
-    """Return the guess where it decides what is accessed, and when a loop ends; else None."""
-    return guess and _gaining(guess, _steering(row))
+    """Return the guess where it decides what is accessed or written, and when a loop ends; or None.
+
+    Tests that decide only what is loaded are left to `inside`. Clamps of other values are as fast
+    in a row that is not split.
+    """
+    if guess is None:
+        return None
+    around: list[UOp] = []
+    pending: list[UOp] = []
+    sets: dict[UOp, list[UOp]] = {}  # variable -> its values, and what decides between them
+    for node in row.nodes:
+        if node.op == "IF":
+            around.append(node.src[0])
+        elif node.op == "ENDIF":
+            around.pop()
+        elif node.op in ("LOAD", "STORE", "ATOMIC", "CAS"):
+            pending.append(node.src[1])
+        elif node.op == "SET":
+            sets.setdefault(node.src[0], []).extend((node.src[1], *around))
+        spills = node.op == "SET" and node.src[0].op == "SPILL"
+        if spills or node.op in ("STORE", "ATOMIC", "CAS") or node.op in LEAVES:
+            pending.extend(around)
+    found: set[UOp] = set()
+    while pending:
+        node = pending.pop()
+        if node in row.inside and node not in found:
+            found.add(node)
+            pending += (*node.src, *sets.get(node, ()))
+    return _gaining(guess, found)
 
 
 def inside(row: Row, guess: Middle | None) -> Middle | None:
@@ -193,36 +254,6 @@ def _tests_of_loads(row: Row) -> Iterable[UOp]:
         elif node.op == "LOAD":
             tests.update(dict.fromkeys(around))
     return tests
-
-
-def _steering(row: Row) -> set[UOp]:
-    """Return what decides where memory is accessed, whether it is written, and when a loop ends.
-
-    Tests that decide only what is loaded are left to `inside`. Clamps of other values are as fast
-    in a row that is not split.
-    """
-    around: list[UOp] = []
-    pending: list[UOp] = []
-    sets: dict[UOp, list[UOp]] = {}  # variable -> its values, and what decides between them
-    for node in row.nodes:
-        if node.op == "IF":
-            around.append(node.src[0])
-        elif node.op == "ENDIF":
-            around.pop()
-        elif node.op in ("LOAD", "STORE", "ATOMIC", "CAS"):
-            pending.append(node.src[1])
-        elif node.op == "SET":
-            sets.setdefault(node.src[0], []).extend((node.src[1], *around))
-        spills = node.op == "SET" and node.src[0].op == "SPILL"
-        if spills or node.op in ("STORE", "ATOMIC", "CAS") or node.op in LEAVES:
-            pending.extend(around)
-    found: set[UOp] = set()
-    while pending:
-        node = pending.pop()
-        if node in row.inside and node not in found:
-            found.add(node)
-            pending += (*node.src, *sets.get(node, ()))
-    return found
 
 
 def _add_clamp(found: Middle, row: Row, node: UOp) -> None:

@@ -135,13 +135,13 @@ def conditions(row: Row) -> Iterator[tuple[UOp, bool]]:
 
 
 def parts_of(
-    guards: Iterable[UOp], differing: Collection[UOp] | None = None
+    guards: Iterable[UOp], differing: Collection[UOp] | None = None, hold: bool = True
 ) -> Iterator[tuple[UOp, bool]]:
-    """Yield conditions, and what they must be for all of `guards` to hold.
+    """Yield conditions, and what they must be for all of `guards` to be `hold`.
 
     With `differing`, a condition that is not in it has no parts.
     """
-    pending = [(guard, True) for guard in guards]
+    pending = [(guard, hold) for guard in guards]
     seen = set(pending)
     while pending:
         test, holds = pending.pop()
