@@ -34,7 +34,7 @@ from hal_core.ir.blocks.exits import without_exits
 from hal_core.ir.blocks.hoisting import PURE, is_common
 from hal_core.ir.blocks.liveness import Liveness
 from hal_core.ir.blocks.lockstep import Leaving, without_guards
-from hal_core.ir.blocks.loops import unrolled
+from hal_core.ir.blocks.loops import FUNCTIONS, unrolled
 from hal_core.ir.blocks.nests import with_strides
 from hal_core.ir.blocks.returns import without_returns
 from hal_core.ir.blocks.strides import Stride
@@ -43,6 +43,7 @@ from hal_core.ir.uop import CLOSES, OPENS, UOp
 # So many threads take no longer one by one than in vectors, which gather what they load, and divide
 # integers as floats.
 _FEW, _FEW_WITH_SLOW = 3, 8
+_MOST_BESIDE = 12  # nodes for each load of a loop that mostly loads
 _ASKED = PURE | {"CONST", "SPECIAL", "GET", "LOAD"}
 # A loop with anything else is left as it is.
 _INSIDE = _ASKED | {"VAR", "SET", "IF", "ELSE", "ENDIF", "BREAK", "RANGE", "ENDRANGE"}
@@ -221,7 +222,11 @@ def varies(bounds: Sequence[UOp]) -> bool:
 
 
 def may_gain(loop: UOp, body: tuple[UOp, ...], short: Collection[UOp]) -> bool:
-    """Tell whether a loop only computes and loads, and compilers make no vectors of it."""
+    """Tell whether a loop only computes and loads, and compilers make no vectors of it.
+
+    One that counts and mostly loads elements that lie apart, as in a sparse product, gains nothing:
+    vectors take as long for such loads as threads, which wait for the one with most iterations.
+    """
     for node in body:
         if node.op not in _INSIDE or (node.op == "RANGE" and node not in short):
             return False
@@ -233,12 +238,30 @@ def may_gain(loop: UOp, body: tuple[UOp, ...], short: Collection[UOp]) -> bool:
         return True
     if abs(loop.src[2].arg) != 1:  # the counter may wrap behind the last iteration
         return False
+    leaves = any(node.op == "BREAK" and node.src[0] is loop for node in body)
+    apart = len({node.src for node in body if node.op == "LOAD" and lies_apart(node.src[1])})
+    computes = any(node.op in FUNCTIONS for node in body) or len(body) > _MOST_BESIDE * apart
+    if apart >= (3 if leaves else 2) and not computes:
+        return False
     known = Liveness(body)
     # Compilers add integers in any order, so that iterations are lanes of a vector.
     ordered = any(
         v.dtype is not None and v.dtype.is_float and v in known.exposed for v in known.written
     )
-    return ordered or any(node.op == "BREAK" and node.src[0] is loop for node in body)
+    return ordered or leaves
+
+
+def lies_apart(index: UOp) -> bool:
+    """Tell whether an index is by data or by a multiple of a thread's number."""
+    pending, seen = [index], set[UOp]()
+    while pending:
+        node = pending.pop()
+        if node.op in ("LOAD", "GET") or (node.op == "MUL" and varies(node.src)):
+            return True
+        if node not in seen:
+            seen.add(node)
+            pending += node.src[:1] if node.op == "RANGE" else node.src
+    return False
 
 
 def tests_of(loop: UOp, body: Sequence[UOp]) -> list[UOp]:

@@ -10,7 +10,7 @@ from hal_core.ir.uop import LEAVES, UOp
 # are many.
 _UNROLLED, _UNROLLED_OPERATIONS, _UNROLLED_STORES = 16, 300, 8
 _FORMULA = 30  # operations of a math function
-_FUNCTIONS = frozenset(
+FUNCTIONS = frozenset(
     {"EXP", "EXP2", "LOG", "LOG2", "SIN", "COS", "TAN", "TANH", "ATAN", "ATAN2", "POW", "FMOD"}
 )
 _KEEPS = LEAVES | {"SET", "LOOP", "ENDRANGE", "THREADS"}
@@ -36,7 +36,7 @@ def unrolled(uops: tuple[UOp, ...]) -> set[UOp]:
             if 0 <= times <= most and inside <= _UNROLLED_OPERATIONS:
                 found.add(loop)
         else:
-            operations[-1] += _FORMULA if node.op in _FUNCTIONS else 1
+            operations[-1] += _FORMULA if node.op in FUNCTIONS else 1
             stores[-1] |= node.op == "STORE" and node.src[0].op != "LOCAL"
     return found
 
