@@ -86,7 +86,35 @@ def two_sizes(y: Numbers, x: Inputs, n: hal.int32):
         y[j * n + i] = x[i // 4] + 10 * x[i // 3] + x[hal.truncdiv(i, 2)] + j
 
 
-KERNELS = [unpacked, repeated, weighted, by_pairs, down, of_the_block, two_sizes]
+@hal.kernel
+def turned(y: Bytes, x: ByteInputs, n: hal.int32):
+    """Elements at indices with other low bits: of three sizes of bundles, and in 64 bits."""
+    i = hal.global_idx(0)
+    k = hal.int64(i)
+    if 3 <= i < n - 7:
+        low = x[hal.int32(k & ~3)]
+        y[i] = x[i ^ 5] - x[i | 1] + 3 * low ^ x[hal.int32(hal.uint32(i) ^ 1)]
+
+
+@hal.kernel
+def exchanged(y: Bytes, x: ByteInputs, n: hal.int32):
+    i = hal.global_idx(0)
+    if i < n and x[i] > 60:
+        y[i ^ 3] = x[i] + hal.uint8(i & 4)
+
+
+@hal.kernel(block=(192, 1, 1))
+def turned_in_its_block(y: Numbers, x: Inputs, n: hal.int32):
+    t = hal.thread_idx(0)
+    i = hal.global_idx(0)
+    if i < n:
+        y[i] = x[t ^ 1] - (i ^ 1)
+
+
+KERNELS = [
+    unpacked, repeated, weighted, by_pairs, down, of_the_block, two_sizes, turned, exchanged,
+    turned_in_its_block,
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
@@ -94,11 +122,11 @@ def test_bundles_give_what_the_interpreter_gives(llvm: LLVM, kernel: Any) -> Non
     lowered = kernel.lower()
     assert "%thread.x.bundles" in LLVMRenderer().render(lowered)
     function = llvm.function(lowered)
-    narrow = kernel in (unpacked, repeated)
+    narrow = kernel in (unpacked, repeated, turned, exchanged)
     for n in (-4, 0, 1, 8, 63, 64, 65, 71, 200, 1003):
         random = np.random.default_rng(n + 9)
-        x = random.integers(0, 255, max(0, n) + 7).astype("u1" if narrow else "i4")
-        for block in [192] if kernel is of_the_block else [64, 5, 250]:
+        x = random.integers(0, 255, max(200, n) + 7).astype("u1" if narrow else "i4")
+        for block in [192] if kernel in (of_the_block, turned_in_its_block) else [64, 5, 250]:
             height = 2 if kernel is two_sizes else 1
             grid, shape = (max(1, -(-n // block)), height, 1), (block, 1, 1)
             y, expected = np.full((2, 2 * max(0, n) + 300), 5, x.dtype)
@@ -111,6 +139,12 @@ def test_elements_that_a_bundle_shares_are_loaded_as_vectors(llvm: LLVM) -> None
     text = str(llvm.optimised(LLVMRenderer().render(unpacked.lower()))[0])
     assert re.search(r"load <\d+ x i8>", text)
     assert re.search(r"store <\d+ x i8>", text)
+
+
+def test_other_low_bits_of_an_index_are_places_in_vectors(llvm: LLVM) -> None:
+    text = str(llvm.optimised(LLVMRenderer().render(turned.lower()))[0])
+    assert "shufflevector" in text
+    assert "vector.gather" not in text
 
 
 @pytest.mark.parametrize("first", [2**31 - 640, 2**31 - 643, 2**30])
@@ -162,13 +196,27 @@ def wide(y: hal.Ptr[hal.float64], x: hal.ConstPtr[hal.float64], n: hal.int32):
 
 
 @hal.kernel
+def with_bits_of_a_value(y: Numbers, x: Inputs, n: hal.int32):
+    i = hal.global_idx(0)
+    y[i] = x[i] + (i ^ 3)
+
+
+@hal.kernel
+def turned_by_a_parameter(y: Numbers, x: Inputs, n: hal.int32):
+    i = hal.global_idx(0)
+    y[i] = x[i ^ n] + x[i ^ 8] + x[i & 6] + x[i | -2]
+
+
+@hal.kernel
 def of_a_sum(y: Numbers, x: Inputs, n: hal.int32):
     i = hal.global_idx(0)
     y[i] = x[(i + n) // 2]
 
 
 @pytest.mark.parametrize(
-    "kernel", [with_an_atomic, with_two_stores, in_short_rows, wide, of_a_sum],
+    "kernel",
+    [with_an_atomic, with_two_stores, in_short_rows, wide, with_bits_of_a_value,
+     turned_by_a_parameter, of_a_sum],
     ids=lambda kernel: kernel.name,
 )  # fmt: skip
 def test_other_rows_have_no_bundles(kernel: Any) -> None:

@@ -153,8 +153,23 @@ def beside_each_other(y: Bytes, x: ByteInputs, w: hal.int32, h: hal.int32):
         y[i] = x[i + hal.int32(x[h] & 7)]
 
 
+@hal.kernel
+def turned(y: Bytes, x: ByteInputs, w: hal.int32, h: hal.int32):
+    i = hal.global_idx(0)
+    if (i ^ 40) < w and i < w:
+        y[i] = x[i ^ (h + 40)]
+
+
+@hal.kernel
+def with_bits_of_a_value(y: Bytes, x: ByteInputs, w: hal.int32, h: hal.int32):
+    i = hal.global_idx(0)
+    if i < w:
+        y[i] = x[i] ^ hal.uint8(i & h ^ 7)
+
+
 @pytest.mark.parametrize(("kernel", "scalar"), [
-    (by_table, 1), (by_shared_table, 1), (scattered, 1), (with_floats, 0), (beside_each_other, 0),
+    (by_table, 1), (by_shared_table, 1), (scattered, 1), (turned, 1), (with_floats, 0),
+    (beside_each_other, 0), (with_bits_of_a_value, 0),
 ], ids=lambda value: getattr(value, "name", ""))  # fmt: skip
 def test_gathers_of_bytes_keep_threads_out_of_vectors(llvm: LLVM, kernel: Any, scalar: int) -> None:
     lowered = kernel.lower()

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from hal_core.ir.blocks.hoisting import PURE
 from hal_core.ir.blocks.quotients import INDICES, QUOTIENTS, REMAINDERS, divisor_size, uncast
 from hal_core.ir.blocks.rows import ALONG_X, Row
-from hal_core.ir.uop import UOp
+from hal_core.ir.uop import BITWISE, UOp
 
 _MOST_THREADS = 8  # of a bundle
 _MOST_NODES = 300  # of all threads of a bundle
@@ -26,6 +26,7 @@ _MOST_BYTES = 40  # of their elements, which vectors spread over as many registe
 # Low bits of an index cost little, so such bundles are made only for what is loaded by them.
 _MASKED = (4, 8)
 _DIVIDES = QUOTIENTS | REMAINDERS
+_FOUND = _DIVIDES | BITWISE
 _PLAIN = PURE | {
     "CONST", "SPECIAL", "VIEW", "VAR", "GET", "SET", "LOAD", "STORE", "IF", "ELSE", "ENDIF",
 }  # fmt: skip
@@ -38,26 +39,43 @@ class Bundle(NamedTuple):
     number: UOp  # thread_idx(0) or global_idx(0), for the first of them a multiple of `size`
     quotients: list[UOp]  # of the number by `size`
     remainders: list[UOp]
+    changed: list[UOp]  # the number with other low bits, as `i ^ 3`
 
 
 def bundle(row: Row) -> Bundle | None:
-    """Return the bundles of a row; None if nothing in it is divided by a small constant."""
+    """Return the bundles of a row; None if nothing in it is divided by a small constant.
+
+    Nodes of `changed` need no other value: compilers see what `8 * q + 5 ^ 3` is.
+    """
     found: dict[tuple[object, int], Bundle] = {}
     for node in row.nodes:
-        if node.op not in _DIVIDES or node.dtype not in INDICES or node not in row.differing:
+        if node.op not in _FOUND or node.dtype not in INDICES or node not in row.differing:
             continue
-        number, size = uncast(node.src[0]), divisor_size(node) or 0
+        number, divisor = uncast(node.src[0]), divisor_size(node) if node.op in _DIVIDES else 0
+        size = divisor or _size_of_bits(node)
         if number.op == "SPECIAL" and number.arg in ALONG_X and 2 <= size <= _MOST_THREADS:
-            made = found.setdefault((number.arg, size), Bundle(size, number, [], []))
-            (made.remainders if node.op in REMAINDERS else made.quotients).append(node)
+            made = found.setdefault((number.arg, size), Bundle(size, number, [], [], []))
+            divided = made.remainders if node.op in REMAINDERS else made.quotients
+            (divided if divisor else made.changed).append(node)
     if not found or any(node.op not in _PLAIN for node in row.nodes):
         return None
     accesses = [node for node in row.nodes if node.op in ("LOAD", "STORE")]
     largest = max((node.src[0].dtype.itemsize for node in accesses if node.src[0].dtype), default=0)
-    indices = set(row.needed([node.src[1] for node in accesses if node.op == "LOAD"]))
+    loads = [node.src[1] for node in accesses if node.op == "LOAD"]
+    loaded, reached = (set(row.needed(nodes)) for nodes in (loads, [n.src[1] for n in accesses]))
     for made in found.values():
-        gains = made.size not in _MASKED or not indices.isdisjoint(made.quotients + made.remainders)
+        divided = made.quotients + made.remainders
+        gains = not loaded.isdisjoint(divided) or not reached.isdisjoint(made.changed)
+        gains = gains or (made.size not in _MASKED and divided != [])
         few = made.size * len(row.nodes) <= _MOST_NODES
         if gains and few and made.size * largest <= _MOST_BYTES:
             return made
     return None
+
+
+def _size_of_bits(node: UOp) -> int:
+    """Return the number of threads among which `i ^ 3`, `i | 1` or `i & ~1` changes places."""
+    if node.op not in BITWISE or node.src[1].op != "CONST":
+        return 0
+    bits = ~node.src[1].arg if node.op == "AND" else node.src[1].arg
+    return 1 << bits.bit_length() if bits > 0 else 0

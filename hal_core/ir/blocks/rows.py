@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
-from hal_core.dtypes import int32, int64
+from hal_core.dtypes import bool_, int32, int64
 from hal_core.geometry import MOST_ADDED
 from hal_core.ir.blocks.hoisting import PURE
-from hal_core.ir.uop import UOp, array_of
+from hal_core.ir.uop import BITWISE, UOp, array_of
 
 MIRRORED = {"LT": "GT", "LE": "GE", "GT": "LT", "GE": "LE", "EQ": "EQ", "NE": "NE"}
 OPPOSITE = {"LT": "GE", "LE": "GT", "GT": "LE", "GE": "LT", "EQ": "NE", "NE": "EQ"}
@@ -218,15 +218,17 @@ def shared_loads(row: Row, known: Collection[UOp]) -> list[UOp]:
     return row.needed(loads)
 
 
-def takes_bytes_by_data(row: Row) -> bool:
+def takes_bytes_by_data(row: Row, bundled: UOp | None = None) -> bool:
     """Tell whether threads access elements of one or two bytes where data say, and little else.
 
     No processor gathers such elements: compilers take vectors apart for them, which takes twice as
-    long as threads one by one. Where threads compute floats, vectors gain more than that.
+    long as threads one by one. Where threads compute floats, vectors gain more than that. Indices
+    like `i ^ c` count as data: a compiler does not see how far neighbours are apart, unless `c` is
+    a constant, and `i` the number by which threads are `bundled`.
     """
     if len(row.nodes) > _MOST_SCALAR:
         return False
-    found, data = False, set[UOp]()
+    found, data, along = False, set[UOp](), set[UOp]()
     for node in row.nodes:
         op, src = node.op, node.src
         if node.dtype is not None and node.dtype.is_float:
@@ -234,7 +236,11 @@ def takes_bytes_by_data(row: Row) -> bool:
         if op in ("LOAD", "STORE") and src[1] in data:
             found = found or (src[0].dtype is not None and src[0].dtype.itemsize <= 2)
         loaded = src[1] in row.differing if op == "LOAD" else op == "GET" and node in row.differing
-        if loaded or (op in PURE and not data.isdisjoint(src)):
+        if (op in PURE and not along.isdisjoint(src)) or node.arg in ALONG_X:
+            along.add(node)
+        bits = op in BITWISE and node in along and node.dtype is not bool_
+        bits = bits and (bundled is None or (bundled in src and src[1].op != "CONST"))
+        if loaded or bits or (op in PURE and not data.isdisjoint(src)):
             data.add(node)
     return found
 

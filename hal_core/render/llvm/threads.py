@@ -343,7 +343,7 @@ class Threads(Blocks):
             group = self.add_metadata("distinct !{{}}")
             facts.append(self.add_metadata(f'!{{{{!"llvm.loop.parallel_accesses", {group}}}}}'))
             self.access = f", !llvm.access.group {group}"
-        if place.rare or takes_bytes_by_data(place.row):
+        if place.rare or takes_bytes_by_data(place.row, place.bundle and place.bundle.number):
             facts.append(self.fact('!{{!"llvm.loop.vectorize.enable", i1 false}}'))
         self.write_nodes(place, thread, known)
         self.close_loop(self.loop_facts(*facts) if facts else "")
