@@ -64,7 +64,7 @@ from hal_core.ir.blocks.region import Region, enclosed
 from hal_core.ir.blocks.returns import without_returns
 from hal_core.ir.blocks.running import with_products
 from hal_core.ir.blocks.shortcuts import without_shortcuts
-from hal_core.ir.blocks.unrolling import with_elements
+from hal_core.ir.blocks.unrolling import with_bits, with_elements
 from hal_core.ir.blocks.values import with_values
 from hal_core.ir.blocks.windows import with_windows
 from hal_core.ir.uop import Kernel, UOp
@@ -86,7 +86,9 @@ _MOST_AGAIN = 12  # nodes that a region may compute again; a longer computation 
 def split(kernel: Kernel, grouped: bool = False) -> tuple[UOp, ...]:
     """Return the nodes of a verified kernel, split into regions.
 
-    `grouped` marks the loops that a few threads should run at a time: `groups.py`.
+    `grouped` marks the loops that a few threads should run at a time: `groups.py`. It is for LLVM,
+    which makes vectors of longer bodies than other compilers, so that loops over bits are written
+    out for it.
 
     Raises: Unsupported when the values that live across barriers are too large for a block.
     """
@@ -101,7 +103,8 @@ def _split(kernel: Kernel, grouped: bool) -> tuple[UOp, ...]:
     threads = block_threads(kernel)
     kernel = with_common_arrays(kernel, threads)
     uops = without_shortcuts(without_returns(kernel.uops))
-    uops = with_windows(with_ranges(with_values(uops)))
+    uops = with_ranges(with_values(uops))
+    uops = with_windows(with_bits(uops) if grouped else uops)
     uops = with_early_loads(with_products(uops))
     kernel = kernel._replace(uops=uops)
     found, made = None, list[UOp]()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from hal_core.ir.blocks.hoisting import PURE
 from hal_core.ir.uop import LEAVES, UOp
 
 # A compiler unrolls a loop up to this number of iterations, and of operations in all iterations
@@ -9,6 +12,8 @@ from hal_core.ir.uop import LEAVES, UOp
 # unrolled up to fewer: a compiler asks which of the elements may be the same, and gives up if there
 # are many.
 _UNROLLED, _UNROLLED_OPERATIONS, _UNROLLED_STORES = 16, 300, 8
+_INTEGERS = 64  # iterations of a loop over the bits of a number
+_FREE = frozenset({"CONST", "SPECIAL", "VAR", "GET", "SET", "ELSE", "ENDIF"})
 _FORMULA = 30  # operations of a math function
 FUNCTIONS = frozenset(
     {"EXP", "EXP2", "LOG", "LOG2", "SIN", "COS", "TAN", "TANH", "ATAN", "ATAN2", "POW", "FMOD"}
@@ -38,6 +43,37 @@ def unrolled(uops: tuple[UOp, ...]) -> set[UOp]:
         else:
             operations[-1] += _FORMULA if node.op in FUNCTIONS else 1
             stores[-1] |= node.op == "STORE" and node.src[0].op != "LOCAL"
+    return found
+
+
+def over_integers(uops: Sequence[UOp]) -> set[UOp]:
+    """Return the loops of up to 64 iterations that compute nothing but integers from variables.
+
+    They have at most 300 operations in all, where such on counters and constants do not count.
+    """
+    found: set[UOp] = set()
+    loop: UOp | None = None  # such a loop as far as its nodes are read
+    known, inside = set[UOp](), set[UOp]()
+    operations = 0
+    for node in uops:
+        op = node.op
+        if op == "RANGE":
+            loop = node if 0 < _iterations(node) <= _INTEGERS else None
+            known, inside, operations = {node}, {node}, 0
+        elif op == "ENDRANGE":
+            if loop is not None and operations * _iterations(loop) <= _UNROLLED_OPERATIONS:
+                found.add(loop)
+            loop = None
+        elif loop is not None:
+            inside.add(node)
+            if op in PURE and all(n.op == "CONST" or n in known for n in node.src):
+                known.add(node)
+            elif op in PURE or op == "IF":
+                operations += 1
+            elif op not in _FREE and not (op == "LOAD" and node.src[1] not in inside):
+                loop = None
+            if node.dtype is not None and node.dtype.is_float:
+                loop = None
     return found
 
 

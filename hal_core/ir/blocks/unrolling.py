@@ -18,7 +18,7 @@ from math import inf
 
 from hal_core.ir.blocks.counting import with_ranges
 from hal_core.ir.blocks.hoisting import PURE
-from hal_core.ir.blocks.loops import unrolled
+from hal_core.ir.blocks.loops import over_integers, unrolled
 from hal_core.ir.blocks.rows import Row, loads_parameter
 from hal_core.ir.blocks.values import with_values
 from hal_core.ir.fold.constants import Number, evaluate
@@ -27,7 +27,7 @@ from hal_core.ir.fold.registers import in_registers
 from hal_core.ir.uop import Kernel, UOp
 
 _ENDS = {"ENDRANGE", "ENDLOOP", "ENDIF"}
-_MOST_NODES = 1000  # of a kernel whose loops are written out for its arrays
+_MOST_NODES = 1000  # of a kernel whose loops are written out
 
 
 def with_elements(kernel: Kernel) -> Kernel:
@@ -71,6 +71,20 @@ def with_elements(kernel: Kernel) -> Kernel:
     if written.local_nbytes > kernel.local_nbytes:
         return kernel
     return written._replace(uops=without_dead(list(written.uops)))
+
+
+def with_bits(uops: tuple[UOp, ...]) -> tuple[UOp, ...]:
+    """Return the nodes of a kernel with longer loops written out that compute integers only.
+
+    for k in range(32):                     r |= (v >> 0 & 1) << 31
+        r |= (v >> k & 1) << 31 - k   ->    r |= (v >> 1 & 1) << 30
+                                            ...
+    """
+    loops = over_integers(uops) if "RANGE" in [node.op for node in uops] else set()
+    if loops:
+        loops -= unrolled(uops)
+    made = _Copy(uops, loops, _MOST_NODES).made if loops else []
+    return with_values(tuple(made)) if 0 < len(made) <= _MOST_NODES else uops
 
 
 def written_out(nodes: list[UOp]) -> list[UOp]:
