@@ -11,8 +11,9 @@ from toolchains import LLVM
 import hal_core as hal
 from hal_core.ir.blocks.counting import with_ranges
 from hal_core.ir.blocks.fission import split
+from hal_core.ir.blocks.rows import Row
 from hal_core.ir.blocks.values import with_values
-from hal_core.ir.blocks.windows import with_wide_windows, with_windows
+from hal_core.ir.blocks.windows import FITS, with_wide_windows, with_windows
 from hal_core.ir.fold import fold
 from hal_core.ir.verify import verify
 from hal_core.testing import interpret
@@ -179,6 +180,53 @@ def leaving(y: Numbers, x: Inputs, n: hal.int32, r: hal.int32, b: hal.int32):
 
 
 @kernel
+def of_a_flat_index(y: Numbers, x: Inputs, n: hal.int32, r: hal.int32, b: hal.int32):
+    k = hal.global_idx(0)
+    if k < n:
+        i = k % r
+        j = k // r
+        most = x[2 * i & 63]
+        for p in range(2 * j + b, 2 * j + b + 2):
+            for q in range(2 * i, 2 * i + 2):
+                most = max(most, x[(p * 5 + q) & 63] * (q % 7))
+            for q in range(8 * (i % 5), 8 * (i % 5) + 3):
+                most = max(most, x[(p + q) & 63])
+        for q in range(i - 1, i + 2):
+            most += x[q & 63] * (q % 7)
+        for q in range(k % (r * 3) // r * 4, k % (r * 3) // r * 4 + 4):
+            most += x[q & 63] * (q % 7)
+        y[k] = most
+
+
+@kernel
+def floats(y: Numbers, x: Inputs, n: hal.int32, r: hal.int32, b: hal.int32):
+    i = hal.global_idx(0)
+    if i < n:
+        total = 0.0
+        for j in range(4 * i + b, 4 * i + b + 4):
+            total = total * 0.5 + hal.float32(x[j & 63])
+        for j in range(i * (hal.block_idx(0) + b), i * (hal.block_idx(0) + b) + 3):
+            total = max(total, hal.float32(x[j & 63]))
+            if total > 40.0:
+                break
+        y[i] = hal.int32(total)
+
+
+@kernel
+def along_both(y: Numbers, x: Inputs, n: hal.int32, r: hal.int32, b: hal.int32):
+    i = hal.global_idx(0)
+    t = hal.thread_idx(0)
+    if i < n:
+        total = 0
+        for p in range(3 * hal.global_idx(1) + r, 3 * hal.global_idx(1) + r + 3):
+            for q in range(3 * t + b, 3 * t + b + 3):
+                total += x[(7 * p + q) & 63] * (q % 7)
+            for q in range(t * i + b, t * i + b + 3):  # each thread decides
+                total += x[(7 * p + q) & 63] * (q % 7)
+        y[i] = total
+
+
+@kernel
 def many_at_once(y: Numbers, x: Inputs, n: hal.int32, r: hal.int32, b: hal.int32):
     i = hal.global_idx(0)
     if i < n:
@@ -199,13 +247,24 @@ def inside(y: Numbers, x: Inputs, n: hal.int32, r: hal.int32, b: hal.int32):
 
 
 VALUES = [
-    (0, 0), (2, 0), (-3, 0), (7, 5), (3, -20), (2, MOST - 40), (2, MOST - 70), (5, -(2**31)),
-    (3, 2**29 - 20), (-(2**31), 3), (-(2**31), MOST - 30), (1, 2**30 - 9),
-]  # fmt: skip
+    (0, 0),
+    (2, 0),
+    (-3, 0),
+    (7, 5),
+    (3, -20),
+    (2, MOST - 40),
+    (2, MOST - 70),
+    (5, -(2**31)),
+    (3, 2**29 - 20),
+    (-(2**31), 3),
+    (-(2**31), MOST - 30),
+    (1, 2**30 - 9),
+]
+FLAT = [(24, 3), (-7, 0), (MOST - 1, 2**30), (2**30 + 1, 5)]  # of a flat index  # fmt: skip
 
 
 def compared(function: Any, lowered: Any, run: Any) -> None:
-    for r, b in VALUES:
+    for r, b in (*VALUES, *FLAT) if function is of_a_flat_index else VALUES:
         if function in (around_by_while, by_steps) and max(abs(b), abs(r)) > 2**30:
             continue  # a counter with the greatest number as its limit counts on
         if function in (rows_of_each, square) and r == -(2**31):
@@ -244,3 +303,35 @@ def test_threads_run_a_window_in_step() -> None:
     ops = [node.op for node in split(fold(inside.lower()), grouped=True)]
     assert "GROUPS" in ops
     assert "LOOP" not in ops
+
+
+@hal.kernel
+def pooled(y: Numbers, x: Inputs, w: hal.int32, h: hal.int32):
+    k = hal.global_idx(0)
+    i = k % w
+    j = k // w
+    if k < w * h:
+        most = x[2 * j * 2 * w + 2 * i]
+        for p in range(2 * j, 2 * j + 2):
+            for q in range(2 * i, (i + 1) * 2):
+                most = max(most, x[p * 2 * w + q])
+        y[k] = most
+
+
+def test_no_thread_decides_whether_a_window_wraps() -> None:
+    whole = split(fold(pooled.lower()), grouped=True)
+    nodes = list(whole[[node.op for node in whole].index("THREADS") + 1 :])
+    tests = {node.src[0] for node in nodes if node.op == "IF" and node.arg == FITS}
+    assert tests
+    assert tests.isdisjoint(Row(nodes).differing)
+
+
+@pytest.mark.parametrize("w", [3, 20, 50])
+def test_squares_of_a_flat_index_give_their_greatest_elements(llvm: LLVM, w: int) -> None:
+    h = 7
+    x = np.random.default_rng(w).integers(-99, 99, (2 * h, 2 * w)).astype("i4")
+    y = np.zeros((h, w), "i4")
+    lowered = pooled.lower()
+    given = {"y": y.reshape(-1), "x": x.reshape(-1), "w": w, "h": h}
+    llvm.call(llvm.function(lowered), lowered, given, (-(-w * h // 64), 1, 1), (64, 1, 1))
+    np.testing.assert_array_equal(y, x.reshape(h, 2, w, 2).max((1, 3)))

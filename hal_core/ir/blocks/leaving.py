@@ -38,6 +38,7 @@ from hal_core.ir.blocks.loops import FUNCTIONS, unrolled
 from hal_core.ir.blocks.nests import with_strides
 from hal_core.ir.blocks.returns import without_returns
 from hal_core.ir.blocks.strides import Stride
+from hal_core.ir.blocks.windows import FITS
 from hal_core.ir.uop import CLOSES, OPENS, UOp
 
 # So many threads take no longer one by one than in vectors, which gather what they load, and divide
@@ -105,16 +106,20 @@ def ifs_around(
     """Return the loops that can be rewritten, each with the IFs to cut around it.
 
     Guards around the whole kernel stay whole, and so do blocks with a barrier, which all threads
-    run. Around these IFs may be nothing but loops that all threads share.
+    run. Around these IFs may be nothing but loops that all threads share. A loop that no usual
+    launch runs, as `windows.py` writes it, stays as it is.
     """
     found: dict[UOp, list[UOp]] = {}
     guards = without_guards(uops)[1]
     whole = {node for node in uops if node.op == "IF" and node.src[0] in guards}
     opened: list[UOp] = []
+    rare: set[UOp] = set()  # IFs whose ELSE has begun, which no usual launch runs
     for node in uops:
-        if node in loops:
+        if node in loops and rare.isdisjoint(opened):
             found[node] = opened.copy()
-        if node.op == "BARRIER":
+        if node.op == "ELSE" and node.src[0].arg == FITS:
+            rare.add(node.src[0])
+        elif node.op == "BARRIER":
             whole.update(opened)
         elif node.op in ("IF", "RANGE", "LOOP"):
             opened.append(node)

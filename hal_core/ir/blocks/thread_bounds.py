@@ -46,6 +46,7 @@ from hal_core.dtypes import DType, bool_, int32, int64
 from hal_core.ir.blocks.parts import Walk, with_inverses
 from hal_core.ir.blocks.quotients import Cut, is_remainder, least_part, parts
 from hal_core.ir.blocks.rows import MOST_NODES, MOST_REGIONS, OPPOSITE, Limit, Row
+from hal_core.ir.blocks.windows import FITS
 from hal_core.ir.uop import UOp
 
 _EFFECTS = frozenset(
@@ -94,7 +95,9 @@ def bounds(row: Row, solves: bool = True) -> Bounds:
         elif solves:
             _solve(found, row, test, holds)
     for node in row.nodes:  # and what is made of them
-        if node.op in _JOINS:
+        if solves and node.op == "IF" and node.arg == FITS:
+            _add_fit(found, row, node.src[0])
+        elif node.op in _JOINS:
             values = {found.known.get(source) for source in node.src}
             if len(values) == 1 and None not in values:
                 found.known[node] = values != {node.op == "NOT"}
@@ -114,6 +117,19 @@ def _solve(found: Bounds, row: Row, test: UOp, holds: bool) -> None:
         found.wrapping.extend(solution.wrapping)
         found.solving.extend(solution.nodes)
         found.known[test] = holds
+
+
+def _add_fit(found: Bounds, row: Row, test: UOp) -> None:
+    """Take a test that a row shares for true; all its threads are `wrapping` where it fails."""
+    if test in row.differing or test in found.known:
+        return
+    most, none = (UOp("CONST", int64, (), number, test.line) for number in (2**31, 0))
+    end = UOp("WHERE", int64, (test, most, none), None, test.line)
+    index = UOp("SPECIAL", int32, (), ("thread_idx", 0))
+    found.limits.append(Limit(index, None, 0, "LT", end))
+    found.wrapping.append(Limit(index, None, 0, "GE", end))
+    found.solving.extend((most, none, end))
+    found.known[test] = True
 
 
 def conditions(row: Row) -> Iterator[tuple[UOp, bool]]:

@@ -6,9 +6,11 @@
 Threads can run the loop on the right in step, and compilers unroll it where its size is a small
 constant. It takes the place of the one on the left where neither the window's ends nor any sum on
 the way to them wraps: an index on the right may not wrap, but the start of a range may. Otherwise
-the loop runs as it was written. Where the size is a small constant, each thread decides, as by
-`int64(4) * i <= 2**31 - 5`, which holds for the middle of a row (`middle.py`). Any other size is
-decided for the launch, by its least and its greatest index.
+the loop runs as it was written. That is decided for the launch, by its least and its greatest
+index, as by `4 * (int64(grid_dim * block_dim) - 1) <= 2**31 - 5`; for `k % w` by 0 and `w - 1`.
+Where two indices are multiplied, as in `range(i * j, i * j + 3)`, each thread decides. Where the
+size is a small constant, the IF that decides has the `arg` FITS, and `thread_bounds.py` takes it
+off the loop over threads.
 
 A loop over `range(max(i - r, 0), min(i + r + 1, n))` is the same, with a test of `0 <= j < n`. It
 runs as it was written where the size is greater than `n`, and most tests would fail.
@@ -29,6 +31,7 @@ from hal_core.ir.uop import UOp
 _ENDS = {"ENDRANGE", "ENDLOOP"}
 _INDICES = ("thread_idx", "global_idx")
 _SHORT = 16  # iterations, which compilers unroll
+FITS = "fits"  # the argument of an IF that no usual launch fails
 _NEVER = frozenset({"LOCAL", "PRINT"})  # a loop with one is not written twice
 
 
@@ -43,10 +46,20 @@ class _Window(NamedTuple):
 
     @property
     def is_simple(self) -> bool:
-        """True if each thread decides for itself, or there is nothing to decide."""
+        """True if the loop is counted where it stands, and short if anything is to be decided."""
         if self.size.keys() == {()}:
             return not self.wrapping or abs(self.size[()]) <= _SHORT
         return not self.wrapping and not self.ends
+
+    @property
+    def has_extremes(self) -> bool:
+        """True if no product has two factors that differ between threads."""
+        moving = [_is_moving(value) for value in self.sums.values]
+        return all(
+            sum(moving[number] for number in numbers) < 2
+            for total in self.wrapping
+            for numbers in total
+        )
 
 
 def with_windows(uops: tuple[UOp, ...]) -> tuple[UOp, ...]:
@@ -127,16 +140,11 @@ def _is_counted(window: _Window, loop: UOp) -> bool:
     if window.wrapping and (loop.dtype is not int32 or max(map(abs, spans)) >= 2**62):
         return False
     if window.is_simple:
-        return all(_is_index(value) or _is_even(value) for value in values)
-    one = all(
-        sum(_is_index(sums.values[number]) for number in numbers) < 2
-        for total in window.wrapping
-        for numbers in total
-    )
+        return all(_is_moving(value) or _is_even(value) for value in values)
     values += sums.made_of(window.size)
     ends = [end for _, end in window.ends]
     shared = all(is_shared(value) for value in (*values, *ends) if not _is_index(value))
-    return one and shared and len(ends) != 1
+    return window.has_extremes and shared and len(ends) != 1
 
 
 def _is_even(node: UOp) -> bool:
@@ -148,6 +156,14 @@ def _is_even(node: UOp) -> bool:
 
 def _is_index(node: UOp) -> bool:
     return node.op == "SPECIAL" and node.arg[0] in _INDICES
+
+
+def _is_moving(node: UOp) -> bool:
+    """Tell whether a value is an index, or its quotient or remainder by a shared number."""
+    if node.op not in ("MOD", "FLOORDIV") or node.dtype is not int32:
+        return _is_index(node)
+    number, divisor = node.src
+    return _is_moving(number) and _is_even(divisor)
 
 
 class _Counted:
@@ -194,9 +210,12 @@ class _Counted:
         self.sizes[loop] = self._size(loop, self._now)
         tests: list[UOp] = []
         for total in self.windows[loop].wrapping:
-            value = self._wide(loop, total, self._now)
-            tests += self._within(loop, total, value, value)
-        block = self._add("IF", None, self._all(tests))
+            if self.windows[loop].has_extremes:
+                low, high = self._extremes(loop, total, self._now, tests)
+            else:
+                low = high = self._wide(loop, total, self._now)
+            tests += self._within(loop, total, low, high)
+        block = self._add("IF", None, self._all(tests), arg=FITS)
         self.copy(nest, anew=True)
         self._add("ELSE", None, block)
         plain = _Counted({})
@@ -223,7 +242,7 @@ class _Counted:
             window = self.windows[loop]
             self.sizes[loop] = self._size(loop, ahead)
             for total in window.wrapping:
-                tests += self._within(loop, total, *self._extremes(loop, total, ahead))
+                tests += self._within(loop, total, *self._extremes(loop, total, ahead, tests))
             if window.ends:
                 low, high = (ahead(end) for _, end in window.ends)
                 most = self._add("SUB", loop.dtype, high, low)
@@ -293,28 +312,44 @@ class _Counted:
             tests.append(self._add("LE", bool_, high, self._number(int(int32.max))))
         return tests
 
-    def _extremes(self, loop: UOp, total: Sum, ahead: Callable[[UOp], UOp]) -> tuple[UOp, UOp]:
-        """Write the least and the greatest value of a sum in any thread of the launch."""
+    def _extremes(
+        self, loop: UOp, total: Sum, given: Callable[[UOp], UOp], tests: list[UOp]
+    ) -> tuple[UOp, UOp]:
+        """Write the least and the greatest value of a sum in any thread of the launch.
+
+        Appends what must hold for them to `tests`.
+        """
         values = self.windows[loop].sums.values
         shared: Sum = {}
         by_index: dict[UOp, Sum] = {}  # an index of threads -> what it is multiplied by
         for numbers, times in total.items():
-            index = next((number for number in numbers if _is_index(values[number])), None)
+            index = next((number for number in numbers if _is_moving(values[number])), None)
             into = shared if index is None else by_index.setdefault(values[index], {})
             into[tuple(number for number in numbers if number != index)] = times
-        low = high = self._wide(loop, shared, ahead)
+        low = high = self._wide(loop, shared, given)
         for index_, factor in by_index.items():
-            kind, axis = index_.arg
+            last = self._last(index_, given, tests)
+            part = self._add("MUL", int64, self._wide(loop, factor, given), last)
+            low = self._add("ADD", int64, low, self._add("MIN", int64, part, self._number(0)))
+            high = self._add("ADD", int64, high, self._add("MAX", int64, part, self._number(0)))
+        return low, high
+
+    def _last(self, index: UOp, given: Callable[[UOp], UOp], tests: list[UOp]) -> UOp:
+        """Write the greatest value of an index, a quotient or a remainder; the least is 0."""
+        if not _is_index(index):
+            number, divisor = index.src
+            count = self._add("CAST", int64, given(divisor))
+            tests.append(self._add("GE", bool_, count, self._number(1)))
+            if index.op == "FLOORDIV":
+                return self._last(number, given, tests)
+        else:
+            kind, axis = index.arg
             count = self._add("SPECIAL", int32, arg=("block_dim", axis))
             if kind == "global_idx":
                 blocks = self._add("SPECIAL", int32, arg=("grid_dim", axis))
                 count = self._add("MUL", int32, blocks, count)
-            zero, one = self._number(0), self._number(1)
-            last = self._add("SUB", int64, self._add("CAST", int64, count), one)
-            part = self._add("MUL", int64, self._wide(loop, factor, ahead), last)
-            low = self._add("ADD", int64, low, self._add("MIN", int64, part, zero))
-            high = self._add("ADD", int64, high, self._add("MAX", int64, part, zero))
-        return low, high
+            count = self._add("CAST", int64, count)
+        return self._add("SUB", int64, count, self._number(1))
 
     def _number(self, value: int) -> UOp:
         return self._add("CONST", int64, arg=value)
