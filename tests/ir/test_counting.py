@@ -241,7 +241,7 @@ def sometimes(y: Ints, x: Given, n: hal.int32):
         y[hal.global_idx(0)] += 7
 
 
-@counts(0)
+@counts(1)
 def may_break(y: Ints, x: Given, n: hal.int32):
     j = 0
     while j < n:
@@ -249,6 +249,36 @@ def may_break(y: Ints, x: Given, n: hal.int32):
             break
         y[hal.global_idx(0)] += 7
         j += 1
+
+
+@counts(1)
+def reads_what_it_left_with(y: Ints, x: Given, n: hal.int32):
+    j = hal.global_idx(0)
+    while j < n:
+        if x[j] == 7 or x[j] < -9:
+            break
+        j += 1
+    y[hal.global_idx(0)] = j
+
+
+@counts(0)
+def may_break_at_the_greatest(y: Ints, x: Given, n: hal.int32):
+    j = 0
+    while j <= n:
+        if y[hal.global_idx(0)] > 20:
+            break
+        y[hal.global_idx(0)] += 7
+        j += 1
+
+
+@counts(1)
+def leaves_behind_its_step(y: Ints, x: Given, n: hal.int32):
+    j = 0
+    while j < n:
+        j += 1
+        if x[j] > 3:
+            break
+    y[hal.global_idx(0)] = j
 
 
 @counts(0)

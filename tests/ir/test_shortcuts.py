@@ -88,6 +88,22 @@ def around_a_barrier(y: Ints, n: hal.int32):
 IN_ONE = "IF ELSE ENDIF"
 
 
+@hal.kernel
+def while_all(y: Ints, n: hal.int32):
+    i = hal.global_idx(0)
+    while i < n and y[i] > 0 and y[i + 1] > 0:
+        i += 1
+    y[i] = 1
+
+
+@hal.kernel
+def while_either(y: Ints, n: hal.int32):
+    i = hal.global_idx(0)
+    while not (i < n and y[i] > 0):
+        i += 1
+    y[i] = 1
+
+
 @pytest.mark.parametrize(
     ("kernel", "expected"),
     [
@@ -98,6 +114,8 @@ IN_ONE = "IF ELSE ENDIF"
         (either, f"{IN_ONE} IF STORE ENDIF"),
         (otherwise, f"{IN_ONE} IF STORE ELSE STORE ENDIF"),
         (kept, f"{IN_ONE} IF STORE ENDIF STORE"),
+        (while_all, "NOT IF ENDIF NOT IF ENDIF NOT IF ENDIF STORE"),
+        (while_either, f"{IN_ONE} IF ENDIF STORE"),
         (around_a_barrier, f"{IN_ONE} IF BARRIER STORE ENDIF"),
     ],
     ids=lambda value: getattr(value, "name", ""),
@@ -134,6 +152,13 @@ def drawn(seed: int) -> Kernel:
         found = b.get(choice)
         return b.op("NOT", found) if rng.random() < 0.4 else found
 
+    if rng.random() < 0.3:
+        loop = b.loop()
+        with b.when(condition(3)):
+            b.break_(loop)
+        b.store("y", place, b.const(7))
+        b.break_(loop)
+        b.end(loop)
     block = b.if_(condition(3))
     b.store("y", place, b.const(9))
     if rng.random() < 0.2:

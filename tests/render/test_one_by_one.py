@@ -882,6 +882,47 @@ def test_threads_that_mostly_load_what_lies_apart_stay_apart(
     np.testing.assert_allclose(y, expected, rtol=1e-13)
 
 
+@hal.kernel
+def next_seven(y: Numbers, x: hal.ConstPtr[hal.int32], n: hal.int32):
+    i = hal.global_idx(0)
+    if i < n:
+        k = 0
+        while k < 50 and i + k < n and x[i + k] != 7:
+            k += 1
+        y[i] = k
+
+
+@hal.kernel
+def next_seven_back(y: Numbers, x: hal.ConstPtr[hal.int32], n: hal.int32):
+    i = hal.global_idx(0)
+    if i < n and x[i] != 9:
+        found = -1
+        for k in range(i, max(i - 50, -1), -1):
+            if x[k] == 7:
+                found = k
+                break
+        y[i] = found
+
+
+@pytest.mark.parametrize("kernel", [next_seven, next_seven_back], ids=lambda k: k.name)
+def test_threads_that_count_together_load_neighbours(llvm: LLVM, kernel: hal.Kernel) -> None:
+    """A search from each thread's own element gathered, and took four times as long."""
+    lowered = kernel.lower()
+    uops = split(lowered, grouped=True)
+    assert "COUNT" in {node.op for node in uops} and "count" in {node.arg for node in uops}
+    function = llvm.function(lowered)
+    random = np.random.default_rng(3)
+    for n in (0, 1, 15, 16, 33, 130, 200):
+        for common in (3, 30, 3000):
+            x = np.where(random.integers(0, common, n + 1) == 0, 7, random.integers(8, 12, n + 1))
+            x = x.astype("i4")
+            for grid, block in shapes(kernel, n):
+                y, expected = np.full((2, n + 1), 5, "i4")
+                llvm.call(function, lowered, {"y": y, "x": x, "n": n}, grid, block)
+                interpret(kernel, expected, x, vals=(n,), grid=grid, block=block)
+                np.testing.assert_array_equal(y, expected, f"{common}, {n} in {block}")
+
+
 def divided(op: str, a: int, b: int) -> int:
     if b == 0:
         return 0

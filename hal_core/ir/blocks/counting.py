@@ -57,11 +57,13 @@ class _While:
         return found if found._has_test() and found._steps() and found._starts() else None
 
     def _has_test(self) -> bool:
-        """Find the test that the loop begins with, `while j < limit`, and nothing else ends it."""
+        """Find the test that the loop begins with, `while j < limit`; others may follow."""
         ops = [node.op for node in self.body]
         self.test = test = ops.index("IF") if "IF" in ops else len(ops)
-        leaves = [n.op for n in self.body if n.src == (self.loop,) and n.op != "ENDLOOP"]
-        if leaves != ["BREAK"] or ops[test + 1 : test + 3] != ["BREAK", "ENDIF"]:
+        leaves = {n.op for n in self.body if n.src == (self.loop,) and n.op != "ENDLOOP"}
+        if leaves != {"BREAK"} or ops[test + 1 : test + 3] != ["BREAK", "ENDIF"]:
+            return False
+        if self.body[test + 1].src != (self.loop,):
             return False
         if not PURE.union({"GET", "CONST", "SPECIAL"}).issuperset(ops[:test]):
             return False
@@ -100,7 +102,7 @@ class _While:
 
     def _stays(self) -> bool:
         """Tell whether nothing but the test ends the loop: without it the loop never ends."""
-        return all(node.op != "RETURN" for node in self.body)
+        return sum(node.op in ("BREAK", "RETURN") for node in self.body) == 1
 
     def _is_fixed(self, node: UOp) -> bool:
         """Tell whether a value is the same in all iterations."""
@@ -187,7 +189,7 @@ class _While:
         step = UOp("CONST", dtype, (), self.step, line)
         counter = UOp("RANGE", dtype, (start, limit, step), self.variable.arg, line)
         made += [step, counter]
-        new: dict[UOp, UOp] = {}
+        new = {self.loop: counter}
         for node in (*self.body[: self.test], *self.body[self.test + 3 :]):
             if node.op == "GET" and node.src[0] is self.variable:
                 new[node] = counter

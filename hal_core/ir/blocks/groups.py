@@ -115,7 +115,7 @@ def _lanes(nest: Sequence[UOp]) -> int:
     run = row if cut is None else cut.row
     if not (_bound_ahead(row, around) and _bound_ahead(run, around)):
         return 0
-    if middle(run, guessed(run, bounds(run).known)) is not None:
+    if nest[0].op != "LOOP" and middle(run, guessed(run, bounds(run).known)) is not None:
         return 0
     if not spills and cut is None:
         return 0

@@ -12,6 +12,9 @@
                                         n += step
                                 y[i] = n
 
+A loop over a range whose threads load neighbours, `x[i + k]`, has one counter for all of them: in
+each iteration the threads that run have done as many.
+
 All threads of a group leave the first loop on the right together, so it stands outside of the loop
 over threads, which becomes vectors. A thread that has left keeps its values, and loads nothing new.
 When few threads are left each goes on by itself.
@@ -258,15 +261,21 @@ def may_gain(loop: UOp, body: tuple[UOp, ...], short: Collection[UOp]) -> bool:
 
 def lies_apart(index: UOp) -> bool:
     """Tell whether an index is by data or by a multiple of a thread's number."""
-    pending, seen = [index], set[UOp]()
+    return any(
+        node.op in ("LOAD", "GET") or (node.op == "MUL" and varies(node.src))
+        for node in parts_of_index(index)
+    )
+
+
+def parts_of_index(index: UOp) -> set[UOp]:
+    """Return the nodes that an index is computed from: of a loop's counter what it starts with."""
+    found, pending = set[UOp](), [index]
     while pending:
         node = pending.pop()
-        if node.op in ("LOAD", "GET") or (node.op == "MUL" and varies(node.src)):
-            return True
-        if node not in seen:
-            seen.add(node)
+        if node not in found:
+            found.add(node)
             pending += node.src[:1] if node.op == "RANGE" else node.src
-    return False
+    return found
 
 
 def tests_of(loop: UOp, body: Sequence[UOp]) -> list[UOp]:
@@ -309,6 +318,18 @@ def tests_of(loop: UOp, body: Sequence[UOp]) -> list[UOp]:
     return tests
 
 
+def counts_neighbours(loop: UOp, body: Sequence[UOp]) -> bool:
+    """Tell whether threads that count a loop's iterations together load neighbours, `x[i + k]`."""
+    for node in body if loop.op == "RANGE" else ():
+        if node.op == "LOAD" and not lies_apart(node.src[1]):
+            parts = parts_of_index(node.src[1])
+            if loop in parts and any(
+                part.op == "SPECIAL" and not is_common(part) for part in parts
+            ):
+                return True
+    return False
+
+
 class _Written:
     """A loop, written behind the nodes `made`."""
 
@@ -319,6 +340,7 @@ class _Written:
         self.made, self.line, start = made, loop.line, len(made)
         self.conditions = conditions
         self.zero, self.one = self._add("CONST", int32, arg=0), self._add("CONST", int32, arg=1)
+        counted = loop if counts_neighbours(loop, body) else None
         if loop.op == "RANGE":
             ahead, loop, body = as_while(loop, body)
             made += ahead
@@ -330,6 +352,10 @@ class _Written:
         few = self._add("CONST", int32, arg=_FEW_WITH_SLOW if slow else _FEW)
         self.running = self._add("VAR", int32, arg="running")
         tests = tests_of(loop, body)
+        if counted is not None and tests:
+            # A thread that has left would ask them again for another number.
+            counts = (body[0] in node.src for node in body[2 : body.index(tests[-1])])
+            tests = [] if any(counts) else tests
         if not tests:
             self.runs = self._add("VAR", int32, arg="runs")
             if conditions:
@@ -337,14 +363,7 @@ class _Written:
             runs = self._begin()
             self._add("SET", None, self.runs, self.one)
             self._close(runs)
-        self.together = self._add("LOOP")
-        self._add("SET", None, self.running, self.zero)
-        self._write(body, tests)
-        some = self._add("LE", bool_, self._add("GET", int32, self.running), few)
-        block = self._add("IF", None, some)
-        self._add("BREAK", None, self.together)
-        self._add("ENDIF", None, block)
-        self._add("ENDLOOP", None, self.together)
+        self.write_together(body, tests, counted, few)
         left = self._add("NE", bool_, self._add("GET", int32, self.running), self.zero)
         self.left = self._add("IF", None, left)
         flagged = [self.left, *(self._begin() if tests else [self._ask()])]
@@ -352,6 +371,41 @@ class _Written:
         self._add("ENDLOOP", None, loop)
         self._close(flagged)
         self.alone = {node for node in made[start:] if node.op in ("LOOP", "BREAK")}
+        if counted is not None:
+            self.alone.add(self.count)
+
+    def write_together(
+        self, body: Sequence[UOp], tests: Collection[UOp], counted: UOp | None, few: UOp
+    ) -> None:
+        """Write the loop that all threads leave together.
+
+        If it is `counted`, they count its iterations in one variable, which is zero outside of it.
+        """
+        self.own: UOp | None = None  # the counter of each thread, and what stands for it
+        self.shared: dict[UOp, UOp] = {}
+        self.kept = set[UOp]()  # nodes for which nothing does
+        if counted is not None:
+            zero = self._add("CONST", counted.dtype, arg=0)
+            step = self._add("CONST", counted.dtype, arg=counted.src[2].arg)
+            self.count = self._add("VAR", counted.dtype, arg="count")
+            self._add("SET", None, self.count, zero)
+        self.together = self._add("LOOP")
+        self._add("SET", None, self.running, self.zero)
+        if counted is not None:
+            done = self._add("GET", counted.dtype, self.count)
+            self.own = body[0]
+            self.shared[self.own] = self._add("ADD", counted.dtype, counted.src[0], done)
+            self.kept = {body[1], body[-2]} if tests else set()
+        self._write(body, tests)
+        if counted is not None:
+            self._add("SET", None, self.count, self._add("ADD", counted.dtype, done, step))
+        some = self._add("LE", bool_, self._add("GET", int32, self.running), few)
+        block = self._add("IF", None, some)
+        if counted is not None:
+            self._add("SET", None, self.count, zero)
+        self._add("BREAK", None, self.together)
+        self._add("ENDIF", None, block)
+        self._add("ENDLOOP", None, self.together)
 
     def _add(self, op: str, dtype: DType | None = None, *src: UOp, arg: object = None) -> UOp:
         self.made.append(UOp(op, dtype, src, arg, self.line))
@@ -381,7 +435,7 @@ class _Written:
         leaves = [False]  # whether an open block has a BREAK in it
         for node in body:
             leaving = node.op == "BREAK" and node.src[0] is self.loop
-            if tests and leaving:
+            if (tests and leaving) or (node is self.own and not self.kept):
                 continue
             if node.op == "ENDIF" and node.src[0] in tests:
                 test = self.new[node.src[0]]
@@ -400,7 +454,8 @@ class _Written:
                 self._add("SET", None, self.runs, self.zero)
                 leaves[-1] = True
                 continue
-            sources = tuple([self.new.get(source, source) for source in node.src])
+            new = self.new | self.shared if self.shared and node not in self.kept else self.new
+            sources = tuple([new.get(source, source) for source in node.src])
             if node.op in DIVISIONS and node.src[1].op != "CONST":
                 self.made += by_floats(node, *sources)
                 self.new[node] = self.made[-1]

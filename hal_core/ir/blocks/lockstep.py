@@ -338,7 +338,9 @@ class _Search:
         if op == "SPECIAL" and node.arg[0] in ("thread_idx", "global_idx"):
             self.varies.add(node)
             self.strides[node] = int(node.arg[1] == 0)
-        elif op in ("LOAD", "ATOMIC", "CAS") or (op == "GET" and node.src[0] not in self.hoisted):
+        elif op in ("LOAD", "ATOMIC", "CAS") or (
+            op == "GET" and node.src[0] not in self.hoisted and node.src[0] not in self.alone
+        ):
             self.varies.add(node)
         elif op == "RANGE" or op in PURE:
             if not self.varies.isdisjoint(sources):

@@ -53,10 +53,12 @@ def _nested(uops: tuple[UOp, ...], place: int) -> list[UOp] | None:
     )
     sides = (uops[start + 1 : middle], uops[middle + 1 : last - 1])
     # The side that does nothing but set the variable to what skips the work.
+    # `if not (a and b): break` leaves the loop ahead of b.
+    leaves = [node.op for node in uops[place + 1 : close]] == ["BREAK"]
     decided = [
         [node.op for node in side] == ["CONST", "SET"]
         and side[1].src == (variable, side[0])
-        and side[0].arg is (not wanted)
+        and side[0].arg is (wanted if leaves else not wanted)
         for side in sides
     ]
     hidden = any(node.op == "BARRIER" for node in uops[start:close])
@@ -65,10 +67,15 @@ def _nested(uops: tuple[UOp, ...], place: int) -> list[UOp] | None:
     kept = sides[decided.index(False)]
     if not kept or kept[-1].op != "SET" or kept[-1].src[0] is not variable:
         return None
-    outer = _if(end.src[0].src[0], decided[1], end.line)
+    outer = _if(end.src[0].src[0], decided[0 if leaves else 1], end.line)
     inner = _if(kept[-1].src[1], wanted, block.line)
-    body = [*outer, *kept[:-1], *inner, *uops[place + 1 : close]]
-    body += [UOp("ENDIF", None, (opened[-1],), None, end.line) for opened in (inner, outer)]
+    closed = [UOp("ENDIF", None, (opened[-1],), None, end.line) for opened in (inner, outer)]
+    if leaves:
+        left = uops[place + 1]
+        body = [*outer, UOp("BREAK", None, left.src, None, end.line), closed[1]]
+        body += [*kept[:-1], *inner, left, closed[0]]
+    else:
+        body = [*outer, *kept[:-1], *inner, *uops[place + 1 : close], *closed]
     before = [node for node in uops[:start] if node is not variable]
     return [*before, *body, *uops[close + 1 :]]
 
