@@ -428,6 +428,61 @@ def test_divisions_by_a_number_that_a_row_shares_are_products(llvm: LLVM, kernel
 
 
 @hal.kernel
+def where_data_say(y: Numbers, x: Inputs, n: hal.int32, w: hal.int32):
+    i = hal.global_idx(0)
+    if i < n:
+        total = 0
+        for k in range(hal.thread_idx(0)):
+            if x[i] > 10:
+                total = total * 3 + x[k % w]
+            total += k
+        y[i] = total
+
+
+@hal.kernel
+def by_unsigned_numbers(y: Numbers, x: Inputs, n: hal.int32, w: hal.int32):
+    i = hal.global_idx(0)
+    if i < n:
+        first = w + 1
+        if x[i] > 45:
+            first = w + 2
+        total = 0
+        for k in range(x[i] + 40):
+            if k % 3 == 1:
+                total += x[hal.int32(hal.uint32(first) % hal.uint32(w))]
+        y[i] = total
+
+
+@hal.kernel
+def beside_a_quotient(y: Numbers, x: Inputs, n: hal.int32, w: hal.int32):
+    i = hal.global_idx(0)
+    if i < n:
+        place = i
+        if x[i] > 10:
+            place = i + hal.int32(hal.uint64(n + 5) // hal.uint64(w)) % 2
+        if x[i] > 10:
+            y[i] = x[place]
+
+
+@pytest.mark.parametrize("kernel", [where_data_say, by_unsigned_numbers, beside_a_quotient])
+def test_threads_that_divide_where_data_say_load_what_the_first_does_not(
+    llvm: LLVM, kernel: Any
+) -> None:
+    """LLVM 22 computed the address in the first lane of a vector, which may not run the IF.
+
+    LLVM 15 does so in PoCL, with the last of these kernels.
+    """
+    lowered = kernel.lower()
+    for n in (20, 100):
+        x = np.random.default_rng(n).integers(0, 50, n + 1).astype("i4")
+        for w in (7, n):
+            y, expected = np.full((2, n), 5, "i4")
+            llvm.run(lowered, {"y": y, "x": x, "n": n, "w": w}, (1, 1, 1), (100, 1, 1))
+            interpret(kernel, expected, x, vals=(n, w), grid=1, block=100)
+            np.testing.assert_array_equal(y, expected, f"{n} by {w}")
+
+
+@hal.kernel
 def hashed(y: Numbers, x: Inputs, n: hal.int32, factor: hal.int32, w: hal.int32):
     k = hal.global_idx(0)
     y[k] = 100 * x[factor * k % n] + k // w

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from hal_core.dtypes import bool_, int32, int64
 from hal_core.geometry import MOST_ADDED
+from hal_core.ir.blocks.divisions import DIVISIONS
 from hal_core.ir.blocks.hoisting import PURE
 from hal_core.ir.uop import BITWISE, UOp, array_of
 
@@ -216,6 +217,29 @@ def shared_loads(row: Row, known: Collection[UOp]) -> list[UOp]:
         elif loads_parameter(node) and not any(skipped) and node.src[1] not in row.differing:
             loads.append(node)
     return row.needed(loads)
+
+
+def divisions_of_indices(row: Row, known: Collection[UOp]) -> list[UOp]:
+    """Return the divisions behind an IF, by what is no constant, of which indices are made.
+
+    `known` has conditions that hold for all these threads.
+    """
+    tests = (n for n, node in enumerate(row.nodes) if node.op == "IF" and node.src[0] not in known)
+    behind = row.nodes[next(tests, len(row.nodes)) :]
+    divided = [node for node in behind if node.op in DIVISIONS and node.src[1].op != "CONST"]
+    if not divided:
+        return divided
+    pending = [part for node in row.nodes if node.op in ("LOAD", "STORE") for part in node.src[:2]]
+    found: set[UOp] = set()
+    while pending:
+        node = pending.pop()
+        if node in row.inside and node not in found and node.op != "LOAD":
+            found.add(node)
+            pending += node.src
+            if node.op == "GET":
+                sets = (part for part in row.nodes if part.op == "SET")
+                pending += [part.src[1] for part in sets if part.src[0] is node.src[0]]
+    return [node for node in divided if node in found]
 
 
 def takes_bytes_by_data(row: Row, bundled: UOp | None = None) -> bool:

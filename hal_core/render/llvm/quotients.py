@@ -122,6 +122,25 @@ class Quotients(Bundles):
         if not self._by_product(uop):
             self.values[uop] = self.value(uop)
 
+    def value(self, uop: UOp) -> str:
+        """Return a value; make of a division in an IF a number of which LLVM knows nothing.
+
+        Where LLVM 22 finds that lanes of a vector load one element, or neighbours, it computes the
+        address in the first lane only. If that lane is not in the IF it does not divide, and the
+        others load from anywhere. Numbers that a row shares are divided ahead of its loop.
+        """
+        value = super().value(uop)
+        if uop not in self.hidden:
+            return value
+        kind, zero = (
+            type_of(dtype_of(uop)),
+            self.let(f"ashr i32 {self.specials['grid_dim', 0]}, 31"),
+        )
+        if kind != "i32":
+            how = "sext" if kind == "i64" else "trunc"
+            zero = self.let(f"{how} i32 {zero} to {kind}")
+        return self.let(f"or {kind} {value}, {zero}")
+
     def _by_product(self, uop: UOp) -> bool:
         """Write a division by a number that a row shares as a product; tell whether it gains.
 
