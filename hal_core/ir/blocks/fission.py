@@ -64,6 +64,7 @@ from hal_core.ir.blocks.region import Region, enclosed
 from hal_core.ir.blocks.returns import without_returns
 from hal_core.ir.blocks.running import with_products
 from hal_core.ir.blocks.shortcuts import without_shortcuts
+from hal_core.ir.blocks.stores import with_one_store
 from hal_core.ir.blocks.unrolling import with_bits, with_elements
 from hal_core.ir.blocks.values import with_values
 from hal_core.ir.blocks.windows import with_windows
@@ -103,6 +104,7 @@ def _split(kernel: Kernel, grouped: bool) -> tuple[UOp, ...]:
     threads = block_threads(kernel)
     kernel = with_common_arrays(kernel, threads)
     uops = without_shortcuts(without_returns(kernel.uops))
+    uops = with_one_store(uops) if grouped else uops
     uops = with_ranges(with_values(uops))
     uops = with_windows(with_bits(uops) if grouped else uops)
     uops = with_early_loads(with_products(uops))
