@@ -89,7 +89,7 @@ class CompileOptions(NamedTuple):
             block=kernel.block,
             shared_nbytes=kernel.shared_nbytes,
             rendered=True,
-            work=operations_per_thread(kernel),
+            work=operations_per_thread(kernel.uops),
         )
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from hal_core.ir.fold.constants import Number, constant, evaluate
-from hal_core.ir.uop import STRUCTURE, Kernel, UOp
+from hal_core.ir.uop import STRUCTURE, UOp
 
 _FREE = STRUCTURE | {
     "PARAM",
@@ -20,14 +22,14 @@ _FREE = STRUCTURE | {
 }
 
 
-def operations_per_thread(kernel: Kernel) -> int | None:
-    """Return how many nodes one thread executes, with both sides of an IF counted.
+def operations_per_thread(uops: Iterable[UOp]) -> int | None:
+    """Return how many of the nodes one thread executes, with both sides of an IF counted.
 
     None when the number of iterations of a loop is known only at the launch.
     """
     total, trips, outer = 0, 1, []
     known: dict[UOp, Number] = {}  # `r = 2` and `range(-r, r + 1)` are constants too
-    for node in kernel.uops:
+    for node in uops:
         if node.op == "LOOP":
             return None
         if node.op == "RANGE":

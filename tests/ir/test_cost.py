@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import hal_core as hal
 from hal_core.dtypes import int32, int64
-from hal_core.ir import Kernel, Signature, UOp
+from hal_core.ir import UOp
 from hal_core.ir.cost import operations_per_thread
 
 
@@ -52,23 +52,22 @@ def waiting(y: hal.Ptr[hal.int32]) -> None:
 
 def test_a_loop_without_a_count_is_unknown() -> None:
     """A launch that may take seconds would keep the GIL."""
-    assert operations_per_thread(endless.lower()) is None
+    assert operations_per_thread(endless.lower().uops) is None
 
 
 def test_shared_memory_is_there_and_waiting_is_not_counted() -> None:
-    assert operations_per_thread(waiting.lower()) == 3  # STORE, LOAD, ATOMIC
+    assert operations_per_thread(waiting.lower().uops) == 3  # STORE, LOAD, ATOMIC
 
 
 def test_a_bound_of_many_doublings_takes_no_time_of_its_own() -> None:
     """Each sum was worked out once for every way to it: thirty doublings never came to an end."""
-    signature = Signature.parse("k", "")
     uops = [UOp("CONST", int64, (), 1)]
     zero, one = UOp("CONST", int64, (), 0), uops[0]
     for _ in range(60):
         uops.append(UOp("ADD", int64, (uops[-1], uops[-1])))
     loop = UOp("RANGE", int64, (zero, uops[-1], one), "k")
     uops += [zero, loop, UOp("NEG", int64, (loop,)), UOp("ENDRANGE", None, (loop,))]
-    assert operations_per_thread(Kernel("k", signature, tuple(uops))) == 60 + 2**60
+    assert operations_per_thread(uops) == 60 + 2**60
 
 
 def test_a_bound_wraps_as_the_kernel_does() -> None:
@@ -76,27 +75,27 @@ def test_a_bound_wraps_as_the_kernel_does() -> None:
     uops.append(UOp("ADD", int32, (uops[0], uops[1])))
     loop = UOp("RANGE", int32, (uops[1], uops[2], uops[1]), "k")
     uops += [loop, UOp("NEG", int32, (loop,)), UOp("ENDRANGE", None, (loop,))]
-    assert operations_per_thread(Kernel("k", Signature.parse("k", ""), tuple(uops))) == 1
+    assert operations_per_thread(uops) == 1
 
 
 def test_both_sides_of_an_if_count() -> None:
-    assert operations_per_thread(straight.lower()) == 5  # LT, STORE, LOAD, MUL, STORE
+    assert operations_per_thread(straight.lower().uops) == 5  # LT, STORE, LOAD, MUL, STORE
 
 
 def test_loops_multiply() -> None:
     bounds = 2  # NEG and ADD
-    assert operations_per_thread(loops.lower()) == bounds + 5 * (3 + 4)
+    assert operations_per_thread(loops.lower().uops) == bounds + 5 * (3 + 4)
 
 
 def test_a_bound_of_the_launch_is_unknown() -> None:
-    assert operations_per_thread(unknown.lower()) is None
+    assert operations_per_thread(unknown.lower().uops) is None
 
 
-def loop(start: int, stop: int, step: int) -> Kernel:
+def loop(start: int, stop: int, step: int) -> tuple[UOp, ...]:
     bounds = tuple(UOp("CONST", int64, (), value) for value in (start, stop, step))
     counter = UOp("RANGE", int64, bounds, "k")
     body = (UOp("NEG", int64, (counter,)), UOp("ENDRANGE", None, (counter,)))
-    return Kernel("k", Signature.parse("k", ""), (*bounds, counter, *body))
+    return (*bounds, counter, *body)
 
 
 @given(st.integers(-50, 50), st.integers(-50, 50), st.integers(-9, 9).filter(bool))

@@ -111,9 +111,45 @@ def turned_in_its_block(y: Numbers, x: Inputs, n: hal.int32):
         y[i] = x[t ^ 1] - (i ^ 1)
 
 
+@hal.kernel
+def begun_sums(y: Numbers, x: Inputs, n: hal.int32):
+    i = hal.global_idx(0)
+    if i < n:
+        total = 0
+        for k in range(8):
+            if k <= i % 8:
+                total += x[i // 8 * 8 + k]
+        y[i] = total
+
+
+@hal.kernel
+def turned_points(y: Numbers, x: Inputs, n: hal.int32):
+    """A product of a matrix by points, whose threads leave out a term of their own."""
+    i = hal.global_idx(0)
+    if i < n:
+        point = i // 3
+        row = i - point * 3
+        total = x[i]
+        for k in range(2, -1, -1):
+            for j in range(2):
+                if k != row:
+                    total += x[3 * row + k] * x[3 * point + k] - j
+        y[i] = total
+
+
+@hal.kernel
+def smeared(y: Bytes, x: ByteInputs, n: hal.int32):
+    i = hal.global_idx(0)
+    if 2 < i < n:
+        total = x[i // 4]
+        for k in range(-3, 4):
+            total += x[i + k] >> hal.uint8(i % 4)
+        y[i] = total
+
+
 KERNELS = [
     unpacked, repeated, weighted, by_pairs, down, of_the_block, two_sizes, turned, exchanged,
-    turned_in_its_block,
+    turned_in_its_block, begun_sums, turned_points, smeared,
 ]  # fmt: skip
 
 
@@ -122,7 +158,7 @@ def test_bundles_give_what_the_interpreter_gives(llvm: LLVM, kernel: Any) -> Non
     lowered = kernel.lower()
     assert "%thread.x.bundles" in LLVMRenderer().render(lowered)
     function = llvm.function(lowered)
-    narrow = kernel in (unpacked, repeated, turned, exchanged)
+    narrow = kernel in (unpacked, repeated, turned, exchanged, smeared)
     for n in (-4, 0, 1, 8, 63, 64, 65, 71, 200, 1003):
         random = np.random.default_rng(n + 9)
         x = random.integers(0, 255, max(200, n) + 7).astype("u1" if narrow else "i4")
@@ -213,10 +249,41 @@ def of_a_sum(y: Numbers, x: Inputs, n: hal.int32):
     y[i] = x[(i + n) // 2]
 
 
+@hal.kernel
+def of_neighbours_in_a_loop(y: Numbers, x: Inputs, n: hal.int32):
+    i = hal.global_idx(0)
+    total = x[i // 5]
+    for k in range(9):
+        total += x[i + k] * k
+    y[i] = total
+
+
+@hal.kernel
+def in_a_long_loop(y: Numbers, x: Inputs, n: hal.int32):
+    i = hal.global_idx(0)
+    total = x[i]
+    for k in range(n):
+        total += x[i // 5 + k]
+    y[i] = total
+
+
+@hal.kernel
+def in_loops_of_many_operations(y: Numbers, x: Inputs, n: hal.int32):
+    i = hal.global_idx(0)
+    total = x[i // 5]
+    for k in range(7):
+        for j in range(7):
+            total ^= x[i // 5 * 5 + k] * j
+    y[i] = total
+
+
 @pytest.mark.parametrize(
     "kernel",
-    [with_an_atomic, with_two_stores, in_short_rows, wide, with_bits_of_a_value,
-     turned_by_a_parameter, of_a_sum],
+    [
+        with_an_atomic, with_two_stores, in_short_rows, wide, with_bits_of_a_value,
+        turned_by_a_parameter, of_a_sum, of_neighbours_in_a_loop, in_a_long_loop,
+        in_loops_of_many_operations,
+    ],
     ids=lambda kernel: kernel.name,
 )  # fmt: skip
 def test_other_rows_have_no_bundles(kernel: Any) -> None:

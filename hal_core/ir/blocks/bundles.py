@@ -13,22 +13,28 @@ run one by one.
 
 from __future__ import annotations
 
+from math import inf
 from typing import NamedTuple
 
 from hal_core.ir.blocks.hoisting import PURE
+from hal_core.ir.blocks.loops import unrolled
 from hal_core.ir.blocks.quotients import INDICES, QUOTIENTS, REMAINDERS, divisor_size, uncast
 from hal_core.ir.blocks.rows import ALONG_X, Row
+from hal_core.ir.cost import operations_per_thread
 from hal_core.ir.uop import BITWISE, UOp
 
 _MOST_THREADS = 8  # of a bundle
 _MOST_NODES = 300  # of all threads of a bundle
+_MOST_OPERATIONS = 1000  # of theirs, with all iterations of loops
 _MOST_BYTES = 40  # of their elements, which vectors spread over as many registers
+_MOST_STREAMED = 16  # and where a loop loads such as `x[i + k]`, which without bundles are vectors
 # Low bits of an index cost little, so such bundles are made only for what is loaded by them.
 _MASKED = (4, 8)
 _DIVIDES = QUOTIENTS | REMAINDERS
 _FOUND = _DIVIDES | BITWISE
 _PLAIN = PURE | {
     "CONST", "SPECIAL", "VIEW", "VAR", "GET", "SET", "LOAD", "STORE", "IF", "ELSE", "ENDIF",
+    "RANGE", "ENDRANGE",
 }  # fmt: skip
 
 
@@ -52,28 +58,42 @@ def bundle(row: Row) -> Bundle | None:
         if node.op not in _FOUND or node.dtype not in INDICES or node not in row.differing:
             continue
         number, divisor = uncast(node.src[0]), divisor_size(node) if node.op in _DIVIDES else 0
-        size = divisor or _size_of_bits(node)
+        size = divisor or size_of_bits(node)
         if number.op == "SPECIAL" and number.arg in ALONG_X and 2 <= size <= _MOST_THREADS:
             made = found.setdefault((number.arg, size), Bundle(size, number, [], [], []))
-            divided = made.remainders if node.op in REMAINDERS else made.quotients
-            (divided if divisor else made.changed).append(node)
+            nodes = made.remainders if node.op in REMAINDERS else made.quotients
+            (nodes if divisor else made.changed).append(node)
     if not found or any(node.op not in _PLAIN for node in row.nodes):
+        return None
+    loops = {node for node in row.nodes if node.op == "RANGE"}
+    operations = (operations_per_thread(row.nodes) or inf) if loops else 0
+    if not unrolled(tuple(row.nodes)) >= loops:
         return None
     accesses = [node for node in row.nodes if node.op in ("LOAD", "STORE")]
     largest = max((node.src[0].dtype.itemsize for node in accesses if node.src[0].dtype), default=0)
     loads = [node.src[1] for node in accesses if node.op == "LOAD"]
     loaded, reached = (set(row.needed(nodes)) for nodes in (loads, [n.src[1] for n in accesses]))
+    moving = Row(row.nodes, loops).differing if loops else set[UOp]()  # in one iteration
+    looped: list[UOp] = []  # indices of loads in loops
+    depth = 0
+    for node in row.nodes:
+        depth += (node.op == "RANGE") - (node.op == "ENDRANGE")
+        if depth and node.op == "LOAD" and node.src[1] in moving:
+            looped.append(node.src[1])
     for made in found.values():
-        divided = made.quotients + made.remainders
+        divided = {*made.quotients, *made.remainders}
         gains = not loaded.isdisjoint(divided) or not reached.isdisjoint(made.changed)
-        gains = gains or (made.size not in _MASKED and divided != [])
+        gains = gains or (made.size not in _MASKED and bool(divided))
         few = made.size * len(row.nodes) <= _MOST_NODES
-        if gains and few and made.size * largest <= _MOST_BYTES:
+        few = few and made.size * operations <= _MOST_OPERATIONS
+        places = divided.union(made.changed)
+        streams = any(places.isdisjoint(row.needed([index])) for index in looped)
+        if gains and few and made.size * largest <= (_MOST_STREAMED if streams else _MOST_BYTES):
             return made
     return None
 
 
-def _size_of_bits(node: UOp) -> int:
+def size_of_bits(node: UOp) -> int:
     """Return the number of threads among which `i ^ 3`, `i | 1` or `i & ~1` changes places."""
     if node.op not in BITWISE or node.src[1].op != "CONST":
         return 0

@@ -15,21 +15,30 @@ it stays as it is: its variable would cross regions.
 
 from __future__ import annotations
 
+from hal_core.dtypes import DTYPES
 from hal_core.ir.uop import UOp
 
 _FEWEST = 3  # stores
+_NARROW = frozenset(
+    dtype for dtype in DTYPES.values() if dtype.itemsize <= 2 and not dtype.is_float
+)
 
 
 def with_one_store(uops: tuple[UOp, ...]) -> tuple[UOp, ...]:
     """Return the nodes of a kernel with such stores made one."""
-    if [node.op for node in uops].count("STORE") < _FEWEST:
+    narrow = {
+        node
+        for node in uops
+        if node.op == "STORE" and node.arg is None and node.src[2].dtype in _NARROW
+    }
+    if len(narrow) < _FEWEST:
         return uops
     outermost: dict[UOp, UOp] = {}  # store -> the outermost of such IFs around it
     then: dict[UOp, list[UOp]] = {}  # IF -> the stores that its paths up to the ELSE end with
     ends: list[UOp] = []  # the stores that all paths up to here end with
     loops, before = 0, dict[UOp, int]()  # before: IF -> the loops ahead of it
     for node in uops:
-        if node.op == "STORE" and _is_narrow(node):
+        if node in narrow:
             ends = [node]
         elif node.op == "ENDIF" and ends and then.get(node.src[0]):
             ends = then[node.src[0]] + ends
@@ -48,12 +57,6 @@ def with_one_store(uops: tuple[UOp, ...]) -> tuple[UOp, ...]:
         stores.setdefault(block, []).append(store)
     chosen = {block: found for block, found in stores.items() if len(found) >= _FEWEST}
     return _moved(uops, chosen) if chosen else uops
-
-
-def _is_narrow(store: UOp) -> bool:
-    """Tell whether an integer of one or two bytes is stored."""
-    dtype = store.src[2].dtype
-    return store.arg is None and dtype is not None and not dtype.is_float and dtype.itemsize <= 2
 
 
 def _moved(uops: tuple[UOp, ...], chosen: dict[UOp, list[UOp]]) -> tuple[UOp, ...]:
