@@ -19,7 +19,7 @@ NBYTES = 16  # of one access, at most: what GPUs have
 
 def follows(before: UOp, node: UOp) -> bool:
     """Tell whether a node accesses the element behind that of the node before it in the list."""
-    if node.arg is None or node.op not in ("LOAD", "STORE") or before.op != node.op:
+    if node.op not in ("LOAD", "STORE") or before.op != node.op or not isinstance(node.arg, tuple):
         return False
     lane, count = node.arg
     return before.arg == (lane - 1, count) and before.src[:2] == node.src[:2]

@@ -56,7 +56,7 @@ from hal_core.errors import Unsupported
 from hal_core.ir.blocks.counting import with_ranges
 from hal_core.ir.blocks.early_loads import with_early_loads
 from hal_core.ir.blocks.groups import counts_in_groups, in_groups, runs_in_parts
-from hal_core.ir.blocks.hoisting import PURE, Hoisted, is_common
+from hal_core.ir.blocks.hoisting import PURE, Hoisted, is_common, with_common_loads
 from hal_core.ir.blocks.leaving import with_lockstep
 from hal_core.ir.blocks.local_arrays import with_common_arrays
 from hal_core.ir.blocks.lockstep import Lockstep, in_step
@@ -103,7 +103,7 @@ def split(kernel: Kernel, grouped: bool = False) -> tuple[UOp, ...]:
 def _split(kernel: Kernel, grouped: bool) -> tuple[UOp, ...]:
     threads = block_threads(kernel)
     kernel = with_common_arrays(kernel, threads)
-    uops = without_shortcuts(without_returns(kernel.uops))
+    uops = without_shortcuts(without_returns(with_common_loads(kernel.uops)))
     uops = with_one_store(uops) if grouped else uops
     uops = with_ranges(with_values(uops))
     uops = with_windows(with_bits(uops) if grouped else uops)
@@ -127,8 +127,10 @@ def _split(kernel: Kernel, grouped: bool) -> tuple[UOp, ...]:
     if found and spill_nbytes(made, threads) <= SPILL_LIMIT:
         return tuple(made)
     if "BARRIER" not in [node.op for node in kernel.uops]:
-        front = [node for node in kernel.uops if node.op in _MEMORY]
-        body = [node for node in kernel.uops if node.op not in _MEMORY]
+        loads = [node for node in kernel.uops if node.op == "LOAD" and is_common(node)]
+        ahead = {*loads, *(node.src[1] for node in loads)}
+        front = [node for node in kernel.uops if node.op in _MEMORY or node in ahead]
+        body = [node for node in kernel.uops if node.op not in _MEMORY and node not in ahead]
         return tuple(front + enclosed(body, body))
     made = _Fission(Lockstep(kernel.uops)).whole(grouped)
     nbytes = spill_nbytes(made, threads)

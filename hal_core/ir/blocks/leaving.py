@@ -221,7 +221,7 @@ def varies(bounds: Sequence[UOp]) -> bool:
     pending, seen = list(bounds), set[UOp]()
     while pending:
         node = pending.pop()
-        if node.op in ("LOAD", "GET") or (node.op == "SPECIAL" and not is_common(node)):
+        if node.op in ("LOAD", "GET", "SPECIAL") and not is_common(node):
             return True
         if node not in seen:
             seen.add(node)
@@ -262,7 +262,8 @@ def may_gain(loop: UOp, body: tuple[UOp, ...], short: Collection[UOp]) -> bool:
 def lies_apart(index: UOp) -> bool:
     """Tell whether an index is by data or by a multiple of a thread's number."""
     return any(
-        node.op in ("LOAD", "GET") or (node.op == "MUL" and varies(node.src))
+        (node.op in ("LOAD", "GET") and not is_common(node))
+        or (node.op == "MUL" and varies(node.src))
         for node in parts_of_index(index)
     )
 

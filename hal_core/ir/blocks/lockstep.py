@@ -39,7 +39,7 @@ from collections.abc import Collection, Mapping, Sequence, Set
 from typing import NamedTuple
 
 from hal_core.dtypes import DType, bool_, float32, float64, int32
-from hal_core.ir.blocks.hoisting import PURE, Hoisted
+from hal_core.ir.blocks.hoisting import PURE, Hoisted, is_common
 from hal_core.ir.blocks.loops import unrolled
 from hal_core.ir.blocks.nests import with_loops_outside, with_strides
 from hal_core.ir.blocks.quotients import growths
@@ -201,7 +201,8 @@ def without_guards(uops: tuple[UOp, ...]) -> tuple[tuple[UOp, ...], tuple[UOp, .
     guards: list[UOp] = []
     ops = {node.op for node in uops}
     while "BARRIER" not in ops:
-        guard = next((node for node in uops[:_GUARD] if node.op in _BEGINS), None)
+        ahead = (node for node in uops[:_GUARD] if node.op in _BEGINS and not is_common(node))
+        guard = next(ahead, None)
         if guard is None or guard.op != "IF":
             break
         last = uops[-1]
@@ -338,7 +339,7 @@ class _Search:
         if op == "SPECIAL" and node.arg[0] in ("thread_idx", "global_idx"):
             self.varies.add(node)
             self.strides[node] = int(node.arg[1] == 0)
-        elif op in ("LOAD", "ATOMIC", "CAS") or (
+        elif (op in ("LOAD", "ATOMIC", "CAS") and node not in self.hoisted) or (
             op == "GET" and node.src[0] not in self.hoisted and node.src[0] not in self.alone
         ):
             self.varies.add(node)
