@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hal_core.render.c.family import CFamilyRenderer
-from hal_core.render.c.helpers import HALF_CASTS, PLAIN_ATOMICS
+from hal_core.render.c.helpers import DIVISIONS, HALF_CASTS, PLAIN_ATOMICS
 from hal_core.render.c.language import FUNCTIONS, Language, Space
 
 # A call runs the blocks first <= block < last, in linear order with x fastest. Index arithmetic is
@@ -71,6 +71,14 @@ BITS = """\
     return bits.to;
 }}"""
 
+# Keeps clang from making vectors of a loop that divides. Clang 22 may take the address of a whole
+# vector from its first lane, which has not divided if it is not in the `if` of `x[i + a / b]`.
+_APART = """{{
+#if __clang_major__ > 14
+    if (!__builtin_constant_p(b)) __asm__("" : "+r"(a));
+#endif
+"""
+
 C = Language(
     types={
         "bool": "bool",
@@ -111,6 +119,7 @@ C = Language(
         )
     },
     casts={**HALF_CASTS, **_CASTS},
+    divisions={op: text.replace("{{\n", _APART, 1) for op, text in DIVISIONS.items()},
     spaces={
         "PARAM": Space("atomic", "", _ATOMICS),
         "SHARED": Space("shared", "", PLAIN_ATOMICS),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 import hal_core as hal
@@ -48,6 +49,33 @@ def test_threads_are_lanes(
     except (hal.CompilerUnavailable, hal.Unsupported) as error:
         pytest.skip(str(error))
     assert re.search(WIDE[processor.machine()], text), text
+
+
+@hal.kernel
+def divided(y: hal.Ptr[hal.int32], x: hal.ConstPtr[hal.int32], n: hal.int32) -> None:
+    i = hal.global_idx(0)
+    total = 0
+    if i < n:
+        for k in range(n):
+            if x[i] > 10:
+                total += x[k % n] + x[k // n]
+        y[i] = total
+
+
+@pytest.mark.parametrize("pair", ["llvm", "clang", "gcc", "zig"])
+def test_threads_that_divide_where_data_say_load_what_the_first_does_not(
+    device: hal.Compiled, monkeypatch: pytest.MonkeyPatch, pair: str
+) -> None:
+    """LLVM 22 computed the address in the first lane of a vector, which may not run the IF."""
+    monkeypatch.setenv("CPU_CC", pair)
+    try:
+        program = device.compile(divided)
+    except (hal.CompilerUnavailable, hal.Unsupported) as error:
+        pytest.skip(str(error))
+    x = np.random.default_rng(0).integers(0, 50, 100).astype("i4")
+    y = hal.Buffer.from_numpy(np.zeros(100, "i4"), device=device)
+    program(y, hal.Buffer.from_numpy(x, device=device), vals=(100,), grid=1, block=100, wait=True)
+    np.testing.assert_array_equal(y.numpy(), np.where(x > 10, x.sum() + 100 * x[0], 0))
 
 
 @pytest.mark.parametrize(
