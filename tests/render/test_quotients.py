@@ -798,3 +798,29 @@ def test_low_bits_of_an_index_are_vectors(llvm: LLVM) -> None:
         llvm.call(function, lowered, {"y": y, "x": x, "n": n}, grid, shape)
         interpret(by_powers_of_two, expected, x, vals=(n,), grid=grid, block=shape)
         np.testing.assert_array_equal(y, expected)
+
+
+@hal.kernel
+def by_quotients(y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32], w: hal.int32, h: hal.int32):
+    k = hal.global_idx(0)
+    i = k % w
+    j = k // w
+    if 0 < i < w - 1 and 0 < j < h - 1:
+        around = x[j * w + i - 1] + x[j * w + i + 1] + x[(j - 1) * w + i] + x[(j + 1) * w + i]
+        y[k] = x[k] + 0.25 * around
+
+
+@hal.kernel
+def by_the_index(y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32], w: hal.int32, h: hal.int32):
+    k = hal.global_idx(0)
+    i = k % w
+    j = k // w
+    if 0 < i < w - 1 and 0 < j < h - 1:
+        around = x[k - 1] + x[k + 1] + x[k - w] + x[k + w] + x[k - 2] + x[k + 2]
+        y[k] = x[k] + 0.25 * around + x[j * w] * x[i]
+
+
+@pytest.mark.parametrize(("kernel", "least"), [(by_quotients, 12), (by_the_index, 48)])
+def test_rows_of_12_threads_are_cut_where_products_would_gather(kernel: Any, least: int) -> None:
+    text = LLVMRenderer().render(kernel.lower())
+    assert re.findall(r"icmp sge i64 \S+, (\d\d+)\n", text) == [str(least)]

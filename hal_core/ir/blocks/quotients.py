@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from hal_core.dtypes import DType, int32, int64, uint32, uint64
 from hal_core.geometry import MOST_ADDED
-from hal_core.ir.blocks.hoisting import is_common
+from hal_core.ir.blocks.hoisting import PURE, is_common
 from hal_core.ir.blocks.rows import MOST_NODES_IN_PARTS, PART_START, Counted, Row
 from hal_core.ir.uop import UOp
 
@@ -28,7 +28,7 @@ _DIVIDES = QUOTIENTS | REMAINDERS
 INDICES = {int32, int64, uint32, uint64}
 # Vectors divide by a product; slower is a load by a quotient, which gathers elements. The threads
 # behind the last whole vector of a part run one by one, which costs more where they do much.
-_LEAST, _LEAST_OF_MANY, _MANY_NODES = 12, 48, 32
+_LEAST, _LEAST_OF_MANY, _MANY_NODES, _MANY_GATHERS = 12, 48, 32, 3
 _LEAST_OF_TESTS = 32
 _MOST_CONSTANT = 2**31  # all numbers along x are below it, and no end of a part leaves int64
 
@@ -61,8 +61,23 @@ class Cut(NamedTuple):
 
 
 def least_part(row: Row) -> int:
-    """Return the number of threads from which on a part is faster than products."""
-    return _LEAST if len(row.nodes) < _MANY_NODES else _LEAST_OF_MANY
+    """Return the number of threads from which on a part is faster than products.
+
+    With products loads by a quotient or a remainder gather; in parts they do not.
+    """
+    if len(row.nodes) < _MANY_NODES:
+        return _LEAST
+    gathers = loops = 0
+    divided: set[UOp] = set()  # quotients and remainders, and what is made of them
+    for node in row.nodes:
+        loops += (node.op in ("RANGE", "LOOP")) - (node.op in ("ENDRANGE", "ENDLOOP"))
+        divides = node.op in _DIVIDES and node.dtype in INDICES and node.src[0] in row.differing
+        if node.op == "LOAD" and node.src[1] in divided:
+            narrow = node.dtype is not None and node.dtype.itemsize <= 2
+            gathers += _MANY_GATHERS if loops or narrow else 1
+        elif divides or (node.op in PURE and not divided.isdisjoint(node.src)):
+            divided.add(node)
+    return _LEAST if gathers >= _MANY_GATHERS else _LEAST_OF_MANY
 
 
 def parts(row: Row, least: int = _LEAST, changing: Container[UOp] | None = None) -> Cut | None:
