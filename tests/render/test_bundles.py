@@ -138,6 +138,18 @@ def turned_points(y: Numbers, x: Inputs, n: hal.int32):
 
 
 @hal.kernel
+def products(y: Numbers, x: Inputs, n: hal.int32):
+    """A product of two 3 x 3 matrices for each nine threads, by two sizes."""
+    i = hal.global_idx(0)
+    if i < n - n % 9:
+        a, b = i // 9 * 9 + i % 9 // 3 * 3, i // 9 * 9 + i % 3
+        total = 0
+        for k in range(3):
+            total += x[a + k] * x[b + 3 * k]
+        y[i] = total
+
+
+@hal.kernel
 def smeared(y: Bytes, x: ByteInputs, n: hal.int32):
     i = hal.global_idx(0)
     if 2 < i < n:
@@ -149,7 +161,7 @@ def smeared(y: Bytes, x: ByteInputs, n: hal.int32):
 
 KERNELS = [
     unpacked, repeated, weighted, by_pairs, down, of_the_block, two_sizes, turned, exchanged,
-    turned_in_its_block, begun_sums, turned_points, smeared,
+    turned_in_its_block, begun_sums, turned_points, products, smeared,
 ]  # fmt: skip
 
 
@@ -259,6 +271,15 @@ def of_neighbours_in_a_loop(y: Numbers, x: Inputs, n: hal.int32):
 
 
 @hal.kernel
+def of_neighbouring_bytes_in_a_loop(y: Bytes, x: ByteInputs, n: hal.int32):
+    i = hal.global_idx(0)
+    total = x[i // 9]
+    for k in range(9):
+        total += x[i + k]
+    y[i] = total
+
+
+@hal.kernel
 def in_a_long_loop(y: Numbers, x: Inputs, n: hal.int32):
     i = hal.global_idx(0)
     total = x[i]
@@ -281,7 +302,8 @@ def in_loops_of_many_operations(y: Numbers, x: Inputs, n: hal.int32):
     "kernel",
     [
         with_an_atomic, with_two_stores, in_short_rows, wide, with_bits_of_a_value,
-        turned_by_a_parameter, of_a_sum, of_neighbours_in_a_loop, in_a_long_loop,
+        turned_by_a_parameter, of_a_sum, of_neighbours_in_a_loop,
+        of_neighbouring_bytes_in_a_loop, in_a_long_loop,
         in_loops_of_many_operations,
     ],
     ids=lambda kernel: kernel.name,

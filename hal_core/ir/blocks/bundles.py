@@ -23,8 +23,8 @@ from hal_core.ir.blocks.rows import ALONG_X, Row
 from hal_core.ir.cost import operations_per_thread
 from hal_core.ir.uop import BITWISE, UOp
 
-_MOST_THREADS = 8  # of a bundle
-_MOST_NODES = 300  # of all threads of a bundle
+_MOST_THREADS = 9  # of a bundle
+_MOST_NODES = 400  # of all threads of a bundle
 _MOST_OPERATIONS = 1000  # of theirs, with all iterations of loops
 _MOST_BYTES = 40  # of their elements, which vectors spread over as many registers
 _MOST_STREAMED = 16  # and where a loop loads such as `x[i + k]`, which without bundles are vectors
@@ -88,7 +88,10 @@ def bundle(row: Row) -> Bundle | None:
         few = few and made.size * operations <= _MOST_OPERATIONS
         places = divided.union(made.changed)
         streams = any(places.isdisjoint(row.needed([index])) for index in looped)
-        if gains and few and made.size * largest <= (_MOST_STREAMED if streams else _MOST_BYTES):
+        fits = made.size * largest <= _MOST_BYTES
+        if streams:
+            fits = made.size * max(largest, 2) <= _MOST_STREAMED
+        if gains and few and fits:
             return made
     return None
 
