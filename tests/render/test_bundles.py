@@ -159,7 +159,16 @@ def smeared(y: Bytes, x: ByteInputs, n: hal.int32):
         y[i] = total
 
 
+@hal.kernel
+def scaled(y: Numbers, x: Inputs, n: hal.int32):
+    """Of a few bits, by a number for each 32 threads: the row is not cut at those."""
+    i = hal.global_idx(0)
+    if i < n:
+        y[i] = ((x[i >> 1] >> (4 * (i & 1))) & 15) * x[i // 32] - x[i >> 6]
+
+
 KERNELS = [
+    scaled,
     unpacked, repeated, weighted, by_pairs, down, of_the_block, two_sizes, turned, exchanged,
     turned_in_its_block, begun_sums, turned_points, products, smeared,
 ]  # fmt: skip
@@ -229,6 +238,19 @@ def with_two_stores(y: Numbers, x: Inputs, n: hal.int32):
     if i < n:
         y[i] = x[i // 2]
         y[n + i] = x[i // 2]
+
+
+@hal.kernel
+def beside_remainders(y: Numbers, x: Inputs, n: hal.int32):
+    i = hal.global_idx(0)
+    if i % 100 < 99:
+        y[i] = x[i // 2] * x[i + 1] - x[i // 100]
+
+
+@hal.kernel(block=(32, 1, 1))
+def in_short_rows_by_groups(y: Numbers, x: Inputs, n: hal.int32):
+    i = hal.global_idx(0)
+    y[i] = x[i // 2] + x[i // 16] + hal.thread_idx(0)
 
 
 @hal.kernel(block=(32, 1, 1))
@@ -301,10 +323,9 @@ def in_loops_of_many_operations(y: Numbers, x: Inputs, n: hal.int32):
 @pytest.mark.parametrize(
     "kernel",
     [
-        with_an_atomic, with_two_stores, in_short_rows, wide, with_bits_of_a_value,
-        turned_by_a_parameter, of_a_sum, of_neighbours_in_a_loop,
-        of_neighbouring_bytes_in_a_loop, in_a_long_loop,
-        in_loops_of_many_operations,
+        with_an_atomic, with_two_stores, beside_remainders, in_short_rows_by_groups,
+        in_short_rows, wide, with_bits_of_a_value, turned_by_a_parameter, of_a_sum,
+        of_neighbours_in_a_loop, of_neighbouring_bytes_in_a_loop, in_a_long_loop, in_loops_of_many_operations,
     ],
     ids=lambda kernel: kernel.name,
 )  # fmt: skip

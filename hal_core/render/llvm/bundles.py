@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hal_core.ir.blocks.bundles import bundle
+from hal_core.ir.blocks.bundles import Bundle, bundle
 from hal_core.render.llvm.threads import Interval, Known, Place, Threads
 from hal_core.render.llvm.values import literal, type_of
 from hal_core.render.renderer import dtype_of
@@ -15,11 +15,7 @@ class Bundles(Threads):
 
     def write_whole(self, place: Place, whole: Interval, known: Known) -> None:
         """Write the threads of a row: whole bundles of them, if it is long, and what is around."""
-        width, suffix = place.width, place.suffix
-        # Parts of a row may be short.
-        is_long = place.interval == ("0", width) and not (width.isdigit() and int(width) < _LONG)
-        may = is_long and place.free and self.splits and not self.spills
-        found = bundle(place.row) if may else None
+        suffix, found = place.suffix, self.bundle_of(place)
         if found is None:
             self._write_threads(place, whole, known)
             return
@@ -49,6 +45,13 @@ class Bundles(Threads):
         self._write_threads(place, whole, known)
         self.jump(f"over{suffix}")
         self.label(f"over{suffix}")
+
+    def bundle_of(self, place: Place) -> Bundle | None:
+        """Return the bundles of a row, which parts of a row and short ones have not."""
+        width = place.width
+        is_long = place.interval == ("0", width) and not (width.isdigit() and int(width) < _LONG)
+        may = is_long and place.free and self.splits and not self.spills
+        return bundle(place.row) if may else None
 
     def write_nodes(self, place: Place, thread: str, known: Known) -> None:
         """Write the nodes of a row, in a loop over bundles for each thread of one."""

@@ -11,6 +11,7 @@ from hal_core.ir.blocks.groups import parts_of_nest
 from hal_core.ir.blocks.parts import Walk, with_inverses
 from hal_core.ir.blocks.quotients import (
     INDICES,
+    QUOTIENTS,
     Cut,
     divisor_size,
     least_part,
@@ -32,7 +33,9 @@ class Quotients(Bundles):
         """Write a row in parts, in a loop over them; with products where a divisor is small."""
         least = least_part(place.row)
         cut = parts(place.row, least) if self.splits else None
-        if cut is None:
+        # Parts have no bundles, which gain more where all that a part shares is what it loads.
+        few = cut and all(node.op in QUOTIENTS and divisor_size(node) for node in cut.divided)
+        if cut is None or (few and self.bundle_of(place)):
             self.write_part(place)
             return
         rare = place._replace(free=False, rare=True)
