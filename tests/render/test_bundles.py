@@ -325,7 +325,8 @@ def in_loops_of_many_operations(y: Numbers, x: Inputs, n: hal.int32):
     [
         with_an_atomic, with_two_stores, beside_remainders, in_short_rows_by_groups,
         in_short_rows, wide, with_bits_of_a_value, turned_by_a_parameter, of_a_sum,
-        of_neighbours_in_a_loop, of_neighbouring_bytes_in_a_loop, in_a_long_loop, in_loops_of_many_operations,
+        of_neighbours_in_a_loop, of_neighbouring_bytes_in_a_loop,
+        in_a_long_loop, in_loops_of_many_operations,
     ],
     ids=lambda kernel: kernel.name,
 )  # fmt: skip
