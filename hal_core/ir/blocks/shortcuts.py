@@ -53,8 +53,10 @@ def _nested(uops: tuple[UOp, ...], place: int) -> list[UOp] | None:
     )
     sides = (uops[start + 1 : middle], uops[middle + 1 : last - 1])
     # The side that does nothing but set the variable to what skips the work.
-    # `if not (a and b): break` leaves the loop ahead of b.
+    # `if not (a and b): break` leaves the loop ahead of b, if b loads.
     leaves = [node.op for node in uops[place + 1 : close]] == ["BREAK"]
+    if leaves and not any(node.op == "LOAD" for node in uops[start:place]):
+        return None
     decided = [
         [node.op for node in side] == ["CONST", "SET"]
         and side[1].src == (variable, side[0])
