@@ -227,6 +227,36 @@ def along_both(y: Numbers, x: Inputs, n: hal.int32, r: hal.int32, b: hal.int32):
 
 
 @kernel
+def in_a_loop(y: Numbers, x: Inputs, n: hal.int32, r: hal.int32, b: hal.int32):
+    i = hal.global_idx(0)
+    if i < n:
+        for p in range(r & 7):
+            most = x[(2 * i + p) & 63]
+            for j in range(2 * p + b, 2 * p + b + 2):
+                for q in range(2 * i - p, 2 * i - p + 3):
+                    most = max(most, x[(j * 5 + q) & 63] * (q % 7))
+            y[i] = 3 * y[i] + most
+        for p in range(9, 9 - (r & 7), -2):
+            for q in range(4 * i + 3 * p + b, 4 * i + 3 * p + b + 2):
+                y[i] += x[q & 63] * (q % 7)
+            for q in range(i * p + b // 4 * p, i * p + b // 4 * p + 2):
+                y[i] += x[q & 63] * (q % 7)
+
+
+@kernel
+def in_a_loop_in_step(y: Numbers, x: Inputs, n: hal.int32, r: hal.int32, b: hal.int32):
+    i = hal.global_idx(0)
+    if i < n:
+        for p in range(r & 7):
+            total = x[i]
+            for j in range(2 * p + b, 2 * p + b + 2):
+                total += 5 * (j % 9)
+            for q in range(2 * i + b + p - 1, 2 * i + b + p + 2):
+                total += q % 7 * p
+            y[i] = 3 * y[i] + total
+
+
+@kernel
 def many_at_once(y: Numbers, x: Inputs, n: hal.int32, r: hal.int32, b: hal.int32):
     i = hal.global_idx(0)
     if i < n:
@@ -324,6 +354,11 @@ def test_no_thread_decides_whether_a_window_wraps() -> None:
     tests = {node.src[0] for node in nodes if node.op == "IF" and node.arg == FITS}
     assert tests
     assert tests.isdisjoint(Row(nodes).differing)
+
+
+def test_a_loop_around_windows_runs_in_step() -> None:
+    ops = [node.op for node in split(fold(in_a_loop_in_step.lower()), grouped=True)]
+    assert ops.index("RANGE") < ops.index("THREADS")
 
 
 @pytest.mark.parametrize("w", [3, 20, 50])

@@ -44,7 +44,7 @@ from hal_core.ir.blocks.loops import unrolled
 from hal_core.ir.blocks.nests import with_loops_outside, with_strides
 from hal_core.ir.blocks.quotients import growths
 from hal_core.ir.blocks.triangles import with_triangles
-from hal_core.ir.blocks.windows import with_wide_windows
+from hal_core.ir.blocks.windows import FITS, with_wide_windows
 from hal_core.ir.uop import LEAVES, Kernel, UOp
 
 _FEWEST_LANES = 4  # threads along x; with fewer, vectors gain nothing
@@ -243,6 +243,7 @@ class _Search:
         self.varies: set[UOp] = set()  # values that may differ between threads
         self.strides: dict[UOp, int] = {}  # integer -> its growth from a thread to the next along x
         self.open: list[UOp] = []  # IFs and loops around the node that are not hoisted already
+        self.rare: set[UOp] = set()  # IFs of `windows.py` whose ELSE, which hardly runs, has begun
         self.outermost: dict[UOp, UOp] = {}  # loop that can be hoisted -> the outermost around it
         self.refused: set[UOp] = set()  # outermost loops that cannot be hoisted after all
         # An index, the outermost loop around it, and whether no processor gathers such elements.
@@ -275,18 +276,20 @@ class _Search:
             plain = self._is_plain()
             if agreed and plain and node not in self.short:
                 self.outermost[node] = self.open[0] if self.open else node
-            elif self.open and node not in self.short:
+            elif self.open and node not in self.short and self.rare.isdisjoint(self.open):
                 self.refused.add(self.open[0])
             self.open.append(node)
         elif node not in self.hoisted and op in ("IF", "LOOP"):
             if node in self.together and self._is_plain():
                 self.outermost[node] = self.open[0] if self.open else node
             self.open.append(node)
+        elif op == "ELSE" and node.src[0].arg == FITS:
+            self.rare.add(node.src[0])
         if self.open and op == "SET" and node.src[1].dtype in (float32, float64):
             self.ordered.add(self.open[0])
         if self.open and op in _NEVER and node not in self.alone:
             self.refused.add(self.open[0])
-        is_access = op in ("LOAD", "STORE") and bool(self.open)
+        is_access = op in ("LOAD", "STORE") and bool(self.open) and self.rare.isdisjoint(self.open)
         stride = self.strides.get(node.src[1]) if is_access else 0
         if is_access and stride not in _VECTOR_STRIDES:
             dtype = node.src[0].dtype

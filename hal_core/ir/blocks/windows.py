@@ -7,7 +7,8 @@ Threads can run the loop on the right in step, and compilers unroll it where its
 constant. It takes the place of the one on the left where neither the window's ends nor any sum on
 the way to them wraps: an index on the right may not wrap, but the start of a range may. Otherwise
 the loop runs as it was written. That is decided for the launch, by its least and its greatest
-index, as by `4 * (int64(grid_dim * block_dim) - 1) <= 2**31 - 5`; for `k % w` by 0 and `w - 1`.
+index, as by `4 * (int64(grid_dim * block_dim) - 1) <= 2**31 - 5`; for `k % w` by 0 and `w - 1`, for
+a counter by the ends of its loop.
 Where two indices are multiplied, as in `range(i * j, i * j + 3)`, each thread decides. Where the
 size is a small constant, the IF that decides has the `arg` FITS, and `thread_bounds.py` takes it
 off the loop over threads.
@@ -321,35 +322,42 @@ class _Counted:
         """
         values = self.windows[loop].sums.values
         shared: Sum = {}
-        by_index: dict[UOp, Sum] = {}  # an index of threads -> what it is multiplied by
+        by_value: dict[UOp, Sum] = {}  # a value with extremes -> what it is multiplied by
         for numbers, times in total.items():
-            index = next((number for number in numbers if _is_moving(values[number])), None)
-            into = shared if index is None else by_index.setdefault(values[index], {})
-            into[tuple(number for number in numbers if number != index)] = times
+            moving = [number for number in numbers if _is_moving(values[number])]
+            moving += [number for number in numbers if values[number].op == "RANGE"]
+            into = by_value.setdefault(values[moving[0]], {}) if moving else shared
+            into[tuple(number for number in numbers if number not in moving[:1])] = times
         low = high = self._wide(loop, shared, given)
-        for index_, factor in by_index.items():
-            last = self._last(index_, given, tests)
-            part = self._add("MUL", int64, self._wide(loop, factor, given), last)
-            low = self._add("ADD", int64, low, self._add("MIN", int64, part, self._number(0)))
-            high = self._add("ADD", int64, high, self._add("MAX", int64, part, self._number(0)))
+        for value, factor in by_value.items():
+            times_ = self._wide(loop, factor, given)
+            ends = [self._add("MUL", int64, times_, end) for end in self._ends(value, given, tests)]
+            low = self._add("ADD", int64, low, self._add("MIN", int64, *ends))
+            high = self._add("ADD", int64, high, self._add("MAX", int64, *ends))
         return low, high
 
-    def _last(self, index: UOp, given: Callable[[UOp], UOp], tests: list[UOp]) -> UOp:
-        """Write the greatest value of an index, a quotient or a remainder; the least is 0."""
-        if not _is_index(index):
-            number, divisor = index.src
+    def _ends(self, value: UOp, given: Callable[[UOp], UOp], tests: list[UOp]) -> tuple[UOp, UOp]:
+        """Write the least and the greatest value of a counter, or of what `_is_moving` names."""
+        one = self._number(1)
+        if value.op == "RANGE":
+            start, stop = (self._add("CAST", int64, given(end)) for end in value.src[:2])
+            if value.src[2].arg > 0:
+                return start, self._add("SUB", int64, stop, one)
+            return self._add("ADD", int64, stop, one), start
+        if not _is_index(value):
+            number, divisor = value.src
             count = self._add("CAST", int64, given(divisor))
-            tests.append(self._add("GE", bool_, count, self._number(1)))
-            if index.op == "FLOORDIV":
-                return self._last(number, given, tests)
+            tests.append(self._add("GE", bool_, count, one))
+            if value.op == "FLOORDIV":
+                return self._ends(number, given, tests)
         else:
-            kind, axis = index.arg
+            kind, axis = value.arg
             count = self._add("SPECIAL", int32, arg=("block_dim", axis))
             if kind == "global_idx":
                 blocks = self._add("SPECIAL", int32, arg=("grid_dim", axis))
                 count = self._add("MUL", int32, blocks, count)
             count = self._add("CAST", int64, count)
-        return self._add("SUB", int64, count, self._number(1))
+        return self._number(0), self._add("SUB", int64, count, one)
 
     def _number(self, value: int) -> UOp:
         return self._add("CONST", int64, arg=value)
