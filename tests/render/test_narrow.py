@@ -167,9 +167,23 @@ def with_bits_of_a_value(y: Bytes, x: ByteInputs, w: hal.int32, h: hal.int32):
         y[i] = x[i] ^ hal.uint8(i & h ^ 7)
 
 
+@hal.kernel
+def of_records(y: Bytes, x: ByteInputs, w: hal.int32, h: hal.int32):
+    i = hal.global_idx(0)
+    if i < w // 12:
+        y[i] = x[12 * i + 4] - x[12 * i]
+
+
+@hal.kernel
+def of_pixels(y: Bytes, x: ByteInputs, w: hal.int32, h: hal.int32):
+    i = hal.global_idx(0)
+    if i < w // 12:
+        y[i] = x[3 * i + 2] - x[3 * i]
+
+
 @pytest.mark.parametrize(("kernel", "scalar"), [
-    (by_table, 1), (by_shared_table, 1), (scattered, 1), (turned, 1), (with_floats, 0),
-    (beside_each_other, 0), (with_bits_of_a_value, 0),
+    (by_table, 1), (by_shared_table, 1), (scattered, 1), (turned, 1), (of_records, 1),
+    (with_floats, 0), (beside_each_other, 0), (with_bits_of_a_value, 0), (of_pixels, 0),
 ], ids=lambda value: getattr(value, "name", ""))  # fmt: skip
 def test_gathers_of_bytes_keep_threads_out_of_vectors(llvm: LLVM, kernel: Any, scalar: int) -> None:
     lowered = kernel.lower()

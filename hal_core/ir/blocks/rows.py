@@ -26,6 +26,7 @@ MOST_REGIONS = 8
 # which are too many to be optimised.
 MOST_NODES_IN_PARTS = 250
 _MOST_SCALAR = 100  # nodes of a region, up to which threads one by one are faster than byte gathers
+_MOST_APART = 8  # elements from a thread's to the next one's, up to which vectors sort them
 _COMPUTED = PURE | {"CONST"}
 PART_START = "PART_START"  # an index along x; quotients.py subtracts it from other indices
 _OF_COUNTERS = frozenset({"MUL", "ADD", "SUB", "FLOORDIV", "MOD"})
@@ -246,9 +247,10 @@ def takes_bytes_by_data(row: Row, bundled: UOp | None = None) -> bool:
     """Tell whether threads access elements of one or two bytes where data say, and little else.
 
     No processor gathers such elements: compilers take vectors apart for them, which takes twice as
-    long as threads one by one. Where threads compute floats, vectors gain more than that. Indices
-    like `i ^ c` count as data: a compiler does not see how far neighbours are apart, unless `c` is
-    a constant, and `i` the number by which threads are `bundled`.
+    long as threads one by one. Where threads compute floats, vectors gain more than that. Elements
+    that lie further apart than vectors sort them, `x[12 * i + 4]`, and indices like `i ^ c` count
+    as data: a compiler does not see how far neighbours are apart, unless `c` is a constant, and `i`
+    the number by which threads are `bundled`.
     """
     if len(row.nodes) > _MOST_SCALAR:
         return False
@@ -262,9 +264,11 @@ def takes_bytes_by_data(row: Row, bundled: UOp | None = None) -> bool:
         loaded = src[1] in row.differing if op == "LOAD" else op == "GET" and node in row.differing
         if (op in PURE and not along.isdisjoint(src)) or node.arg in ALONG_X:
             along.add(node)
+        times = next((part.arg for part in src if part.op == "CONST"), 0) if op == "MUL" else 0
+        far = node in along and bundled is None and abs(times) > _MOST_APART
         bits = op in BITWISE and node in along and node.dtype is not bool_
         bits = bits and (bundled is None or (bundled in src and src[1].op != "CONST"))
-        if loaded or bits or (op in PURE and not data.isdisjoint(src)):
+        if loaded or far or bits or (op in PURE and not data.isdisjoint(src)):
             data.add(node)
     return found
 
