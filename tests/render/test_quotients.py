@@ -483,6 +483,39 @@ def test_threads_that_divide_where_data_say_load_what_the_first_does_not(
 
 
 @hal.kernel
+def by_low_bits(y: Numbers, x: Inputs, n: hal.int32):
+    i = hal.global_idx(0)
+    if i < n:
+        total = 0
+        for k in range(x[i] + 40):
+            if x[k & 63] > 20:
+                total += x[4 * i + (k & 3)] + x[i + k % 4] * 3
+        y[i] = total
+
+
+@hal.kernel
+def by_narrow_numbers(y: Numbers, x: Inputs, n: hal.int32):
+    i = hal.global_idx(0)
+    if i < n:
+        total = 0
+        for k in range(x[i] * 13):
+            if x[k & 63] > 20:
+                total += x[i + hal.int32(hal.uint8(k + 3))] - x[i + hal.truncmod(k, 4)]
+        y[i] = total
+
+
+@pytest.mark.parametrize("kernel", [by_low_bits, by_narrow_numbers])
+def test_loops_load_by_the_low_bits_of_their_counters(llvm: LLVM, kernel: Any) -> None:
+    """LLVM 22 took them for elements beside each other, in any vector of iterations."""
+    lowered, n = kernel.lower(), 100
+    x = np.random.default_rng(0).integers(0, 50, 4 * n + 256).astype("i4")
+    y, expected = np.full((2, n), 5, "i4")
+    llvm.run(lowered, {"y": y, "x": x, "n": n}, (1, 1, 1), (n, 1, 1))
+    interpret(kernel, expected, x, vals=(n,), grid=1, block=n)
+    np.testing.assert_array_equal(y, expected)
+
+
+@hal.kernel
 def hashed(y: Numbers, x: Inputs, n: hal.int32, factor: hal.int32, w: hal.int32):
     k = hal.global_idx(0)
     y[k] = 100 * x[factor * k % n] + k // w

@@ -13,6 +13,7 @@ from hal_core.dtypes import bool_, int32, int64
 from hal_core.geometry import MOST_ADDED
 from hal_core.ir.blocks.divisions import DIVISIONS
 from hal_core.ir.blocks.hoisting import PURE
+from hal_core.ir.blocks.loops import unrolled
 from hal_core.ir.uop import BITWISE, UOp, array_of
 
 MIRRORED = {"LT": "GT", "LE": "GE", "GT": "LT", "GE": "LE", "EQ": "EQ", "NE": "NE"}
@@ -220,16 +221,20 @@ def shared_loads(row: Row, known: Collection[UOp]) -> list[UOp]:
     return row.needed(loads)
 
 
-def divisions_of_indices(row: Row, known: Collection[UOp]) -> list[UOp]:
-    """Return the divisions behind an IF, by what is no constant, of which indices are made.
+def hidden_parts(row: Row, known: Collection[UOp]) -> list[UOp]:
+    """Return the numbers of which indices are made and LLVM 22 draws wrong conclusions.
 
-    `known` has conditions that hold for all these threads.
+    These are divisions behind an IF, by what is no constant, and low bits in loops that compilers
+    do not unroll. `known` has conditions that hold for all these threads.
     """
     tests = (n for n, node in enumerate(row.nodes) if node.op == "IF" and node.src[0] not in known)
     behind = row.nodes[next(tests, len(row.nodes)) :]
-    divided = [node for node in behind if node.op in DIVISIONS and node.src[1].op != "CONST"]
-    if not divided:
-        return divided
+    wrong = {node for node in behind if node.op in DIVISIONS and node.src[1].op != "CONST"}
+    loops = {node for node in row.nodes if node.op in ("RANGE", "LOOP")}
+    if loops and not unrolled(tuple(row.nodes)) >= loops:
+        wrong.update(node for node in row.nodes if node in row.differing and is_low_bits(node))
+    if not wrong:
+        return []
     pending = [part for node in row.nodes if node.op in ("LOAD", "STORE") for part in node.src[:2]]
     found: set[UOp] = set()
     while pending:
@@ -240,7 +245,20 @@ def divisions_of_indices(row: Row, known: Collection[UOp]) -> list[UOp]:
             if node.op == "GET":
                 sets = (part for part in row.nodes if part.op == "SET")
                 pending += [part.src[1] for part in sets if part.src[0] is node.src[0]]
-    return [node for node in divided if node in found]
+    return [node for node in row.nodes if node in wrong and node in found]
+
+
+def is_low_bits(node: UOp) -> bool:
+    """Tell whether a node is `k & 7`, `k % 8` or `uint8(k)`."""
+    source, dtype = node.src[0] if node.src else node, node.dtype
+    if dtype is None or not dtype.is_integer:
+        return False
+    if node.op == "CAST" and source.dtype is not None:
+        return source.dtype.is_integer and dtype.itemsize < source.dtype.itemsize
+    if node.op not in ("AND", "MOD", "TRUNCMOD") or node.src[1].op != "CONST":
+        return False
+    size = node.src[1].arg + (node.op == "AND")
+    return bool(size > 0 and size & (size - 1) == 0)
 
 
 def takes_bytes_by_data(row: Row, bundled: UOp | None = None) -> bool:

@@ -126,11 +126,12 @@ class Quotients(Bundles):
             self.values[uop] = self.value(uop)
 
     def value(self, uop: UOp) -> str:
-        """Return a value; make of a division in an IF a number of which LLVM knows nothing.
+        """Return a value; make of some a number of which LLVM knows nothing.
 
         Where LLVM 22 finds that lanes of a vector load one element, or neighbours, it computes the
         address in the first lane only. If that lane is not in the IF it does not divide, and the
-        others load from anywhere. Numbers that a row shares are divided ahead of its loop.
+        others load from anywhere. Numbers that a row shares are divided ahead of its loop. In some
+        loops it takes `k & 3` for neighbours in any vector of them.
         """
         value = super().value(uop)
         if uop not in self.hidden:

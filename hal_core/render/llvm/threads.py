@@ -17,7 +17,7 @@ from hal_core.ir.blocks.rows import (
     MOST_REGIONS,
     Limit,
     Row,
-    divisions_of_indices,
+    hidden_parts,
     shared_loads,
     takes_bytes_by_data,
 )
@@ -71,7 +71,7 @@ class Threads(Blocks):
         # LLVM takes long for the code of many loops that it wrote out.
         self.unrolls = regions <= _MOST_UNROLLED
         self.fixed = kernel.block is not None
-        self.hidden: set[UOp] = set()  # divisions by which LLVM must not find neighbours
+        self.hidden: set[UOp] = set()  # numbers by which LLVM must not find neighbours
         self.low: set[UOp] = set()  # low bits of an index that are compared as bytes
         self.filling, self.apart = filling(self.uops), serial_sums(self.uops)
 
@@ -325,7 +325,7 @@ class Threads(Blocks):
             some = self.let(f"icmp slt i32 {interval[0]}, {interval[1]}")
             self.branch(some, f"row{place.suffix}", f"row{place.suffix}.end")
             self.label(f"row{place.suffix}")
-        self.hidden = set(divisions_of_indices(place.row, holds))
+        self.hidden = set(hidden_parts(place.row, holds))
         shared = self.hidden - place.row.differing
         for node in (ahead := dict.fromkeys([*loads, *place.row.needed(shared)])):
             self.write(node)
