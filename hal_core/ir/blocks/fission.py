@@ -53,10 +53,11 @@ from contextlib import suppress
 
 from hal_core.dtypes import bool_, float32, float64
 from hal_core.errors import Unsupported
+from hal_core.ir.blocks.common_loads import with_common_loads
 from hal_core.ir.blocks.counting import with_ranges
 from hal_core.ir.blocks.early_loads import with_early_loads
 from hal_core.ir.blocks.groups import counts_in_groups, in_groups, runs_in_parts
-from hal_core.ir.blocks.hoisting import PURE, Hoisted, is_common, with_common_loads
+from hal_core.ir.blocks.hoisting import PURE, Hoisted, is_common
 from hal_core.ir.blocks.leaving import with_lockstep
 from hal_core.ir.blocks.local_arrays import with_common_arrays
 from hal_core.ir.blocks.lockstep import Lockstep, in_step

@@ -20,18 +20,6 @@ from hal_core.ir.uop import BINARY, CLOSES, COMPARISON, UNARY, UOp
 PURE = UNARY | BINARY | COMPARISON | {"CAST", "BITCAST", "WHERE", "FMA"}
 _MOVABLE = PURE | {"GET", "SET", "VAR"}
 COMMON = "common"  # the arg of a LOAD that is done once for the whole block, ahead of all else
-_AHEAD = PURE | {
-    "CONST",
-    "SPECIAL",
-    "PARAM",
-    "SHARED",
-    "TABLE",
-    "VIEW",
-    "VAR",
-    "GET",
-    "SET",
-    "LOAD",
-}
 _CLOSERS = CLOSES | {"BREAK", "CONTINUE"}
 _OWN = frozenset({"thread_idx", "global_idx"})  # SPECIALs that differ between threads
 
@@ -43,38 +31,6 @@ def is_common(node: UOp) -> bool:
     if node.op == "LOAD":
         return bool(node.arg == COMMON)
     return node.op in ("PARAM", "SHARED", "TABLE", "VIEW", "CONST")
-
-
-def with_common_loads(uops: tuple[UOp, ...]) -> tuple[UOp, ...]:
-    """Return the nodes with loads made COMMON that all threads do at the start, of one element.
-
-    A thread that stored to such an element would race with the others.
-    """
-    new: dict[UOp, UOp] = {}
-    ahead: list[UOp] = []
-    for node in uops:
-        if node.op not in _AHEAD:
-            break
-        if node.op != "LOAD" or node.arg is not None or len(node.src) != 2:
-            continue
-        memory, index = node.src
-        if memory.op == "PARAM" and (index.op in ("CONST", "PARAM") or index in new):
-            if index.op == "CONST":
-                ahead.append(UOp("CONST", index.dtype, (), index.arg, index.line))
-            source = ahead[-1] if index.op == "CONST" else new.get(index, index)
-            new[node] = UOp("LOAD", node.dtype, (memory, source), COMMON, node.line)
-            ahead.append(new[node])
-    if not new:
-        return uops
-    made = [node for node in uops if node.op == "PARAM"] + ahead
-    for node in uops:
-        if node in new or node.op == "PARAM":
-            continue
-        sources = tuple([new.get(source, source) for source in node.src])
-        if sources != node.src:
-            new[node] = UOp(node.op, node.dtype, sources, node.arg, node.line)
-        made.append(new.get(node, node))
-    return tuple(made)
 
 
 class Hoisted:
