@@ -992,3 +992,27 @@ def test_threads_stride_together_also_beside_a_loop_that_they_leave(llvm: LLVM) 
         llvm.run(lowered, {"y": y, "x": x, "n": n}, (2, 1, 1), (64, 1, 1))
         interpret(strides_and_searches, expected, x, vals=(n,), grid=2, block=64)
         np.testing.assert_array_equal(y, expected, str(n))
+
+
+@hal.kernel
+def searches_in_two_ifs(y: Numbers, x: Inputs, n: hal.int32):
+    i = hal.global_idx(0)
+    if x[i] < 0:
+        return
+    if i == 0 or x[i] != x[i - 1]:
+        k = i
+        while k > 0 and x[k - 1] != x[i]:
+            k -= 1
+        y[i] = k
+    if x[i] > n:
+        y[i] += 100
+
+
+def test_the_inner_of_two_ifs_around_a_search_has_its_condition(llvm: LLVM) -> None:
+    """It was asked where the outer IF had not computed it, and the text did not compile."""
+    lowered = searches_in_two_ifs.lower()
+    x = np.random.default_rng(0).integers(-1, 4, 128).astype("i4")
+    y, expected = np.full((2, 128), 5, "i4")
+    llvm.run(lowered, {"y": y, "x": x, "n": 2}, (2, 1, 1), (64, 1, 1))
+    interpret(searches_in_two_ifs, expected, x, vals=(2,), grid=2, block=64)
+    np.testing.assert_array_equal(y, expected)

@@ -341,7 +341,9 @@ class _Written:
         self.made, self.line, start = made, loop.line, len(made)
         self.conditions = conditions
         self.zero, self.one = self._add("CONST", int32, arg=0), self._add("CONST", int32, arg=1)
-        counted = loop if counts_neighbours(loop, body) else None
+        # In two IFs, of which the inner one's condition is computed in the outer, no flag is set.
+        may_count = len(conditions) < 2 and counts_neighbours(loop, body)
+        counted = loop if may_count else None
         if loop.op == "RANGE":
             ahead, loop, body = as_while(loop, body)
             made += ahead
