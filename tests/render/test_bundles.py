@@ -161,7 +161,7 @@ def smeared(y: Bytes, x: ByteInputs, n: hal.int32):
 
 @hal.kernel
 def scaled(y: Numbers, x: Inputs, n: hal.int32):
-    """Of a few bits, by a number for each 32 threads: the row is not cut at those."""
+    """Take a few bits times a number for each 32 threads: the row is not cut at those."""
     i = hal.global_idx(0)
     if i < n:
         y[i] = ((x[i >> 1] >> (4 * (i & 1))) & 15) * x[i // 32] - x[i >> 6]

@@ -69,7 +69,7 @@ def in_a_loop(y: Bytes, x: ByteInputs, n: hal.int32):
 
 @hal.kernel
 def signs(y: Bytes, x: ByteInputs, n: hal.int32):
-    """Of another dtype, by a name for the memory."""
+    """Store elements of another dtype, by a name for the memory."""
     i = hal.global_idx(0)
     whole = hal.bitcast(hal.int16, y)
     if i < n // 2:

@@ -384,9 +384,9 @@ class _Written:
 
         If it is `counted`, they count its iterations in one variable, which is zero outside of it.
         """
-        self.own: UOp | None = None  # the counter of each thread, and what stands for it
-        self.shared: dict[UOp, UOp] = {}
-        self.kept = set[UOp]()  # nodes for which nothing does
+        self.own: UOp | None = None  # the counter of each thread
+        self.shared: dict[UOp, UOp] = {}  # own -> the same number, from the common counter
+        self.kept = set[UOp]()  # nodes that go on reading `own`
         if counted is not None:
             zero = self._add("CONST", counted.dtype, arg=0)
             step = self._add("CONST", counted.dtype, arg=counted.src[2].arg)

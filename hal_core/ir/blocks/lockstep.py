@@ -85,7 +85,9 @@ class Leaving(NamedTuple):
 
     uops: tuple[UOp, ...]
     together: list[UOp]  # the LOOPs that threads leave together, and the IFs behind them
-    alone: set[UOp]  # LOOPs and BREAKs that hinder no lockstep of the loops around them
+    # LOOPs and BREAKs that hinder no lockstep of the loops around them, and VARs that count for all
+    # threads together.
+    alone: set[UOp]
     strides: Sequence[UOp] = ()  # loops of `nests.py` around them, in nodes without their guards
     guards: tuple[UOp, ...] = ()
 

@@ -136,10 +136,8 @@ class Quotients(Bundles):
         value = super().value(uop)
         if uop not in self.hidden:
             return value
-        kind, zero = (
-            type_of(dtype_of(uop)),
-            self.let(f"ashr i32 {self.specials['grid_dim', 0]}, 31"),
-        )
+        kind = type_of(dtype_of(uop))
+        zero = self.let(f"ashr i32 {self.specials['grid_dim', 0]}, 31")  # no grid is negative
         if kind != "i32":
             how = "sext" if kind == "i64" else "trunc"
             zero = self.let(f"{how} i32 {zero} to {kind}")
