@@ -167,12 +167,11 @@ def with_inverses(row: Row, divided: Iterable[UOp]) -> Row:
             quotient = shifted.bitcast(int64).cast(int32).cast(number.dtype)
             quotients[sources] = quotient
         if node.op in REMAINDERS:
-            product = Value(quotient.node, page) * divisor
-            if number.dtype is int32:  # its sums may wrap, but as part of an index they would not
-                whole = number.cast(uint32) - product.cast(uint32)
-                new[node] = whole.cast(int32).node
-            else:
-                new[node] = (number - product).node
+            # Processors multiply vectors of 32 bits. Sums of int32 may wrap, but as part of an
+            # index they would not.
+            product = Value(quotient.node, page).cast(uint32) * divisor.cast(uint32)
+            remainder = number.cast(uint32) - product
+            new[node] = remainder.cast(int32).cast(number.dtype).node
         else:
             new[node] = quotient.node
         for made_node in page.uops:

@@ -171,8 +171,10 @@ class _Parts:
             if node in self.small or (node.dtype is int32 and node.op in ("FLOORDIV", "MOD")):
                 self.others.append(node)
         start = self.multiples.get(_factors(sources)) if node.op == "MUL" else None
-        if division is None and start is not None:
+        if division is None and start is not None and node.dtype is int32:
             self.new[node] = start
+        elif division is None and start is not None:
+            self._keep(node, "CAST", node.dtype, (start,))
         elif division is None and sources == node.src:
             self.row.add(node)
         elif division is None:
@@ -213,7 +215,7 @@ class _Parts:
             start = UOp(PART_START, int32, (), number.number.arg, node.line)
             self.divisions[key] = Division(number, divisor, quotient, start, added, floors)
             plain = number.offset is None and not number.least
-            if plain and node.dtype is int32 and node.op not in ("SHR", "AND"):
+            if plain and node.dtype in (int32, int64) and node.op not in ("SHR", "AND"):
                 self.multiples[_factors((quotient, node.src[1]))] = start
         return self.divisions[key]
 
@@ -252,7 +254,7 @@ class _Parts:
     def _number(self, node: UOp) -> Counted | None:
         """Return the parts of a number that grows by one from a thread to the next; else None."""
         node = uncast(node)
-        number = self.row.counted(node, {}) if node.dtype is int32 else self._wide(node)
+        number = self.row.counted(node, {}) or self._wide(node)
         if number is not None and is_remainder(number):
             return None if number.least or number.most else number
         return number if number is not None and self._is_ahead(number) else None

@@ -171,6 +171,8 @@ class Row:
         span = _span(node)
         if span is not None:
             return Product((), span)
+        if node.op == "CAST" and node.src[0].op == PART_START:
+            node = node.src[0]
         found = self.product(node)
         if found is None or [part.dtype for part in found.factors] != [int32]:
             return None
