@@ -533,6 +533,33 @@ def test_a_kernel_that_does_nothing_but_read_is_compiled(llvm: LLVM) -> None:
     llvm.run(unread.lower(), {"x": np.arange(64, dtype="i4")}, (2, 1, 1), (32, 1, 1))
 
 
+@hal.kernel
+def roots_of_rows(y: hal.Ptr[hal.uint32], x: hal.ConstPtr[hal.uint32], w: hal.int32, n: hal.int32):
+    """Find the root of a number that threads of a row share; the second store keeps its load."""
+    k = hal.global_idx(0)
+    if k < n:
+        j = k // w
+        v = hal.uint16(x[j])
+        r = hal.uint16(0)
+        for _ in range(16):
+            if (r + hal.uint16(1)) * (r + hal.uint16(1)) <= v:
+                r += hal.uint16(1)
+        y[k] = hal.uint32(k)
+        y[k] = y[k] + hal.uint32(r)
+
+
+def test_a_number_that_threads_share_and_that_is_made_of_itself_twice_is_compiled_in_time(
+    llvm: LLVM,
+) -> None:
+    """LLVM asked about each of the two, in each of the iterations: 2**32 times."""
+    lowered, x = roots_of_rows.lower(), np.arange(257, dtype="u4") ** 2 + 3
+    for w in (1, 50, 64, 1000):
+        y, expected = np.zeros((2, 256), "u4")
+        llvm.run(lowered, {"y": y, "x": x, "w": w, "n": 250}, (4, 1, 1), (64, 1, 1))
+        interpret(roots_of_rows, expected, x, vals=(w, 250), grid=4, block=64)
+        np.testing.assert_array_equal(y, expected)
+
+
 # -- elements that all threads of a row load
 
 SHAPES = [(1, 1), (2, 3), (3, 1), (5, 2), (33, 4), (70, 3)]

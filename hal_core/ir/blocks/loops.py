@@ -33,7 +33,7 @@ def unrolled(uops: tuple[UOp, ...]) -> set[UOp]:
             stores.append(False)
         elif node.op == "ENDRANGE":
             loop, stored = node.src[0], stores.pop()
-            times = _iterations(loop)
+            times = iterations(loop)
             inside = operations.pop() * max(1, times)
             operations[-1] += inside
             stores[-1] |= stored
@@ -58,10 +58,10 @@ def over_integers(uops: Sequence[UOp]) -> set[UOp]:
     for node in uops:
         op = node.op
         if op == "RANGE":
-            loop = node if 0 < _iterations(node) <= _INTEGERS else None
+            loop = node if 0 < iterations(node) <= _INTEGERS else None
             known, inside, operations = {node}, {node}, 0
         elif op == "ENDRANGE":
-            if loop is not None and operations * _iterations(loop) <= _UNROLLED_OPERATIONS:
+            if loop is not None and operations * iterations(loop) <= _UNROLLED_OPERATIONS:
                 found.add(loop)
             loop = None
         elif loop is not None:
@@ -87,7 +87,7 @@ def filling(uops: tuple[UOp, ...]) -> set[UOp]:
     stores = False
     for node in uops:
         if node.op == "RANGE":
-            loop = node if _UNROLLED <= _iterations(node) <= 4 * _UNROLLED else None
+            loop = node if _UNROLLED <= iterations(node) <= 4 * _UNROLLED else None
             stores = False
         elif node.op == "STORE":
             stores = True
@@ -124,7 +124,7 @@ def serial_sums(uops: tuple[UOp, ...]) -> set[UOp]:
     return found
 
 
-def _iterations(loop: UOp) -> int:
+def iterations(loop: UOp) -> int:
     """Return how many iterations a loop has; -1 if that is known only at run time."""
     start, stop, step = loop.src
     if start.op != "CONST" or stop.op != "CONST":

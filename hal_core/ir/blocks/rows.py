@@ -13,7 +13,7 @@ from hal_core.dtypes import bool_, int32, int64
 from hal_core.geometry import MOST_ADDED
 from hal_core.ir.blocks.divisions import DIVISIONS
 from hal_core.ir.blocks.hoisting import PURE
-from hal_core.ir.blocks.loops import unrolled
+from hal_core.ir.blocks.loops import iterations, unrolled
 from hal_core.ir.uop import BITWISE, UOp, array_of
 
 MIRRORED = {"LT": "GT", "LE": "GE", "GT": "LT", "GE": "LE", "EQ": "EQ", "NE": "NE"}
@@ -28,6 +28,7 @@ MOST_REGIONS = 8
 MOST_NODES_IN_PARTS = 250
 _MOST_SCALAR = 100  # nodes of a region, up to which threads one by one are faster than byte gathers
 _MOST_APART = 8  # elements from a thread's to the next one's, up to which vectors sort them
+_MOST_ASKED = 10**4  # questions about one number, 0.1 s
 _COMPUTED = PURE | {"CONST"}
 PART_START = "PART_START"  # an index along x; quotients.py subtracts it from other indices
 _OF_COUNTERS = frozenset({"MUL", "ADD", "SUB", "FLOORDIV", "MOD"})
@@ -261,6 +262,56 @@ def is_low_bits(node: UOp) -> bool:
         return False
     size = node.src[1].arg + (node.op == "AND")
     return bool(size > 0 and size & (size - 1) == 0)
+
+
+def doubling(row: Row, known: Collection[UOp]) -> set[UOp]:
+    """Return the short loops in which threads make a number they share of itself twice, `r * r`.
+
+    LLVM 22 writes all iterations out, and then asks whether threads share the last number, for that
+    both of which it was made, and both for each of these: 16 iterations took minutes. `known` has
+    conditions that hold for all these threads.
+    """
+    short = unrolled(tuple(row.nodes))
+    if not short:
+        return short
+    made: dict[UOp, int] = {}  # node -> how many numbers of the iteration before are in it
+    around: list[UOp] = []
+    slow: list[tuple[UOp, UOp]] = []  # a variable, and a loop that makes it of itself too often
+    for node in row.nodes:
+        if node.op == "IF":
+            made[node] = made.get(node.src[0], 0) + 1  # it keeps a number, or sets another
+        elif node.op == "GET":
+            made[node] = 1
+        elif node.op in PURE or node.op == "SET":
+            made[node] = sum(made.get(source, 0) for source in node.src)
+        if node.op in ("IF", "RANGE", "LOOP"):
+            around.append(node)
+        elif node.op in ("ENDIF", "ENDRANGE", "ENDLOOP"):
+            around.pop()
+        elif node.op == "SET":
+            numbers = made[node]
+            for block in reversed(around):
+                if block.op == "IF":
+                    numbers += made[block]
+                elif block in short and numbers ** iterations(block) > _MOST_ASKED:
+                    slow.append((node.src[0], block))
+    differing, before = set[UOp](), -1
+    while slow and len(differing) > before:
+        before = len(differing)
+        for node in row.nodes:
+            if node.op in ("ENDIF", "ENDRANGE", "ENDLOOP"):
+                around.pop()
+                continue
+            own = node.arg in ALONG_X or (node.op == "LOAD" and not loads_parameter(node))
+            if own or not (differing.isdisjoint(node.src) and differing.isdisjoint(around)):
+                differing.add(node)
+                if node.op == "SET":
+                    differing.add(node.src[0])
+            if node.op in ("IF", "RANGE", "LOOP"):
+                around.append(node)
+                if node.op == "IF" and node.src[0] in known:
+                    differing.discard(node)
+    return {loop for variable, loop in slow if variable not in differing}
 
 
 def takes_bytes_by_data(row: Row, bundled: UOp | None = None) -> bool:

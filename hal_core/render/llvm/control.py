@@ -34,6 +34,7 @@ class Blocks(Memory):
         self.named: dict[UOp, str] = {}  # IF, RANGE or LOOP -> the stem of its labels
         self.halves: set[UOp] = set()  # the IFs whose ELSE is written
         self.filling: set[UOp] = set()  # the RANGEs that LLVM should not unroll
+        self.doubling: set[UOp] = set()  # those of the loop over threads that is being written
         self.metadata: list[str] = []
         self.facts: dict[str, str] = {}  # the text of a metadata node -> its name
 
@@ -101,8 +102,8 @@ class Blocks(Memory):
         self.values[uop] = self.let(f"add {kind} {start}, {offset}")
 
     def on_ENDRANGE(self, uop: UOp) -> None:
-        filling = uop.src[0] in self.filling
-        self.close_loop(self.loop_facts(self.fact(NOT_UNROLLED)) if filling else "")
+        whole = uop.src[0] in self.filling or uop.src[0] in self.doubling
+        self.close_loop(self.loop_facts(self.fact(NOT_UNROLLED)) if whole else "")
 
     # -- what LLVM is told of a loop
 

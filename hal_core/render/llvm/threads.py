@@ -17,6 +17,7 @@ from hal_core.ir.blocks.rows import (
     MOST_REGIONS,
     Limit,
     Row,
+    doubling,
     hidden_parts,
     shared_loads,
     takes_bytes_by_data,
@@ -326,6 +327,7 @@ class Threads(Blocks):
             self.branch(some, f"row{place.suffix}", f"row{place.suffix}.end")
             self.label(f"row{place.suffix}")
         self.hidden = set(hidden_parts(place.row, holds))
+        self.doubling = set() if place.free else doubling(place.row, holds)
         shared = self.hidden - place.row.differing
         for node in (ahead := dict.fromkeys([*loads, *place.row.needed(shared)])):
             self.write(node)
