@@ -11,11 +11,12 @@ On the right, the test shows what is compared, so that it becomes a bound of thr
 from __future__ import annotations
 
 from hal_core.dtypes import bool_, int32, int64, uint32, uint64
+from hal_core.ir.blocks.choices import choices, is_number
 from hal_core.ir.blocks.hoisting import PURE
 from hal_core.ir.fold.dead_code import without_dead
 from hal_core.ir.uop import UOp
 
-_ARITHMETIC = PURE | {"CONST", "SPECIAL"}
+_ARITHMETIC = PURE | {"CONST", "SPECIAL", "PARAM"}
 _INDICES = {bool_, int32, int64, uint32, uint64}  # indices and conditions
 _BEGINS = {"IF", "RANGE", "LOOP"}
 _ENDS = {"ENDRANGE", "ENDLOOP", "ENDIF"}
@@ -30,7 +31,9 @@ def with_values(uops: tuple[UOp, ...]) -> tuple[UOp, ...]:
     new: dict[UOp, UOp] = {}
     untouched = new.keys().isdisjoint
     known: dict[UOp, UOp] = {}  # variable -> its value at this place
-    before: list[dict[UOp, UOp]] = []  # the same, at the start of each open block
+    before: list[list[dict[UOp, UOp]]] = []  # the same, at the start of each open block and ELSE
+    places: list[int] = []  # of the open blocks, among the nodes that were made
+    numbers: set[UOp] = set()
     for node in uops:
         op = node.op
         if op == "GET" and node.src[0] in known:
@@ -39,16 +42,28 @@ def with_values(uops: tuple[UOp, ...]) -> tuple[UOp, ...]:
         if op in _BEGINS:
             if op != "IF":  # an iteration sees what an earlier one set
                 known = _without(known, set_in[node])
-            before.append(known.copy())
+            before.append([known.copy()])
+            places.append(len(made))
         elif op == "ELSE":
-            known = before[-1].copy()
+            before[-1].append(known)
+            known = before[-1][0].copy()
         elif op in _ENDS:  # what a block computed is not visible behind it
-            known = _without(before.pop(), set_in[node.src[0]])
+            start, *then = before.pop()
+            place, sides = places.pop(), (then[0], known) if then else (known, start)
+            known = _without(start, set_in[node.src[0]])
+            chosen = choices(made[place:], sides, numbers) if op == "ENDIF" else None
+            if chosen is not None:
+                made[place:] = chosen
+                known.update({part.src[0]: part.src[1] for part in chosen if part.op == "SET"})
+                numbers.update(chosen)
+                continue
         written = node
         if not untouched(node.src):
             sources = tuple([new.get(source, source) for source in node.src])
             written = new[node] = UOp(op, node.dtype, sources, node.arg, node.line)
         made.append(written)
+        if is_number(written, numbers):
+            numbers.add(written)
         if op == "SET":
             variable, value = written.src
             known.pop(variable, None)
