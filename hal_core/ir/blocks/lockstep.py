@@ -36,11 +36,12 @@ Source: Jääskeläinen et al.: pocl, 2015, section 5.3 (horizontal inner-loop p
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence, Set
+from math import prod
 from typing import NamedTuple
 
 from hal_core.dtypes import DType, bool_, float32, float64, int32
 from hal_core.ir.blocks.hoisting import PURE, Hoisted, is_common
-from hal_core.ir.blocks.loops import unrolled
+from hal_core.ir.blocks.loops import iterations, keeps_order, unrolled
 from hal_core.ir.blocks.nests import with_loops_outside, with_strides
 from hal_core.ir.blocks.quotients import growths
 from hal_core.ir.blocks.triangles import with_triangles
@@ -51,7 +52,9 @@ _FEWEST_LANES = 4  # threads along x; with fewer, vectors gain nothing
 _GUARD = 64  # most nodes before a guard's IF, because each region computes its condition again
 # One element for all threads, or neighbours for neighbours, in either direction.
 _VECTOR_STRIDES = frozenset({-1, 0, 1})
-_NEAR = 16  # elements from a thread's to the next one's, which lie on few lines of the cache
+# Elements from a thread's to the next one's that lie on few lines of the cache, and such that
+# vectors load and sort.
+_NEAR, _SORTED = 16, 8
 # More loops stay in their IFs and by their own ends: LLVM took 50 s, not 2, for a kernel of 120.
 _MOST_WRITTEN = 16
 _GATHERED = 4  # bytes of the smallest element that processors gather
@@ -223,7 +226,8 @@ class _Search:
     A loop can be hoisted if all threads reach it and agree on its iterations. It gains if in one
     iteration neighbouring threads access neighbouring elements, or all threads the same one, so
     that vectors need no gather; or elements that the data choose, which no order brings together;
-    or `x[c * i + k]` of a sum of floats, whose iterations no compiler makes lanes of a vector.
+    or `x[c * i + k]` of a sum of floats, or of the place of a least element, whose iterations no
+    compiler makes lanes of a vector.
     """
 
     def __init__(
@@ -250,13 +254,21 @@ class _Search:
         self.refused: set[UOp] = set()  # outermost loops that cannot be hoisted after all
         # An index, the outermost loop around it, and whether no processor gathers such elements.
         self.gathers: list[tuple[UOp, UOp, bool]] = []
-        self.near: set[UOp] = set()  # outermost loops that gather what lies close together
-        self.ordered: set[UOp] = set()  # those that set floats, whose sums have an order
+        # An outermost loop, memory of which it loads what lies close together, how far apart, and
+        # the number of such loads in one iteration.
+        self.near: dict[tuple[UOp, UOp, int], int] = {}
+        self.ordered: set[UOp] = set()  # outermost loops that set floats, whose sums have an order
         for node in uops:
             self._visit(node)
             self._follow(node)
-        # Of other loops compilers make vectors along their iterations, which gather nothing.
-        self.refused |= self.near - self.ordered
+        for (loop, memory, stride), loads in self.near.items():
+            # Vectors sort narrow elements only if threads load all that lie between theirs.
+            narrow = memory.dtype is not None and memory.dtype.itemsize < _GATHERED
+            # Of other loops compilers make vectors along their iterations, which gather nothing.
+            if stride <= _SORTED and loop not in self.refused and keeps_order(uops, loop):
+                self.ordered.add(loop)
+            if loop not in self.ordered or (narrow and loads < stride):
+                self.refused.add(loop)
         sets: dict[UOp, list[UOp]] = {}  # variable -> its values
         for node in uops if self.gathers else ():
             if node.op == "SET":
@@ -300,8 +312,11 @@ class _Search:
             if not self.alone.isdisjoint(self.open):
                 if narrow:
                     self.refused.add(self.open[0])
-            elif op == "LOAD" and not narrow and stride is not None and abs(stride) <= _NEAR:
-                self.near.add(self.open[0])
+            elif op == "LOAD" and stride and abs(stride) <= (_SORTED if narrow else _NEAR):
+                key = self.open[0], node.src[0], abs(stride)
+                self.near[key] = self.near.get(key, 0) + prod(
+                    iterations(block) for block in self.open if block in self.short
+                )
             else:
                 self.gathers.append((node.src[1], self.open[0], narrow))
 
