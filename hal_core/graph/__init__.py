@@ -14,7 +14,7 @@ from hal_core.device import Device
 from hal_core.errors import HalError, InvalidArgument
 from hal_core.graph import saved, text
 from hal_core.graph.capture import Recorder, recording
-from hal_core.graph.node import Node, Step, Use, dependencies
+from hal_core.graph.node import Node, Step, dependencies
 from hal_core.graph.plan import Plan, Replay
 from hal_core.program import Program
 from hal_core.queue import Event, Queue, capturing, checked, refuse_in_capture
@@ -149,12 +149,9 @@ class Graph(OfThisProcess):
     @property
     def dependencies(self) -> list[tuple[int, ...]]:
         """For each node, the numbers of the nodes that it comes after."""
-        return dependencies(self._uses())
-
-    def _uses(self) -> list[list[Use]]:
         for buffer in self.buffers:
             buffer._opaque_for("graph")
-        return [node.uses(node.bufs) for node in self.nodes]
+        return dependencies([node.uses(node.bufs) for node in self.nodes])
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the graph with its machine code to a file, for `hal.load_graph`.

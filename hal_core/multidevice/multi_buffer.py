@@ -124,8 +124,11 @@ class MultiBuffer(OfThisProcess):
 
         Raises: InvalidArgument naming both sizes, with nothing written.
         """
+        import numpy as np
+
         array = self._array(src, "copyin")
-        pieces = [self._piece(array, shard) for shard in self.shards]
+        parts = [np.ascontiguousarray(array[self._place(shard)]) for shard in self.shards]
+        pieces = [part.reshape(-1).view(np.uint8).data for part in parts]
         self._on_each(lambda shard, queue: shard.buffer.copyin(pieces[shard.number], queue=queue))
         return self
 
@@ -277,11 +280,6 @@ class MultiBuffer(OfThisProcess):
         if self.axis is None:
             return ()
         return (slice(None),) * self.axis + (slice(shard.start, shard.start + shard.size),)
-
-    def _piece(self, array: NDArray[Any], shard: Shard) -> memoryview:
-        import numpy as np
-
-        return np.ascontiguousarray(array[self._place(shard)]).reshape(-1).view(np.uint8).data
 
     def _is_whole(self) -> bool:
         """Tell whether each part is one range of all elements in C order."""
