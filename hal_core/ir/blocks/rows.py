@@ -6,7 +6,7 @@ which becomes vectors.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from hal_core.dtypes import bool_, int32, int64
@@ -236,7 +236,24 @@ def hidden_parts(row: Row, known: Collection[UOp]) -> list[UOp]:
     loops = {node for node in row.nodes if node.op in ("RANGE", "LOOP")}
     if loops and not unrolled(tuple(row.nodes)) >= loops:
         wrong.update(node for node in row.nodes if node in row.differing and is_low_bits(node))
-    if not wrong:
+    return _in_indices(row, wrong)
+
+
+def low_bits(uops: Sequence[UOp]) -> list[UOp]:
+    """Return the low bits of which indices are made in a kernel with loops.
+
+    In some loops clang 22 takes them for neighbours in any vector of them.
+    """
+    loops = {node for node in uops if node.op in ("RANGE", "LOOP")}
+    if not loops or not any(is_low_bits(node) for node in uops):
+        return []
+    row = Row(list(uops), loops)
+    return _in_indices(row, {node for node in row.differing if is_low_bits(node)})
+
+
+def _in_indices(row: Row, nodes: Collection[UOp]) -> list[UOp]:
+    """Return those of `nodes` of which indices are made."""
+    if not nodes:
         return []
     pending = [part for node in row.nodes if node.op in ("LOAD", "STORE") for part in node.src[:2]]
     found: set[UOp] = set()
@@ -248,7 +265,7 @@ def hidden_parts(row: Row, known: Collection[UOp]) -> list[UOp]:
             if node.op == "GET":
                 sets = (part for part in row.nodes if part.op == "SET")
                 pending += [part.src[1] for part in sets if part.src[0] is node.src[0]]
-    return [node for node in row.nodes if node in wrong and node in found]
+    return [node for node in row.nodes if node in nodes and node in found]
 
 
 def is_low_bits(node: UOp) -> bool:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from hal_core.ir import CONST_POINTER, Kernel, UOp
 from hal_core.ir.blocks.fission import block_threads
 from hal_core.ir.blocks.loops import unrolled
+from hal_core.ir.blocks.rows import low_bits
 from hal_core.ir.uop import SUBGROUP
 from hal_core.ir.vectors import vectors
 from hal_core.render.c.expression import Expression
@@ -43,6 +44,7 @@ class Text(Lines):
         self.ends_in = ends_in(uops)
         self.vectors = vectors(uops) if row.vector else {}
         self.short = unrolled(uops) if row.unroll else set()
+        self.low = set(low_bits(uops)) if row.low_bits else set()
         self.lanes = {lane for lanes in self.vectors.values() for lane in lanes[1:]}
         self.chained: set[UOp] = set()  # the IFs whose ELSE is written as `else if`
         self.shared: list[str] = []  # declarations
@@ -61,7 +63,10 @@ class Text(Lines):
                 writer(self, uop)
             else:
                 sources = [self.use(source) for source in uop.src]
-                self.place(uop, self.spelling.expression(uop, sources))
+                expression = self.spelling.expression(uop, sources)
+                if uop in self.low:
+                    expression = self.spelling.low_bits(uop, expression)
+                self.place(uop, expression)
         self.write_specials()
         self.lines += self.loops[0].label
 

@@ -79,6 +79,17 @@ _APART = """{{
 #endif
 """
 
+# In a loop clang 22 takes `x[4 * k + (i & 3)]` for neighbours in any vector of them. No grid is
+# negative, which it does not know.
+_LOW_BITS = """\
+{static} {type} {name}({type} x, int32_t grid) {{
+    (void)grid;
+#if __clang_major__ > 14
+    x |= ({type})(grid >> 31);
+#endif
+    return x;
+}}"""
+
 C = Language(
     types={
         "bool": "bool",
@@ -120,6 +131,7 @@ C = Language(
     },
     casts={**HALF_CASTS, **_CASTS},
     divisions={op: text.replace("{{\n", _APART, 1) for op, text in DIVISIONS.items()},
+    low_bits=_LOW_BITS,
     spaces={
         "PARAM": Space("atomic", "", _ATOMICS),
         "SHARED": Space("shared", "", PLAIN_ATOMICS),

@@ -46,6 +46,7 @@ class Language(NamedTuple):
     # zeros; a zero divided by an integer, of which NVRTC 13 believes that it is never a NaN; the
     # operand of NOT, where it mistakes that
     hidden: Mapping[str, str] = {}
+    low_bits: str = ""  # helper that hides low bits of an index, given grid_dim_x too
     infinities: Mapping[str, tuple[str, str]] = {}  # dtype name -> infinity, NaN where not C's
     keywords: frozenset[str] = frozenset()  # besides those of C and the words in the templates
     last_parameters: tuple[str, ...] = ()  # after the kernel's own

@@ -61,6 +61,12 @@ class Operations(Spelling):
         text, atom = self._plain(uop, sources)
         return Expression(text, atom, reads)
 
+    def low_bits(self, uop: UOp, value: Expression) -> Expression:
+        """Return low bits of an index as a number of which the compiler knows nothing."""
+        kind, name = self.type(dtype_of(uop)), f"hal_low_bits_{dtype_of(uop)}"
+        self.helper(name, self.row.low_bits, type=kind)
+        return Expression(f"{name}({value.text}, grid_dim_x)", True, value.reads)
+
     def get(self, uop: UOp, variable: str) -> Expression:
         return Expression(variable, True, frozenset({id(uop.src[0])}))
 

@@ -51,15 +51,18 @@ def test_threads_are_lanes(
     assert re.search(WIDE[processor.machine()], text), text
 
 
-@hal.kernel
-def divided(y: hal.Ptr[hal.int32], x: hal.ConstPtr[hal.int32], n: hal.int32) -> None:
-    i = hal.global_idx(0)
-    total = 0
-    if i < n:
-        for k in range(n):
-            if x[i] > 10:
-                total += x[k % n] + x[k // n]
-        y[i] = total
+def divided() -> hal.KernelFunction:
+    @hal.kernel
+    def divided(y: hal.Ptr[hal.int32], x: hal.ConstPtr[hal.int32], n: hal.int32) -> None:
+        i = hal.global_idx(0)
+        total = 0
+        if i < n:
+            for k in range(n):
+                if x[i] > 10:
+                    total += x[k % n] + x[k // n]
+            y[i] = total
+
+    return divided
 
 
 @pytest.mark.parametrize("pair", ["llvm", "clang", "gcc", "zig"])
@@ -69,13 +72,48 @@ def test_threads_that_divide_where_data_say_load_what_the_first_does_not(
     """LLVM 22 computed the address in the first lane of a vector, which may not run the IF."""
     monkeypatch.setenv("CPU_CC", pair)
     try:
-        program = device.compile(divided)
+        program = device.compile(divided())
     except (hal.CompilerUnavailable, hal.Unsupported) as error:
         pytest.skip(str(error))
     x = np.random.default_rng(0).integers(0, 50, 100).astype("i4")
     y = hal.Buffer.from_numpy(np.zeros(100, "i4"), device=device)
     program(y, hal.Buffer.from_numpy(x, device=device), vals=(100,), grid=1, block=100, wait=True)
     np.testing.assert_array_equal(y.numpy(), np.where(x > 10, x.sum() + 100 * x[0], 0))
+
+
+def of_four() -> hal.KernelFunction:
+    @hal.kernel(block=(64, 1, 1), contract=False)
+    def of_four(
+        y: hal.Ptr[hal.float32], k: hal.Ptr[hal.int32], x: hal.ConstPtr[hal.int16], n: hal.int32
+    ) -> None:
+        i = hal.global_idx(0)
+        if i >= n:
+            return
+        total = hal.float32(0)
+        for u in range(9):
+            if u % 2 == 0:
+                total += hal.float32(x[u * 4 + i % 4])
+            k[i] = u
+        y[i] = total
+
+    return of_four
+
+
+@pytest.mark.parametrize("pair", ["llvm", "clang", "gcc", "zig"])
+def test_low_bits_of_an_index_in_a_loop_are_no_neighbours(
+    device: hal.Compiled, monkeypatch: pytest.MonkeyPatch, pair: str
+) -> None:
+    """clang 22 loaded a vector of neighbours from the first lane's address on."""
+    monkeypatch.setenv("CPU_CC", pair)
+    try:
+        program = device.compile(of_four())
+    except (hal.CompilerUnavailable, hal.Unsupported) as error:
+        pytest.skip(str(error))
+    x = np.arange(36, dtype="i2")
+    y = hal.Buffer.from_numpy(np.zeros(200, "f4"), device=device)
+    k = hal.Buffer.from_numpy(np.zeros(200, "i4"), device=device)
+    program(y, k, hal.Buffer.from_numpy(x, device=device), vals=(200,), grid=4, wait=True)
+    np.testing.assert_array_equal(y.numpy(), 80 + 5 * (np.arange(200) % 4))
 
 
 @pytest.mark.parametrize(
