@@ -155,6 +155,34 @@ def wide(y: Numbers, x: Inputs, w: hal.int32, h: hal.int32):
 
 
 @hal.kernel
+def wide_differences(y: Numbers, x: Inputs, w: hal.int64, h: hal.int64):
+    p = hal.int64(hal.global_idx(0))
+    a = w * h
+    if p < a + a:
+        k = p // a
+        j = (p - k * a) // w
+        i = p - k * a - j * w
+        y[p] = hal.int32(1000 * k + 100 * j) + x[j * w + i]
+        if 0 < i < w - 1 and j > 0:
+            y[p] += 3 * x[p - w] - x[p - 1] + 5 * x[p - a if p > a else hal.int64(0)]
+
+
+@hal.kernel
+def wide_wraps(y: Numbers, x: Inputs, w: hal.int64, h: hal.int32):
+    """Rows that are wrapped, clamped and rolled in int64."""
+    p = hal.int64(hal.global_idx(0))
+    rows = hal.int64(h)
+    if p < w * rows:
+        j = p // w
+        i = p % w
+        y[p] = x[(j - 1 + rows) % rows * w + (i - 1 + w) % w] + 3 * x[j * w + (i + 2) % w]
+        y[p] += 5 * x[min(max(j - 1, 0), rows - 1) * w + min(max(i + j - 3, 0), w - 1)]
+        y[p] += 7 * x[j * w + (i - rows) % w] + 9 * x[(p - 7) % (w * rows)]
+        y[p] += 11 * x[(p - w + w * rows) % (w * rows)] + hal.int32((p - 2 * w) // w)
+        y[p] += hal.int32((i + 2 * rows - 1) % w - (hal.int64(hal.uint32(p) - hal.uint32(1)) % w))
+
+
+@hal.kernel
 def of_uint32(y: Numbers, x: Inputs, w: hal.int32, h: hal.int32):
     k = hal.uint32(hal.global_idx(0))
     if k < hal.uint32(w * h):
@@ -213,8 +241,8 @@ def of_neighbours(y: Numbers, x: Inputs, w: hal.int32, h: hal.int32):
 KERNELS = [
     wrapped, wrapped_by_fifty, shifted, shifted_in_a_block,
     flat, interior, chosen, in_space, in_space_by_subtraction, in_four_dimensions,
-    by_numbered_blocks, from_a_number, wide, of_uint32, by_constants, dependent,
-    of_a_quotient, in_branches, of_neighbours,
+    by_numbered_blocks, from_a_number, wide, wide_differences, wide_wraps, of_uint32,
+    by_constants, dependent, of_a_quotient, in_branches, of_neighbours,
 ]  # fmt: skip
 SHAPES = [
     (1, 3),
@@ -327,6 +355,33 @@ def test_what_is_added_to_a_remainder_of_a_negative_number_wraps_as_any_sum(
             arguments = {"y": y, "x": x, "w": np.int32(w), "m": np.int32(m)}
             llvm.call(function, lowered, arguments, (1, 1, 1), (64, 1, 1))
             interpret(kernel, expected, x, vals=(w, m), grid=(1, 1, 1), block=(64, 1, 1))
+            np.testing.assert_array_equal(y, expected, f"{w}, {m}")
+
+
+@hal.kernel
+def wide_sums(y: Numbers, x: Inputs, w: hal.int64, m: hal.int64):
+    """Sums of int64 that wrap, or leave int32."""
+    k = hal.int64(hal.global_idx(0))
+    i = (k - m) % w
+    y[k] = hal.int32((k + m) % w) + hal.int32((k + m + 5) // w) + hal.int32((k - 3 * m) % w)
+    if i + 40 < 100:
+        y[k] += x[(k % w - m + w) % w & 63] + x[(k - 1 + m) % m & 63]
+    if k + m < w:
+        y[k] += x[min(max(k + m - 1, 0), 63)] + x[(k + m) % 64]
+
+
+def test_sums_of_int64_are_what_the_interpreter_says_at_their_limits(llvm: LLVM) -> None:
+    lowered, x = wide_sums.lower(), np.arange(64, dtype="i4")
+    function = llvm.function(lowered)
+    ends = [2**31, 2**32, 2**40, 2**61, 2**62, 2**63]
+    near = [s * (end + d) for end in ends for d in (-70, -40, -1, 0, 1, 30) for s in (1, -1)]
+    numbers = [n for n in (0, 1, 2, 33, -1, *near) if -(2**63) <= n < 2**63]
+    for w in (1, 13, 33, 100, 2**31 - 65537, *(n for n in numbers if n)):
+        for m in numbers:
+            y, expected = np.full((2, 64), -5, "i4")
+            arguments = {"y": y, "x": x, "w": np.int64(w), "m": np.int64(m)}
+            llvm.call(function, lowered, arguments, (1, 1, 1), (64, 1, 1))
+            interpret(wide_sums, expected, x, vals=(w, m), grid=(1, 1, 1), block=(64, 1, 1))
             np.testing.assert_array_equal(y, expected, f"{w}, {m}")
 
 

@@ -128,6 +128,9 @@ class Walk:
         if division.number.offset is not None:
             offset = Value(division.number.offset, self.ahead).cast(int64)
             number = offset * division.number.times[0] + number
+            if division.number.offset.dtype is int64:  # so that neither product nor sum wraps
+                self._require(offset.compare("GE", -(2**31)))
+                self._require(offset.compare("LE", 2**31))
             total = number
             if division.added:
                 total = number + Value(division.divisor, self.ahead).cast(int64) * division.added

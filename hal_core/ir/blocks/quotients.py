@@ -202,12 +202,12 @@ class _Parts:
         if size is not None:
             divisor = UOp("CONST", int64, (), size, node.line)
         number, added = self._number(sources[0]), 0
-        if number is None and self.wraps and node.op == "MOD" and node.dtype is int32:
+        if number is None and self.wraps and node.op == "MOD" and _is_signed(node):
             number, added = self._wrapped(sources[0], node.src[1])
         if number is None or (number.offset is None and number.least and not self._floors(node)):
             return None
         floors = number.offset is not None and not is_remainder(number)
-        floors = floors and node.dtype is int32 and node.op in ("FLOORDIV", "MOD")
+        floors = floors and node.op in ("FLOORDIV", "MOD") and _is_signed(node)
         floors = floors and (size is None or size <= 2**31 - MOST_ADDED)
         key = (number.number.arg, *number[1:], size or divisor, node.dtype, added, floors)
         if key not in self.divisions:
@@ -243,7 +243,7 @@ class _Parts:
 
         `(i + 1) % w` alone is i + 1 but for few threads, which `middle` finds.
         """
-        if node.dtype is not int32 or node.op not in ("FLOORDIV", "MOD"):
+        if node.op not in ("FLOORDIV", "MOD") or not _is_signed(node):
             return False
         divisor, size = node.src[1], divisor_size(node)
         same = (
@@ -254,7 +254,7 @@ class _Parts:
     def _number(self, node: UOp) -> Counted | None:
         """Return the parts of a number that grows by one from a thread to the next; else None."""
         node = uncast(node)
-        number = self.row.counted(node, {}) or self._wide(node)
+        number = self.row.counted(node, {})
         if number is not None and is_remainder(number):
             return None if number.least or number.most else number
         return number if number is not None and self._is_ahead(number) else None
@@ -268,16 +268,6 @@ class _Parts:
             return True
         before = offset in self.whole.inside or offset not in self.row.inside
         return before and offset.op not in (PART_START, "PART_QUOTIENT")
-
-    def _wide(self, node: UOp) -> Counted | None:
-        """Return an index plus an int64 that a row shares; generated code tests the sum."""
-        if node.op != "ADD" or node.dtype is not int64:
-            return None
-        offset, index = node.src if node.src[1] in self.row.differing else node.src[::-1]
-        number = None if offset in self.row.differing else self.row.counted(uncast(index), {})
-        if number is None or number.offset is not None:
-            return None
-        return number._replace(offset=offset)
 
 
 def _factors(sources: Iterable[UOp]) -> frozenset[tuple[object, int]]:
@@ -308,6 +298,14 @@ def uncast(node: UOp) -> UOp:
     while node.op == "CAST" and node.src[0].dtype in INDICES:
         node = node.src[0]
     return node
+
+
+def _is_signed(node: UOp) -> bool:
+    """Tell whether a division of a number below 0 is one of the same number in int32."""
+    number = node.src[0]
+    while number.op == "CAST" and number.dtype in (int32, int64):
+        number = number.src[0]
+    return node.dtype is int32 or (node.dtype is int64 and number.dtype in (int32, int64))
 
 
 def divisor_size(node: UOp) -> int | None:

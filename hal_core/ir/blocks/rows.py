@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from hal_core.dtypes import bool_, int32, int64
+from hal_core.dtypes import DType, bool_, int32, int64
 from hal_core.geometry import MOST_ADDED
 from hal_core.ir.blocks.divisions import DIVISIONS
 from hal_core.ir.blocks.hoisting import PURE
@@ -33,7 +33,7 @@ _COMPUTED = PURE | {"CONST"}
 PART_START = "PART_START"  # an index along x; quotients.py subtracts it from other indices
 _OF_COUNTERS = frozenset({"MUL", "ADD", "SUB", "FLOORDIV", "MOD"})
 _LEAST_ADDED = -(2**31 - 1)
-_MOST_TIMES = 2**31
+_MOST_TIMES: dict[DType | None, int] = {int32: 2**31, int64: 2**20}
 
 
 class Limit(NamedTuple):
@@ -43,7 +43,7 @@ class Limit(NamedTuple):
     """
 
     number: UOp  # thread_idx(0) or global_idx(0)
-    offset: UOp | None  # an int32, the same for all threads of a row
+    offset: UOp | None  # an int32 or int64, the same for all threads of a row
     added: int
     op: str  # LT, LE, GT, GE or EQ
     end: UOp  # an int32 or int64, the same for all threads of a row
@@ -168,17 +168,18 @@ class Row:
         return _summed(number, steps) if number.arg in ALONG_X and not left else None
 
     def _addend(self, node: UOp) -> Product | None:
-        """Return a constant, a counter, an int32 that threads share, or a product of these."""
+        """Return a constant, a counter, an integer that threads share, or a product of these."""
         span = _span(node)
         if span is not None:
             return Product((), span)
         if node.op == "CAST" and node.src[0].op == PART_START:
             node = node.src[0]
         found = self.product(node)
-        if found is None or [part.dtype for part in found.factors] != [int32]:
-            return None
+        most = (
+            _MOST_TIMES.get(found.factors[0].dtype) if found and len(found.factors) == 1 else None
+        )
         # So that the product fits int64, in which limits are computed.
-        return found if all(abs(times) <= _MOST_TIMES for times in found.times) else None
+        return found if most and all(abs(times) <= most for times in found.times) else None
 
     def product(self, node: UOp) -> Product | None:
         """Return a number as a `Product`; None for one that differs between threads."""

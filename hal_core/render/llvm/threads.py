@@ -453,7 +453,11 @@ class Threads(Blocks):
         if limit.added:
             at = self.let(f"sub nsw i64 {at}, {limit.added}")
         if limit.offset is not None:
-            offset = self.let(f"sext i32 {self.values[limit.offset]} to i64")
+            offset = self.values[limit.offset]
+            if dtype_of(limit.offset) is int32:
+                offset = self.let(f"sext i32 {offset} to i64")
+            else:
+                offset = self.least(self._greatest(offset, str(-_BEYOND)), str(_BEYOND))
             if limit.times != 1:
                 offset = self.let(f"mul nsw i64 {offset}, {limit.times}")
             at = self.let(f"sub nsw i64 {at}, {offset}")
