@@ -279,9 +279,52 @@ def of_pixels(y: Bytes, x: ByteInputs, w: hal.int32, h: hal.int32):
         y[i] = x[3 * i + 2] - x[3 * i]
 
 
+@hal.kernel
+def turned_by_90_degrees(y: Bytes, x: ByteInputs, w: hal.int32, h: hal.int32):
+    """Rows of seven from the last one on."""
+    i = hal.global_idx(0)
+    if i < w // 7:
+        y[i] = x[(w // 7 - 1 - i) * (h + 7) + 2]
+
+
+@hal.kernel
+def transposed_colours(y: Bytes, x: ByteInputs, w: hal.int32, h: hal.int32):
+    i = hal.global_idx(0)
+    if i < w // 9:
+        for c in range(3):
+            y[3 * i + c] = x[(i * (h + 3) + 1) * 3 + c]
+
+
+@hal.kernel
+def back_from_the_end(y: Bytes, x: ByteInputs, w: hal.int32, h: hal.int32):
+    i = hal.global_idx(0)
+    if i < w // 5:
+        y[i] = x[w - 1 - i * (h + 5)]
+
+
+@hal.kernel
+def colours_of_a_row(y: Bytes, x: ByteInputs, w: hal.int32, h: hal.int32):
+    """The offset of the row is a product, which the row shares."""
+    i = hal.global_idx(0)
+    j = hal.global_idx(1)
+    if i < w // 3:
+        for c in range(3):
+            y[3 * i + c] = x[(j * w + (w // 3 - 1 - i)) * 3 + c]
+
+
+@hal.kernel
+def by_a_stride(y: Bytes, x: ByteInputs, w: hal.int32, h: hal.int32):
+    """A compiler asks whether the stride is 1."""
+    i = hal.global_idx(0)
+    if i < w:
+        y[i] = x[i * (h + 1)]
+
+
 @pytest.mark.parametrize(("kernel", "scalar"), [
     (by_table, 1), (by_shared_table, 1), (scattered, 1), (turned, 1), (of_records, 1),
+    (turned_by_90_degrees, 1), (transposed_colours, 1), (back_from_the_end, 1),
     (with_floats, 0), (beside_each_other, 0), (with_bits_of_a_value, 0), (of_pixels, 0),
+    (colours_of_a_row, 0), (by_a_stride, 0),
 ], ids=lambda value: getattr(value, "name", ""))  # fmt: skip
 def test_gathers_of_bytes_keep_threads_out_of_vectors(llvm: LLVM, kernel: Any, scalar: int) -> None:
     lowered = kernel.lower()

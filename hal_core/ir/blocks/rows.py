@@ -339,11 +339,13 @@ def takes_bytes_by_data(row: Row, bundled: UOp | None = None) -> bool:
     long as threads one by one. Where threads compute floats, vectors gain more than that. Elements
     that lie further apart than vectors sort them, `x[12 * i + 4]`, and indices like `i ^ c` count
     as data: a compiler does not see how far neighbours are apart, unless `c` is a constant, and `i`
-    the number by which threads are `bundled`.
+    the number by which threads are `bundled`. So do `x[(n - i) * w]` and `x[i * w * 3]`. For
+    `x[i * w]` a compiler asks at run time whether `w` is 1, and else takes threads one by one.
     """
     if len(row.nodes) > _MOST_SCALAR:
         return False
     found, data, along = False, set[UOp](), set[UOp]()
+    falling, wide = set[UOp](), set[UOp]()  # numbers that fall along x, or grow by a parameter
     for node in row.nodes:
         op, src = node.op, node.src
         if node.dtype is not None and node.dtype.is_float:
@@ -354,7 +356,17 @@ def takes_bytes_by_data(row: Row, bundled: UOp | None = None) -> bool:
         if (op in PURE and not along.isdisjoint(src)) or node.arg in ALONG_X:
             along.add(node)
         times = next((part.arg for part in src if part.op == "CONST"), 0) if op == "MUL" else 0
-        far = node in along and bundled is None and abs(times) > _MOST_APART
+        far = abs(times) > _MOST_APART
+        if node in along:
+            if not falling.isdisjoint(src) or (op == "SUB" and src[1] in along):
+                falling.add(node)
+            again = not wide.isdisjoint(src)
+            if again or (
+                op == "MUL" and any(n not in row.differing and n.op != "CONST" for n in src)
+            ):
+                wide.add(node)
+                far = far or node in falling or (op == "MUL" and again)
+        far = far and node in along and bundled is None
         bits = op in BITWISE and node in along and node.dtype is not bool_
         bits = bits and (bundled is None or (bundled in src and src[1].op != "CONST"))
         if loaded or far or bits or (op in PURE and not data.isdisjoint(src)):
