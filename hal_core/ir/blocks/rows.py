@@ -175,11 +175,11 @@ class Row:
         if node.op == "CAST" and node.src[0].op == PART_START:
             node = node.src[0]
         found = self.product(node)
-        most = (
-            _MOST_TIMES.get(found.factors[0].dtype) if found and len(found.factors) == 1 else None
-        )
+        if found is None or len(found.factors) != 1:
+            return None
         # So that the product fits int64, in which limits are computed.
-        return found if most and all(abs(times) <= most for times in found.times) else None
+        most = _MOST_TIMES.get(found.factors[0].dtype, -1)
+        return found if all(abs(times) <= most for times in found.times) else None
 
     def product(self, node: UOp) -> Product | None:
         """Return a number as a `Product`; None for one that differs between threads."""
