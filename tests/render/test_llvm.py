@@ -560,6 +560,37 @@ def test_a_number_that_threads_share_and_that_is_made_of_itself_twice_is_compile
         np.testing.assert_array_equal(y, expected)
 
 
+@hal.kernel
+def made_of_itself(y: hal.Ptr[hal.int32], w: hal.int32, n: hal.int32):
+    """Multiply a quotient and a counter by themselves, and compare two sums that are alike."""
+    k = hal.global_idx(0)
+    if k < n:
+        power, more, less, found = k // w, k, k, k % w
+        for _ in hal.unroll(26):
+            power *= power
+            more += more
+            less += less
+        if more < less:
+            more = less + 1
+        for c in range(3):
+            v = c
+            for _ in hal.unroll(26):
+                v *= v
+            if k - v >= 0:
+                found += 1
+        y[k] = power + more + found
+
+
+def test_numbers_that_are_made_of_themselves_26_times_are_compiled_in_time(llvm: LLVM) -> None:
+    """Each was looked at once for every way to it."""
+    lowered = made_of_itself.lower()
+    for w in (1, 7, 100):
+        y, expected = np.zeros((2, 256), "i4")
+        llvm.run(lowered, {"y": y, "w": w, "n": 250}, (4, 1, 1), (64, 1, 1))
+        interpret(made_of_itself, expected, vals=(w, 250), grid=4, block=64)
+        np.testing.assert_array_equal(y, expected)
+
+
 # -- elements that all threads of a row load
 
 SHAPES = [(1, 1), (2, 3), (3, 1), (5, 2), (33, 4), (70, 3)]

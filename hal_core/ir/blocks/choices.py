@@ -25,6 +25,7 @@ _CHEAP = COMPARISON | {
     "CONST", "ADD", "SUB", "MUL", "NEG", "ABS", "MIN", "MAX", "WHERE", "CAST", "AND", "OR", "XOR",
     "NOT", "SHL", "SHR", "FLOOR", "CEIL", "TRUNC",
 }  # fmt: skip
+_DEEPEST = 8  # operations, one in the other, in which two numbers may differ
 _MOST = 16  # nodes that are computed also where the condition does not hold
 
 
@@ -67,10 +68,11 @@ def _choice(condition: UOp, then: UOp, otherwise: UOp) -> UOp:
     return UOp("WHERE", then.dtype, (condition, then, otherwise), None, condition.line)
 
 
-def _equal(a: UOp, b: UOp) -> bool:
-    """Tell whether two numbers are computed alike."""
+def _equal(a: UOp, b: UOp, depth: int = _DEEPEST) -> bool:
+    """Tell whether two numbers are computed alike; `depth` operations are compared."""
     if a is b:
         return True
     same = (a.op, a.dtype, repr(a.arg)) == (b.op, b.dtype, repr(b.arg))
     same = same and (a.op == "CONST" or (a.op in PURE and len(a.src) == len(b.src)))
-    return same and all(map(_equal, a.src, b.src))
+    pairs = zip(a.src, b.src, strict=False)
+    return same and depth > 0 and all(_equal(*pair, depth - 1) for pair in pairs)

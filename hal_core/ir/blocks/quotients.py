@@ -30,6 +30,7 @@ INDICES = {int32, int64, uint32, uint64}
 # behind the last whole vector of a part run one by one, which costs more where they do much.
 _LEAST, _LEAST_OF_MANY, _MANY_NODES, _MANY_GATHERS = 12, 48, 32, 3
 _LEAST_OF_TESTS = 32
+_MOST_FACTORS = 8  # that are compared, of a product
 _MOST_CONSTANT = 2**31  # all numbers along x are below it, and no end of a part leaves int64
 
 
@@ -271,12 +272,15 @@ class _Parts:
 
 
 def _factors(sources: Iterable[UOp]) -> frozenset[tuple[object, int]]:
-    """Return the factors of a product, and how often each is one."""
+    """Return the factors of a product, and how often each is one.
+
+    Of many, some are products: a number may be multiplied by itself again and again.
+    """
     found: list[object] = []
     pending = [*sources]
     while pending:
         node = pending.pop()
-        if node.op == "MUL":
+        if node.op == "MUL" and len(found) + len(pending) < _MOST_FACTORS:
             pending += node.src
         else:
             found.append(node if node.src or node.arg is None else (node.op, node.arg))

@@ -32,6 +32,7 @@ _MOST_ASKED = 10**4  # questions about one number, 0.1 s
 _COMPUTED = PURE | {"CONST"}
 PART_START = "PART_START"  # an index along x; quotients.py subtracts it from other indices
 _OF_COUNTERS = frozenset({"MUL", "ADD", "SUB", "FLOORDIV", "MOD"})
+_DEEPEST = 8  # operations on constants and counters, one in the other
 _LEAST_ADDED = -(2**31 - 1)
 _MOST_TIMES: dict[DType | None, int] = {int32: 2**31, int64: 2**20}
 
@@ -188,7 +189,8 @@ class Row:
         span = _span(node)
         if span is not None or node.op != "MUL":
             return span and Product((), span)
-        first, second = (self.product(part) for part in node.src)
+        first = self.product(node.src[0])
+        second = first and self.product(node.src[1])
         if first is None or second is None:
             return None
         times = products(first.times, second.times)
@@ -394,16 +396,17 @@ def _summed(number: UOp, steps: list[Product]) -> Counted | None:
     return Counted(number, offset, least, most, low, high, times)
 
 
-def _span(node: UOp) -> tuple[int, int] | None:
+def _span(node: UOp, depth: int = _DEEPEST) -> tuple[int, int] | None:
     """Return the least and the greatest value of constants, counters of loops, and sums of these.
 
-    Products, and quotients and remainders by a constant, count too.
+    Products, and quotients and remainders by a constant, count too. `depth` operations are looked
+    at: a number that is multiplied by itself again and again is made of two to so many parts.
     """
     if node.op == "CONST":
         return node.arg, node.arg
-    if node.op in _OF_COUNTERS and (node.op == "MUL" or node.dtype is int32):
-        second = _span(node.src[1])
-        first = second and _span(node.src[0])
+    if depth and node.op in _OF_COUNTERS and (node.op == "MUL" or node.dtype is int32):
+        second = _span(node.src[1], depth - 1)
+        first = second and _span(node.src[0], depth - 1)
         return first and second and _applied(node.op, first, second)
     if node.op != "RANGE" or any(source.op != "CONST" for source in node.src):
         return None
