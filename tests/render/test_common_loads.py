@@ -7,8 +7,10 @@ import pytest
 from toolchains import Toolchain
 
 import hal_core as hal
+from hal_core.ir.blocks.common_loads import without_repeated_loads
 from hal_core.ir.blocks.fission import split
 from hal_core.ir.blocks.hoisting import COMMON
+from hal_core.ir.blocks.values import with_values
 from hal_core.testing import interpret
 
 # mypy: disable-error-code="no-untyped-def"
@@ -110,3 +112,75 @@ def of_each_row(y: Numbers, x: Inputs, n: hal.int32):
 )
 def test_what_some_threads_may_not_load_is_loaded_where_it_stands(kernel: hal.Kernel) -> None:
     assert all(node.arg != COMMON for node in split(kernel.lower(), grouped=True))
+
+
+@hal.kernel
+def clipped(y: Numbers, x: Inputs, sizes: Inputs, n: hal.int32):
+    i = hal.global_idx(0)
+    j = hal.global_idx(1)
+    if i < n:
+        v = x[i]
+        if v < sizes[2 * j]:
+            v = sizes[2 * j]
+        elif v > sizes[2 * j + 1]:
+            v = sizes[2 * j + 1]
+        y[j * n + i] = v
+
+
+@hal.kernel
+def between_limits(y: Numbers, x: Inputs, sizes: Inputs, n: hal.int32):
+    p = hal.global_idx(0)
+    j = p // 16
+    if p < n:
+        inside = -sizes[j] <= x[p] <= sizes[j] and x[p] != sizes[j + 1]
+        y[p + n * hal.global_idx(1)] = hal.int32(not inside)
+
+
+@hal.kernel
+def written_between(y: Numbers, x: Inputs, sizes: Inputs, n: hal.int32):
+    """The thread writes what it has loaded, or may do so in an earlier iteration or a branch."""
+    i = hal.global_idx(0)
+    if i < 1:
+        k = 4 * hal.global_idx(1)
+        m = y[k] + y[k + 2]
+        if n > 0:
+            y[k] = m + 3
+            if x[1] != 99:
+                y[k + 1] = y[k]
+        for c in range(n // 20):
+            if y[k + 2] < 9:
+                m += y[k + 2]
+                y[k + 2] += 1
+            if y[k + 2] == 8:
+                m += 100 * y[k + 2] + c
+        if n > 40:
+            if x[2] != 99:
+                y[k] = 8
+            else:
+                m += y[k]
+            if x[3] != 99:
+                m += y[k]
+        y[k + 3] = m
+
+
+REPEATED = {clipped: (5, 3), between_limits: (5, 4), written_between: (13, 10)}
+
+
+@pytest.mark.parametrize("kernel", REPEATED, ids=lambda kernel: kernel.name)
+def test_what_is_loaded_ahead_of_an_if_is_not_loaded_in_it(
+    toolchain: Toolchain, kernel: hal.Kernel
+) -> None:
+    lowered = kernel.lower()
+    loads = [
+        sum(node.op == "LOAD" for node in uops)
+        for uops in (lowered.uops, without_repeated_loads(with_values(lowered.uops)))
+    ]
+    assert tuple(loads) == REPEATED[kernel]
+    x = np.random.default_rng(4).integers(-9, 9, 80).astype("i4")
+    for n in (0, 40, 60):
+        sizes = np.sort(np.random.default_rng(n).integers(-5, 9, (40, 2)), 1).astype("i4").ravel()
+        y, expected = np.full((2, 256), 5, "i4")
+        arguments = {"y": y, "x": x, "sizes": sizes, "n": n}
+        toolchain.run(lowered, arguments, (4, 3, 1), (16, 1, 1))
+        interpret(kernel, expected, x, sizes, vals=(n,), grid=(4, 3), block=16)
+        np.testing.assert_array_equal(y, expected, str(n))

@@ -25,7 +25,6 @@ _CHEAP = COMPARISON | {
     "CONST", "ADD", "SUB", "MUL", "NEG", "ABS", "MIN", "MAX", "WHERE", "CAST", "AND", "OR", "XOR",
     "NOT", "SHL", "SHR", "FLOOR", "CEIL", "TRUNC",
 }  # fmt: skip
-_DEEPEST = 8  # operations, one in the other, in which two numbers may differ
 _MOST = 16  # nodes that are computed also where the condition does not hold
 
 
@@ -63,16 +62,15 @@ def _choice(condition: UOp, then: UOp, otherwise: UOp) -> UOp:
     if condition.op in ("LT", "LE", "GT", "GE"):
         small, large = condition.src if condition.op in ("LT", "LE") else condition.src[::-1]
         for op, a, b in (("MAX", small, large), ("MIN", large, small)):
-            if _equal(a, otherwise) and _equal(b, then):
+            if equal(a, otherwise) and equal(b, then):
                 return UOp(op, then.dtype, (otherwise, then), None, condition.line)
     return UOp("WHERE", then.dtype, (condition, then, otherwise), None, condition.line)
 
 
-def _equal(a: UOp, b: UOp, depth: int = _DEEPEST) -> bool:
-    """Tell whether two numbers are computed alike; `depth` operations are compared."""
+def equal(a: UOp, b: UOp, depth: int = 8) -> bool:
+    """Tell whether two numbers are computed alike, in few steps."""
     if a is b:
         return True
-    same = (a.op, a.dtype, repr(a.arg)) == (b.op, b.dtype, repr(b.arg))
+    same = (a.op, a.dtype, repr(a.arg)) == (b.op, b.dtype, repr(b.arg)) and depth > 0
     same = same and (a.op == "CONST" or (a.op in PURE and len(a.src) == len(b.src)))
-    pairs = zip(a.src, b.src, strict=False)
-    return same and depth > 0 and all(_equal(*pair, depth - 1) for pair in pairs)
+    return same and all(equal(*pair, depth - 1) for pair in zip(a.src, b.src, strict=True))

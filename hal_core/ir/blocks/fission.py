@@ -53,7 +53,7 @@ from contextlib import suppress
 
 from hal_core.dtypes import bool_, float32, float64
 from hal_core.errors import Unsupported
-from hal_core.ir.blocks.common_loads import with_common_loads
+from hal_core.ir.blocks.common_loads import with_common_loads, without_repeated_loads
 from hal_core.ir.blocks.counting import with_ranges
 from hal_core.ir.blocks.early_loads import with_early_loads
 from hal_core.ir.blocks.groups import counts_in_groups, in_groups, runs_in_parts
@@ -106,7 +106,7 @@ def _split(kernel: Kernel, grouped: bool) -> tuple[UOp, ...]:
     kernel = with_common_arrays(kernel, threads)
     uops = without_shortcuts(without_returns(with_common_loads(kernel.uops)))
     uops = with_one_store(uops) if grouped else uops
-    uops = with_ranges(with_values(uops))
+    uops = with_ranges(without_repeated_loads(with_values(uops)))
     uops = with_windows(with_bits(uops) if grouped else uops)
     uops = with_early_loads(with_products(uops))
     kernel = kernel._replace(uops=uops)
