@@ -81,10 +81,10 @@ def expand(
 def _in_loops(kernel: Kernel) -> set[UOp]:
     """Return the nodes inside loops, except for those that compilers unroll or make vectors of.
 
-    There are none where a thread goes on alone with a loop that it began in lockstep: what it
-    computes may not depend on the other threads.
+    There are none where a thread runs a loop alone that others run in lockstep: what it computes
+    may not depend on the other threads.
     """
-    if any(node.op == "COUNT" for node in kernel.uops):
+    if any(node.op in ("COUNT", "ROW_GROUPS") for node in kernel.uops):
         return set()
     found: set[UOp] = set()
     depth = outer = 0

@@ -76,11 +76,18 @@ class Block:
         self.seen: list[tuple[int, UOp, Any]] = []  # (thread, node, value) where it is asked for
         self.watch = False
         self.outer: Values = {}  # what all threads of a region see, and COUNTs change
-        self.group = range(threads)  # the threads that run a region now
+        self.group: Sequence[int] = range(threads)  # the threads that run a region now
         for position, node in enumerate(uops):
             if node.op == "ELSE":
                 self.middle[node.src[0]] = position
-            elif node.op in ("ENDIF", "ENDRANGE", "ENDLOOP", "ENDTHREADS", "ENDGROUPS"):
+            elif node.op in (
+                "ENDIF",
+                "ENDRANGE",
+                "ENDLOOP",
+                "ENDTHREADS",
+                "ENDGROUPS",
+                "ENDROW_GROUPS",
+            ):
                 self.end[node.src[0]] = position
             elif node.op == "SHARED":
                 self.memory[node] = [0] * node.arg[1]
@@ -151,11 +158,35 @@ class Block:
                     yield from self.steps(values, thread, position + 1, self.end[node])
                 self.group = everybody
                 position = self.end[node]
+            elif op == "ROW_GROUPS":
+                yield from self.row_groups(node, values, position)
+                position = self.end[node]
             elif op in _JUMPS:
                 position = _JUMPS[op](self, node, values, counters, position)
             else:
                 self.step(node, values, thread)
             position += 1
+
+    def row_groups(self, node: UOp, values: Values, position: int) -> Iterator[Any]:
+        """Pairs of the threads that get into all IFs of the first region; the last one alone."""
+        nodes = self.uops[position : self.end[node]]
+        guards, *_, alone = [self.at[node] for node in nodes if node.op == "THREADS"]
+        behind = self.end[self.uops[guards]]
+        tests = [node.src[0] for node in self.uops[guards:behind] if node.op == "IF"]
+        everybody, running = self.group, []
+        for number in everybody:
+            own = dict(values)
+            for _ in self.steps(own, number, guards + 1, behind):
+                raise AssertionError("a guard accesses memory")
+            if all(own[test] for test in tests):
+                running.append(number)
+        for place in range(0, len(running), 2):
+            self.group = running[place : place + 2]
+            if len(self.group) > 1:
+                yield from self.steps(values, None, behind + 1, alone)
+            else:
+                yield self.uops[alone]
+        self.group = everybody
 
     def step(self, node: UOp, values: Values, thread: int | None) -> None:
         op = node.op

@@ -126,3 +126,34 @@ def test_a_group_that_changes_a_variable_of_the_block_is_noticed(
 ) -> None:
     monkeypatch.setattr(groups, "_AROUND", groups._AROUND | {"SET"})
     assert marks(counting.lower()) and not agrees(counting.lower(), 0)
+
+
+@hal.kernel(block=(BLOCK, 1, 1))
+def by_block(y: Array, x: hal.ConstPtr[hal.int32], n: hal.int32) -> None:
+    t = hal.thread_idx(0)
+    if t < n and hal.block_idx(0) < n - 3:
+        total = 0
+        for k in range(x[hal.block_idx(0)], x[hal.block_idx(0) + 1] + 5):
+            if y[k + 20] > 90:
+                break
+            total += y[k + t + 20]
+        y[t + 8] = total
+
+
+def test_a_row_loads_nothing_if_its_guards_hold_for_no_thread() -> None:
+    """`x` has as many elements as the guards let through; with one less the loads are noticed."""
+    lowered = by_block.lower()
+    assert "ROW_GROUPS" in [node.op for node in split(lowered, grouped=True)]
+    for n in range(9):
+        for size in (2, 1):
+            results = []
+            for uops in (lowered.uops, split(lowered, grouped=True)):
+                memory = {0: [3 * k for k in range(64)], 1: [7, 9][:size]}
+                block = Block(uops, memory, {2: n}, 0, BLOCK)
+                if n > 3 and size == 1:
+                    with pytest.raises(IndexError):
+                        block.run() if uops is lowered.uops else block.run_split("shuffled")
+                    continue
+                block.run() if uops is lowered.uops else block.run_split("shuffled")
+                results.append(memory[0])
+            assert not results or results[0] == results[1]

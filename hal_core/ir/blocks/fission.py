@@ -63,6 +63,7 @@ from hal_core.ir.blocks.local_arrays import with_common_arrays
 from hal_core.ir.blocks.lockstep import Lockstep, in_step
 from hal_core.ir.blocks.region import Region, enclosed
 from hal_core.ir.blocks.returns import without_returns
+from hal_core.ir.blocks.row_loops import in_row_groups, in_rows, repeats_vectors
 from hal_core.ir.blocks.running import with_products
 from hal_core.ir.blocks.shortcuts import without_shortcuts
 from hal_core.ir.blocks.stores import with_one_store
@@ -110,7 +111,9 @@ def _split(kernel: Kernel, grouped: bool) -> tuple[UOp, ...]:
     uops = with_windows(with_bits(uops) if grouped else uops)
     uops = with_early_loads(with_products(uops))
     kernel = kernel._replace(uops=uops)
-    found, made = None, list[UOp]()
+    found = in_rows(kernel) if grouped else None
+    if found and repeats_vectors(made := _Fission(found).whole(grouped)):
+        return tuple(made)
     leaving = with_lockstep(kernel.uops) if grouped else None
     for in_parts, leaves in _WAYS if grouped else _WAYS[-1:]:
         found = in_step(kernel, in_parts, leaving if leaves else None)
@@ -262,6 +265,7 @@ class _Fission:
     """Write the parts of a plan, with values that cross between regions spilled or recomputed."""
 
     def __init__(self, kernel: Lockstep) -> None:
+        self.row_guards = kernel.row_guards
         self.plan = plan = _Plan(kernel.uops, kernel.hoisted, kernel.guards)
         self.flat, self.leaves = kernel.flat, kernel.leaves
         prices = self._prices()
@@ -306,7 +310,9 @@ class _Fission:
             # A region that divides nothing needs no parts of a row.
             body += _without_unused(nodes) if self.flat else nodes
         front = [node for node in self.plan.uops if is_common(node)]
-        if grouped:
+        if self.row_guards:
+            body = in_row_groups(self.row_guards, body, self.plan.uops)
+        elif grouped:
             body = in_groups(body)
         body = [node for node in body if node.op != "BARRIER"]
         return [*front, *self.spills.values(), *ahead, *body]

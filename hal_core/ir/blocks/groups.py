@@ -29,7 +29,7 @@ from hal_core.ir.uop import UOp
 
 _LEAVING = frozenset({"LOOP", "ENDLOOP", "SET", "IF", "BREAK", "ENDIF"})
 _AROUND = PURE | {"CONST", "GET", "LOAD", "RANGE", "ENDRANGE", "THREADS", "ENDTHREADS"}
-_MOST_LANES, FEWEST_LANES = 128, 16
+MOST_LANES, FEWEST_LANES = 128, 16
 _MOST_LEAVING = 32
 _LANES_NBYTES = 1024  # of all variables of a group: half of 32 registers with 64 bytes
 
@@ -119,8 +119,12 @@ def _lanes(nest: Sequence[UOp]) -> int:
         return 0
     if not spills and cut is None:
         return 0
+    return fitting(MOST_LANES if nest[0].op == "RANGE" else _MOST_LEAVING, spills)
+
+
+def fitting(lanes: int, spills: Iterable[UOp]) -> int:
+    """Return the number of threads, at most `lanes`, whose variables stay in registers."""
     nbytes = sum(node.dtype.itemsize for node in spills if node.dtype)
-    lanes = _MOST_LANES if nest[0].op == "RANGE" else _MOST_LEAVING
     while lanes > FEWEST_LANES and lanes * nbytes > _LANES_NBYTES:
         lanes //= 2
     return lanes

@@ -72,7 +72,8 @@ class Lockstep(NamedTuple):
 
     A thread works only if all guards hold for it. `flat` are quotients and remainders of a flat
     index that cost nothing, if each region is run in parts of a row. `strides` are loops in which
-    rows may be cut again. `leaves`: threads leave some of its loops one by one.
+    rows may be cut again. `leaves`: threads leave some of its loops one by one. `row_guards` is the
+    region of `row_loops.py` with the guards, if nodes are hoisted for each row.
     """
 
     uops: tuple[UOp, ...]
@@ -81,6 +82,7 @@ class Lockstep(NamedTuple):
     flat: frozenset[UOp] = frozenset()
     strides: frozenset[UOp] = frozenset()
     leaves: bool = False
+    row_guards: tuple[UOp, ...] = ()
 
 
 class Leaving(NamedTuple):
@@ -111,7 +113,7 @@ def in_step(
     if leaving is not None and leaving.strides:
         uops, strides = leaving.uops, leaving.strides
         needed = [*leaving.together, *strides]
-        if found := _with_loops(uops, needed, False, strides, leaving.alone, leaving.guards):
+        if found := with_loops(uops, needed, False, strides, leaving.alone, leaving.guards):
             return found
     elif leaving is not None:
         ways.insert(0, (leaving.uops, leaving.together, leaving.alone))
@@ -127,29 +129,31 @@ def in_step(
             wanted = [*needed, *strides, *more]
             if not alone:  # a loop of `needed` may have become one of `more`
                 wanted = [node for node in wanted if node in set(uops)]
-            if wanted and (found := _with_loops(uops, wanted, in_parts, strides, alone, guards)):
+            if wanted and (found := with_loops(uops, wanted, in_parts, strides, alone, guards)):
                 return found
-    return _with_loops(kernel.uops, (), in_parts)
+    return with_loops(kernel.uops, (), in_parts)
 
 
-def _with_loops(
+def with_loops(
     uops: tuple[UOp, ...], needed: Collection[UOp], in_parts: bool,
     strides: Collection[UOp] = (), alone: Set[UOp] = frozenset(), guards: tuple[UOp, ...] = (),
+    shared: Set[UOp] = frozenset(),
 ) -> Lockstep | None:  # fmt: skip
     """Return the nodes with their loops ready; None if none gains by it, or not all of `needed`.
 
     `strides` are loops of `nests.py`, `alone` nodes of `leaving.py` that hinder no lockstep, and
-    `guards` are conditions of IFs that are taken off already.
+    `guards` are conditions of IFs that are taken off already. `shared` are nodes that the threads
+    of a row run together, with values that they share, if nodes are hoisted for each row.
     """
     short = unrolled(uops)
-    if not alone and all(node in short for node in uops if node.op == "RANGE"):
+    if not (alone or shared) and all(node in short for node in uops if node.op == "RANGE"):
         return None
     uops, inner = without_guards(uops)
     guards += inner
-    if not alone and not _may_gain(uops, short):
+    if not (alone or shared) and not _may_gain(uops, short):
         return None
     flat = growths(uops, strides) if in_parts else {}
-    search = _Search(uops, short, flat, needed, alone)
+    search = _Search(uops, short, flat, needed, alone, shared)
     loops = {loop for loop, first in search.outermost.items() if first not in search.refused}
     if not loops or not loops.issuperset(needed):
         return None
@@ -237,13 +241,14 @@ class _Search:
         flat: Mapping[UOp, int],
         together: Collection[UOp],
         alone: Set[UOp],
+        shared: Set[UOp],
     ) -> None:
         """Search a kernel; `flat` are quotients of a flat index, with their strides in a part.
 
         `short` are loops that compilers unroll, `together` LOOPs and IFs that all threads run,
-        `alone` nodes that hinder no lockstep.
+        `alone` nodes that hinder no lockstep, and `shared` what the threads of a row agree on.
         """
-        self.short, self.together, self.alone = short, together, alone
+        self.short, self.together, self.alone, self.shared = short, together, alone, shared
         self.hoisted = Hoisted(uops)
         self.flat = flat
         self.varies: set[UOp] = set()  # values that may differ between threads
@@ -301,7 +306,7 @@ class _Search:
             self.rare.add(node.src[0])
         if self.open and op == "SET" and node.src[1].dtype in (float32, float64):
             self.ordered.add(self.open[0])
-        if self.open and op in _NEVER and node not in self.alone:
+        if self.open and op in _NEVER and node not in self.alone and node not in self.shared:
             self.refused.add(self.open[0])
         is_access = op in ("LOAD", "STORE") and bool(self.open) and self.rare.isdisjoint(self.open)
         stride = self.strides.get(node.src[1]) if is_access else 0
@@ -356,7 +361,9 @@ class _Search:
     def _follow(self, node: UOp) -> None:
         """Note whether the node's value varies between threads, and its stride."""
         op, sources = node.op, node.src
-        if op == "SPECIAL" and node.arg[0] in ("thread_idx", "global_idx"):
+        if node in self.shared:
+            self.strides[node] = 0
+        elif op == "SPECIAL" and node.arg[0] in ("thread_idx", "global_idx"):
             self.varies.add(node)
             self.strides[node] = int(node.arg[1] == 0)
         elif (op in ("LOAD", "ATOMIC", "CAS") and node not in self.hoisted) or (

@@ -144,7 +144,8 @@ def serial_sums(uops: tuple[UOp, ...]) -> set[UOp]:
 
     Each waits for the one before, and for a fused multiply-add twice as long as for an addition.
     """
-    if any(node.op == "COUNT" for node in uops):  # a thread goes on alone with sums begun together
+    # A thread sums alone what others sum together.
+    if any(node.op in ("COUNT", "ROW_GROUPS") for node in uops):
         return set()
     found: set[UOp] = set()
     short = unrolled(uops)

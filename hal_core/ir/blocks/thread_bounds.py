@@ -342,13 +342,15 @@ def joins_blocks(uops: tuple[UOp, ...]) -> bool:
 
     A thread then knows its global index only, and nothing is kept for each block.
     """
-    first = next((n for n, node in enumerate(uops) if node.op == "THREADS"), None)
+    starts = (n for n, node in enumerate(uops) if node.op in ("THREADS", "ROW_GROUPS"))
+    first = next(starts, None)
     if first is None:  # the kernel does nothing but loads that nobody reads
         return False
     others = (node.arg[0] for node in uops if node.op == "SPECIAL")
+    kept = ("SPILL",) if uops[first].op == "ROW_GROUPS" else ()  # by each group for itself
     return (
-        all(node.op in ("PARAM", "TABLE", "CONST") for node in uops[:first])
-        and uops[-1].op == "ENDTHREADS"
+        all(node.op in ("PARAM", "TABLE", "CONST", *kept) for node in uops[:first])
+        and uops[-1].op in ("ENDTHREADS", "ENDROW_GROUPS")
         and uops[-1].src[0] is uops[first]
         and not any(kind in ("thread_idx", "block_idx") for kind in others)
     )

@@ -9,7 +9,7 @@ index is and all threads run it: without a race they all find the same element.
         hal.barrier()               fault: some threads never reach it
 
 The same is found for the threads of a subgroup, which agree on more: on `subgroup_idx`, and on what
-they get by a BALLOT.
+they get by a BALLOT; and for those of a row, the threads of a block that differ along x only.
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ def divergent(kernel: Kernel) -> Fault | None:
 class Uniformity:
     """The values that vary, and the nodes that not all threads of a block run."""
 
-    def __init__(self, kernel: Kernel, of_subgroup: bool = False) -> None:
-        self._of_subgroup = of_subgroup
+    def __init__(self, kernel: Kernel, of_subgroup: bool = False, of_row: bool = False) -> None:
+        self._of_subgroup, self._of_row = of_subgroup, of_row
         watched = TOGETHER if of_subgroup else {"BARRIER"}
         self.varying: set[UOp] = set()
         self.divided: set[UOp] = set()
         self.fault: Fault | None = None
-        self._split_loops: dict[UOp, Cause] = {}  # loops that not all threads go on with
+        self.split_loops: dict[UOp, Cause] = {}  # loops that not all threads go on with
         self._returned: Cause | None = None
         before = -1
         # A variable that is set late in a loop may vary from the start of its next iteration, so
         # the walk is repeated until it finds nothing more.
-        while before != (before := len(self.varying) + len(self._split_loops)):
+        while before != (before := len(self.varying) + len(self.split_loops)):
             self._returned, self.fault, self.divided = None, None, set()
             # Blocks, with what makes threads diverge in each or around it.
             open_: list[tuple[UOp, Cause | None]] = []
@@ -77,25 +77,26 @@ class Uniformity:
                 elif op in watched and cause and self.fault is None:
                     self.fault = (node, *cause)
                 elif cause and op in ("BREAK", "CONTINUE"):
-                    self._split_loops[node.src[0]] = (node, _SPLITS[op])
+                    self.split_loops[node.src[0]] = (node, _SPLITS[op])
                 elif cause and op == "RETURN":
                     self._returned = (node, "some threads have returned before")
                     for block, _ in open_:  # their next iteration lacks those threads
                         if block.op in ("RANGE", "LOOP"):
-                            self._split_loops[block] = self._returned
+                            self.split_loops[block] = self._returned
 
     def _divides(self, node: UOp) -> Cause | None:
         if not self.varying.isdisjoint(node.src):
             what = "the condition" if node.op == "IF" else "the range"
             return node, f"{what} differs between them"
-        return self._split_loops.get(node)
+        return self.split_loops.get(node)
 
     def _varies(self, node: UOp, divided: bool) -> bool:
         op = node.op
         if op not in _JUDGED:
             return not self.varying.isdisjoint(node.src)
         if op == "SPECIAL":
-            return node.arg[0] in (_OWN_IN_SUBGROUP if self._of_subgroup else _OWN)
+            own = node.arg[0] in (_OWN_IN_SUBGROUP if self._of_subgroup else _OWN)
+            return own and not (self._of_row and node.arg[1])
         if op in ("ATOMIC", "CAS") or (op == "LOAD" and node.src[0].op == "LOCAL"):
             return True
         if op in TOGETHER and not self._of_subgroup:

@@ -145,4 +145,8 @@ class _Module(Columns):
 
 
 _WRITERS = writers(_Module)
-_WRITES_REGION = {"ENDTHREADS": _Module.write_region, "ENDGROUPS": _Module.write_groups}
+_WRITES_REGION = {
+    "ENDTHREADS": _Module.write_region,
+    "ENDGROUPS": _Module.write_groups,
+    "ENDROW_GROUPS": _Module.write_row_groups,
+}

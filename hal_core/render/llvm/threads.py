@@ -31,6 +31,7 @@ from hal_core.render.renderer import dtype_of
 AXES = "xyz"
 BLOCKS = "each.block"  # the loop over the blocks of this call
 _MOST_UNROLLED = 50  # regions
+_FEWEST = 8  # threads of a row that run it together
 _LONG = 128  # threads: from here on masked loads cost more than two loops for the rims
 
 
@@ -44,10 +45,11 @@ class Place(NamedTuple):
     free: bool  # its threads may be interleaved
     row: Row
     suffix: str  # of the labels
-    number: str  # of the row, among the rows of the block
+    number: str  # of the row, among the rows of the block; empty if a group has its own SPILLs
     width: str  # threads of the row
     interval: Interval  # the threads that are written
     first: str = ""  # the thread that the loop along x begins with, if it is not 0
+    base: str = ""  # the global index of that thread, from which threads count then
     rare: bool = False  # the loop along x is kept small
     step: str = "1"  # of the loop along x
     back: bool = False  # the loop along x begins with the last thread
@@ -61,6 +63,8 @@ class Threads(Blocks):
         super().__init__(kernel.contract, half, block_threads(kernel))
         self.uops = kernel.uops
         ops = [uop.op for uop in self.uops]
+        if "ROW_GROUPS" in ops:
+            self.block_threads = self.uops[ops.index("ROW_GROUPS")].arg
         self.spills = "SPILL" in ops
         self.specials: dict[tuple[str, int], str] = {}
         self.first: list[str] = []  # for each axis: the global index of the block's first thread
@@ -150,6 +154,41 @@ class Threads(Blocks):
             self.write_rest_of_nest(
                 nodes, self._wrapping_place(place), self._wrapping_threads(place, guards), {}
             )
+
+    def write_row_groups(self, groups: UOp, nodes: list[UOp]) -> None:
+        """Write all that the threads of each row do, for groups of them: `row_loops.py`."""
+        place = self._open_rows(True, Row(region_of(nodes)))._replace(number="")
+        row, suffix = place.row, place.suffix
+        (start, end), _ = self._bound(place, row, bounds(row, solves=False), None)
+        ops = [node.op for node in nodes]
+        alone = len(ops) - 1 - ops[::-1].index("THREADS")
+        body = nodes[ops.index("ENDTHREADS") + 1 : alone]
+        for count in dict.fromkeys((groups.arg, FEWEST_LANES, _FEWEST)):
+            whole = self.let(f"and i32 {self.let(f'sub nsw i32 {end}, {start}')}, {-count}")
+            last = self.let(f"add nsw i32 {start}, {whole}")
+            name = f".{count}{suffix}"
+            first = self.open_loop(f"group{name}", "i32", start, last, "slt", str(count))
+            base = self.let(f"add nsw i32 {self.first[0]}, {first}")
+            group = place._replace(suffix=name, first=first, base=base)
+            region: list[UOp] | None = None
+            for node in body:
+                if node.op == "THREADS":
+                    region, free = [], node.arg
+                elif node.op == "ENDTHREADS" and region is not None:
+                    own = group._replace(free=free, row=Row(region), suffix=f".{self.number()}")
+                    self._write_threads(own, ("0", str(count)), {})
+                    self.access, self.thread, self.frame_loop = "", "", BLOCKS
+                    region = None
+                elif region is not None:
+                    region.append(node)
+                else:
+                    self.write(node)
+            self.close_loop()
+            start = last
+        row = Row(nodes[alone + 1 : -1])
+        few = place._replace(free=nodes[alone].arg, row=row, suffix=f".alone{suffix}", rare=True)
+        self._write_threads(few, (start, end), {})
+        self._close_rows()
 
     def _write_leaving(
         self, place: Place, nodes: list[UOp], lanes: int, interval: Interval, known: Known
@@ -336,11 +375,13 @@ class Threads(Blocks):
         if place.back:
             last = self.let(f"add nsw i32 {interval[0]}, {interval[1]}")
             first = self.let(f"sub nsw i32 {last}, 1")
-        thread = self._open(0, place.suffix, *interval, first, place.step, place.back)
+        step, back, base = place.step, place.back, place.base
+        thread = self._open(0, place.suffix, *interval, first, step, back, base)
         self.frame_loop, self.differing = self.loops[-1].name, place.row.differing
         if self.spills:
-            self.thread = self._number(place.number, place.width, thread)
-        later = place.free and self.fixed and self.unrolls
+            own = thread if place.number else f"%{self.loops[-1].name}"
+            self.thread = self._number(place.number or "0", place.width, own)
+        later = place.free and (self.fixed or not place.number) and self.unrolls
         facts = [self.fact(NOT_UNROLLED)] if later or place.rare or not self.unrolls else []
         if later:
             facts.append(self._unrolled_as_vectors())
@@ -381,11 +422,11 @@ class Threads(Blocks):
 
     def _open(
         self, axis: int, suffix: str, start: str, end: str, first: str = "", step: str = "1",
-        back: bool = False,
+        back: bool = False, base: str = "",
     ) -> str:  # fmt: skip
         """Open the loop over one axis; return the index in it.
 
-        It counts from thread `first` on, or back from it.
+        It counts from thread `first` on, or back from it; `base` is the global index of that one.
         """
         name = f"thread.{AXES[axis]}{suffix}"
         # Without the loop LLVM has one less to analyse, in each of perhaps a hundred regions.
@@ -395,11 +436,13 @@ class Threads(Blocks):
             thread = self.open_loop(name, "i32", start, end, "slt")
         else:  # the step from the last thread may leave int32
             thread = self.open_loop(name, "i32", start, end, "ult", step, "add nuw")
+        counted = thread
         if first:
             thread = self.let(f"{'sub' if back else 'add'} nsw i32 {first}, {thread}")
         self.specials["thread_idx", axis] = thread
         # The launch checks that the index fits int32. Without nsw LLVM would not vectorise.
-        index = f"add nsw i32 {self.first[axis]}, {thread}"
+        numbers = (base, counted) if base else (self.first[axis], thread)
+        index = f"add nsw i32 {', '.join(numbers)}"
         self.specials["global_idx", axis] = self.let(index, f"%global.{AXES[axis]}{suffix}")
         return thread
 

@@ -1,0 +1,149 @@
+"""Run the loops of a kernel for a few threads of a row that agree on their iterations.
+
+    i = hal.global_idx(0)                   for each row, with its number j:
+    j = hal.global_idx(1)                       for first in range(0, threads, 64):
+    if i < w and j < h:                             start, stop = off[j], off[j + 1]
+        total = 0                                   for t in range(first, first + 64):
+        for k in range(off[j], off[j + 1]):             total[t] = 0
+            total += x[ids[k] * w + i]      ->      for k in range(start, stop):
+        y[j * w + i] = total                            n = ids[k] * w
+                                                        for t in range(first, first + 64):
+                                                            total[t] += x[n + t]
+                                                    for t in range(first, first + 64):
+                                                        y[j * w + t] = total[t]
+
+`lockstep.py` hoists what all threads of a block agree on. Here the threads of a row do, those of
+the block that differ along x only: on what they load where the row says, and on when they leave a
+loop. Each thread does what it did, in the same order; and what they load at one index no other of
+them stores, without a race. The guards of the kernel bound the threads of a row ahead of all else,
+so a row without a thread in them loads nothing.
+
+In the list of nodes ROW_GROUPS and ENDROW_GROUPS enclose all regions, and what is hoisted. The
+first region has the guards only: the threads that get into all its IFs run what follows. In the
+last one a thread does all by itself; it is for the few threads behind the last group.
+
+| op | src | arg | meaning |
+| --- | --- | --- | --- |
+| ROW_GROUPS | | int | groups of at most so many threads of a row each run what follows |
+| ENDROW_GROUPS | its ROW_GROUPS | | the end of what they run |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hal_core.ir.blocks.groups import MOST_LANES, fitting
+from hal_core.ir.blocks.hoisting import PURE, is_common
+from hal_core.ir.blocks.leaving import parts_of_index
+from hal_core.ir.blocks.lockstep import Lockstep, with_loops, without_guards
+from hal_core.ir.blocks.loops import unrolled
+from hal_core.ir.blocks.region import enclosed
+from hal_core.ir.blocks.rows import Row
+from hal_core.ir.blocks.thread_bounds import bounds
+from hal_core.ir.blocks.uniformity import Uniformity
+from hal_core.ir.blocks.windows import FITS
+from hal_core.ir.uop import Kernel, UOp
+
+_MOST_NODES = 250  # of a kernel: it is written four times, for groups of several sizes
+_FEWEST = 8  # threads that run a row together
+_KNOWN = PURE | {
+    "PARAM", "TABLE", "VIEW", "CONST", "SPECIAL", "VAR", "GET", "SET", "LOAD", "STORE", "IF",
+    "ELSE", "ENDIF", "RANGE", "ENDRANGE", "LOOP", "ENDLOOP", "BREAK", "CONTINUE",
+}  # fmt: skip
+
+
+def in_rows(kernel: Kernel) -> Lockstep | None:
+    """Return a kernel with nodes to hoist for each row; None if no loop gains by it."""
+    loops = {node.src[0] for node in kernel.uops if node.op == "BREAK"}
+    for node in kernel.uops:
+        bounds_of = node.src[:2] if node.op == "RANGE" else ()
+        parts = {part for bound in bounds_of for part in parts_of_index(bound)}
+        if any(part.op in ("LOAD", "GET") and not is_common(part) for part in parts):
+            loops.add(node)
+    if not loops or len(kernel.uops) > _MOST_NODES or (kernel.block or (_FEWEST,))[0] < _FEWEST:
+        return None
+    if any(node.op not in _KNOWN or node.arg == FITS for node in kernel.uops):
+        return None
+    uops, guards = without_guards(kernel.uops)
+    agreed = Uniformity(kernel._replace(uops=uops), of_row=True)
+    apart = agreed.varying | agreed.divided | agreed.split_loops.keys()
+    shared = {node for node in uops if node not in apart}
+    short = unrolled(uops)
+    long = {node for node in uops if node.op in ("RANGE", "LOOP")} - short
+    region = guard_region(kernel.uops, guards)
+    if not long & loops or not long <= shared or region is None:
+        return None
+    blocks, inside = hoisted_for_rows(uops, shared, short)
+    found = with_loops(uops, blocks, False, shared=shared)
+    if found is None or found.uops != uops:
+        return None
+    return found._replace(hoisted=(*found.hoisted, *inside), row_guards=region)
+
+
+def in_row_groups(guards: Sequence[UOp], body: Sequence[UOp], uops: Sequence[UOp]) -> list[UOp]:
+    """Return the regions of a kernel, and what is hoisted, in groups; `uops` are its own nodes."""
+    spills = {node.src[0] for node in body if node.op == "SET" and node.src[0].op == "SPILL"}
+    group = UOp("ROW_GROUPS", None, (), fitting(MOST_LANES, spills))
+    alone = enclosed(_copied([node for node in uops if not is_common(node)]), uops)
+    return [group, *guards, *body, *alone, UOp("ENDROW_GROUPS", None, (group,))]
+
+
+def repeats_vectors(uops: Sequence[UOp]) -> bool:
+    """Tell whether threads may be interleaved in all regions that loops repeat."""
+    depth = 0  # loops that are open, in regions too
+    for node in uops:
+        depth += (node.op in ("RANGE", "LOOP")) - (node.op in ("ENDRANGE", "ENDLOOP"))
+        if node.op == "THREADS" and depth and not node.arg:
+            return False
+    return True
+
+
+def _copied(nodes: Sequence[UOp]) -> list[UOp]:
+    copies: dict[UOp, UOp] = {}
+    for node in nodes:
+        sources = tuple([copies.get(source, source) for source in node.src])
+        copies[node] = UOp(node.op, node.dtype, sources, node.arg, node.line)
+    return list(copies.values())
+
+
+def hoisted_for_rows(
+    uops: tuple[UOp, ...], shared: set[UOp], short: set[UOp]
+) -> tuple[list[UOp], list[UOp]]:
+    """Return the loops and IFs to hoist, and the loads and variables in them and around them.
+
+    An IF that loads nothing for a thread, and stores nothing, stays where it is in a loop.
+    """
+    blocks: dict[UOp, None] = {}
+    inside: list[UOp] = []
+    opened: list[UOp] = []
+    kept: set[UOp] = set()  # variables that are set where nothing is hoisted
+    for node in uops:
+        op = node.op
+        if op in ("ENDIF", "ENDRANGE", "ENDLOOP"):
+            opened.pop()
+        plain = short.isdisjoint(opened) and shared.issuperset(opened)
+        is_loop = op in ("RANGE", "LOOP") and node not in short
+        if plain and (is_loop or op == "STORE" or (op == "LOAD" and node not in shared)):
+            blocks.update(dict.fromkeys(opened))
+        if is_loop:
+            blocks[node] = None
+        if plain and node in shared and op in ("LOAD", "VAR"):
+            inside.append(node)
+        elif op == "SET" and not plain:
+            kept.add(node.src[0])
+        if op in ("IF", "RANGE", "LOOP"):
+            opened.append(node)
+    return list(blocks), [node for node in inside if node not in kept]
+
+
+def guard_region(uops: Sequence[UOp], guards: Sequence[UOp]) -> tuple[UOp, ...] | None:
+    """Return a region with these guards; None if they do not all bound the threads of a row."""
+    tests = [UOp("IF", None, (guard,)) for guard in guards]
+    ends = [UOp("ENDIF", None, (test,)) for test in reversed(tests)]
+    needed = Row([node for node in uops if not is_common(node)]).needed(guards)
+    nodes = _copied([*needed, *tests, *ends])
+    found = bounds(Row(nodes), solves=False)
+    few = any(limit.end.op == "CONST" and limit.end.arg <= _FEWEST for limit in found.limits)
+    if few or any(node.op == "IF" and node.src[0] not in found.known for node in nodes):
+        return None
+    return tuple(enclosed(nodes, ()))
