@@ -10,6 +10,7 @@ from hal_core.render.llvm.values import type_of
 from hal_core.render.renderer import dtype_of
 
 NOT_UNROLLED = '!{{!"llvm.loop.unroll.disable"}}'
+_TWO = '!{{!"llvm.loop.interleave.count", i32 2}}'
 
 
 class _Loop(NamedTuple):
@@ -34,6 +35,7 @@ class Blocks(Memory):
         self.named: dict[UOp, str] = {}  # IF, RANGE or LOOP -> the stem of its labels
         self.halves: set[UOp] = set()  # the IFs whose ELSE is written
         self.filling: set[UOp] = set()  # the RANGEs that LLVM should not unroll
+        self.reductions: set[UOp] = set()  # those of which it should run two vectors at a time
         self.doubling: set[UOp] = set()  # those of the loop over threads that is being written
         self.metadata: list[str] = []
         self.facts: dict[str, str] = {}  # the text of a metadata node -> its name
@@ -102,8 +104,10 @@ class Blocks(Memory):
         self.values[uop] = self.let(f"add {kind} {start}, {offset}")
 
     def on_ENDRANGE(self, uop: UOp) -> None:
-        whole = uop.src[0] in self.filling or uop.src[0] in self.doubling
-        self.close_loop(self.loop_facts(self.fact(NOT_UNROLLED)) if whole else "")
+        loop = uop.src[0]
+        fact = NOT_UNROLLED if loop in self.filling or loop in self.doubling else ""
+        fact = fact or (_TWO if loop in self.reductions else "")
+        self.close_loop(self.loop_facts(self.fact(fact)) if fact else "")
 
     # -- what LLVM is told of a loop
 

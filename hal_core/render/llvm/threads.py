@@ -10,7 +10,7 @@ from hal_core.ir import Kernel, UOp
 from hal_core.ir.blocks.bundles import Bundle
 from hal_core.ir.blocks.fission import block_threads
 from hal_core.ir.blocks.groups import FEWEST_LANES, after_loop, region_of
-from hal_core.ir.blocks.loops import filling, serial_sums
+from hal_core.ir.blocks.loops import filling, reductions, serial_sums
 from hal_core.ir.blocks.middle import Middle, beyond, guessed, inside, middle
 from hal_core.ir.blocks.rows import (
     MOST_NODES,
@@ -79,6 +79,7 @@ class Threads(Blocks):
         self.hidden: set[UOp] = set()  # numbers by which LLVM must not find neighbours
         self.low: set[UOp] = set()  # low bits of an index that are compared as bytes
         self.filling, self.apart = filling(self.uops), serial_sums(self.uops)
+        self.reductions = reductions(self.uops) if "RANGE" in ops else set()
 
     def write(self, uop: UOp) -> None:
         """Write one node."""
