@@ -183,6 +183,23 @@ def wide_wraps(y: Numbers, x: Inputs, w: hal.int64, h: hal.int32):
 
 
 @hal.kernel
+def wide_sums_of_nine(y: Numbers, x: Inputs, w: hal.int64, h: hal.int64):
+    """Counters are cast, and a product of counters wraps int32 before it is."""
+    p = hal.int64(hal.global_idx(0))
+    if p < w * h:
+        j = p // w
+        i = p % w
+        total = 0
+        for b in range(-1, 2):
+            row = min(max(j + hal.int64(b), 0), h - 1) * w
+            for a in range(-1, 2):
+                total += (3 * b + a) * x[row + min(max(i + hal.int64(a), 0), w - 1)]
+                far = i + hal.int64((a + 1) * 0x7FFFFFFF)
+                total += hal.int32(min(max(far + 2, -9), 9))
+        y[p] = total
+
+
+@hal.kernel
 def of_uint32(y: Numbers, x: Inputs, w: hal.int32, h: hal.int32):
     k = hal.uint32(hal.global_idx(0))
     if k < hal.uint32(w * h):
@@ -241,8 +258,9 @@ def of_neighbours(y: Numbers, x: Inputs, w: hal.int32, h: hal.int32):
 KERNELS = [
     wrapped, wrapped_by_fifty, shifted, shifted_in_a_block,
     flat, interior, chosen, in_space, in_space_by_subtraction, in_four_dimensions,
-    by_numbered_blocks, from_a_number, wide, wide_differences, wide_wraps, of_uint32,
-    by_constants, dependent, of_a_quotient, in_branches, of_neighbours,
+    by_numbered_blocks, from_a_number, wide, wide_differences, wide_wraps,
+    wide_sums_of_nine, of_uint32, by_constants, dependent,
+    of_a_quotient, in_branches, of_neighbours,
 ]  # fmt: skip
 SHAPES = [
     (1, 3),
@@ -291,6 +309,12 @@ def test_every_language_gives_what_the_row_gives(toolchain: Toolchain, kernel: A
 def test_a_remainder_by_subtraction_is_one_in_any_order_of_the_factors() -> None:
     texts = [LLVMRenderer().render(k.lower()) for k in (in_space, in_space_by_subtraction)]
     assert texts[0].count("sdiv") == texts[1].count("sdiv")
+
+
+def test_casts_of_counters_are_clamped_in_the_middle_of_a_row() -> None:
+    text = LLVMRenderer().render(wide_sums_of_nine.lower())
+    middle = text.partition("\nthread.x.middle.part.head:")[2].partition("middle.part.end:")[0]
+    assert middle.count("select") == 4  # two for the row above, and two of `far`
 
 
 def test_parts_are_loops_in_c() -> None:

@@ -404,7 +404,10 @@ def _span(node: UOp, depth: int = _DEEPEST) -> tuple[int, int] | None:
     """
     if node.op == "CONST":
         return node.arg, node.arg
-    if depth and node.op in _OF_COUNTERS and (node.op == "MUL" or node.dtype is int32):
+    if depth and node.op == "CAST" and (node.src[0].dtype, node.dtype) == (int32, int64):
+        span = _span(node.src[0], depth - 1)  # a product may wrap
+        return span if span and int32.min <= span[0] and span[1] <= int32.max else None
+    if depth and node.op in _OF_COUNTERS and (node.op == "MUL" or node.dtype in (int32, int64)):
         second = _span(node.src[1], depth - 1)
         first = second and _span(node.src[0], depth - 1)
         return first and second and _applied(node.op, first, second)
