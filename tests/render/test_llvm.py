@@ -591,6 +591,78 @@ def test_numbers_that_are_made_of_themselves_26_times_are_compiled_in_time(llvm:
         np.testing.assert_array_equal(y, expected)
 
 
+# -- comparisons of elements that lie several apart
+
+Words = hal.ConstPtr[hal.int32]
+
+
+def compared(dtype: Any, w: int) -> hal.KernelFunction:
+    @hal.kernel
+    def compared(
+        y: hal.Ptr[hal.int32], a: hal.ConstPtr[dtype], b: hal.ConstPtr[dtype], n: hal.int32
+    ):
+        """Count letters in which words differ, and carries; find the least of the greater ones."""
+        i = hal.global_idx(0)
+        if i < n:
+            count, carry = 0, 0
+            low = dtype(100)
+            for k in range(w):
+                if a[w * i + k] != b[w * i + k]:
+                    count += 1
+                s = a[i * w + k] + b[i * w + k]
+                carry += 1 if s < a[w * i + k] else 0
+                low = min(low, max(a[w * i + k], b[w * i + k]))
+            y[i] = 1000 * count + 10 * carry + hal.int32(low > dtype(2))
+
+    return compared
+
+
+@pytest.mark.parametrize("w", [3, 4, 8])
+@pytest.mark.parametrize("name", ["uint8", "int16", "uint32", "int64", "float32", "float64"])
+def test_elements_that_lie_apart_are_compared_as_they_are_sorted(
+    llvm: LLVM, name: str, w: int
+) -> None:
+    """LLVM compared long vectors, and sorted their bits one by one."""
+    kernel = compared(getattr(hal, name), w)
+    generator = np.random.default_rng(w)
+    a, b = (generator.integers(0, 3, 300 * w).astype(name) for _ in range(2))
+    if name.startswith("float"):
+        a[::7], b[::5], a[4::9], b[4::9] = np.nan, np.nan, -0.0, 0.0
+    else:
+        a[::7] = np.iinfo(name).max
+    y, expected = np.zeros((2, 300), "i4")
+    llvm.run(kernel.lower(), {"y": y, "a": a, "b": b, "n": 297}, (10, 1, 1), (30, 1, 1))
+    interpret(kernel, expected, a, b, vals=(297,), grid=10, block=30)
+    np.testing.assert_array_equal(y, expected)
+
+
+@hal.kernel
+def differing_words(y: hal.Ptr[hal.int32], a: Words, b: Words, n: hal.int32):
+    """Count the words of eight in which two rows differ."""
+    i = hal.global_idx(0)
+    if i < n:
+        count = 0
+        for k in range(8):
+            if a[8 * i + k] != b[8 * i + k]:
+                count += 1
+        y[i] = count
+
+
+@hal.kernel
+def greater_words(y: hal.Ptr[hal.int32], a: Words, b: Words, n: hal.int32):
+    i = hal.global_idx(0)
+    if i < n:
+        for k in range(3):
+            y[3 * i + k] = a[3 * i + k] if a[3 * i + k] > b[3 * i + k] else b[3 * i + k]
+
+
+def test_bits_of_comparisons_are_not_sorted(llvm: LLVM) -> None:
+    text = str(llvm.optimised(LLVMRenderer().render(differing_words.lower()))[0])
+    assert not re.search(r"shufflevector <\d{2,} x i1>", text)
+    # Of a choice of two elements LLVM makes one instruction.
+    assert " or " not in LLVMRenderer().render(greater_words.lower())
+
+
 # -- elements that all threads of a row load
 
 SHAPES = [(1, 1), (2, 3), (3, 1), (5, 2), (33, 4), (70, 3)]

@@ -334,6 +334,37 @@ def doubling(row: Row, known: Collection[UOp]) -> set[UOp]:
     return {loop for variable, loop in slow if variable not in differing}
 
 
+def compared_apart(row: Row) -> set[UOp]:
+    """Return the comparisons of two elements that lie several apart from the next thread's.
+
+    LLVM loads them as long vectors, which it sorts. It would compare those instead, and sort bits,
+    which processors do one by one: `a[8 * i + k] != b[8 * i + k]` took five times as long. It does
+    not for a choice of such elements.
+    """
+    along, far, loaded, found = set[UOp](), set[UOp](), set[UOp](), set[UOp]()
+    test: UOp | None = None  # of the last IF
+    for node in row.nodes:
+        op, src = node.op, node.src
+        if node.arg in ALONG_X:
+            along.add(node)
+        elif op == "LOAD" and src[1] in far and loads_parameter(node):
+            loaded.add(node)
+        elif op in MIRRORED and loaded.issuperset(src):
+            found.add(node)
+        elif op == "IF":
+            test = src[0]
+        elif op in ("WHERE", "SET") and loaded.issuperset(src[1:]):
+            found -= {src[0] if op == "WHERE" else test}
+        elif op in PURE and not along.isdisjoint(src):
+            along.add(node)
+            spread = op in ("MUL", "SHL") and "CONST" in (src[0].op, src[1].op)
+            if spread or not far.isdisjoint(src):
+                far.add(node)
+        elif op in PURE and all(source.op == "CONST" or source in loaded for source in src):
+            loaded.add(node)
+    return found
+
+
 def takes_bytes_by_data(row: Row, bundled: UOp | None = None) -> bool:
     """Tell whether threads access elements of one or two bytes where data say, and little else.
 

@@ -133,15 +133,28 @@ class Quotients(Bundles):
         others load from anywhere. Numbers that a row shares are divided ahead of its loop. In some
         loops it takes `k & 3` for neighbours in any vector of them.
         """
-        value = super().value(uop)
-        if uop not in self.hidden:
+        if uop in self.sorted:
+            number = uop.src[1]
+            kept, self.values[number] = self.values[number], self._unknown(number)
+            value = super().value(uop)
+            self.values[number] = kept
             return value
-        kind = type_of(dtype_of(uop))
+        self.values[uop] = super().value(uop)
+        return self._unknown(uop) if uop in self.hidden else self.values[uop]
+
+    def _unknown(self, uop: UOp) -> str:
+        """Return a number of which LLVM does not know that it is the value of `uop`."""
+        value, kind, dtype = self.values[uop], type_of(dtype_of(uop)), dtype_of(uop)
+        if dtype.is_float:
+            bits = f"i{8 * dtype.itemsize}"
+            value = self.let(f"bitcast {kind} {value} to {bits}")
+        else:
+            bits = kind
         zero = self.let(f"ashr i32 {self.specials['grid_dim', 0]}, 31")  # no grid is negative
-        if kind != "i32":
-            how = "sext" if kind == "i64" else "trunc"
-            zero = self.let(f"{how} i32 {zero} to {kind}")
-        return self.let(f"or {kind} {value}, {zero}")
+        if bits != "i32":
+            zero = self.let(f"{'sext' if bits == 'i64' else 'trunc'} i32 {zero} to {bits}")
+        value = self.let(f"or {bits} {value}, {zero}")
+        return self.let(f"bitcast {bits} {value} to {kind}") if dtype.is_float else value
 
     def _by_product(self, uop: UOp) -> bool:
         """Write a division by a number that a row shares as a product; tell whether it gains.

@@ -17,6 +17,7 @@ from hal_core.ir.blocks.rows import (
     MOST_REGIONS,
     Limit,
     Row,
+    compared_apart,
     doubling,
     hidden_parts,
     shared_loads,
@@ -76,6 +77,7 @@ class Threads(Blocks):
         # LLVM takes long for the code of many loops that it wrote out.
         self.unrolls = regions <= _MOST_UNROLLED
         self.fixed = kernel.block is not None
+        self.sorted: set[UOp] = set()  # comparisons of elements that LLVM sorts
         self.hidden: set[UOp] = set()  # numbers by which LLVM must not find neighbours
         self.low: set[UOp] = set()  # low bits of an index that are compared as bytes
         self.filling, self.apart = filling(self.uops), serial_sums(self.uops)
@@ -367,6 +369,7 @@ class Threads(Blocks):
             self.branch(some, f"row{place.suffix}", f"row{place.suffix}.end")
             self.label(f"row{place.suffix}")
         self.hidden = set(hidden_parts(place.row, holds))
+        self.sorted = compared_apart(place.row)
         self.doubling = set() if place.free else doubling(place.row, holds)
         shared = self.hidden - place.row.differing
         for node in (ahead := dict.fromkeys([*loads, *place.row.needed(shared)])):
