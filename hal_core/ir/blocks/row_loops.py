@@ -44,7 +44,7 @@ from hal_core.ir.blocks.uniformity import Uniformity
 from hal_core.ir.blocks.windows import FITS
 from hal_core.ir.uop import Kernel, UOp
 
-_MOST_NODES = 250  # of a kernel: it is written four times, for groups of several sizes
+_MOST_NODES = 250  # of a kernel: it is written five times, for groups of several sizes
 _FEWEST = 8  # threads that run a row together
 _KNOWN = PURE | {
     "PARAM", "TABLE", "VIEW", "CONST", "SPECIAL", "VAR", "GET", "SET", "LOAD", "STORE", "IF",

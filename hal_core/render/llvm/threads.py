@@ -32,7 +32,7 @@ from hal_core.render.renderer import dtype_of
 AXES = "xyz"
 BLOCKS = "each.block"  # the loop over the blocks of this call
 _MOST_UNROLLED = 50  # regions
-_FEWEST = 8  # threads of a row that run it together
+_FEW_LANES = 8, 4  # threads of a row that run it together behind groups of `FEWEST_LANES`
 _LONG = 128  # threads: from here on masked loads cost more than two loops for the rims
 
 
@@ -166,7 +166,7 @@ class Threads(Blocks):
         ops = [node.op for node in nodes]
         alone = len(ops) - 1 - ops[::-1].index("THREADS")
         body = nodes[ops.index("ENDTHREADS") + 1 : alone]
-        for count in dict.fromkeys((groups.arg, FEWEST_LANES, _FEWEST)):
+        for count in dict.fromkeys((groups.arg, FEWEST_LANES, *_FEW_LANES)):
             whole = self.let(f"and i32 {self.let(f'sub nsw i32 {end}, {start}')}, {-count}")
             last = self.let(f"add nsw i32 {start}, {whole}")
             name = f".{count}{suffix}"
