@@ -317,6 +317,15 @@ def test_casts_of_counters_are_clamped_in_the_middle_of_a_row() -> None:
     assert middle.count("select") == 4  # two for the row above, and two of `far`
 
 
+@pytest.mark.parametrize(
+    ("kernel", "least"), [(flat, 12), (in_space, 24), (wide_differences, 48), (shifted, 12)]
+)
+def test_short_rows_are_cut_in_short_kernels_and_in_those_that_gather(kernel, least) -> None:
+    text = LLVMRenderer().render(kernel.lower())
+    found = re.findall(r"icmp sge i64 .*, (\d\d)\n", text)
+    assert set(found) == {str(least)}
+
+
 def test_parts_are_loops_in_c() -> None:
     text = CRenderer().render(interior.lower())
     assert "quotient" in text and "for (;;)" in text

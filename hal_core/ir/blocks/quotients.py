@@ -28,7 +28,8 @@ _DIVIDES = QUOTIENTS | REMAINDERS
 INDICES = {int32, int64, uint32, uint64}
 # Vectors divide by a product; slower is a load by a quotient, which gathers elements. The threads
 # behind the last whole vector of a part run one by one, which costs more where they do much.
-_LEAST, _LEAST_OF_MANY, _MANY_NODES, _MANY_GATHERS = 12, 48, 32, 3
+_LEAST, _LEAST_OF_SOME, _LEAST_OF_MANY = 12, 24, 48
+_SOME_NODES, _MANY_NODES, _MANY_GATHERS = 32, 48, 3
 _LEAST_OF_TESTS = 32
 _MOST_FACTORS = 8  # that are compared, of a product
 _MOST_CONSTANT = 2**31  # all numbers along x are below it, and no end of a part leaves int64
@@ -66,7 +67,7 @@ def least_part(row: Row) -> int:
 
     With products loads by a quotient or a remainder gather; in parts they do not.
     """
-    if len(row.nodes) < _MANY_NODES:
+    if len(row.nodes) < _SOME_NODES:
         return _LEAST
     gathers = loops = 0
     divided: set[UOp] = set()  # quotients and remainders, and what is made of them
@@ -78,7 +79,9 @@ def least_part(row: Row) -> int:
             gathers += _MANY_GATHERS if loops or narrow else 1
         elif divides or (node.op in PURE and not divided.isdisjoint(node.src)):
             divided.add(node)
-    return _LEAST if gathers >= _MANY_GATHERS else _LEAST_OF_MANY
+    if gathers >= _MANY_GATHERS:
+        return _LEAST
+    return _LEAST_OF_SOME if len(row.nodes) < _MANY_NODES else _LEAST_OF_MANY
 
 
 def parts(row: Row, least: int = _LEAST, changing: Container[UOp] | None = None) -> Cut | None:
