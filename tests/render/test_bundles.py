@@ -167,8 +167,49 @@ def scaled(y: Numbers, x: Inputs, n: hal.int32):
         y[i] = ((x[i >> 1] >> (4 * (i & 1))) & 15) * x[i // 32] - x[i >> 6]
 
 
+@hal.kernel
+def samples_of_12_bits(y: Bytes, x: ByteInputs, n: hal.int32):
+    i = hal.global_idx(0)
+    if i < n // 2:
+        bit = 12 * i
+        v = hal.int32(x[bit >> 3]) | hal.int32(x[(bit >> 3) + 1]) << 8
+        y[i] = hal.uint8(((v >> (bit & 7)) & 4095) >> 3)
+
+
+@hal.kernel
+def samples_of_5_bits(y: Bytes, x: ByteInputs, n: hal.int32):
+    """Not all samples reach into the next byte; the first three threads do nothing."""
+    i = hal.global_idx(0)
+    if 3 <= i < n:
+        k = hal.int64(i) * hal.int64(5)
+        s = hal.int32(k % hal.int64(8))
+        v = hal.int32(x[k // hal.int64(8)]) >> s
+        if s > 3:
+            v |= hal.int32(x[k // hal.int64(8) + hal.int64(1)]) << (8 - s)
+        y[i] = hal.uint8(v & 31)
+
+
+@hal.kernel
+def stretched(y: Numbers, x: Inputs, n: hal.int32):
+    """Three elements of two, by a number that is not negative in uint32."""
+    i = hal.global_idx(0)
+    if i < n:
+        k = hal.uint32(i) * hal.uint32(2) + hal.uint32(1)
+        f = hal.int32(k % hal.uint32(3))
+        j = hal.int32(k // hal.uint32(3))
+        y[i] = x[j] * (3 - f) + x[j + 1] * f
+
+
+@hal.kernel(block=(192, 1, 1))
+def threads_times_seven(y: Numbers, x: Inputs, n: hal.int32):
+    t = hal.thread_idx(0)
+    i = hal.global_idx(0)
+    if i < n:
+        y[i] = x[(7 * t + 8) // 9] + hal.truncmod(t * 7 + 2, 9) * hal.truncdiv(7 * t, 9)
+
+
 KERNELS = [
-    scaled,
+    scaled, samples_of_12_bits, samples_of_5_bits, stretched, threads_times_seven,
     unpacked, repeated, weighted, by_pairs, down, of_the_block, two_sizes, turned, exchanged,
     turned_in_its_block, begun_sums, turned_points, products, smeared,
 ]  # fmt: skip
@@ -179,11 +220,11 @@ def test_bundles_give_what_the_interpreter_gives(llvm: LLVM, kernel: Any) -> Non
     lowered = kernel.lower()
     assert "%thread.x.bundles" in LLVMRenderer().render(lowered)
     function = llvm.function(lowered)
-    narrow = kernel in (unpacked, repeated, turned, exchanged, smeared)
+    narrow = "uint8" in str(lowered.signature.params[0].dtype)
     for n in (-4, 0, 1, 8, 63, 64, 65, 71, 200, 1003):
         random = np.random.default_rng(n + 9)
         x = random.integers(0, 255, max(200, n) + 7).astype("u1" if narrow else "i4")
-        for block in [192] if kernel in (of_the_block, turned_in_its_block) else [64, 5, 250]:
+        for block in [192] if lowered.block else [64, 5, 250]:
             height = 2 if kernel is two_sizes else 1
             grid, shape = (max(1, -(-n // block)), height, 1), (block, 1, 1)
             y, expected = np.full((2, 2 * max(0, n) + 300), 5, x.dtype)
@@ -222,6 +263,29 @@ def test_bundles_of_the_last_threads_of_the_largest_launch(llvm: LLVM, first: in
     llvm.run(lowered, arguments, (blocks, 1, 1), (64, 1, 1), part)
     i = np.arange(first, first + count)
     expected = x[(i - first) // 5] + i // 5 - 10 * (i % 5)
+    np.testing.assert_array_equal(y, [*expected, *[5] * 9])
+
+
+@pytest.mark.parametrize("first", [2**31 - 640, 429496729 - 700, 429496729 - 300, 429496729])
+def test_multiples_that_wrap_are_in_no_bundle(llvm: LLVM, first: int) -> None:
+    """From thread 429496729 on, 5 * i + 3 is beyond int32."""
+
+    @hal.kernel
+    def far(y: Numbers, x: Inputs, first: hal.int32):
+        i = hal.global_idx(0)
+        if i >= first:
+            y[i - first] = x[i - first] + (5 * i + 3) // 3 - 10 * (5 * i % 3)
+
+    lowered = far.lower()
+    assert "%thread.x.bundles" in LLVMRenderer().render(lowered)
+    part = first // 64, min(first // 64 + 9, 2**31 // 64 - 1)
+    count = 64 * part[1] - first
+    x, y = np.arange(700, dtype="i4") ** 3, np.full(count + 9, 5, "i4")
+    arguments = {"y": y, "x": x, "first": first}
+    llvm.run(lowered, arguments, (2**31 // 64 - 1, 1, 1), (64, 1, 1), part)
+    i = np.arange(first, first + count)
+    wide = (5 * i).astype("i4")
+    expected = x[:count] + (5 * i + 3).astype("i4") // 3 - 10 * (wide % 3)
     np.testing.assert_array_equal(y, [*expected, *[5] * 9])
 
 

@@ -13,7 +13,7 @@ run one by one.
 
 from __future__ import annotations
 
-from math import inf
+from math import gcd, inf
 from typing import NamedTuple
 
 from hal_core.ir.blocks.hoisting import PURE
@@ -46,6 +46,8 @@ class Bundle(NamedTuple):
     quotients: list[UOp]  # of the number by `size`
     remainders: list[UOp]
     changed: list[UOp]  # the number with other low bits, as `i ^ 3`
+    # Quotients and remainders of a multiple of the number, `(12 * i + 4) >> 3`: 12, 4 and 8.
+    multiples: dict[UOp, tuple[int, int, int]]
 
 
 def bundle(row: Row) -> Bundle | None:
@@ -57,10 +59,14 @@ def bundle(row: Row) -> Bundle | None:
     for node in row.nodes:
         if node.op not in _FOUND or node.dtype not in INDICES or node not in row.differing:
             continue
-        number, divisor = uncast(node.src[0]), divisor_size(node) if node.op in _DIVIDES else 0
-        size = divisor or size_of_bits(node)
+        divisor = (divisor_size(node) if node.op in _DIVIDES else 0) or 0
+        number, factor, added = _multiple(node.src[0]) if divisor else (uncast(node.src[0]), 1, 0)
+        size = divisor // gcd(divisor, factor) if divisor else size_of_bits(node)
         if number.op == "SPECIAL" and number.arg in ALONG_X and 2 <= size <= _MOST_THREADS:
-            made = found.setdefault((number.arg, size), Bundle(size, number, [], [], []))
+            made = found.setdefault((number.arg, size), Bundle(size, number, [], [], [], {}))
+            if factor > 1:
+                made.multiples[node] = factor, added, divisor
+                continue
             nodes = made.remainders if node.op in REMAINDERS else made.quotients
             (nodes if divisor else made.changed).append(node)
     if not found or any(node.op not in _PLAIN for node in row.nodes):
@@ -81,7 +87,7 @@ def bundle(row: Row) -> Bundle | None:
         if depth and node.op == "LOAD" and node.src[1] in moving:
             looped.append(node.src[1])
     for made in found.values():
-        divided = {*made.quotients, *made.remainders}
+        divided = {*made.quotients, *made.remainders, *made.multiples}
         gains = not loaded.isdisjoint(divided) or not reached.isdisjoint(made.changed)
         gains = gains or (made.size not in _MASKED and bool(divided))
         few = made.size * len(row.nodes) <= _MOST_NODES
@@ -94,6 +100,18 @@ def bundle(row: Row) -> Bundle | None:
         if gains and few and fits:
             return made
     return None
+
+
+def _multiple(node: UOp) -> tuple[UOp, int, int]:
+    """Return a number, its factor, and what is added to it: of `3 * i + 1` i, 3 and 1."""
+    whole, added = uncast(node), 0
+    number = whole
+    if number.op == "ADD" and number.src[1].op == "CONST" and number.src[1].arg >= 0:
+        number, added = uncast(number.src[0]), int(number.src[1].arg)
+    for one, other in (number.src, number.src[::-1]) if number.op == "MUL" else ():
+        if other.op == "CONST" and other.arg > 1:
+            return uncast(one), int(other.arg), added
+    return whole, 1, 0
 
 
 def size_of_bits(node: UOp) -> int:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from hal_core.dtypes import int32
 from hal_core.ir.blocks.bundles import Bundle, bundle
+from hal_core.ir.blocks.quotients import REMAINDERS
 from hal_core.render.llvm.threads import Interval, Known, Place, Threads
 from hal_core.render.llvm.values import literal, type_of
 from hal_core.render.renderer import dtype_of
@@ -20,10 +22,17 @@ class Bundles(Threads):
             self._write_threads(place, whole, known)
             return
         some = self.let(f"icmp sge i32 {self.let(f'sub nsw i32 {whole[1]}, {whole[0]}')}, {_LONG}")
+        is_global = found.number.arg[0] == "global_idx"
+        first = "0"
+        if found.multiples:  # of the last thread's number they must fit int32
+            if is_global:
+                first = self.let(f"sext i32 {self.first[0]} to i64")
+            end = self.let(f"add nsw i64 {self.let(f'zext i32 {whole[1]} to i64')}, {first}")
+            most = min((int32.max - added) // by for by, added, _ in found.multiples.values())
+            some = self.let(f"and i1 {some}, {self.let(f'icmp sle i64 {end}, {most}')}")
         self.branch(some, f"long{suffix}", f"short{suffix}")
         self.label(f"long{suffix}")
-        first = "0"
-        if found.number.arg[0] == "global_idx":
+        if is_global and first == "0":
             first = self.let(f"sext i32 {self.first[0]} to i64")
         bundles: list[str] = []
         threads: list[str] = []
@@ -64,7 +73,7 @@ class Bundles(Threads):
         how = "add" if own[0] == "thread_idx" else "sub"
         start = self.let(f"mul nsw i32 {thread}, {found.size}")
         wide = self.let(f"sext i32 {thread} to i64")
-        self.low.difference_update(found.remainders)
+        self.low.difference_update(found.remainders, found.multiples)
         for lane in range(found.size):
             number = self.specials[own] = self.let(f"add nsw i32 {start}, {lane}")
             self.specials[other] = self.let(f"{how} nsw i32 {number}, {self.first[0]}")
@@ -73,4 +82,13 @@ class Bundles(Threads):
                 for node in found.quotients
             }
             same |= {node: literal(lane, dtype_of(node)) for node in found.remainders}
+            for node, (factor, added, divisor) in found.multiples.items():
+                quotient, remainder = divmod(factor * lane + added, divisor)
+                if node.op in REMAINDERS:
+                    same[node] = literal(remainder, dtype_of(node))
+                    continue
+                kind = type_of(dtype_of(node))
+                counter = wide if kind == "i64" else thread
+                times = self.let(f"mul nsw {kind} {counter}, {factor * found.size // divisor}")
+                same[node] = self.let(f"add nsw {kind} {times}, {quotient}")
             super().write_nodes(place, thread, known | same)
