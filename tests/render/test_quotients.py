@@ -448,6 +448,40 @@ def test_products_are_the_quotients_of_all_numbers_below_two_to_31(llvm: LLVM) -
 
 
 @hal.kernel
+def of_moderate_numbers(y: hal.Ptr[hal.int64], x: Inputs, w: hal.int64, v: hal.int64):
+    k = hal.int64(hal.global_idx(0))
+    a = hal.int64(x[k])
+    y[5 * k] = k // w
+    y[5 * k + 1] = (a + hal.int64(x[k + 64])) // v
+    y[5 * k + 2] = (a - v - v) % v
+    y[5 * k + 3] = (a + v + 0x7FFFFFFF) // w % v
+    y[5 * k + 4] = (k % w - 1 + w) % w - a % v
+
+
+def test_sums_of_int64_below_two_to_48_are_divided_by_products(llvm: LLVM) -> None:
+    lowered = of_moderate_numbers.lower()
+    text = LLVMRenderer().render(lowered)
+    products = text.partition("\nthread.x.products.head:")[2].partition("products.end:")[0]
+    assert products
+    assert "rem i64" not in products and "div i64" not in products
+    function = llvm.function(lowered)
+    random = np.random.default_rng(0)
+    ends = [2**31 - 1, -(2**31), -(2**31) + 1, 0, 1, -1]
+    large = [2**31 - 1, 2**31, 2**30 + 1, 2**16 + 1, 46341, *random.integers(12, 2**31, 20)]
+    unusable = [0, -1, -7, 2**31 + 1, 2**40, 2**63 - 1, -(2**63)]
+    for v in map(int, [1, 2, 3, 7, *large, *unusable]):
+        near = [s * v * m + d for s in (-1, 1) for m in (1, 2, 3) for d in (-1, 0, 1)]
+        numbers = [n for n in [*ends, *near] if -(2**31) <= n < 2**31]
+        x = random.choice([*numbers, *map(int, random.integers(-(2**31), 2**31, 40))], 128)
+        for w in (1, 3, 11, 40, v):
+            y, expected = np.full((2, 320), -5, "i8")
+            arguments = {"y": y, "x": x.astype("i4"), "w": np.int64(w), "v": np.int64(v)}
+            llvm.call(function, lowered, arguments, (1, 1, 1), (64, 1, 1))
+            interpret(of_moderate_numbers, expected, x.astype("i4"), vals=(w, v), grid=1, block=64)
+            np.testing.assert_array_equal(y, expected, f"{w}, {v}")
+
+
+@hal.kernel
 def by_a_shared_number(y: Numbers, x: Inputs, w: hal.int32, n: hal.int32, rest: hal.int32):
     i = hal.global_idx(0)
     if i < n:

@@ -14,7 +14,7 @@ where another integer begins, and the computed one 2**-19 / |b| at most from the
 from __future__ import annotations
 
 from hal_core.dtypes import DType, bool_, float64, int32, int64, uint32
-from hal_core.ir.math.value import Page, Value
+from hal_core.ir.math.value import Page, Value, bits_of
 from hal_core.ir.uop import UOp
 
 DIVISIONS = frozenset({"FLOORDIV", "MOD", "TRUNCDIV", "TRUNCMOD"})
@@ -76,4 +76,16 @@ def by_product(node: UOp) -> list[UOp]:
         (number.cast(uint32) - quotient * safe.cast(uint32)).cast(number.dtype)
     else:
         none.where(0, quotient.cast(number.dtype))
+    return page.uops
+
+
+def by_wide_product(node: UOp) -> list[UOp]:
+    """Return the nodes that compute `//` or `%` of a moderate int64 by 1 to 2**31, result last."""
+    page = Page([], node.line)
+    number, divisor = (Value(source, page) for source in node.src)
+    inverse = 1.0 / divisor.cast(float64)
+    shifted = number.cast(float64) * inverse + (inverse * 0.5 - 0.5) + _SHIFTER
+    quotient = shifted.bitcast(int64) - bits_of(_SHIFTER, float64)
+    if node.op == "MOD":
+        _ = number - quotient * divisor
     return page.uops

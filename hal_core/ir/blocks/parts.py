@@ -62,6 +62,10 @@ class Walk:
         for node in cut.others:
             if node.src[1].op != "CONST":
                 self._require(Value(node.src[1], self.ahead).cast(int64).compare("GE", 1))
+        for divisor in dict.fromkeys(cut.divisors):
+            value = Value(divisor, self.ahead)
+            self._require(value.compare("GE", 1))
+            self._require(value.compare("LE", 2**31))
         self.end = end.cast(int32).node  # the thread behind the part
         end = Value(end.node, self.behind)
         changes: list[Value] = []

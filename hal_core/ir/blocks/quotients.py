@@ -31,6 +31,7 @@ INDICES = {int32, int64, uint32, uint64}
 _LEAST, _LEAST_OF_SOME, _LEAST_OF_MANY = 12, 24, 48
 _SOME_NODES, _MANY_NODES, _MANY_GATHERS = 32, 48, 3
 _LEAST_OF_TESTS = 32
+_UNKNOWN, _DEEPEST_SUM = 2**64, 6
 _MOST_FACTORS = 8  # that are compared, of a product
 _MOST_CONSTANT = 2**31  # all numbers along x are below it, and no end of a part leaves int64
 
@@ -55,11 +56,12 @@ class Cut(NamedTuple):
     divisions: list[Division]
     divided: list[UOp]  # the quotients and remainders of these, as they were
     others: list[UOp]  # quotients and remainders that are as they were, and may be products
+    divisors: list[UOp]  # of int64, that may be products where these are from 1 to 2**31
 
     def needed(self) -> list[UOp]:
         """Return the nodes that all divisions are made of, beside the index."""
         needed = [node for d in self.divisions for node in (d.divisor, d.number.offset) if node]
-        return needed + [node.src[1] for node in self.others]
+        return [*needed, *(node.src[1] for node in self.others), *self.divisors]
 
 
 def least_part(row: Row) -> int:
@@ -100,7 +102,7 @@ def parts(row: Row, least: int = _LEAST, changing: Container[UOp] | None = None)
     for node in row.nodes[first:]:
         made.add(node)
     found = list(made.divisions.values())
-    return Cut(made.row, found, made.divided, made.others) if found else None
+    return Cut(made.row, found, made.divided, made.others, made.divisors) if found else None
 
 
 def growths(uops: Sequence[UOp], strides: Collection[UOp]) -> dict[UOp, int]:
@@ -163,6 +165,7 @@ class _Parts:
         self.divisions: dict[tuple[object, ...], Division] = {}
         self.divided: list[UOp] = []  # the quotients and remainders of these, as they were
         self.others: list[UOp] = []
+        self.divisors: list[UOp] = []
         self.small: set[UOp] = set()  # both: where dividends are from 0 to 2**31, so are these
         self.multiples: dict[object, UOp] = {}  # factors -> the start that is the product
 
@@ -174,6 +177,8 @@ class _Parts:
                 self.small.add(node)
             if node in self.small or (node.dtype is int32 and node.op in ("FLOORDIV", "MOD")):
                 self.others.append(node)
+            elif is_moderate(UOp(node.op, node.dtype, sources), (node.src[1],)):
+                self.divisors.append(node.src[1])
         start = self.multiples.get(_factors(sources)) if node.op == "MUL" else None
         if division is None and start is not None and node.dtype is int32:
             self.new[node] = start
@@ -305,6 +310,26 @@ def uncast(node: UOp) -> UOp:
     while node.op == "CAST" and node.src[0].dtype in INDICES:
         node = node.src[0]
     return node
+
+
+def is_moderate(node: UOp, divisors: Collection[UOp]) -> bool:
+    """Tell whether an int64 is divided that a float64 holds; `divisors` are from 1 to 2**31."""
+
+    def most(number: UOp, depth: int) -> int:
+        op, src = number.op, number.src
+        if op == "CONST":
+            return abs(int(number.arg))
+        cast = op == "CAST" and src[0].dtype is int32
+        shared = number in divisors or op == "PART_QUOTIENT"
+        if cast or shared or (op == "MOD" and src[1] in divisors):
+            return 2**31
+        if depth and op == "FLOORDIV" and src[1] in divisors:
+            return most(src[0], depth - 1)
+        known = depth and op in ("ADD", "SUB")
+        return sum(most(source, depth - 1) for source in src) if known else _UNKNOWN
+
+    divides = node.op in ("FLOORDIV", "MOD") and node.dtype is int64 and node.src[1] in divisors
+    return divides and most(node.src[0], _DEEPEST_SUM) < 2**48
 
 
 def _is_signed(node: UOp) -> bool:

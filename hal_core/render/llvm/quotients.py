@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from hal_core.dtypes import int32, uint8, uint32
 from hal_core.ir import UOp
-from hal_core.ir.blocks.divisions import by_product
+from hal_core.ir.blocks.divisions import by_product, by_wide_product
 from hal_core.ir.blocks.groups import parts_of_nest
 from hal_core.ir.blocks.parts import Walk, with_inverses
 from hal_core.ir.blocks.quotients import (
@@ -14,6 +14,7 @@ from hal_core.ir.blocks.quotients import (
     QUOTIENTS,
     Cut,
     divisor_size,
+    is_moderate,
     least_part,
     parts,
 )
@@ -71,6 +72,7 @@ class Quotients(Bundles):
         if walk.usable is not None:
             self.branch(self.values[walk.usable.node], f"usable{suffix}", f"undivided{suffix}")
             self.label(f"usable{suffix}")
+        self.divisors = set(cut.divisors)
         if walk.long is not None:
             self.branch(self.values[walk.long.node], f"parts{suffix}", f"products{suffix}")
             self.label(f"products{suffix}")
@@ -88,6 +90,7 @@ class Quotients(Bundles):
             self.write(node)
         self.loops[-1] = self.loops[-1]._replace(step=self.let(f"sub nsw i32 {end}, {start}"))
         self.close_loop()
+        self.divisors.clear()
         if walk.usable is not None:
             self.jump(f"divided{suffix}")
             self.label(f"undivided{suffix}")
@@ -166,9 +169,10 @@ class Quotients(Bundles):
         shared = divisor.op != "CONST" and divisor not in self.differing
         if not vector or not shared or number not in self.differing:
             return False
-        if uop.dtype not in (int32, uint32):
+        moderate = is_moderate(uop, self.divisors)
+        if uop.dtype not in (int32, uint32) and not moderate:
             return False
-        for node in (made := by_product(uop)):
+        for node in (made := by_wide_product(uop) if moderate else by_product(uop)):
             self.write(node)
         self.values[uop] = self.values[made[-1]]
         return True

@@ -79,6 +79,7 @@ class Threads(Blocks):
         self.fixed = kernel.block is not None
         self.sorted: set[UOp] = set()  # comparisons of elements that LLVM sorts
         self.hidden: set[UOp] = set()  # numbers by which LLVM must not find neighbours
+        self.divisors: set[UOp] = set()  # of int64, that are known to be from 1 to 2**31
         self.low: set[UOp] = set()  # low bits of an index that are compared as bytes
         self.filling, self.apart = filling(self.uops), serial_sums(self.uops)
         self.reductions = reductions(self.uops) if "RANGE" in ops else set()
