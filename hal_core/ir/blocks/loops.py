@@ -22,7 +22,7 @@ _REDUCES = PURE | {"CONST", "SPECIAL", "GET", "SET", "LOAD", "IF", "ENDIF"}
 _KEEPS = LEAVES | {"SET", "LOOP", "ENDRANGE", "THREADS"}
 
 
-def unrolled(uops: tuple[UOp, ...]) -> set[UOp]:
+def unrolled(uops: tuple[UOp, ...], most_operations: int = _UNROLLED_OPERATIONS) -> set[UOp]:
     """Return the loops that compilers unroll, so that the one over threads is the innermost."""
     found: set[UOp] = set()
     if "RANGE" not in [node.op for node in uops]:
@@ -39,7 +39,7 @@ def unrolled(uops: tuple[UOp, ...]) -> set[UOp]:
             operations[-1] += inside
             stores[-1] |= stored
             most = _UNROLLED_STORES if stored else _UNROLLED
-            if 0 <= times <= most and inside <= _UNROLLED_OPERATIONS:
+            if 0 <= times <= most and inside <= most_operations:
                 found.add(loop)
         else:
             operations[-1] += _FORMULA if node.op in FUNCTIONS else 1

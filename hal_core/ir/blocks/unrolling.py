@@ -28,6 +28,7 @@ from hal_core.ir.uop import Kernel, UOp
 
 _ENDS = {"ENDRANGE", "ENDLOOP", "ENDIF"}
 _MOST_NODES = 1000  # of a kernel whose loops are written out
+_MOST_OPERATIONS = 500  # of a loop that indexes an array, in all iterations
 
 
 def with_elements(kernel: Kernel) -> Kernel:
@@ -42,7 +43,7 @@ def with_elements(kernel: Kernel) -> Kernel:
         return kernel
     uops = with_ranges(with_values(kernel.uops))
     exits = {node.src[0] for node in uops if node.op in ("BREAK", "CONTINUE")}
-    short = unrolled(uops)
+    short = unrolled(uops, _MOST_OPERATIONS)
     used: dict[UOp, set[UOp]] = {}  # number -> the counters that it is made of, beside constants
     loops: dict[UOp, set[UOp] | None] = {}  # array -> the counters in its indices
     for node in uops:
