@@ -118,8 +118,9 @@ def growths(uops: Sequence[UOp], strides: Collection[UOp]) -> dict[UOp, int]:
     dividing = _dividing(row, _LEAST)
     if not dividing:
         return {}
-    made = _Parts(row, [], dividing)
-    for node in nodes:
+    first = nodes.index(dividing[0])
+    made = _Parts(row, nodes[:first], dividing)
+    for node in nodes[first:]:
         made.add(node)
     numbers = [division.number for division in made.divisions.values()]
     sums = [number for number in numbers if number.offset is not None and not is_remainder(number)]

@@ -65,13 +65,15 @@ def in_rows(kernel: Kernel) -> Lockstep | None:
     if any(node.op not in _KNOWN or node.arg == FITS for node in kernel.uops):
         return None
     uops, guards = without_guards(kernel.uops)
-    agreed = Uniformity(kernel._replace(uops=uops), of_row=True)
-    apart = agreed.varying | agreed.divided | agreed.split_loops.keys()
-    shared = {node for node in uops if node not in apart}
     short = unrolled(uops)
     long = {node for node in uops if node.op in ("RANGE", "LOOP")} - short
-    region = guard_region(kernel.uops, guards)
-    if not long & loops or not long <= shared or region is None:
+    region = guard_region(kernel.uops, guards) if long & loops else None
+    if region is None:
+        return None
+    agreed = Uniformity(kernel._replace(uops=uops), of_row=True, loops=long)
+    apart = agreed.varying | agreed.divided | agreed.split_loops.keys()
+    shared = {node for node in uops if node not in apart}
+    if not long <= shared:
         return None
     blocks, inside = hoisted_for_rows(uops, shared, short)
     found = with_loops(uops, blocks, False, shared=shared)

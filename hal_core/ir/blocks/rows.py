@@ -30,6 +30,7 @@ _MOST_SCALAR = 100  # nodes of a region, up to which threads one by one are fast
 _MOST_APART = 8  # elements from a thread's to the next one's, up to which vectors sort them
 _MOST_ASKED = 10**4  # questions about one number, 0.1 s
 _COMPUTED = PURE | {"CONST"}
+_SPREADS = frozenset({"MUL", "SHL"})
 PART_START = "PART_START"  # an index along x; quotients.py subtracts it from other indices
 _OF_COUNTERS = frozenset({"MUL", "ADD", "SUB", "FLOORDIV", "MOD"})
 _DEEPEST = 8  # operations on constants and counters, one in the other
@@ -342,6 +343,12 @@ def compared_apart(row: Row) -> set[UOp]:
     not for a choice of such elements.
     """
     along, far, loaded, found = set[UOp](), set[UOp](), set[UOp](), set[UOp]()
+    if [node.op for node in row.nodes].count("LOAD") < 2 or not any(
+        node.op in _SPREADS and "CONST" in (node.src[0].op, node.src[1].op)
+        for node in row.nodes
+        if node.dtype in (int32, int64)
+    ):
+        return found
     test: UOp | None = None  # of the last IF
     for node in row.nodes:
         op, src = node.op, node.src
@@ -357,7 +364,7 @@ def compared_apart(row: Row) -> set[UOp]:
             found -= {src[0] if op == "WHERE" else test}
         elif op in PURE and not along.isdisjoint(src):
             along.add(node)
-            spread = op in ("MUL", "SHL") and "CONST" in (src[0].op, src[1].op)
+            spread = op in _SPREADS and "CONST" in (src[0].op, src[1].op)
             if spread or not far.isdisjoint(src):
                 far.add(node)
         elif op in PURE and all(source.op == "CONST" or source in loaded for source in src):

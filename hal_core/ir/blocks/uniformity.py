@@ -14,6 +14,8 @@ they get by a BALLOT; and for those of a row, the threads of a block that differ
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from hal_core.ir.uop import TOGETHER, Kernel, UOp
 
 # SPECIALs that differ between the threads of a subgroup, and of a block.
@@ -43,7 +45,10 @@ def divergent(kernel: Kernel) -> Fault | None:
 class Uniformity:
     """The values that vary, and the nodes that not all threads of a block run."""
 
-    def __init__(self, kernel: Kernel, of_subgroup: bool = False, of_row: bool = False) -> None:
+    def __init__(
+        self, kernel: Kernel, of_subgroup: bool = False, of_row: bool = False,
+        loops: Collection[UOp] = frozenset(),
+    ) -> None:  # fmt: skip
         self._of_subgroup, self._of_row = of_subgroup, of_row
         watched = TOGETHER if of_subgroup else {"BARRIER"}
         self.varying: set[UOp] = set()
@@ -52,9 +57,12 @@ class Uniformity:
         self.split_loops: dict[UOp, Cause] = {}  # loops that not all threads go on with
         self._returned: Cause | None = None
         before = -1
+        # It ends, too, as soon as threads are known to disagree on one of `loops`.
         # A variable that is set late in a loop may vary from the start of its next iteration, so
         # the walk is repeated until it finds nothing more.
         while before != (before := len(self.varying) + len(self.split_loops)):
+            if not (self.varying.isdisjoint(loops) and self.split_loops.keys().isdisjoint(loops)):
+                return
             self._returned, self.fault, self.divided = None, None, set()
             # Blocks, with what makes threads diverge in each or around it.
             open_: list[tuple[UOp, Cause | None]] = []

@@ -65,7 +65,8 @@ class Values:
         return self.count - 1
 
     def on_CONST(self, uop: UOp) -> None:
-        self.values[uop] = literal(uop.arg, dtype_of(uop))
+        if uop not in self.values:  # a row may be written several times
+            self.values[uop] = literal(uop.arg, dtype_of(uop))
 
     def on_CAST(self, uop: UOp) -> None:
         (source,) = uop.src
