@@ -168,9 +168,8 @@ class Block:
             position += 1
 
     def row_groups(self, node: UOp, values: Values, position: int) -> Iterator[Any]:
-        """Pairs of the threads that get into all IFs of the first region; the last one alone."""
-        nodes = self.uops[position : self.end[node]]
-        guards, *_, alone = [self.at[node] for node in nodes if node.op == "THREADS"]
+        """Two at a time of the threads that get into all IFs of the first region."""
+        guards = position + 1
         behind = self.end[self.uops[guards]]
         tests = [node.src[0] for node in self.uops[guards:behind] if node.op == "IF"]
         everybody, running = self.group, []
@@ -182,10 +181,7 @@ class Block:
                 running.append(number)
         for place in range(0, len(running), 2):
             self.group = running[place : place + 2]
-            if len(self.group) > 1:
-                yield from self.steps(values, None, behind + 1, alone)
-            else:
-                yield self.uops[alone]
+            yield from self.steps(values, None, behind + 1, self.end[node])
         self.group = everybody
 
     def step(self, node: UOp, values: Values, thread: int | None) -> None:

@@ -107,7 +107,7 @@ def test_many_variables_make_small_groups() -> None:
         c = hal.float64(0)
         d = hal.float64(0)
         for k in range(n):
-            a += x[k]
+            a += x[k + t]
             b -= a * x[k]
             c += a * b
             d += a - b

@@ -311,7 +311,7 @@ class _Fission:
             body += _without_unused(nodes) if self.flat else nodes
         front = [node for node in self.plan.uops if is_common(node)]
         if self.row_guards:
-            body = in_row_groups(self.row_guards, body, self.plan.uops)
+            body = in_row_groups(self.row_guards, body)
         elif grouped:
             body = in_groups(body)
         body = [node for node in body if node.op != "BARRIER"]

@@ -19,8 +19,7 @@ them stores, without a race. The guards of the kernel bound the threads of a row
 so a row without a thread in them loads nothing.
 
 In the list of nodes ROW_GROUPS and ENDROW_GROUPS enclose all regions, and what is hoisted. The
-first region has the guards only: the threads that get into all its IFs run what follows. In the
-last one a thread does all by itself; it is for the few threads behind the last group.
+first region has the guards only: the threads that get into all its IFs run what follows.
 
 | op | src | arg | meaning |
 | --- | --- | --- | --- |
@@ -30,22 +29,23 @@ last one a thread does all by itself; it is for the few threads behind the last 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from hal_core.ir.blocks.groups import MOST_LANES, fitting
 from hal_core.ir.blocks.hoisting import PURE, is_common
-from hal_core.ir.blocks.leaving import parts_of_index
 from hal_core.ir.blocks.lockstep import Lockstep, with_loops, without_guards
 from hal_core.ir.blocks.loops import unrolled
+from hal_core.ir.blocks.quotients import parts
 from hal_core.ir.blocks.region import enclosed
-from hal_core.ir.blocks.rows import Row
+from hal_core.ir.blocks.rows import ALONG_X, Row
 from hal_core.ir.blocks.thread_bounds import bounds
 from hal_core.ir.blocks.uniformity import Uniformity
 from hal_core.ir.blocks.windows import FITS
-from hal_core.ir.uop import Kernel, UOp
+from hal_core.ir.uop import CLOSES, OPENS, Kernel, UOp
 
 _MOST_NODES = 250  # of a kernel: it is written five times, for groups of several sizes
 _FEWEST = 8  # threads that run a row together
+_LOOPS = frozenset({"RANGE", "LOOP"})
 _KNOWN = PURE | {
     "PARAM", "TABLE", "VIEW", "CONST", "SPECIAL", "VAR", "GET", "SET", "LOAD", "STORE", "IF",
     "ELSE", "ENDIF", "RANGE", "ENDRANGE", "LOOP", "ENDLOOP", "BREAK", "CONTINUE",
@@ -54,40 +54,89 @@ _KNOWN = PURE | {
 
 def in_rows(kernel: Kernel) -> Lockstep | None:
     """Return a kernel with nodes to hoist for each row; None if no loop gains by it."""
-    loops = {node.src[0] for node in kernel.uops if node.op == "BREAK"}
-    for node in kernel.uops:
-        bounds_of = node.src[:2] if node.op == "RANGE" else ()
-        parts = {part for bound in bounds_of for part in parts_of_index(bound)}
-        if any(part.op in ("LOAD", "GET") and not is_common(part) for part in parts):
-            loops.add(node)
-    if not loops or len(kernel.uops) > _MOST_NODES or (kernel.block or (_FEWEST,))[0] < _FEWEST:
+    uops, block = kernel.uops, kernel.block
+    if len(uops) > _MOST_NODES or (block is not None and block[0] < _FEWEST):
         return None
-    if any(node.op not in _KNOWN or node.arg == FITS for node in kernel.uops):
+    ops = {node.op for node in uops}
+    if ops.isdisjoint(_LOOPS) or not ops <= _KNOWN or any(node.arg == FITS for node in uops):
         return None
-    uops, guards = without_guards(kernel.uops)
     short = unrolled(uops)
-    long = {node for node in uops if node.op in ("RANGE", "LOOP")} - short
-    region = guard_region(kernel.uops, guards) if long & loops else None
-    if region is None:
+    along: set[UOp] = set()  # what differs along x, if all threads run it
+    for node in uops:
+        if node.arg in ALONG_X or not along.isdisjoint(node.src):
+            along.add(node)
+            if node.op == "SET":
+                along.add(node.src[0])
+    uops, guards = without_guards(uops)
+    if not _gains(uops, along, short) or parts(Row([n for n in uops if not is_common(n)])):
         return None
+    long = {node for node in uops if node.op in _LOOPS} - short
     agreed = Uniformity(kernel._replace(uops=uops), of_row=True, loops=long)
     apart = agreed.varying | agreed.divided | agreed.split_loops.keys()
-    shared = {node for node in uops if node not in apart}
-    if not long <= shared:
+    if not long.isdisjoint(apart) or not _gains(uops, apart, short):
         return None
+    region = guard_region(kernel.uops, guards)
+    shared = {node for node in uops if node not in apart}
     blocks, inside = hoisted_for_rows(uops, shared, short)
-    found = with_loops(uops, blocks, False, shared=shared)
-    if found is None or found.uops != uops:
+    found = with_loops(uops, blocks, False, shared=shared) if region else None
+    if region is None or found is None or found.uops != uops:
         return None
     return found._replace(hoisted=(*found.hoisted, *inside), row_guards=region)
 
 
-def in_row_groups(guards: Sequence[UOp], body: Sequence[UOp], uops: Sequence[UOp]) -> list[UOp]:
-    """Return the regions of a kernel, and what is hoisted, in groups; `uops` are its own nodes."""
+def _gains(uops: Sequence[UOp], apart: Collection[UOp], short: Collection[UOp]) -> bool:
+    """Tell whether a loop or an IF in it depends on data that the threads of a row share.
+
+    Or whether nothing in a loop differs between them. `apart` is what they do not agree on.
+    """
+    data: set[UOp] = set()  # what loads and variables say, for the whole row
+    opened: list[UOp] = []
+    idle: set[UOp] = set()  # loops in which nothing differs
+    for node in uops:
+        op, src = node.op, node.src
+        if op in ("ENDIF", "ENDRANGE", "ENDLOOP"):
+            if opened.pop() in idle:
+                return True
+        elif op == "STORE" or (op in ("LOAD", "SET") and node in apart):
+            idle.difference_update(opened)
+            repeated = any(block.op in _LOOPS and block not in short for block in opened)
+            if repeated and not data.isdisjoint(opened):
+                return True
+        elif op == "BREAK":
+            if src[0] not in short and not any(block in apart for block in opened):
+                return True
+        elif node not in apart and (op in ("LOAD", "GET") or not data.isdisjoint(src)):
+            data.update(() if is_common(node) else (node,))
+        if op == "IF" or op in _LOOPS:
+            opened.append(node)
+            if op != "IF" and node not in short:
+                idle.add(node)
+    return False
+
+
+def in_row_groups(guards: Sequence[UOp], body: Sequence[UOp]) -> list[UOp]:
+    """Return the regions of a kernel, and what is hoisted, in groups."""
     spills = {node.src[0] for node in body if node.op == "SET" and node.src[0].op == "SPILL"}
     group = UOp("ROW_GROUPS", None, (), fitting(MOST_LANES, spills))
-    alone = enclosed(_copied([node for node in uops if not is_common(node)]), uops)
-    return [group, *guards, *body, *alone, UOp("ENDROW_GROUPS", None, (group,))]
+    return [group, *guards, *body, UOp("ENDROW_GROUPS", None, (group,))]
+
+
+def ahead_of_groups(body: Sequence[UOp]) -> int:
+    """Return the number of nodes at the start that run once for a row.
+
+    They are hoisted, and set no variable that is set again behind them.
+    """
+    count = depth = 0
+    places = {node.src[0]: n for n, node in enumerate(body) if node.op == "SET"}  # the last ones
+    last = 0  # place up to which nodes have to run, if these do
+    for place, node in enumerate(body):
+        if node.op == "THREADS":
+            break
+        depth += (node.op in OPENS) - (node.op in CLOSES)
+        last = max(last, places[node.src[0]] if node.op == "SET" else 0)
+        if not depth and last <= place:
+            count = place + 1
+    return count
 
 
 def repeats_vectors(uops: Sequence[UOp]) -> bool:
@@ -98,14 +147,6 @@ def repeats_vectors(uops: Sequence[UOp]) -> bool:
         if node.op == "THREADS" and depth and not node.arg:
             return False
     return True
-
-
-def _copied(nodes: Sequence[UOp]) -> list[UOp]:
-    copies: dict[UOp, UOp] = {}
-    for node in nodes:
-        sources = tuple([copies.get(source, source) for source in node.src])
-        copies[node] = UOp(node.op, node.dtype, sources, node.arg, node.line)
-    return list(copies.values())
 
 
 def hoisted_for_rows(
@@ -143,7 +184,11 @@ def guard_region(uops: Sequence[UOp], guards: Sequence[UOp]) -> tuple[UOp, ...] 
     tests = [UOp("IF", None, (guard,)) for guard in guards]
     ends = [UOp("ENDIF", None, (test,)) for test in reversed(tests)]
     needed = Row([node for node in uops if not is_common(node)]).needed(guards)
-    nodes = _copied([*needed, *tests, *ends])
+    copies: dict[UOp, UOp] = {}
+    for node in (*needed, *tests, *ends):
+        sources = tuple([copies.get(source, source) for source in node.src])
+        copies[node] = UOp(node.op, node.dtype, sources, node.arg, node.line)
+    nodes = list(copies.values())
     found = bounds(Row(nodes), solves=False)
     few = any(limit.end.op == "CONST" and limit.end.arg <= _FEWEST for limit in found.limits)
     if few or any(node.op == "IF" and node.src[0] not in found.known for node in nodes):

@@ -12,6 +12,7 @@ from hal_core.ir.blocks.fission import block_threads
 from hal_core.ir.blocks.groups import FEWEST_LANES, after_loop, region_of
 from hal_core.ir.blocks.loops import filling, reductions, serial_sums
 from hal_core.ir.blocks.middle import Middle, beyond, guessed, inside, middle
+from hal_core.ir.blocks.row_loops import ahead_of_groups
 from hal_core.ir.blocks.rows import (
     MOST_NODES,
     MOST_REGIONS,
@@ -32,7 +33,7 @@ from hal_core.render.renderer import dtype_of
 AXES = "xyz"
 BLOCKS = "each.block"  # the loop over the blocks of this call
 _MOST_UNROLLED = 50  # regions
-_FEW_LANES = 8, 4  # threads of a row that run it together behind groups of `FEWEST_LANES`
+_FEW_LANES = 8, 4, 1  # threads of the groups behind those of `FEWEST_LANES`
 _LONG = 128  # threads: from here on masked loads cost more than two loops for the rims
 
 
@@ -160,27 +161,48 @@ class Threads(Blocks):
             )
 
     def write_row_groups(self, groups: UOp, nodes: list[UOp]) -> None:
-        """Write all that the threads of each row do, for groups of them: `row_loops.py`."""
-        place = self._open_rows(True, Row(region_of(nodes)))._replace(number="")
+        """Write all that the threads of each row do: `row_loops.py`."""
+        place = self._open_rows(True, Row(region_of(nodes)))
         row, suffix = place.row, place.suffix
-        (start, end), _ = self._bound(place, row, bounds(row, solves=False), None)
-        ops = [node.op for node in nodes]
-        alone = len(ops) - 1 - ops[::-1].index("THREADS")
-        body = nodes[ops.index("ENDTHREADS") + 1 : alone]
-        for count in dict.fromkeys((groups.arg, FEWEST_LANES, *_FEW_LANES)):
+        interval, _ = self._bound(place, row, bounds(row, solves=False), None)
+        body = nodes[len(row.nodes) + 2 :]  # behind the region of the guards
+        shared = ahead_of_groups(body)
+        ahead, body = body[:shared], body[shared:]
+        if ahead:
+            # If the row has no thread, nothing may be loaded.
+            some = self.let(f"icmp slt i32 {interval[0]}, {interval[1]}")
+            self.branch(some, f"row{suffix}", f"row{suffix}.end")
+            self.label(f"row{suffix}")
+            for node in ahead:
+                self.write(node)
+        place = place._replace(suffix=f".{self.number()}", interval=interval)
+        if body[0].op == "THREADS" and body[-1].src == (body[0],):  # a region alone
+            self.write_part(place._replace(free=body[0].arg, row=Row(body[1:-1])))
+        else:
+            self.write_groups_of_row(place._replace(number=""), body, groups.arg)
+        if ahead:
+            self.jump(f"row{suffix}.end")
+            self.label(f"row{suffix}.end")
+        self._close_rows()
+
+    def write_groups_of_row(self, place: Place, body: list[UOp], lanes: int) -> None:
+        """Write several regions, and what stands between them, for groups of a row."""
+        start, end = place.interval
+        for count in dict.fromkeys((lanes, FEWEST_LANES, *_FEW_LANES)):
             whole = self.let(f"and i32 {self.let(f'sub nsw i32 {end}, {start}')}, {-count}")
             last = self.let(f"add nsw i32 {start}, {whole}")
-            name = f".{count}{suffix}"
-            first = self.open_loop(f"group{name}", "i32", start, last, "slt", str(count))
+            name = f"group.{count}{place.suffix}"
+            first = self.open_loop(name, "i32", start, last, "slt", str(count))
             base = self.let(f"add nsw i32 {self.first[0]}, {first}")
-            group = place._replace(suffix=name, first=first, base=base)
             region: list[UOp] | None = None
             for node in body:
                 if node.op == "THREADS":
                     region, free = [], node.arg
                 elif node.op == "ENDTHREADS" and region is not None:
-                    own = group._replace(free=free, row=Row(region), suffix=f".{self.number()}")
-                    self._write_threads(own, ("0", str(count)), {})
+                    suffix = f".{self.number()}"
+                    group = place._replace(suffix=suffix, first=first, base=base)
+                    group = group._replace(free=free, row=Row(region))
+                    self._write_threads(group, ("0", str(count)), {})
                     self.access, self.thread, self.frame_loop = "", "", BLOCKS
                     region = None
                 elif region is not None:
@@ -189,10 +211,6 @@ class Threads(Blocks):
                     self.write(node)
             self.close_loop()
             start = last
-        row = Row(nodes[alone + 1 : -1])
-        few = place._replace(free=nodes[alone].arg, row=row, suffix=f".alone{suffix}", rare=True)
-        self._write_threads(few, (start, end), {})
-        self._close_rows()
 
     def _write_leaving(
         self, place: Place, nodes: list[UOp], lanes: int, interval: Interval, known: Known
