@@ -380,6 +380,19 @@ def by_a_flat_index(y: Numbers, x: Inputs, off: Inputs, w: hal.int32, h: hal.int
         y[p] = total * x[p // w] + x[p % w]
 
 
+@pytest.mark.parametrize("step", [1, 2], ids=["one region", "several"])
+def test_a_kernel_without_a_store_is_rendered(llvm: LLVM, step: int) -> None:
+    b = Builder("idle", "y: int32*, x: const int32*, n: int32")
+    total = b.var("total", b.const(0))
+    loop = b.range(b.const(0), b.params["n"], b.const(step))
+    b.set(total, b.op("ADD", b.get(total), b.load("x", loop)))
+    if step == 2:
+        b.set(b.var("own", b.index()), b.op("ADD", b.get(total), b.index()))
+    b.end(loop)
+    x = np.arange(8, dtype="i4")
+    llvm.run(b.kernel(), {"y": x, "x": x, "n": 8}, (1, 1, 1), (16, 1, 1))
+
+
 @pytest.mark.parametrize(
     "function",
     [by_a_flat_index, own_bounds, guarded_by_data, counted_by_all, twice_stored, of_three],

@@ -61,16 +61,18 @@ def in_rows(kernel: Kernel) -> Lockstep | None:
     if ops.isdisjoint(_LOOPS) or not ops <= _KNOWN or any(node.arg == FITS for node in uops):
         return None
     short = unrolled(uops)
+    long = {node for node in uops if node.op in _LOOPS} - short
     along: set[UOp] = set()  # what differs along x, if all threads run it
-    for node in uops:
+    for node in uops if long else ():
         if node.arg in ALONG_X or not along.isdisjoint(node.src):
             along.add(node)
             if node.op == "SET":
                 along.add(node.src[0])
     uops, guards = without_guards(uops)
-    if not _gains(uops, along, short) or parts(Row([n for n in uops if not is_common(n)])):
+    if not long or not _gains(uops, along, short):
         return None
-    long = {node for node in uops if node.op in _LOOPS} - short
+    if parts(Row([node for node in uops if not is_common(node)])):
+        return None
     agreed = Uniformity(kernel._replace(uops=uops), of_row=True, loops=long)
     apart = agreed.varying | agreed.divided | agreed.split_loops.keys()
     if not long.isdisjoint(apart) or not _gains(uops, apart, short):
@@ -140,8 +142,13 @@ def ahead_of_groups(body: Sequence[UOp]) -> int:
 
 
 def repeats_vectors(uops: Sequence[UOp]) -> bool:
-    """Tell whether threads may be interleaved in all regions that loops repeat."""
+    """Tell whether threads may be interleaved in all regions that loops repeat.
+
+    False if the one with the guards is the only region.
+    """
     depth = 0  # loops that are open, in regions too
+    if sum(node.op == "THREADS" for node in uops) < 2:
+        return False
     for node in uops:
         depth += (node.op in ("RANGE", "LOOP")) - (node.op in ("ENDRANGE", "ENDLOOP"))
         if node.op == "THREADS" and depth and not node.arg:
