@@ -172,7 +172,9 @@ def compared(llvm: LLVM, kernel: Kernel, note: str) -> None:
     x = np.random.default_rng(5).integers(-40, 60, 64).astype("i4")
     for n, (grid, block) in ((3, (GRID, BLOCK)), (6, (GRID, BLOCK)), (2, FEW), (0, FEW)):
         y, expected = np.full((2, 3 * THREADS), 5, "i4")
-        llvm.call(compiled, kernel, {"y": y, "x": x, "n": n}, grid, block)
+        llvm.call(
+            compiled, kernel, {"y": y, "x": x, "n": n}, grid, block, workers=2 if n > 3 else 1
+        )
         interpret(kernel, expected, x, vals=(n,), grid=grid, block=block)
         np.testing.assert_array_equal(y, expected, f"{note}, n {n}")
 
@@ -180,13 +182,13 @@ def compared(llvm: LLVM, kernel: Kernel, note: str) -> None:
 def test_drawn_kernels(llvm: LLVM, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lockstep, "_VECTOR_STRIDES", (None, *range(-(2**9), 2**9)))
     found = 0
-    for seed in range(60):
+    for seed in range(36):
         kernel = Drawn(seed).kernel()
         verify(kernel)
         if in_groups(kernel):
             found += 1
             compared(llvm, kernel, f"seed {seed}")
-    assert found > 15
+    assert found > 12
 
 
 @hal.kernel
@@ -310,7 +312,7 @@ def test_rows_of_any_width_give_what_the_interpreter_gives(llvm: LLVM, function:
     compiled = llvm.function(lowered)
     x = np.random.default_rng(1).integers(-40, 60, 2000).astype("i4")
     off = np.cumsum([0, 3, 0, 9, 1, 17, 4], dtype="i4")
-    for w in (0, 1, 5, 7, 8, 16, 23, 31, 127, 128, 129, 300):
+    for w in (0, 1, 6, 23, 129, 300):
         for h, grid, block in ((6, (10, 4, 1), (32, 2, 1)), (5, (1, 8, 1), (300, 1, 1))):
             y, expected = np.full((2, 2 * w * h), 5, "i4")
             given = {"y": y, "x": x, "off": off[: h + 1], "w": w, "h": h}
