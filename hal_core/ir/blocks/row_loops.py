@@ -38,6 +38,7 @@ from hal_core.ir.blocks.loops import unrolled
 from hal_core.ir.blocks.quotients import parts
 from hal_core.ir.blocks.region import enclosed
 from hal_core.ir.blocks.rows import ALONG_X, Row
+from hal_core.ir.blocks.strides import Stride
 from hal_core.ir.blocks.thread_bounds import bounds
 from hal_core.ir.blocks.uniformity import Uniformity
 from hal_core.ir.blocks.windows import FITS
@@ -70,6 +71,10 @@ def in_rows(kernel: Kernel) -> Lockstep | None:
                 along.add(node.src[0])
     uops, guards = without_guards(uops)
     if not long or not _gains(uops, along, short):
+        return None
+    ends = {node.src[0]: place for place, node in enumerate(uops) if node.op in CLOSES}
+    # `nests.py` counts the iterations of loops in which threads stride over data.
+    if any(n.op == "LOOP" and Stride.of(uops, place, ends) for place, n in enumerate(uops)):
         return None
     if parts(Row([node for node in uops if not is_common(node)])):
         return None
