@@ -273,6 +273,18 @@ def of_records(y: Bytes, x: ByteInputs, w: hal.int32, h: hal.int32):
 
 
 @hal.kernel
+def distances_of_records(y: Bytes, x: ByteInputs, w: hal.int32, h: hal.int32):
+    """Many operations, but few for each byte."""
+    i = hal.global_idx(0)
+    if i < w // 12:
+        total = 0
+        for c in range(12):
+            d = hal.int32(x[12 * i + c]) - hal.int32(x[c])
+            total += d * d
+        y[i] = hal.uint8(total)
+
+
+@hal.kernel
 def of_pixels(y: Bytes, x: ByteInputs, w: hal.int32, h: hal.int32):
     i = hal.global_idx(0)
     if i < w // 12:
@@ -322,6 +334,7 @@ def by_a_stride(y: Bytes, x: ByteInputs, w: hal.int32, h: hal.int32):
 
 @pytest.mark.parametrize(("kernel", "scalar"), [
     (by_table, 1), (by_shared_table, 1), (scattered, 1), (turned, 1), (of_records, 1),
+    (distances_of_records, 1),
     (turned_by_90_degrees, 1), (transposed_colours, 1), (back_from_the_end, 1),
     (with_floats, 0), (beside_each_other, 0), (with_bits_of_a_value, 0), (of_pixels, 0),
     (colours_of_a_row, 0), (by_a_stride, 0),

@@ -26,7 +26,8 @@ MOST_REGIONS = 8
 # A row that is cut in parts is written three times; with 333 nodes it had 7,500 lines of LLVM IR,
 # which are too many to be optimised.
 MOST_NODES_IN_PARTS = 250
-_MOST_SCALAR = 100  # nodes of a region, up to which threads one by one are faster than byte gathers
+# Nodes of a region, and for each gather of bytes, up to which threads one by one are faster.
+_MOST_SCALAR, _MOST_FOR_EACH = 100, 16
 _MOST_APART = 8  # elements from a thread's to the next one's, up to which vectors sort them
 _MOST_ASKED = 10**4  # questions about one number, 0.1 s
 _COMPUTED = PURE | {"CONST"}
@@ -382,16 +383,17 @@ def takes_bytes_by_data(row: Row, bundled: UOp | None = None) -> bool:
     the number by which threads are `bundled`. So do `x[(n - i) * w]` and `x[i * w * 3]`. For
     `x[i * w]` a compiler asks at run time whether `w` is 1, and else takes threads one by one.
     """
-    if len(row.nodes) > _MOST_SCALAR:
+    nodes = len(row.nodes)
+    if nodes > _MOST_SCALAR and nodes > _MOST_FOR_EACH * sum(n.op == "LOAD" for n in row.nodes):
         return False
-    found, data, along = False, set[UOp](), set[UOp]()
+    found, data, along = 0, set[UOp](), set[UOp]()
     falling, wide = set[UOp](), set[UOp]()  # numbers that fall along x, or grow by a parameter
     for node in row.nodes:
         op, src = node.op, node.src
         if node.dtype is not None and node.dtype.is_float:
             return False
         if op in ("LOAD", "STORE") and src[1] in data:
-            found = found or (src[0].dtype is not None and src[0].dtype.itemsize <= 2)
+            found += src[0].dtype is not None and src[0].dtype.itemsize <= 2
         loaded = src[1] in row.differing if op == "LOAD" else op == "GET" and node in row.differing
         if (op in PURE and not along.isdisjoint(src)) or node.arg in ALONG_X:
             along.add(node)
@@ -411,7 +413,7 @@ def takes_bytes_by_data(row: Row, bundled: UOp | None = None) -> bool:
         bits = bits and (bundled is None or (bundled in src and src[1].op != "CONST"))
         if loaded or far or bits or (op in PURE and not data.isdisjoint(src)):
             data.add(node)
-    return found
+    return found > 0 and nodes <= max(_MOST_SCALAR, _MOST_FOR_EACH * found)
 
 
 def _summed(number: UOp, steps: list[Product]) -> Counted | None:
