@@ -591,6 +591,25 @@ def test_numbers_that_are_made_of_themselves_26_times_are_compiled_in_time(llvm:
         np.testing.assert_array_equal(y, expected)
 
 
+@hal.kernel
+def summed(y: Floats, x: Inputs, w: hal.int32, p: hal.int32):
+    i = hal.global_idx(0)
+    if i + w < 200:
+        total = hal.float32(0)
+        for u in range(i, i + p):
+            total += x[u]
+        y[i] = total
+
+
+def test_loops_of_threads_that_no_launch_has_are_not_unrolled() -> None:
+    """Written out, such loops were most of what LLVM had to compile."""
+    text = LLVMRenderer().render(summed.lower())
+    backs = re.findall(r"br label %(u\.\d+)\.head(.*)", text)
+    jumps = {name: facts for name, facts in backs if facts}
+    far = text.partition("thread.x.far.2.body:")[2]
+    assert jumps and all(f"{name}.step:" in far for name in jumps)
+
+
 # -- comparisons of elements that lie several apart
 
 Words = hal.ConstPtr[hal.int32]

@@ -36,7 +36,7 @@ class Blocks(Memory):
         self.halves: set[UOp] = set()  # the IFs whose ELSE is written
         self.filling: set[UOp] = set()  # the RANGEs that LLVM should not unroll
         self.reductions: set[UOp] = set()  # those of which it should run two vectors at a time
-        self.doubling: set[UOp] = set()  # those of the loop over threads that is being written
+        self.rolled: set[UOp] = set()  # those of the loop over threads that is being written
         self.metadata: list[str] = []
         self.facts: dict[str, str] = {}  # the text of a metadata node -> its name
 
@@ -105,7 +105,7 @@ class Blocks(Memory):
 
     def on_ENDRANGE(self, uop: UOp) -> None:
         loop = uop.src[0]
-        fact = NOT_UNROLLED if loop in self.filling or loop in self.doubling else ""
+        fact = NOT_UNROLLED if loop in self.filling or loop in self.rolled else ""
         fact = fact or (_TWO if loop in self.reductions else "")
         self.close_loop(self.loop_facts(self.fact(fact)) if fact else "")
 

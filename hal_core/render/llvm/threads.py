@@ -52,7 +52,7 @@ class Place(NamedTuple):
     interval: Interval  # the threads that are written
     first: str = ""  # the thread that the loop along x begins with, if it is not 0
     base: str = ""  # the global index of that thread, from which threads count then
-    rare: bool = False  # the loop along x is kept small
+    rare: bool = False  # the loop along x is kept small, and loops in it
     step: str = "1"  # of the loop along x
     back: bool = False  # the loop along x begins with the last thread
     bundle: Bundle | None = None  # what the loop along x runs, instead of threads
@@ -389,7 +389,9 @@ class Threads(Blocks):
             self.label(f"row{place.suffix}")
         self.hidden = set(hidden_parts(place.row, holds))
         self.sorted = compared_apart(place.row)
-        self.doubling = set() if place.free else doubling(place.row, holds)
+        self.rolled = set() if place.free else doubling(place.row, holds)
+        if place.rare:
+            self.rolled = {node for node in place.row.nodes if node.op == "RANGE"}
         shared = self.hidden - place.row.differing
         for node in (ahead := dict.fromkeys([*loads, *place.row.needed(shared)])):
             self.write(node)
