@@ -19,6 +19,8 @@ Bytes = hal.Ptr[hal.uint8]
 Shorts = hal.Ptr[hal.int16]
 ByteInputs = hal.ConstPtr[hal.uint8]
 ShortInputs = hal.ConstPtr[hal.int16]
+ACROSS = (-1, 0, 1, 1, 1, 0, -1, -1)
+DOWN = (-1, -1, -1, 0, 1, 1, 1, 0)
 
 
 @hal.kernel
@@ -325,6 +327,27 @@ def colours_of_a_row(y: Bytes, x: ByteInputs, w: hal.int32, h: hal.int32):
 
 
 @hal.kernel
+def neighbours_by_tables(y: Bytes, x: ByteInputs, w: hal.int32, h: hal.int32):
+    """What all threads load of a table is no data of a thread."""
+    i = hal.global_idx(0)
+    if i < w - 17:
+        bits = hal.uint8(0)
+        for k in range(8):
+            bits <<= 1
+            if x[(ACROSS[k] + 1) * (h + 7) + i + DOWN[k] + 1] >= x[i]:
+                bits |= 1
+        y[i] = bits
+
+
+@hal.kernel
+def swapped_colours(y: Bytes, x: ByteInputs, w: hal.int32, h: hal.int32):
+    i = hal.global_idx(0)
+    if i < w // 4:
+        for k in range(4):
+            y[4 * i + k] = x[4 * i + DOWN[k + 3] + 1 + k // 3]
+
+
+@hal.kernel
 def by_a_stride(y: Bytes, x: ByteInputs, w: hal.int32, h: hal.int32):
     """A compiler asks whether the stride is 1."""
     i = hal.global_idx(0)
@@ -337,7 +360,7 @@ def by_a_stride(y: Bytes, x: ByteInputs, w: hal.int32, h: hal.int32):
     (distances_of_records, 1),
     (turned_by_90_degrees, 1), (transposed_colours, 1), (back_from_the_end, 1),
     (with_floats, 0), (beside_each_other, 0), (with_bits_of_a_value, 0), (of_pixels, 0),
-    (colours_of_a_row, 0), (by_a_stride, 0),
+    (colours_of_a_row, 0), (by_a_stride, 0), (neighbours_by_tables, 0), (swapped_colours, 0),
 ], ids=lambda value: getattr(value, "name", ""))  # fmt: skip
 def test_gathers_of_bytes_keep_threads_out_of_vectors(llvm: LLVM, kernel: Any, scalar: int) -> None:
     lowered = kernel.lower()

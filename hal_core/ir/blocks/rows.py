@@ -394,8 +394,12 @@ def takes_bytes_by_data(row: Row, bundled: UOp | None = None) -> bool:
             return False
         if op in ("LOAD", "STORE") and src[1] in data:
             found += src[0].dtype is not None and src[0].dtype.itemsize <= 2
-        loaded = src[1] in row.differing if op == "LOAD" else op == "GET" and node in row.differing
-        if (op in PURE and not along.isdisjoint(src)) or node.arg in ALONG_X:
+        if op == "LOAD":  # of a loop's counter, as `t[k]`, all threads load the same
+            loaded = src[1] in along or src[1] in data
+        else:
+            loaded = op == "GET" and node in row.differing
+        moves = op in PURE or op == "RANGE"
+        if (moves and not along.isdisjoint(src)) or node.arg in ALONG_X:
             along.add(node)
         times = next((part.arg for part in src if part.op == "CONST"), 0) if op == "MUL" else 0
         far = abs(times) > _MOST_APART
@@ -411,7 +415,7 @@ def takes_bytes_by_data(row: Row, bundled: UOp | None = None) -> bool:
         far = far and node in along and bundled is None
         bits = op in BITWISE and node in along and node.dtype is not bool_
         bits = bits and (bundled is None or (bundled in src and src[1].op != "CONST"))
-        if loaded or far or bits or (op in PURE and not data.isdisjoint(src)):
+        if loaded or far or bits or (moves and not data.isdisjoint(src)):
             data.add(node)
     return found > 0 and nodes <= max(_MOST_SCALAR, _MOST_FOR_EACH * found)
 
