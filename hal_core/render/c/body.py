@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from hal_core.ir import CONST_POINTER, Kernel, UOp
+from hal_core.ir.blocks.compiler_faults import low_bits
 from hal_core.ir.blocks.fission import block_threads
 from hal_core.ir.blocks.loops import unrolled
-from hal_core.ir.blocks.rows import low_bits
 from hal_core.ir.uop import SUBGROUP
 from hal_core.ir.vectors import vectors
 from hal_core.render.c.expression import Expression

@@ -8,6 +8,12 @@ from typing import NamedTuple
 from hal_core.dtypes import bool_, int32
 from hal_core.ir import Kernel, UOp
 from hal_core.ir.blocks.bundles import Bundle
+from hal_core.ir.blocks.compiler_faults import (
+    compared_apart,
+    doubling,
+    hidden_parts,
+    takes_bytes_by_data,
+)
 from hal_core.ir.blocks.fission import block_threads
 from hal_core.ir.blocks.groups import FEWEST_LANES, after_loop, region_of
 from hal_core.ir.blocks.loops import filling, reductions, serial_sums
@@ -18,11 +24,7 @@ from hal_core.ir.blocks.rows import (
     MOST_REGIONS,
     Limit,
     Row,
-    compared_apart,
-    doubling,
-    hidden_parts,
     shared_loads,
-    takes_bytes_by_data,
 )
 from hal_core.ir.blocks.thread_bounds import Bounds, bounds, joins_blocks
 from hal_core.ir.blocks.unrolling import written_out
