@@ -96,9 +96,30 @@ def of_fixed_blocks(y: Ints, x: Inputs, n: hal.int32):
         y[W * i + c] = 2 * x[W * i + c]
 
 
+@hal.kernel
+def products(y: Ints, x: Inputs, n: hal.int32):
+    c, i = hal.global_idx(0), hal.global_idx(1)
+    if c < 8 and i < n // 8:
+        total = 0
+        for k in range(8):
+            total += x[8 * i + k] * (c + k)
+        y[8 * i + c] = total
+
+
+@hal.kernel
+def planes_of_bits(y: Ints, x: Inputs, n: hal.int32):
+    c, i = hal.global_idx(0), hal.global_idx(1)
+    if not c > 7 and not i >= n // 8:
+        bits = 0
+        for k in range(8):
+            bits |= ((x[8 * i + k] >> c) & 1) << k
+        y[8 * i + c] = bits
+
+
 KERNELS = [
     pixels, returned, some_of_them, planes, in_three_dimensions, two_short_axes,
-    two_short_axes_of_more, many_operations, of_fixed_blocks,
+    two_short_axes_of_more, many_operations, of_fixed_blocks, products,
+    planes_of_bits,
 ]  # fmt: skip
 # Grids and blocks: one block along the short axes, several, blocks of fewer threads than the rows
 # have, and launches of fewer threads.
@@ -132,6 +153,16 @@ def test_short_rows_give_what_the_interpreter_gives(llvm: LLVM, kernel: Any) -> 
 def test_a_short_row_is_a_loop_that_is_unrolled_in_vectors(llvm: LLVM, kernel: Any) -> None:
     text = str(llvm.optimised(LLVMRenderer().render(kernel.lower()))[0])
     assert re.search(r"<\d+ x i32>", text)
+
+
+@pytest.mark.parametrize("kernel", [products, planes_of_bits, pixels])
+def test_a_row_whose_threads_share_loads_is_a_loop_of_up_to_950_operations(kernel: Any) -> None:
+    assert re.search(r"%column\.\d", LLVMRenderer().render(kernel.lower()))
+
+
+@pytest.mark.parametrize("kernel", [many_operations, two_short_axes_of_more])
+def test_other_rows_of_more_than_300_operations_make_vectors_along_y(kernel: Any) -> None:
+    assert not re.search(r"%column\.\d", LLVMRenderer().render(kernel.lower()))
 
 
 @hal.kernel

@@ -19,11 +19,11 @@ constant, run the kernel as it was written.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from hal_core.dtypes import DType, bool_, int32
 from hal_core.ir.blocks.lockstep import without_guards
-from hal_core.ir.blocks.loops import unrolled
+from hal_core.ir.blocks.loops import FUNCTIONS, unrolled
 from hal_core.ir.blocks.rows import MIRRORED, OPPOSITE
 from hal_core.ir.blocks.thread_bounds import joins_blocks, parts_of
 from hal_core.ir.uop import UOp
@@ -33,6 +33,9 @@ Test = tuple[UOp, bool]  # a condition, and what it must be
 _MOST = 8  # threads of a row that a loop runs; compilers unroll no longer loops with a store
 # Longer regions stay as they are: LLVM took 8 s, not 0.9, for one of 159 nodes and four loops.
 _MOST_NODES = 100
+# Operations of a row in all iterations. Where its threads load the same element, another one in
+# each row, LLVM unrolls about 1000 of them, and a loop is faster than gathers of vectors along y.
+_MOST_OPERATIONS, _MOST_SHARING = 300, 950
 _NEVER = frozenset({"ATOMIC", "CAS", "FENCE", "LOCAL", "PRINT", "RETURN"})
 _INDICES = [("global_idx", axis) for axis in range(3)]
 
@@ -60,8 +63,12 @@ def with_columns(uops: tuple[UOp, ...]) -> tuple[UOp, ...]:
     if not axis or _INDICES[axis] not in indices:
         return uops
     numbers = tuple(least[short] for short in range(axis))
+    along, across = _moving(body, range(axis)), _moving(body, (axis,))
+    shares = any(node.op == "LOAD" and node in across and node not in along for node in body)
+    shares = shares and all(node.op not in FUNCTIONS for node in body)
+    most = _MOST_SHARING if shares else _MOST_OPERATIONS
     made = _Columns(body, held, axis, numbers)
-    while not unrolled(tuple(made.uops)).issuperset(made.loops):
+    while not unrolled(tuple(made.uops), most).issuperset(made.loops):
         made = _Columns(body, held, axis, numbers[: len(made.loops) - 1])
     opened = UOp("COLUMNS", None, (), (numbers, len(made.loops)))
     threads = UOp("THREADS", None, (), uops[first].arg)
@@ -86,6 +93,15 @@ def _width(test: UOp, holds: bool) -> tuple[int, int] | None:
     return (index.arg[1], number) if op in ("LT", "LE") and 1 < number <= _MOST else None
 
 
+def _moving(body: tuple[UOp, ...], axes: Collection[int]) -> set[UOp]:
+    """Return the values that differ between threads along some axes."""
+    moves = set[UOp]()
+    for node in body:
+        if (node.op == "SPECIAL" and node.arg[1] in axes) or not moves.isdisjoint(node.src):
+            moves.add(node)
+    return moves
+
+
 class _Columns:
     """The nodes of a region in which one thread runs those of the first axes, in loops."""
 
@@ -97,11 +113,7 @@ class _Columns:
         self.new: dict[UOp, UOp] = {}
         self.axis, self.short = axis, len(numbers)
         self.loops: list[UOp] = []  # for each of these axes: its RANGE
-        moves = set[UOp]()  # values that differ between these threads
-        for node in body:
-            short = node.op == "SPECIAL" and node.arg[1] < self.short
-            if short or not moves.isdisjoint(node.src):
-                moves.add(node)
+        moves = _moving(body, range(self.short))
         limits = {test for test in tests if (_width(*test) or (3, 0))[0] < self.short}
         opened = self._open([test for test in tests if test[0] not in moves])
         zero, one = (self._add("CONST", int32, arg=number) for number in (0, 1))
