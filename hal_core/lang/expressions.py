@@ -23,6 +23,7 @@ from hal_core.lang.emit import Emitter, Memory, Nothing, dtype_of
 from hal_core.lang.names import Names
 from hal_core.lang.text import SourceText
 
+_LONGEST_TEXT = 30  # characters of an operand that an error repeats
 _MOST_NODES = 50_000  # inlined calls and unrolled loops multiply when they are nested
 
 
@@ -185,11 +186,9 @@ class Expressions:
             dtypes = list(dict.fromkeys(dtype_of(part) for part in values if isinstance(part, UOp)))
             first, second = dtypes[:2]
             wide = max(dtypes, key=_width)
-            raise self.error(
-                at,
-                f"{what} has operands of different dtypes, {first} and {second}",
-                self._start(at, dtypes) or f"Cast one: hal.{wide.__name__}(...).",
-            )
+            cast = f"Cast one: hal.{wide.__name__}({_other(at, values, wide)})."
+            problem = f"{what} has operands of different dtypes, {first} and {second}"
+            raise self.error(at, problem, self._start(at, dtypes) or cast)
         (dtype,) = found
         return tuple(
             [part if isinstance(part, UOp) else self._constant(at, part, dtype) for part in values]
@@ -217,6 +216,23 @@ class Expressions:
                         f"Start with {node.id} = hal.{dtype.__name__}({short})."
                     )
         return None
+
+
+def _other(at: ast.AST, values: list[UOp | Number], wide: DType) -> str:
+    """Return the text of an operand that has not the dtype `wide`; `...` for a long one."""
+    parts: list[ast.expr] = []
+    if isinstance(at, ast.BinOp):
+        parts = [at.left, at.right]
+    elif isinstance(at, ast.Compare):
+        parts = [at.left, *at.comparators]
+    elif isinstance(at, ast.AugAssign):
+        parts = [at.target, at.value]
+    if len(parts) == len(values):
+        for part, value in zip(parts, values, strict=True):
+            if isinstance(value, UOp) and value.dtype is not wide:
+                text = ast.unparse(part)
+                return text if len(text) <= _LONGEST_TEXT else "..."
+    return "..."
 
 
 def _width(dtype: DType) -> tuple[bool, int]:

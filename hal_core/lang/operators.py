@@ -69,8 +69,8 @@ def binary(
                 if bit == "1":
                     result = x.emit.node("MUL", dtype_of(left), (result, left))
             return result
-    if symbol in ("<<", ">>") and not isinstance(right, UOp) and right < 0:
-        raise x.error(at, f"the shift {right!r} is negative", "Shift the other way.")
+    if symbol in ("<<", ">>"):
+        right = _amount(x, at, left, right)
     if symbol in "&|":
         dtypes = {dtype_of(part) for part in (left, right) if isinstance(part, UOp)}
         if bool_ in dtypes and len(dtypes) > 1:
@@ -79,6 +79,18 @@ def binary(
     dtype = dtype_of(operands[0])
     _check_kind(x, at, symbol, dtype, takes)
     return x.emit.node(op, dtype, operands)
+
+
+def _amount(x: Expressions, at: ast.AST, left: UOp | Number, right: UOp | Number) -> UOp | Number:
+    """Return the amount of a shift, in the dtype of what is shifted: only its low bits count."""
+    if not isinstance(right, UOp):
+        if right < 0:
+            raise x.error(at, f"the shift {right!r} is negative", "Shift the other way.")
+        return right
+    if not isinstance(left, UOp) or left.dtype is right.dtype:
+        return right
+    integers = dtype_of(left).is_integer and dtype_of(right).is_integer
+    return x.emit.node("CAST", left.dtype, (right,)) if integers else right
 
 
 def _check_kind(x: Expressions, at: ast.AST, symbol: str, dtype: DType, takes: str) -> None:

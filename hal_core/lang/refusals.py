@@ -37,7 +37,7 @@ EXPRESSIONS: dict[type[ast.AST], tuple[str, str]] = {
     ast.SetComp: ("a set", _LOOP),
     ast.DictComp: ("a dict", _LOOP),
     ast.GeneratorExp: ("a generator", _LOOP),
-    ast.List: ("a list", "Use local variables, or a tuple captured from outside."),
+    ast.List: ("a list", "Use hal.local(dtype, size), or a tuple captured from outside."),
     ast.Set: ("a set", "Use local variables, or a tuple captured from outside."),
     ast.Dict: ("a dict", "Use local variables, or a tuple captured from outside."),
     ast.Tuple: ("a tuple", _EACH + " A tuple of constants is captured from outside."),

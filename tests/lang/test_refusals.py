@@ -237,8 +237,10 @@ BAD = [
     Bad("s = 0.5\nv = s if t else d\nif s < d:\n    pass", "d", "float64 where", "Cast it"),
     Bad("s = 0.5\nif s < d:\n    pass", "s < d", "float32 and float64", "hal.float64(0.5)"),
     Bad("s = -math.inf\nv = max(s, d)", "max", "float32 and float64", "s = hal.float64(...)"),
-    Bad("s = 300\nv = s + b", "s + b", "int32 and uint8", "Cast one: hal.int32"),
-    Bad("s = hal.float32(0)\nv = s + d", "s + d", "float32 and float64", "Cast one: hal.float64"),
+    Bad("s = 300\nv = s + b", "s + b", "int32 and uint8", "Cast one: hal.int32(b)."),
+    Bad(
+        "s = hal.float32(0)\nv = s + d", "s + d", "float32 and float64", "Cast one: hal.float64(s)."
+    ),
     Bad(
         "s = 0\nfor k in range(n):\n    s += 0.5",
         "s += 0.5",
@@ -287,7 +289,7 @@ BAD = [
     Bad("y[i] = 16777217", "16777217", "not exactly", "Write a float"),
     Bad("y[i] = 1e39", "1e39", "float32 cannot hold 1e+39 (it holds up to 3.4028", "wider"),
     # operators
-    Bad("y[i] = a + n", "a + n", "different dtypes, float32 and int32", "hal.float32(...)"),
+    Bad("y[i] = a + n", "a + n", "different dtypes, float32 and int32", "hal.float32(n)."),
     Bad("v = n / 2", "n / 2", "/ does not take int32", "a // b"),
     Bad("v = a // 2.0", "a // 2.0", "// does not take float32", "hal.floor"),
     Bad("v = a % 2.0", "a % 2.0", "% does not take float32", "hal.fmod"),
@@ -340,7 +342,8 @@ BAD = [
     Bad("v = 2 ** 70", "2 ** 70", "int64 cannot hold", "wider"),
     # other expressions
     Bad("v = lambda x: x", "lambda", "a lambda", "as a def with @hal.func"),
-    Bad("v = [1, 2]", "[1", "a list", "local variables"),
+    Bad("v = [1, 2]", "[1", "a list", "hal.local(dtype, size)"),
+    Bad("n += a > 0", "n += a > 0", "int32 and bool", "Cast one: hal.int32(a > 0)."),
     Bad("v = [k for k in WEIGHTS]", "[k", "a list", "for k in range"),
     Bad("v = {1: 2}", "{1", "a dict", "local variables"),
     Bad("v = (1, 2)", "(1", "a tuple", "captured from outside"),
