@@ -117,6 +117,9 @@ def _check_length(operation: str, name: str) -> None:
         )
 
 
+_PYTHON = frozenset({int, float, bool})
+
+
 def convert_value(value: Any, param: Param, operation: str, device: str) -> int | float | bool:
     """Convert an int, float, bool or numpy scalar to a Python number of the parameter's kind.
 
@@ -125,14 +128,19 @@ def convert_value(value: Any, param: Param, operation: str, device: str) -> int 
     """
     dtype = param.dtype
     plain = value
-    if getattr(value, "shape", None) == () and hasattr(value, "item"):  # a numpy scalar
-        kind = "f" if value.dtype.name == "bfloat16" else value.dtype.kind  # whose kind is V, void
+    if (
+        type(value) not in _PYTHON
+        and getattr(value, "shape", None) == ()
+        and hasattr(value, "item")
+    ):
+        kind = value.dtype.kind  # of a numpy scalar; that of bfloat16 is V, void
+        if kind == "V" and value.dtype.name == "bfloat16":
+            kind = "f"
         plain = float(value) if kind == "f" else value.item() if kind in "biu" else None
-    what = f"value {param.name!r}" if param.name.isidentifier() else f"value {param.name}"
-    expected = f"expected {dtype.name}"
     if not isinstance(plain, (int, float)):
         raise InvalidArgument(
-            operation, f"{what} is not a number", got=value, limit=expected, device=device,
+            operation, f"{_what(param)} is not a number", got=value,
+            limit=f"expected {dtype.name}", device=device,
             fix="Give a Python number or a numpy scalar; arrays go into buffers.",
         )  # fmt: skip
     if dtype.kind == "f":
@@ -144,26 +152,31 @@ def convert_value(value: Any, param: Param, operation: str, device: str) -> int 
         infinite = number in (float("inf"), float("-inf"))
         if (infinite and plain != number) or (not infinite and abs(number) > dtype.max):
             raise InvalidArgument(
-                operation, f"{what} is out of range", got=value, limit=expected, device=device,
-                fix=_WIDER,
+                operation, f"{_what(param)} is out of range", got=value,
+                limit=f"expected {dtype.name}", device=device, fix=_WIDER,
             )  # fmt: skip
         return number
     if isinstance(plain, float):
         raise InvalidArgument(
             operation,
-            f"{what} is a float where an integer is expected",
+            f"{_what(param)} is a float where an integer is expected",
             got=value,
-            limit=expected,
+            limit=f"expected {dtype.name}",
             device=device,
             fix="Convert it by int(...), or use a float dtype.",
         )
     if not dtype.min <= plain <= dtype.max:
         raise InvalidArgument(
             operation,
-            f"{what} is out of range",
+            f"{_what(param)} is out of range",
             got=value,
             limit=f"{dtype.name} holds {dtype.min} to {dtype.max}",
             device=device,
             fix=_WIDER,
         )
     return bool(plain) if dtype.kind == "b" else int(plain)
+
+
+def _what(param: Param) -> str:
+    name = param.name
+    return f"value {name!r}" if name.isidentifier() else f"value {name}"

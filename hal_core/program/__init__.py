@@ -68,6 +68,7 @@ class Program(OfThisProcess):
         self.binary = binary
         self.name = binary.entry
         self.signature = binary.signature
+        self._values = binary.signature.values
         static = binary.shared_nbytes if binary.rendered else None
         self.info = ProgramInfo(shared_nbytes=static)
         dtypes = [param.dtype for param in binary.signature.pointers]
@@ -156,6 +157,12 @@ class Program(OfThisProcess):
         # The generated `__call__` has launched already where nothing is unusual.
         if self._unloaded:
             self._refuse_unloaded()
+        if (plain := self._plain(vals)) is not None:
+            launch: Any = self
+            return launch(  # type: ignore[no-any-return]
+                *bufs, vals=plain, grid=grid, block=block, threads=threads, shared=shared,
+                wait=wait, queue=queue,
+            )  # fmt: skip
         blocks, shape = self._rules().resolve(grid, block, threads, shared)
         args = self._arguments(bufs, vals)
         if 0 in blocks or 0 in shape:
@@ -237,6 +244,25 @@ class Program(OfThisProcess):
         return self._launch, geometry
 
     # -- checks
+
+    def _plain(self, vals: Any) -> tuple[Any, ...] | None:
+        """Return numpy's numbers, and integers for floats, as the generated call takes them.
+
+        None if `vals` are such already, or wrong: the method that explains converts them, too, and
+        takes ten times as long.
+        """
+        params = self._values
+        if type(vals) not in (tuple, list) or len(vals) != len(params):
+            return None
+        is_plain, plain = type(vals) is tuple, []
+        try:
+            for value, param in zip(vals, params, strict=True):
+                number = convert_value(value, param, "", "")
+                is_plain = is_plain and number is value
+                plain.append(number)
+        except InvalidArgument:
+            return None
+        return None if is_plain else tuple(plain)
 
     def _arguments(self, bufs: tuple[Buffer, ...], vals: Sequence[Any]) -> tuple[Any, ...]:
         pointers, values = self.signature.pointers, self.signature.values

@@ -51,6 +51,25 @@ def test_P2_mixed_parameters_reach_their_places(axpy: Any, repeat: int) -> None:
     assert y.numpy().tolist() == [1 + 2 * repeat] * 5 + [1] * 3
 
 
+@pytest.mark.parametrize(
+    "vals",
+    [(2, 5), (np.float32(2), 5), (2.0, np.int64(5)), (np.float64(2), np.uint8(5)), [2.0, 5],
+     (True, np.int32(5))],
+)  # fmt: skip
+def test_P3_numbers_of_numpy_are_launched_as_pythons_are(
+    vals: Any, axpy: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    y, x = vector(axpy.device), vector(axpy.device)
+    axpy(y, x, vals=(2.0, 5), threads=8)
+
+    def explain() -> Any:
+        raise AssertionError("the slow way of unusual launches")
+
+    monkeypatch.setattr(axpy, "_rules", explain)
+    axpy(y, x, vals=vals, threads=8)
+    assert y.numpy().tolist() == [3 + int(vals[0])] * 5 + [1] * 3
+
+
 BAD_LAUNCHES = {
     "no buffers": (lambda y, x: ((), (1.0, 1)), "wrong number of buffers.*got 0; expected 2"),
     "a buffer too many": (lambda y, x: ((y, x, x), (1.0, 1)), "got 3; expected 2"),
