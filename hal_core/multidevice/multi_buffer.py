@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -201,7 +201,11 @@ class MultiBuffer(OfThisProcess):
         for dest in made.shards:
             dest.buffer.allocate()
             begin, end = made._range(dest)
-            for src in self._sources(dest.device):
+            sources = list(self.shards)
+            if self.axis is None:  # each has all elements: one that is near
+                near = [shard for shard in self.shards if shard.device is dest.device]
+                sources = (near or sources)[:1]
+            for src in sources:
                 first, last = self._range(src)
                 start, stop = max(begin, first), min(end, last)
                 if start < stop:
@@ -291,13 +295,6 @@ class MultiBuffer(OfThisProcess):
             return 0, shard.buffer.size
         inner = math.prod(self.shape[self.axis + 1 :])
         return shard.start * inner, (shard.start + shard.size) * inner
-
-    def _sources(self, device: Compiled) -> Iterator[Shard]:
-        """Iterate over parts that together have all elements, near ones first."""
-        if self.axis is not None:
-            return iter(self.shards)
-        near = [shard for shard in self.shards if shard.device is device]
-        return iter((near or self.shards)[:1])
 
     # -- all devices at once
 
