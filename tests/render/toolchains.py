@@ -259,6 +259,11 @@ class LLVM(NativeToolchain):
             opt=3,
         )
 
+    @property
+    def has_masks(self) -> bool:
+        """Tell whether vectors of any elements may be masked; without AVX-512 LLVM makes fewer."""
+        return bool(self.llvm.get_host_cpu_features().get("avx512f", True))
+
     def optimised(self, text: str) -> tuple[Any, Any]:
         """The module after the passes of -O3, and the machine that it is for."""
         machine = self.machine()

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -58,8 +59,11 @@ _others: set[str] = set()  # children that other tests of the process keep
 
 
 def _of_process() -> set[str]:
-    lists = Path("/proc/self/task").glob("*/children")
-    return {child for path in lists for child in path.read_text().split()}
+    found: set[str] = set()
+    for path in Path("/proc/self/task").glob("*/children"):
+        with suppress(FileNotFoundError):  # its thread has ended meanwhile
+            found.update(path.read_text().split())
+    return found
 
 
 @pytest.fixture(autouse=True)
