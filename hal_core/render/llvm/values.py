@@ -194,24 +194,32 @@ class Values:
     def _saturated(self, source: DType, target: DType, value: str) -> str:
         """Return a float as the nearest integer towards zero that the dtype has; NaN gives 0.
 
-        A number beyond the dtype gives its least or its greatest value. LLVM has an intrinsic for
-        this, but makes no vectors of it.
+        A number beyond the dtype gives its least or its greatest value. It is clamped first, as the
+        instruction is undefined for such numbers, and a clamp is two instructions and no branch.
+        LLVM has an intrinsic for this, but makes no vectors of it.
         """
         old, new = type_of(source), type_of(target)
         least, most = int(target.min), int(target.max)
-        low, high = (llvm_float(float(end), source) for end in (least, most + 1))  # both exact
-        above = self.let(f"fcmp oge {old} {value}, {low}")
-        below = self.let(f"fcmp olt {old} {value}, {high}")
-        inside = self.let(f"and i1 {above}, {below}")
-        # The instruction is undefined for other numbers.
-        safe = self.select(inside, old, value, llvm_float(0.0, source))
-        whole = self.let(f"fpto{'s' if target.kind == 'i' else 'u'}i {old} {safe} to {new}")
-        large = self.let(f"fcmp oge {old} {value}, {high}")
-        whole = self.select(large, new, str(most), whole)
-        if least == 0:
+        digits = 24 if source is float32 else 53
+        # The greatest float that the integer can hold.
+        held = most >> max(0, most.bit_length() - digits) << max(0, most.bit_length() - digits)
+        low, high = (llvm_float(float(end), source) for end in (least, held))
+        above = self.let(f"fcmp ogt {old} {value}, {low}")  # false for NaN
+        clamped = self.select(above, old, value, low)
+        below = self.let(f"fcmp olt {old} {clamped}, {high}")
+        clamped = self.select(below, old, clamped, high)
+        if target.itemsize < 4:  # processors convert to 32 bits
+            wide = self.let(f"fptosi {old} {clamped} to i32")
+            whole = self.let(f"trunc i32 {wide} to {new}")
+        else:
+            whole = self.let(f"fpto{'s' if least else 'u'}i {old} {clamped} to {new}")
+        if held != most:
+            large = self.let(f"fcmp ogt {old} {value}, {high}")
+            whole = self.select(large, new, str(most), whole)
+        if not least:
             return whole
-        small = self.let(f"fcmp olt {old} {value}, {low}")
-        return self.select(small, new, str(least), whole)
+        nan = self.let(f"fcmp uno {old} {value}, {value}")
+        return self.select(nan, new, "0", whole)
 
     def _call(self, callee: str, result: str, kinds: list[str], operands: list[str]) -> str:
         self.declarations[f"declare {result} {callee}({', '.join(kinds)})"] = None
