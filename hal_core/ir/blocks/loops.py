@@ -18,7 +18,6 @@ _FORMULA = 30  # operations of a math function
 FUNCTIONS = frozenset(
     {"EXP", "EXP2", "LOG", "LOG2", "SIN", "COS", "TAN", "TANH", "ATAN", "ATAN2", "POW", "FMOD"}
 )
-_REDUCES = PURE | {"CONST", "SPECIAL", "GET", "SET", "LOAD", "IF", "ENDIF"}
 _KEEPS = LEAVES | {"SET", "LOOP", "ENDRANGE", "THREADS"}
 
 
@@ -101,31 +100,6 @@ def filling(uops: tuple[UOp, ...]) -> set[UOp]:
             if node.op == "ENDRANGE" and loop is node.src[0] and stores:
                 found.add(loop)
             loop = None
-    return found
-
-
-def reductions(uops: Sequence[UOp]) -> set[UOp]:
-    """Return the loops up to a number known at run time that set integers from elements of int16.
-
-    Compilers make vectors along their iterations, four vectors at a time if not told otherwise:
-    128 elements of a row, and what is left of it, or all of a shorter row, in small vectors. Of
-    bytes fewer are left to small vectors so: two at a time were slower in rows of less than 100.
-    """
-    found: set[UOp] = set()
-    loop: UOp | None = None  # such a loop as far as its nodes are read
-    sets = narrow = False
-    for node in uops:
-        op, dtype = node.op, node.dtype
-        if op == "RANGE":
-            loop, sets, narrow = node if iterations(node) < 0 else None, False, False
-        elif op == "ENDRANGE":
-            if loop is node.src[0] and sets and narrow:
-                found.add(loop)
-            loop = None
-        elif op not in _REDUCES or (dtype is not None and dtype.is_float):
-            loop = None
-        sets = sets or op == "SET"
-        narrow = narrow or (op == "LOAD" and dtype is not None and dtype.itemsize == 2)
     return found
 
 

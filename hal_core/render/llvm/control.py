@@ -10,7 +10,6 @@ from hal_core.render.llvm.values import type_of
 from hal_core.render.renderer import dtype_of
 
 NOT_UNROLLED = '!{{!"llvm.loop.unroll.disable"}}'
-_TWO = '!{{!"llvm.loop.interleave.count", i32 2}}'
 
 
 class _Loop(NamedTuple):
@@ -35,7 +34,6 @@ class Blocks(Memory):
         self.named: dict[UOp, str] = {}  # IF, RANGE or LOOP -> the stem of its labels
         self.halves: set[UOp] = set()  # the IFs whose ELSE is written
         self.filling: set[UOp] = set()  # the RANGEs that LLVM should not unroll
-        self.reductions: set[UOp] = set()  # those of which it should run two vectors at a time
         self.rolled: set[UOp] = set()  # those of the loop over threads that is being written
         self.metadata: list[str] = []
         self.facts: dict[str, str] = {}  # the text of a metadata node -> its name
@@ -106,7 +104,6 @@ class Blocks(Memory):
     def on_ENDRANGE(self, uop: UOp) -> None:
         loop = uop.src[0]
         fact = NOT_UNROLLED if loop in self.filling or loop in self.rolled else ""
-        fact = fact or (_TWO if loop in self.reductions else "")
         self.close_loop(self.loop_facts(self.fact(fact)) if fact else "")
 
     # -- what LLVM is told of a loop

@@ -136,12 +136,6 @@ class Quotients(Bundles):
         others load from anywhere. Numbers that a row shares are divided ahead of its loop. In some
         loops it takes `k & 3` for neighbours in any vector of them.
         """
-        if uop in self.sorted:
-            number = uop.src[1]
-            kept, self.values[number] = self.values[number], self._unknown(number)
-            value = super().value(uop)
-            self.values[number] = kept
-            return value
         self.values[uop] = super().value(uop)
         return self._unknown(uop) if uop in self.hidden else self.values[uop]
 

@@ -8,15 +8,10 @@ from typing import NamedTuple
 from hal_core.dtypes import bool_, int32
 from hal_core.ir import Kernel, UOp
 from hal_core.ir.blocks.bundles import Bundle
-from hal_core.ir.blocks.compiler_faults import (
-    compared_apart,
-    doubling,
-    hidden_parts,
-    takes_bytes_by_data,
-)
+from hal_core.ir.blocks.compiler_faults import doubling, hidden_parts
 from hal_core.ir.blocks.fission import block_threads
 from hal_core.ir.blocks.groups import FEWEST_LANES, after_loop, region_of
-from hal_core.ir.blocks.loops import filling, reductions, serial_sums
+from hal_core.ir.blocks.loops import filling, serial_sums
 from hal_core.ir.blocks.middle import Middle, beyond, guessed, inside, middle
 from hal_core.ir.blocks.row_loops import ahead_of_groups
 from hal_core.ir.blocks.rows import (
@@ -80,12 +75,10 @@ class Threads(Blocks):
         # LLVM takes long for the code of many loops that it wrote out.
         self.unrolls = regions <= _MOST_UNROLLED
         self.fixed = kernel.block is not None
-        self.sorted: set[UOp] = set()  # comparisons of elements that LLVM sorts
         self.hidden: set[UOp] = set()  # numbers by which LLVM must not find neighbours
         self.divisors: set[UOp] = set()  # of int64, that are known to be from 1 to 2**31
         self.low: set[UOp] = set()  # low bits of an index that are compared as bytes
         self.filling, self.apart = filling(self.uops), serial_sums(self.uops)
-        self.reductions = reductions(self.uops) if "RANGE" in ops else set()
 
     def write(self, uop: UOp) -> None:
         """Write one node."""
@@ -390,7 +383,6 @@ class Threads(Blocks):
             self.branch(some, f"row{place.suffix}", f"row{place.suffix}.end")
             self.label(f"row{place.suffix}")
         self.hidden = set(hidden_parts(place.row, holds))
-        self.sorted = compared_apart(place.row)
         self.rolled = set() if place.free else doubling(place.row, holds)
         if place.rare:
             self.rolled = {node for node in place.row.nodes if node.op == "RANGE"}
@@ -417,7 +409,7 @@ class Threads(Blocks):
             group = self.add_metadata("distinct !{{}}")
             facts.append(self.add_metadata(f'!{{{{!"llvm.loop.parallel_accesses", {group}}}}}'))
             self.access = f", !llvm.access.group {group}"
-        if place.rare or takes_bytes_by_data(place.row, place.bundle and place.bundle.number):
+        if place.rare:
             facts.append(self.fact('!{{!"llvm.loop.vectorize.enable", i1 false}}'))
         self.write_nodes(place, thread, known)
         self.close_loop(self.loop_facts(*facts) if facts else "")
