@@ -150,7 +150,7 @@ class Memory(Values):
 
     def _address(self, uop: UOp) -> str:
         memory, index = uop.src[:2]
-        wide = self._wide(index, _DEPTH)
+        wide = self._strided(index) or self._wide(index, _DEPTH)
         # Plain elements: LLVM makes vectors of them, and of the loop over threads, itself.
         if isinstance(uop.arg, tuple) and uop.arg[0]:
             wide = self.let(f"add i64 {wide}, {uop.arg[0]}")
@@ -179,6 +179,39 @@ class Memory(Values):
         return self.let(
             f"{'sext' if dtype.kind == 'i' else 'zext'} {type_of(dtype)} {value} to i64"
         )
+
+    def _strided(self, index: UOp) -> str:
+        """Return an index such as `(j * w + i) * 3 + c` as `(j * w * 3 + c) + i * 3`, else "".
+
+        LLVM then finds that neighbours along x are three elements apart, and loads the colours of
+        several pixels as vectors, which it sorts. In the other order it knows of no such sum that
+        it does not wrap.
+        """
+        own, shared = list[tuple[UOp, int]](), list[tuple[UOp, int]]()
+        pending = [(index, 1)]
+        while pending:
+            node, factor = pending.pop()
+            if node in self.same or len(own) + len(shared) + len(pending) > _DEPTH:
+                return ""
+            inner = node in self.differing and node.dtype is int32
+            times = [part.arg for part in node.src if part.op == "CONST"]
+            if inner and node.op in ("ADD", "SUB"):
+                a, b = node.src
+                pending += [(b, factor if node.op == "ADD" else -factor), (a, factor)]
+            elif inner and node.op == "MUL" and len(times) == 1:
+                number = next(part for part in node.src if part.op != "CONST")
+                pending.append((number, factor * times[0]))
+            else:
+                (own if node in self.differing else shared).append((node, factor))
+        if not any(node.op != "CONST" and abs(factor) > 1 for node, factor in shared):
+            return ""
+        total = ""
+        for node, factor in (*shared, *own):
+            term = self._wide(node, _DEPTH)
+            if factor != 1:
+                term = self.let(f"mul i64 {term}, {factor}")
+            total = self.let(f"add i64 {total}, {term}") if total else term
+        return total
 
 
 def memory_type_of(dtype: DType) -> str:
