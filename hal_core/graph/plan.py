@@ -109,16 +109,21 @@ class Plan:
         if native is not None and not events.open_profiles:
             native()
             return
-        allocator = self.device.allocator
-        for kind, program, geometry, args, _ in self.steps:
-            if program is not None:
-                (program._launch or program._bind())(geometry, *args)
-            elif kind == COPY:
-                allocator._copy(*args)
-            elif kind == COPYIN:
-                allocator._copyin(*args)
-            else:
-                allocator._fill(*args)
+        run_in_order(self.device, self.steps)
+
+
+def run_in_order(device: Compiled, steps: Sequence[Step]) -> None:
+    """Do the work of steps on the default queue, one by one."""
+    allocator = device.allocator
+    for kind, program, geometry, args, _ in steps:
+        if program is not None:
+            (program._launch or program._bind())(geometry, *args)
+        elif kind == COPY:
+            allocator._copy(*args)
+        elif kind == COPYIN:
+            allocator._copyin(*args)
+        else:
+            allocator._fill(*args)
 
 
 def _check(node: Node, bufs: Sequence[Buffer]) -> None:

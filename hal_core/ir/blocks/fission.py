@@ -58,6 +58,7 @@ from hal_core.ir.blocks.counting import with_ranges
 from hal_core.ir.blocks.early_loads import with_early_loads
 from hal_core.ir.blocks.groups import counts_in_groups, in_groups, runs_in_parts
 from hal_core.ir.blocks.hoisting import PURE, Hoisted, is_common
+from hal_core.ir.blocks.independence import stores_last
 from hal_core.ir.blocks.leaving import with_lockstep
 from hal_core.ir.blocks.local_arrays import with_common_arrays
 from hal_core.ir.blocks.lockstep import Lockstep, in_step
@@ -131,11 +132,7 @@ def _split(kernel: Kernel, grouped: bool) -> tuple[UOp, ...]:
     if found and spill_nbytes(made, threads) <= SPILL_LIMIT:
         return tuple(made)
     if "BARRIER" not in [node.op for node in kernel.uops]:
-        loads = [node for node in kernel.uops if node.op == "LOAD" and is_common(node)]
-        ahead = {*loads, *(node.src[1] for node in loads)}
-        front = [node for node in kernel.uops if node.op in _MEMORY or node in ahead]
-        body = [node for node in kernel.uops if node.op not in _MEMORY and node not in ahead]
-        return tuple(front + enclosed(body, body))
+        return in_one_region(kernel.uops)
     made = _Fission(Lockstep(kernel.uops)).whole(grouped)
     nbytes = spill_nbytes(made, threads)
     if nbytes > SPILL_LIMIT:
@@ -152,6 +149,19 @@ def _split(kernel: Kernel, grouped: bool) -> tuple[UOp, ...]:
             fix="Fix a smaller block (@hal.kernel(block=...)), or keep less across barriers.",
         )
     return tuple(made)
+
+
+def in_one_region(uops: Sequence[UOp], claims: bool = True) -> tuple[UOp, ...]:
+    """Return the nodes of a kernel without barriers as one region, in their order.
+
+    `claims=False`: the compiler is not told that its threads may be interleaved.
+    """
+    loads = [node for node in uops if node.op == "LOAD" and is_common(node)]
+    ahead = {*loads, *(node.src[1] for node in loads)}
+    front = [node for node in uops if node.op in _MEMORY or node in ahead]
+    body = [node for node in uops if node.op not in _MEMORY and node not in ahead]
+    threads = UOp("THREADS", None, (), claims and stores_last(body))
+    return (*front, threads, *body, UOp("ENDTHREADS", None, (threads,)))
 
 
 def spill_nbytes(uops: Sequence[UOp], block_threads: int) -> int:

@@ -6,10 +6,13 @@ target: the backend sets triple and data layout.
 
 from __future__ import annotations
 
+import re
+
 from hal_core.dtypes import DTYPES, float64
 from hal_core.ir import Kernel, UOp
 from hal_core.ir.blocks.columns import with_columns
 from hal_core.ir.blocks.fission import split
+from hal_core.ir.blocks.plain import gathers, plain
 from hal_core.ir.expand import expand
 from hal_core.render.llvm.columns import Columns
 from hal_core.render.llvm.threads import AXES, BLOCKS
@@ -18,6 +21,23 @@ from hal_core.render.names import Names
 from hal_core.render.renderer import Renderer, writers
 
 _PARAMETERS = "ptr %hal.args, ptr %hal.launch, i64 %hal.first, i64 %hal.last"
+_NUMBERS = re.compile(r"\d+|, !llvm.*")
+PLAIN = ".plain"  # behind the name of the function that is a kernel's plain form
+# The launch says which form of a kernel to run, if it has two.
+_CHOICE = """\
+define void @{name}({parameters}) {{
+  %at = getelementptr i32, ptr %hal.launch, i64 6
+  %form = load i32, ptr %at
+  %is.plain = icmp ne i32 %form, 0
+  br i1 %is.plain, label %plain, label %cut
+plain:
+  tail call void @{name}.plain(ptr %hal.args, ptr %hal.launch, i64 %hal.first, i64 %hal.last)
+  ret void
+cut:
+  tail call void @{name}.cut(ptr %hal.args, ptr %hal.launch, i64 %hal.first, i64 %hal.last)
+  ret void
+}}
+"""
 
 
 class LLVMRenderer(Renderer):
@@ -27,35 +47,56 @@ class LLVMRenderer(Renderer):
     the text contains a conversion.
     `fma`: True if the processor has fused multiply-add, of which the formulas of math functions
     consist. Without it the functions of the C library are called.
+    `both`: True to write kernels in both forms that `ir/blocks/plain.py` says, where they have two.
+    The seventh number of a launch then says which to run: 0 for the one that is cut.
     """
 
     name, language, subgroup = "LLVM IR", "llvm", 1
     dtypes = frozenset(DTYPES.values())
 
-    def __init__(self, half: bool = False, fma: bool = True) -> None:
-        self.half, self.fma = half, fma
+    def __init__(self, half: bool = False, fma: bool = True, both: bool = False) -> None:
+        self.half, self.fma, self.both = half, fma, both
 
     def _render(self, kernel: Kernel) -> str:
-        cut = kernel._replace(uops=with_columns(split(kernel, grouped=True)))
+        cut = self._with_formulas(kernel._replace(uops=with_columns(split(kernel, grouped=True))))
+        first = _Module(cut, self.half)
+        first.write_function()
+        simple = plain(kernel) if self.both else None
+        if simple is not None:
+            second = _Module(self._with_formulas(simple), self.half, first)
+            second.write_function()
+            # Without the numbers in names, and what LLVM is told.
+            a, b = (_NUMBERS.sub("", "\n".join(one.lines)) for one in (first, second))
+            if gathers(kernel) or a != b:
+                return second.text(first)
+        return first.text()
+
+    def _with_formulas(self, cut: Kernel) -> Kernel:
         if self.fma:
             # LLVM vectorises the loop over threads, where formulas are faster than calls. A loop of
             # the kernel itself is not vectorised, and calls are faster there; only the remainder of
             # float64 is a formula everywhere, because libraries find it bit by bit.
             cut = expand(cut, in_loops=False, branches=False)
             cut = expand(cut, {"FMOD": (float64,)})
-        return _Module(cut, self.half).whole()
+        return cut
 
 
 class _Module(Columns):
-    """The text of one kernel that was split into regions."""
+    """The text of one kernel that was split into regions; or its plain form, behind `other`."""
 
-    def __init__(self, kernel: Kernel, half: bool) -> None:
+    def __init__(self, kernel: Kernel, half: bool, other: _Module | None = None) -> None:
         super().__init__(kernel, half)
         self.kernel = kernel
         names = Names(frozenset())
         self.params = [names.take(param.name) for param in kernel.signature.params]
+        if other is not None:
+            self.splits, self.count = False, other.count
+            self.declarations, self.helpers = {**other.declarations}, {**other.helpers}
+            self.metadata, self.facts = [*other.metadata], {**other.facts}
+            self.variants = {**other.variants}
 
-    def whole(self) -> str:
+    def write_function(self) -> None:
+        """Write the body of the function."""
         self._enter()
         ends = {uop.src[0]: n for n, uop in enumerate(self.uops) if uop.op in _WRITES_REGION}
         place = 0
@@ -70,14 +111,26 @@ class _Module(Columns):
             place += 1
         self.close_loop()
         self.line("ret void")
-        head = f"define void @{self.kernel.name}({_PARAMETERS}) {{"
+
+    def text(self, other: _Module | None = None) -> str:
+        """Return the whole text; with `other`, of a function that chooses between both forms."""
         kept = [f"ptr {name}" for names in self.variants.values() for name in names]
         if kept:  # until the loops are vectors nothing calls them
             used = f"appending global [{len(kept)} x ptr] [{', '.join(kept)}]"
             self.declarations[f'@llvm.compiler.used = {used}, section "llvm.metadata"'] = None
-        parts = [*self.declarations, "", *self.helpers.values(), head, "hal.entry:"]
-        parts += [*self.frame, *self.lines, "}", *(["", *self.metadata] if self.metadata else [])]
+        name, parts = self.kernel.name, [*self.declarations, "", *self.helpers.values()]
+        if other is None:
+            parts += self._function(f"void @{name}")
+        else:
+            parts.append(_CHOICE.format(name=name, parameters=_PARAMETERS))
+            parts += other._function(f"internal void @{name}.cut", " noinline")
+            parts += self._function(f"internal void @{name}{PLAIN}", " noinline")
+        parts += ["", *self.metadata] if self.metadata else []
         return "\n".join(parts).lstrip("\n") + "\n"
+
+    def _function(self, name: str, attributes: str = "") -> list[str]:
+        head = f"define {name}({_PARAMETERS}){attributes} {{"
+        return [head, "hal.entry:", *self.frame, *self.lines, "}"]
 
     def write(self, uop: UOp) -> None:
         writer = _WRITERS.get(uop.op)

@@ -44,6 +44,11 @@ class Memory(Values):
         name = self.values[uop] = f"%{word(uop.arg[0])}.{self.number()}"
         self._array(name, dtype_of(uop), uop.arg[1])
 
+    def on_LOCAL(self, uop: UOp) -> None:
+        # One array serves all threads where they run one after the other; elsewhere there is none.
+        name = self.values[uop] = f"%{word(uop.arg[0])}.{self.number()}"
+        self._array(name, dtype_of(uop), uop.arg[1])
+
     def _array(self, name: str, dtype: DType, count: int) -> None:
         """Declare an array in the entry block, aligned for vectors."""
         self.frame.append(f"  {name} = alloca [{count} x {memory_type_of(dtype)}], align 64")

@@ -104,8 +104,8 @@ class Quotients(Bundles):
         LLVM takes low bits in an index for a number that grows, and makes vectors for rows in which
         these do not wrap: for none.
         """
-        size = divisor_size(uop) if uop in self.differing and uop.dtype in INDICES else 0
-        number = uop.src[0]
+        hides = self.splits and uop in self.differing and uop.dtype in INDICES
+        size, number = (divisor_size(uop) if hides else 0), uop.src[0]
         if number.op not in _GROWS or not size or not 1 < size <= _LARGEST or size & (size - 1):
             self.values[uop] = self.value(uop)
             return

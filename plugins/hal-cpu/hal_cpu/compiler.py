@@ -25,7 +25,7 @@ def pairs(device: CPUDevice) -> list[CompilerPair]:
 
 
 def llvm_renderer() -> render.Renderer:
-    return render.LLVMRenderer(half=processor.has_half(), fma=processor.has_fma())
+    return render.LLVMRenderer(half=processor.has_half(), fma=processor.has_fma(), both=True)
 
 
 def checked_compiler() -> Compiler:

@@ -51,6 +51,21 @@ CHECK_SEED = config.declare(
     "another order of threads in checked mode; 0 = as numbered",
     config.number(int, lambda seed: seed >= 0, "a whole number, 0 or more"),
 )
+_FORMS = "cut", "plain"
+
+
+def _form(text: str) -> str:
+    if text not in ("", *_FORMS):
+        raise ValueError(f"expected {' or '.join(_FORMS)}")
+    return text
+
+
+FORM = config.declare(
+    "HAL_CPU_FORM",
+    "",
+    "the form of kernels that LLVM compiles in two: cut or plain; unset = the faster, as measured",
+    _form,
+)
 _LOADERS = ("elf", "llvmlite") if processor.is_linux() else ("llvmlite",)  # the default is first
 
 

@@ -1,0 +1,106 @@
+"""Measure the two forms of a kernel in its first launches, and keep the faster one.
+
+    launch 1   cut            touches the memory first: not counted
+    launch 2   cut    40 us
+    launch 3   plain  25 us
+    ...
+    launch 7   plain  26 us   decided: plain, for this grid and block
+
+`hal_core/ir/blocks/plain.py` says what the forms are. Both give the same bits, so only the time of
+these launches tells them apart. A launch that takes long is measured in pieces, some of its blocks
+in one form and some in the other: no whole launch takes as long as the slower form would.
+"""
+
+from __future__ import annotations
+
+import math
+from ctypes import c_int64
+from functools import partial
+from statistics import median
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from hal_cpu.threads.pool import split
+
+if TYPE_CHECKING:
+    from hal_cpu.threads.pool import LaunchFunction, Pool
+
+CUT, PLAIN = 0, 1  # what the last word of a launch says
+_FORM = 6  # the place of that word, behind the grid and the block
+_SAMPLES = 3  # of each form
+_GAIN = 0.85  # of the cut form's time; a smaller gain may be chance
+_HOPELESS = 4.0  # times the cut form's time: no second sample is taken then
+_PIECE_SECONDS = 100e-6
+_MOST_SECONDS = 20e-3  # of a piece in the cut form, as the plain one may take ten times as long
+
+
+class Trial:
+    """Launches of one geometry until its form is decided; from then on it has `run` again.
+
+    Concurrency: launches that overlap disturb what is measured, and nothing else.
+    """
+
+    def __init__(
+        self, run: LaunchFunction, function: LaunchFunction, pool: Pool | None, geometry: list[Any]
+    ) -> None:
+        """`run` is a whole launch, and `function` the kernel, which may run any of its blocks.
+
+        `geometry` holds what is launched in the end. `pool`: None if the function keeps the GIL.
+        """
+        self._run, self._function, self._pool = run, function, pool
+        self._geometry, self._settled = geometry, geometry[0]
+        self._words = geometry[1]._obj
+        self._blocks = math.prod(self._words[:3])
+        self._size = 0  # blocks of a piece; 0 before the first launch
+        self._samples: tuple[list[float], list[float]] = [], []  # seconds of a block in each form
+        self._decided = False
+
+    def __call__(self, args: bytes, launch: Any, first: Any, last: Any) -> None:
+        if self._decided:  # by another thread, since this launch began
+            self._run(args, launch, first, last)
+        elif not self._size:
+            start = perf_counter()
+            self._run(args, launch, first, last)
+            seconds = perf_counter() - start
+            part = _PIECE_SECONDS / seconds if seconds > 2 * _PIECE_SECONDS else 1.0
+            self._size = max(1, int(self._blocks * part))
+            if seconds * self._size > _MOST_SECONDS * self._blocks:
+                self._decide(CUT)
+        else:
+            self._measure(args, launch)
+
+    def _measure(self, args: bytes, launch: Any) -> None:
+        """Run a launch, of which pieces are samples until enough are taken."""
+        done = 0
+        while not self._decided and done + self._size <= self._blocks:
+            form = PLAIN if len(self._samples[PLAIN]) < len(self._samples[CUT]) else CUT
+            self._words[_FORM] = form
+            start = perf_counter()
+            self._function(args, launch, c_int64(done), c_int64(done + self._size))
+            self._samples[form].append(perf_counter() - start)
+            done += self._size
+            self._judge()
+        if done == self._blocks:
+            return
+        if self._pool is None or self._pool.threads == 1:
+            self._function(args, launch, c_int64(done), c_int64(self._blocks))
+            return
+        chunks = [
+            (c_int64(done + begin.value), c_int64(done + end.value))
+            for begin, end in split(self._blocks - done, self._pool.threads)
+        ]
+        # Not as the function itself, which the pool's threads would run from the first block on.
+        self._pool.run(partial(self._function), args, launch, chunks)
+
+    def _judge(self) -> None:
+        """Decide for a form, if the samples are enough."""
+        cut, plain = self._samples
+        if len(cut) == len(plain) == _SAMPLES:
+            self._decide(PLAIN if median(plain) < _GAIN * median(cut) else CUT)
+        elif len(plain) == 1 and plain[0] > _HOPELESS * cut[0]:
+            self._decide(CUT)
+
+    def _decide(self, form: int) -> None:
+        self._words[_FORM] = form
+        self._decided = True
+        self._geometry[0] = self._settled

@@ -1,0 +1,223 @@
+"""Kernels in two forms: the first launches measure both, and keep the faster one."""
+
+from __future__ import annotations
+
+import os
+from ctypes import byref, c_int32, c_int64
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import hal_core as hal
+from hal_core.testing import interpret
+from hal_cpu import trial
+from hal_cpu.program import CPUProgram, has_two_forms, is_settled
+from hal_cpu.threads.pool import Pool
+from hal_cpu.trial import CUT, PLAIN, Trial
+
+pytestmark = pytest.mark.skipif(
+    os.environ.get("HAL_CHECK") == "1", reason="of machine code that runs in this process"
+)
+LIVE = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@hal.kernel
+def counted(y: hal.Ptr[hal.int32], x: hal.ConstPtr[hal.uint8], w: hal.int32, h: hal.int32) -> None:
+    b = hal.global_idx(0)
+    j = hal.global_idx(1)
+    if b < 16 and j < h:
+        found = 0
+        for k in range(w):
+            if hal.int32(x[j * w + k] >> 4) == b:
+                found += 1
+        y[j * 16 + b] = found
+
+
+@hal.kernel
+def doubled(y: hal.Ptr[hal.int32], x: hal.ConstPtr[hal.int32], n: hal.int32) -> None:
+    i = hal.global_idx(0)
+    if i < n:
+        y[i] = 2 * x[i]
+
+
+class Launches:
+    """A kernel of which a block takes `seconds` of its form, by a clock that only it moves."""
+
+    def __init__(
+        self, blocks: int, seconds: tuple[float, float], patch: pytest.MonkeyPatch, cores: int = 1
+    ) -> None:
+        self.blocks, self.seconds, self.now = blocks, seconds, 0.0
+        self.ran: list[tuple[int, int, int]] = []  # form, first block, last block
+        patch.setattr(trial, "perf_counter", lambda: self.now)
+        self.geometry: list[Any] = [self.run, byref((c_int32 * 7)(blocks, 1, 1, 1, 1, 1)), None]
+        self.geometry[2] = c_int64(blocks)
+        pool = Pool(cores) if cores > 1 else None
+        self.geometry[0] = self.trial = Trial(self.run, self.run, pool, self.geometry)
+        self.trial._settled = "settled"
+
+    def run(self, args: bytes, launch: Any, first: c_int64, last: c_int64) -> None:
+        form = launch._obj[6]
+        self.ran.append((form, first.value, last.value))
+        self.now += self.seconds[form] * (last.value - first.value)
+
+    def launch(self) -> list[tuple[int, int, int]]:
+        """Launch once; return what has run, in the order of the blocks."""
+        self.ran.clear()
+        self.trial(b"", self.geometry[1], c_int64(0), self.geometry[2])
+        return sorted(self.ran, key=lambda ran: ran[1])
+
+    @property
+    def settled(self) -> bool:
+        return self.geometry[0] == "settled"
+
+    @property
+    def form(self) -> int:
+        return int(self.geometry[1]._obj[6])
+
+
+@pytest.mark.parametrize(
+    ("plain", "expected"), [(5e-6, PLAIN), (8e-6, PLAIN), (9e-6, CUT), (20e-6, CUT)]
+)
+def test_short_launches_take_turns_and_the_faster_form_stays(
+    plain: float, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launches = Launches(10, (10e-6, plain), monkeypatch)
+    forms = []
+    while not launches.settled:
+        forms.append([form for form, _, _ in launches.launch()])
+    assert forms == [[CUT], [CUT], [PLAIN], [CUT], [PLAIN], [CUT], [PLAIN]]
+    assert launches.form == expected
+    assert launches.launch() == [(expected, 0, 10)]  # by a thread that saw the trial's geometry
+
+
+def test_a_form_that_is_far_slower_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    launches = Launches(10, (1e-6, 5e-6), monkeypatch)
+    forms = []
+    while not launches.settled:
+        forms += [form for form, _, _ in launches.launch()]
+    assert forms == [CUT, CUT, PLAIN] and launches.form == CUT
+
+
+@pytest.mark.parametrize("cores", [1, 3])
+@pytest.mark.parametrize(("plain", "expected"), [(1e-6, PLAIN), (9e-6, CUT)])
+def test_long_launches_are_measured_in_pieces(
+    plain: float, expected: int, cores: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blocks = 1000
+    launches = Launches(blocks, (10e-6, plain), monkeypatch, cores)
+    assert launches.launch() == [(CUT, 0, blocks)]
+    ran = launches.launch()
+    assert launches.settled and launches.form == expected
+    # Pieces of 100 us in turns, then the rest; every block once.
+    assert [form for form, _, _ in ran[:6]] == [CUT, PLAIN] * 3
+    assert {last - first for _, first, last in ran[:6]} == {10}
+    assert {form for form, _, _ in ran[6:]} == {expected}
+    assert [first for _, first, _ in ran] == [0, *(last for _, _, last in ran[:-1])]
+    assert ran[-1][2] == blocks
+    if cores > 1:
+        assert len(ran) > 7
+        launches.trial._pool.close()  # type: ignore[union-attr]
+
+
+@LIVE
+@given(
+    blocks=st.integers(1, 40),
+    cut=st.sampled_from([1e-6, 3e-5, 3e-4, 6e-3, 0.5]),
+    ratio=st.sampled_from([0.1, 0.9, 1.0, 2.0, 30.0]),
+)
+def test_every_launch_runs_each_block_once(blocks: int, cut: float, ratio: float) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        launches = Launches(blocks, (cut, cut * ratio), patch)
+        for _ in range(60):
+            ran = launches.launch()
+            assert [first for _, first, _ in ran] == [0, *(last for _, _, last in ran[:-1])]
+            assert ran[-1][2] == blocks
+            slow = sum(last - first for form, first, last in ran if form == PLAIN) * cut * ratio
+            # The other form took no longer than this launch, or than its own time for a piece.
+            assert slow <= max(0.1, 3.1 * cut * ratio, blocks * cut) or ratio < 1
+            if launches.settled:
+                break
+        else:
+            raise AssertionError("not decided")
+        assert launches.form == (PLAIN if ratio < 0.5 and cut < 0.02 else CUT)
+
+
+def test_blocks_that_take_long_are_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    launches = Launches(3, (1.0, 0.1), monkeypatch)
+    assert launches.launch() == [(CUT, 0, 3)]
+    assert launches.settled and launches.form == CUT
+
+
+# -- programs
+
+
+def arrays(w: int, h: int) -> tuple[Any, Any]:
+    x = np.random.default_rng(w).integers(0, 256, w * h, dtype="u1")
+    rows = x.reshape(h, w) >> 4
+    return x, np.stack([np.bincount(row, minlength=16) for row in rows]).astype("i4").ravel()
+
+
+@pytest.mark.parametrize("form", ["cut", "plain", ""])
+def test_both_forms_of_a_kernel_give_the_same(
+    form: str, device: hal.Compiled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HAL_CPU_FORM", form)
+    program = device.load(device.compile(counted).binary)
+    assert isinstance(program, CPUProgram) and has_two_forms(program.binary)
+    for w, h in ((1, 1), (7, 300), (200, 64)):
+        x, expected = arrays(w, h)
+        given, y = hal.Buffer.from_numpy(x, device), hal.zeros(16 * h, hal.int32, device)
+        for _ in range(9):
+            y.fill(0)
+            program(y, given, vals=(w, h), threads=(16, h))
+            assert np.array_equal(y.numpy(), expected)
+        here = np.zeros(16 * h, "i4")
+        interpret(counted, here, x, vals=(w, h), threads=(16, h))
+        assert np.array_equal(here, expected)
+        geometry = program._resolved(threads=(16, h))
+        assert is_settled(geometry)
+        if form:
+            assert geometry[1]._obj[6] == (form == "plain")
+
+
+def test_the_first_launches_settle_a_geometry(device: hal.Compiled) -> None:
+    program = device.load(device.compile(counted).binary)
+    x, y = hal.zeros(700, hal.uint8, device), hal.zeros(1600, hal.int32, device)
+    geometry = program._resolved(threads=(16, 100))
+    assert not is_settled(geometry)
+    for _ in range(8):
+        program(y, x, vals=(7, 100), threads=(16, 100))
+    assert is_settled(geometry)
+
+
+def test_a_kernel_without_loops_and_choices_has_one_form(device: hal.Compiled) -> None:
+    program = device.compile(doubled)
+    assert not has_two_forms(program.binary)
+    assert is_settled(program._resolved(threads=100))
+
+
+def test_a_setting_that_means_nothing_is_refused(
+    device: hal.Compiled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HAL_CPU_FORM", "fast")
+    with pytest.raises(hal.InvalidArgument, match=r"HAL_CPU_FORM.*cut or plain"):
+        device.load(device.compile(doubled).binary)
+
+
+def test_G3_a_graph_measures_the_forms_of_its_launches(device: hal.Compiled) -> None:
+    program = device.load(device.compile(counted).binary)
+    x, expected = arrays(50, 64)
+    given, y = hal.Buffer.from_numpy(x, device), hal.zeros(16 * 64, hal.int32, device)
+    with device.capture() as graph:
+        program(y, given, vals=(50, 64), threads=(16, 64))
+    geometry = program._resolved(threads=(16, 64))
+    settled = []
+    for _ in range(9):
+        y.fill(0)
+        settled.append(is_settled(geometry))
+        graph.replay(wait=True)
+        assert np.array_equal(y.numpy(), expected)
+    assert settled[0] is False and settled[-1] is True
