@@ -610,7 +610,27 @@ def test_loops_of_threads_that_no_launch_has_are_not_unrolled() -> None:
     assert jumps and all(f"{name}.step:" in far for name in jumps)
 
 
-# -- comparisons of elements that lie several apart
+# -- elements that lie several apart
+
+
+@hal.kernel
+def planes(y: hal.Ptr[hal.uint8], x: hal.ConstPtr[hal.uint8], w: hal.int32, h: hal.int32):
+    i = hal.global_idx(0)
+    j = hal.global_idx(1)
+    c = hal.global_idx(2)
+    if i < w and j < h and c < 3:
+        y[(c * h + j) * w + i] = x[(j * w + i) * 3 + c]
+
+
+def test_colours_beside_each_other_are_loaded_as_vectors_and_sorted(llvm: LLVM) -> None:
+    lowered = planes.lower()
+    text = str(llvm.optimised(LLVMRenderer().render(lowered))[0])
+    assert re.search(r"shufflevector <\d+ x i8>", text)
+    for w, h in ((1, 1), (7, 3), (64, 2), (77, 5)):
+        x = np.random.default_rng(w).integers(0, 255, 3 * w * h, dtype="u1")
+        y = np.zeros_like(x)
+        llvm.run(lowered, {"y": y, "x": x, "w": w, "h": h}, (2, h, 3), (64, 1, 1))
+        np.testing.assert_array_equal(y.reshape(3, h, w), x.reshape(h, w, 3).transpose(2, 0, 1))
 
 
 def compared(dtype: Any, w: int) -> hal.KernelFunction:
