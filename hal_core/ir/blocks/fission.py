@@ -56,7 +56,13 @@ from hal_core.errors import Unsupported
 from hal_core.ir.blocks.common_loads import with_common_loads, without_repeated_loads
 from hal_core.ir.blocks.counting import with_ranges
 from hal_core.ir.blocks.early_loads import with_early_loads
-from hal_core.ir.blocks.groups import counts_in_groups, in_groups, runs_in_parts
+from hal_core.ir.blocks.groups import (
+    WIDE,
+    Registers,
+    counts_in_groups,
+    in_groups,
+    runs_in_parts,
+)
 from hal_core.ir.blocks.hoisting import PURE, Hoisted, is_common
 from hal_core.ir.blocks.independence import stores_last
 from hal_core.ir.blocks.leaving import with_lockstep
@@ -87,23 +93,23 @@ _MEMORY = frozenset({"PARAM", "SHARED", "TABLE", "VIEW"})
 _MOST_AGAIN = 12  # nodes that a region may compute again; a longer computation gets a SPILL
 
 
-def split(kernel: Kernel, grouped: bool = False) -> tuple[UOp, ...]:
+def split(kernel: Kernel, grouped: bool = False, registers: Registers = WIDE) -> tuple[UOp, ...]:
     """Return the nodes of a verified kernel, split into regions.
 
     `grouped` marks the loops that a few threads should run at a time: `groups.py`. It is for LLVM,
     which makes vectors of longer bodies than other compilers, so that loops over bits are written
-    out for it.
+    out for it. The variables of such a group fill half of the `registers`.
 
     Raises: Unsupported when the values that live across barriers are too large for a block.
     """
     written_out = with_elements(kernel)
     if written_out is not kernel:
         with suppress(Unsupported):  # elements that live across barriers take SPILLs, as variables
-            return _split(written_out, grouped)
-    return _split(kernel, grouped)
+            return _split(written_out, grouped, registers)
+    return _split(kernel, grouped, registers)
 
 
-def _split(kernel: Kernel, grouped: bool) -> tuple[UOp, ...]:
+def _split(kernel: Kernel, grouped: bool, registers: Registers) -> tuple[UOp, ...]:
     threads = block_threads(kernel)
     kernel = with_common_arrays(kernel, threads)
     uops = without_shortcuts(without_returns(with_common_loads(kernel.uops)))
@@ -113,12 +119,12 @@ def _split(kernel: Kernel, grouped: bool) -> tuple[UOp, ...]:
     uops = with_early_loads(with_products(uops))
     kernel = kernel._replace(uops=uops)
     found = in_rows(kernel) if grouped else None
-    if found and repeats_vectors(made := _Fission(found).whole(grouped)):
+    if found and repeats_vectors(made := _Fission(found).whole(grouped, registers)):
         return tuple(made)
     leaving = with_lockstep(kernel.uops) if grouped else None
     for in_parts, leaves in _WAYS if grouped else _WAYS[-1:]:
         found = in_step(kernel, in_parts, leaving if leaves else None)
-        made = _Fission(found).whole(grouped) if found else []
+        made = _Fission(found).whole(grouped, registers) if found else []
         if found is None or (
             (not found.flat or runs_in_parts(made, found.strides))
             and (
@@ -133,7 +139,7 @@ def _split(kernel: Kernel, grouped: bool) -> tuple[UOp, ...]:
         return tuple(made)
     if "BARRIER" not in [node.op for node in kernel.uops]:
         return in_one_region(kernel.uops)
-    made = _Fission(Lockstep(kernel.uops)).whole(grouped)
+    made = _Fission(Lockstep(kernel.uops)).whole(grouped, registers)
     nbytes = spill_nbytes(made, threads)
     if nbytes > SPILL_LIMIT:
         spills = [node for node in made if node.op == "SPILL"]
@@ -306,7 +312,7 @@ class _Fission:
                     prices[node] = price
         return prices
 
-    def whole(self, grouped: bool) -> list[UOp]:
+    def whole(self, grouped: bool, registers: Registers) -> list[UOp]:
         """Return the nodes of all parts, in order."""
         ahead = self._flag_returns()
         if self.leaves:
@@ -321,9 +327,9 @@ class _Fission:
             body += _without_unused(nodes) if self.flat else nodes
         front = [node for node in self.plan.uops if is_common(node)]
         if self.row_guards:
-            body = in_row_groups(self.row_guards, body)
+            body = in_row_groups(self.row_guards, body, registers)
         elif grouped:
-            body = in_groups(body)
+            body = in_groups(body, registers)
         body = [node for node in body if node.op != "BARRIER"]
         return [*front, *self.spills.values(), *ahead, *body]
 

@@ -19,6 +19,7 @@ In the list of nodes GROUPS and ENDGROUPS enclose it:
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from typing import NamedTuple
 
 from hal_core.ir.blocks.hoisting import PURE
 from hal_core.ir.blocks.middle import guessed, middle
@@ -31,10 +32,19 @@ _LEAVING = frozenset({"LOOP", "ENDLOOP", "SET", "IF", "BREAK", "ENDIF"})
 _AROUND = PURE | {"CONST", "GET", "LOAD", "RANGE", "ENDRANGE", "THREADS", "ENDTHREADS"}
 MOST_LANES, FEWEST_LANES = 128, 16
 _MOST_LEAVING = 32
-_LANES_NBYTES = 1024  # of all variables of a group: half of 32 registers with 64 bytes
 
 
-def in_groups(uops: Sequence[UOp]) -> list[UOp]:
+class Registers(NamedTuple):
+    """The vector registers of a processor."""
+
+    number: int = 32
+    nbytes: int = 64  # of each
+
+
+WIDE = Registers()  # of AVX-512
+
+
+def in_groups(uops: Sequence[UOp], registers: Registers) -> list[UOp]:
     """Return the nodes of a kernel that was split, its BARRIERs among them, with groups marked."""
     made: list[UOp] = []
     end: UOp | None = None  # the last node that a group runs
@@ -42,7 +52,7 @@ def in_groups(uops: Sequence[UOp]) -> list[UOp]:
     for place, node in enumerate(uops):
         if end is None and node.op in ("RANGE", "LOOP"):
             nest = _nest(uops, place)
-            lanes = _lanes(nest)
+            lanes = _lanes(nest, registers)
             if lanes:
                 group, end = UOp("GROUPS", None, (), lanes), nest[-1]
                 if node.op == "LOOP":  # and the IF of the threads that are left
@@ -93,7 +103,7 @@ def after_loop(nest: Sequence[UOp]) -> tuple[list[UOp], list[UOp]]:
     return behind[ops.index("THREADS") : ops.index("ENDTHREADS") + 1], behind
 
 
-def _lanes(nest: Sequence[UOp]) -> int:
+def _lanes(nest: Sequence[UOp], registers: Registers) -> int:
     """Return the number of threads of a group, a power of two; 0 if the loop is left as it is."""
     around, inside = [], False
     for node in nest:
@@ -119,13 +129,20 @@ def _lanes(nest: Sequence[UOp]) -> int:
         return 0
     if not spills and cut is None:
         return 0
-    return fitting(MOST_LANES if nest[0].op == "RANGE" else _MOST_LEAVING, spills)
+    if nest[0].op == "RANGE":
+        return fitting(MOST_LANES, spills, registers)
+    # The fewer threads run such a loop together, the more often is it run with some that have left.
+    return fitting(_MOST_LEAVING, spills, WIDE)
 
 
-def fitting(lanes: int, spills: Iterable[UOp]) -> int:
-    """Return the number of threads, at most `lanes`, whose variables stay in registers."""
+def fitting(lanes: int, spills: Iterable[UOp], registers: Registers) -> int:
+    """Return the number of threads, at most `lanes`, whose variables fill half of the registers.
+
+    It is no less than what one register has of float32.
+    """
     nbytes = sum(node.dtype.itemsize for node in spills if node.dtype)
-    while lanes > FEWEST_LANES and lanes * nbytes > _LANES_NBYTES:
+    room = registers.number * registers.nbytes // 2
+    while lanes * nbytes > room and 4 * lanes > registers.nbytes:
         lanes //= 2
     return lanes
 

@@ -31,7 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from hal_core.ir.blocks.groups import MOST_LANES, fitting
+from hal_core.ir.blocks.groups import MOST_LANES, Registers, fitting
 from hal_core.ir.blocks.hoisting import PURE, is_common
 from hal_core.ir.blocks.lockstep import Lockstep, with_loops, without_guards
 from hal_core.ir.blocks.loops import unrolled
@@ -121,10 +121,10 @@ def _gains(uops: Sequence[UOp], apart: Collection[UOp], short: Collection[UOp]) 
     return False
 
 
-def in_row_groups(guards: Sequence[UOp], body: Sequence[UOp]) -> list[UOp]:
+def in_row_groups(guards: Sequence[UOp], body: Sequence[UOp], registers: Registers) -> list[UOp]:
     """Return the regions of a kernel, and what is hoisted, in groups."""
     spills = {node.src[0] for node in body if node.op == "SET" and node.src[0].op == "SPILL"}
-    group = UOp("ROW_GROUPS", None, (), fitting(MOST_LANES, spills))
+    group = UOp("ROW_GROUPS", None, (), fitting(MOST_LANES, spills, registers))
     return [group, *guards, *body, UOp("ENDROW_GROUPS", None, (group,))]
 
 

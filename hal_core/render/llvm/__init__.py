@@ -12,6 +12,7 @@ from hal_core.dtypes import DTYPES, float64
 from hal_core.ir import Kernel, UOp
 from hal_core.ir.blocks.columns import with_columns
 from hal_core.ir.blocks.fission import split
+from hal_core.ir.blocks.groups import WIDE, Registers
 from hal_core.ir.blocks.plain import gathers, plain
 from hal_core.ir.expand import expand
 from hal_core.render.llvm.columns import Columns
@@ -49,17 +50,21 @@ class LLVMRenderer(Renderer):
     consist. Without it the functions of the C library are called.
     `both`: True to write kernels in both forms that `ir/blocks/plain.py` says, where they have two.
     The seventh number of a launch then says which to run: 0 for the one that is cut.
+    `registers`: the processor's, half of which the variables of threads in lockstep fill.
     """
 
     name, language, subgroup = "LLVM IR", "llvm", 1
     dtypes = frozenset(DTYPES.values())
 
-    def __init__(self, half: bool = False, fma: bool = True, both: bool = False) -> None:
-        self.half, self.fma, self.both = half, fma, both
+    def __init__(
+        self, half: bool = False, fma: bool = True, both: bool = False,
+        registers: Registers = WIDE,
+    ) -> None:  # fmt: skip
+        self.half, self.fma, self.both, self.registers = half, fma, both, registers
 
     def _render(self, kernel: Kernel) -> str:
-        cut = self._with_formulas(kernel._replace(uops=with_columns(split(kernel, grouped=True))))
-        first = _Module(cut, self.half)
+        uops = with_columns(split(kernel, grouped=True, registers=self.registers))
+        first = _Module(self._with_formulas(kernel._replace(uops=uops)), self.half)
         first.write_function()
         simple = plain(kernel) if self.both else None
         if simple is not None:

@@ -30,7 +30,7 @@ from hal_core.render.renderer import dtype_of
 AXES = "xyz"
 BLOCKS = "each.block"  # the loop over the blocks of this call
 _MOST_UNROLLED = 50  # regions
-_FEW_LANES = 8, 4, 1  # threads of the groups behind those of `FEWEST_LANES`
+_FEW_LANES = 16, 8, 4, 1  # threads of the groups behind those of a row
 _LONG = 128  # threads: from here on masked loads cost more than two loops for the rims
 
 
@@ -183,7 +183,7 @@ class Threads(Blocks):
     def write_groups_of_row(self, place: Place, body: list[UOp], lanes: int) -> None:
         """Write several regions, and what stands between them, for groups of a row."""
         start, end = place.interval
-        for count in dict.fromkeys((lanes, FEWEST_LANES, *_FEW_LANES)):
+        for count in (lanes, *(few for few in _FEW_LANES if few < lanes)):
             whole = self.let(f"and i32 {self.let(f'sub nsw i32 {end}, {start}')}, {-count}")
             last = self.let(f"add nsw i32 {start}, {whole}")
             name = f"group.{count}{place.suffix}"

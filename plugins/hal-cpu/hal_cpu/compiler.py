@@ -25,7 +25,14 @@ def pairs(device: CPUDevice) -> list[CompilerPair]:
 
 
 def llvm_renderer() -> render.Renderer:
-    return render.LLVMRenderer(half=processor.has_half(), fma=processor.has_fma(), both=True)
+    from hal_core.ir.blocks.groups import Registers
+
+    return render.LLVMRenderer(
+        half=processor.has_half(),
+        fma=processor.has_fma(),
+        both=True,
+        registers=Registers(*processor.vector_registers()),
+    )
 
 
 def checked_compiler() -> Compiler:

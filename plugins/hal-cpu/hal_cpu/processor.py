@@ -77,6 +77,13 @@ def has_fma() -> bool:
     return machine() == "aarch64" or "fma" in cpu_flags()
 
 
+def vector_registers() -> tuple[int, int]:
+    """Return the number of vector registers, and the bytes of each."""
+    if machine() == "aarch64":
+        return 32, 16
+    return (32, 64) if "avx512f" in cpu_flags() else (16, 32)
+
+
 def cpu_identity() -> str:
     """Return a text that differs where `native` means something else to a compiler."""
     return f"{machine()} {_facts()[1]} {' '.join(cpu_flags())}"
