@@ -157,6 +157,15 @@ def _shift(op: str, kind: str) -> Row:
     return (kind, "u32"), kind, _shifted(function, 8 * TYPES[kind].itemsize)
 
 
+@_rule(r"(bfe)\.(s32)")
+def _signed_field(op: str, kind: str) -> Row:
+    def extract(a: Array, start: Array, length: Array) -> Array:
+        left = np.int32(32) - (start + length).astype(np.int32)
+        return (a << left) >> (np.int32(32) - length.astype(np.int32))
+
+    return (kind, "u32", "u32"), kind, extract
+
+
 @_rule(r"setp\.(lt|le|gt|ge|eq|ne)\.([su]32|[su]64|f32|f64|b32|b64)")
 def _test(op: str, kind: str) -> Row:
     def compare(a: Array, b: Array) -> Array:

@@ -18,7 +18,7 @@ from ptx_machine import Machine
 from samples import SAMPLES
 from toolchains import Arrays, Toolchain, Triple
 
-from hal_core.dtypes import DTYPES, DType, float32, float64, int32
+from hal_core.dtypes import DTYPES, DType, float16, float32, float64, int16, int32
 from hal_core.errors import Unsupported
 from hal_core.ir import Kernel
 from hal_core.render import PTXRenderer
@@ -191,6 +191,23 @@ def test_ptxas_may_fuse_where_the_kernel_allows_it(contract: bool) -> None:
     text = PTXRenderer().render(b.kernel(contract=contract))
     assert ("mul.f32" in text, "sub.f32" in text) == (contract, contract)
     assert ("mul.rn.f32" in text, "sub.rn.f32" in text) == (not contract, not contract)
+
+
+def test_the_sign_of_bits_is_not_extended_by_cvt(toolchain: Toolchain) -> None:
+    """ptxas 13.0 reads cvt.s32.s16(bits of float16(1 if c else 0)) as 1 if c else 0.
+
+    An H200 stored 1 where 15360 belongs; kernel 208 of the fuzzer found it.
+    """
+    b = Builder("bits", "r: int16*, c: int32")
+    one = b.op("WHERE", b.op("NE", b.params["c"], b.const(0)), b.const(1), b.const(0))
+    b.store("r", b.index(), b.bitcast(b.cast(b.cast(one, float32), float16), int16))
+    kernel = b.kernel()
+    text = PTXRenderer().render(kernel)
+    assert "cvt.s32" not in text
+    assert "bfe.s32" in text
+    got = np.zeros(1, np.int16)
+    toolchain.run(kernel, {"r": got, "c": 7})
+    assert got == 15360
 
 
 def three(extent: object) -> Triple:

@@ -48,7 +48,7 @@ def bitcast(to: Registers, value: str, source: DType, target: DType) -> str:
             bits = int(value[2:], 16)
             return literal(bits - 2 ** (8 * target.itemsize) * (bits > target.max), target)
         return to.let(f"mov.b{8 * target.itemsize}", kind_of(target), value)
-    return value if source is target else to.narrow(value, target)
+    return value if source is target or target in STORAGE_DTYPES else to.narrow(value, target)
 
 
 def _float_to_integer(to: Registers, value: str, source: DType, target: DType) -> str:

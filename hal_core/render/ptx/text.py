@@ -92,7 +92,8 @@ class Registers:
             return value
         if dtype.kind == "u":
             return self.let("and.b32", "b32", value, str(dtype.max))
-        return self.let(f"cvt.s32.s{8 * dtype.itemsize}", "b32", value)
+        # Not cvt.s32.s16: of the bits of a float16 made from a bool, ptxas 13.0 makes the bool.
+        return self.let("bfe.s32", "b32", value, "0", str(8 * dtype.itemsize))
 
     def declarations(self) -> list[str]:
         return [
