@@ -11,6 +11,7 @@ from hal_core.allocator import LRUAllocator
 from hal_core.errors import DeviceFault, HalError, InvalidArgument, InvalidState, OutOfMemory
 from hal_core.streams import driver
 from hal_core.streams.device import StreamDevice, keeping
+from hal_core.streams.sharing import STRAYS_KEPT
 from hal_core.streams.staging import LARGE_IN_NBYTES, LARGE_OUT_NBYTES, Staging
 
 if TYPE_CHECKING:
@@ -211,15 +212,19 @@ class StreamAllocator(LRUAllocator[int]):
         return True
 
     def _lend(self, stream: Any, lease: object) -> object:
-        sharing = self.device.sharing
-        sharing.reclaim()
+        device = self.device
+        device.sharing.reclaim(STRAYS_KEPT)
         # -1: the consumer asks for no order, and so makes its own.
         if lease is None or stream in (None, self.dlpack_stream, -1):
             return lease
-        if type(stream) is not int or stream < 0:
-            return sharing.lend(None, lease)
-        # A thread's default stream is another one in each thread; all wait for the legacy stream.
-        return sharing.lend(self.dlpack_stream if stream in _DEFAULTS else stream, lease)
+        followed = None
+        if type(stream) is int and stream >= 0:
+            # The legacy stream waits for the default stream of each thread, which is another one
+            # in each, and for every stream that is not independent of it.
+            with suppress(HalError), device.own("__dlpack__"):
+                if stream in _DEFAULTS or not device.api.is_independent(stream):
+                    followed = self.dlpack_stream
+        return device.sharing.lend(followed, lease)
 
     def _release(self, owner: object, is_exiting: Callable[[], bool] = sys.is_finalizing) -> None:
         if not is_exiting():

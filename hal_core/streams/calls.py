@@ -203,6 +203,13 @@ class PrefixedDriver(StreamDriver):
             self._relax(before)
         return True
 
+    def is_independent(self, stream: Any) -> bool:
+        return bool(self.stream_flags(stream) & _NON_BLOCKING)
+
+    def stream_flags(self, stream: Any) -> int:
+        """Return the flags that a stream was made with."""
+        return int(self.call("StreamGetFlags", stream))
+
     def is_capturing(self, stream: Any) -> bool:
         try:
             return bool(self.capture_status(stream))

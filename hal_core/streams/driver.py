@@ -54,8 +54,9 @@ _FIXES = {
     ),
     **dict.fromkeys(
         STICKY,
-        "The context is lost: free pinned memory, close the device and open it again; if that "
-        "fails, restart the process. HAL_CHECK=1 on the CPU finds the access.",
+        "The context is lost: restart the process. A driver that forgets faults, as CUDA's does "
+        "not, lets you free pinned memory, close the device and open it again. HAL_CHECK=1 on the "
+        "CPU finds the access.",
     ),
 }
 
@@ -301,9 +302,9 @@ class StreamDriver(ABC):
     def is_done(self, stream: Any) -> bool:
         """Return whether a stream's work is done, without a wait. Raises: as `wait`."""
 
-    def stream_id(self, stream: Any) -> int:
-        """Return a number that no other stream ever has, where the driver gives streams such."""
-        return 0
+    @abstractmethod
+    def is_independent(self, stream: Any) -> bool:
+        """Return whether a stream has no order with the legacy default stream."""
 
     def is_capturing(self, stream: Any) -> bool:
         """Return whether another library captures a stream into a graph. Disturbs no capture."""

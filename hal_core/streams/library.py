@@ -64,7 +64,8 @@ SHORT: dict[str, Row] = {  # called with the GIL, which is faster than to give i
     "MemPoolSetAttribute": ((), (_P, _U, _P)),
     "PointerGetAttribute": ((_A,), (_U, _A)),  # 32 or 64 bits, into 64 that were zero
     "StreamQuery": ((), (_P,)),
-    # Of these two the last argument points to the result, that of the second also to the argument.
+    # Of these the last argument points to the result, that of the third also to the argument.
+    "StreamGetFlags": ((), (_P, _P)),
     "StreamIsCapturing": ((), (_P, _P)),
     "ThreadExchangeStreamCaptureMode": ((), (_P,)),
     "EventCreate": ((_A,), (_U,)),
@@ -116,6 +117,11 @@ class LibraryDriver(PrefixedDriver):
         if len(kinds) > 1:
             return tuple(result.value for result in results)
         return results[0].value if kinds else None
+
+    def stream_flags(self, stream: int) -> int:
+        flags = ctypes.c_uint()
+        self.call("StreamGetFlags", stream, ctypes.byref(flags))
+        return flags.value
 
     def capture_status(self, stream: int) -> int:
         status = ctypes.c_int()

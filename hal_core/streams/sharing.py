@@ -1,14 +1,16 @@
 """Memory that is shared with other libraries, whose work runs on streams of their own.
 
-    an export is dropped    their stream: kernel ------ | mark
-                            our stream:                   wait(mark), then the block's next owner
+    an export is dropped    default stream: kernel ------ | mark
+                            our stream:                     wait(mark), then the block's next owner
 
     an import is dropped    our stream:   kernel ------ | mark
                             its owner:                    gets the memory back at the mark
 
 Both happen in finalizers, so in any thread and in the middle of anything: nothing here waits but
 `reclaim`, nothing raises, and no driver call is made that a capture of another library forbids.
-What cannot be done at once is done by a later call of the device. docs/design/sharing.md says why.
+What cannot be done at once is done by a later call of the device. A consumer's own stream is never
+touched: it may be gone, and a driver that is given its handle then ends the process.
+docs/design/sharing.md says why.
 """
 
 from __future__ import annotations
@@ -20,22 +22,23 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from hal_core.errors import DeviceFault, HalError
-from hal_core.streams.driver import INVALID_VALUE, WRONG_CONTEXT, Refused
 
 if TYPE_CHECKING:
     from hal_core.streams.device import StreamDevice
     from hal_core.streams.marks import Mark
 
 
+STRAYS_KEPT = 8  # exports that nothing tells the end of, before one more waits for all work
+
+
 class Export:
-    """Memory that a consumer has, and the stream that it works on."""
+    """Memory that a consumer has, and the default stream that its work is ordered with."""
 
-    __slots__ = ("lease", "stream", "stream_id")
+    __slots__ = ("lease", "stream")
 
-    def __init__(self, lease: object, stream: Any, stream_id: int = 0) -> None:
+    def __init__(self, lease: object, stream: Any) -> None:
         self.lease = lease
-        self.stream = stream  # None: nobody knows it, or it is gone
-        self.stream_id = stream_id  # handles of destroyed streams are used again
+        self.stream = stream  # None: its work is ordered with nothing that outlives it
 
 
 class Loan:
@@ -65,7 +68,7 @@ class Borrowed:
 class Sharing:
     """Memory that other libraries and one device give back to each other.
 
-    Order: our stream comes after what a consumer's stream has when the consumer drops the memory.
+    Order: our stream comes after what the default stream has when a consumer drops the memory.
     Owns: memory whose order is not settled yet, and owners of memory that our work may still use.
     Concurrency: every method may be called from any thread, and from finalizers.
     """
@@ -73,7 +76,7 @@ class Sharing:
     def __init__(self, device: StreamDevice) -> None:
         self.device = device
         self._ended: deque[Export] = deque()  # which consumers have dropped
-        self._stray: deque[Export] = deque()  # the same, where our stream could not follow theirs
+        self._stray: deque[Export] = deque()  # the same, where our stream could not follow
         self._borrowed: deque[Borrowed] = deque()  # in the order of their marks
 
     def is_pending(self) -> bool:
@@ -83,12 +86,9 @@ class Sharing:
     # -- exports
 
     def lend(self, stream: Any, lease: object) -> Loan:
-        """Return what a consumer is to keep, which works on a stream; None for an unknown one."""
-        device, export = self.device, Export(lease, None)
-        with suppress(HalError), device.own("__dlpack__"):
-            export.stream_id = 0 if stream is None else device.api.stream_id(stream)
-            export.stream = stream
-        return Loan(self, export)
+        """Return what a consumer is to keep. `stream` is a default one that comes after its work;
+        None: there is none."""
+        return Loan(self, Export(lease, stream))
 
     def take_back(self, export: Export) -> None:
         """Take memory back from a consumer."""
@@ -107,53 +107,40 @@ class Sharing:
 
     def _follow(self, export: Export) -> bool:
         device, api, stream = self.device, self.device.api, export.stream
-        is_alive = False
         if device.closed:  # since the caller looked
             return True
         try:
-            with device.visit("__dlpack__"):
-                if stream is not None and api.stream_id(stream) == export.stream_id:
+            if stream is not None:
+                with device.visit("__dlpack__"):
                     # A mark in a stream that is captured would be part of that graph, and so would
                     # every stream that waits for it.
                     if api.is_capturing(stream) or api.is_capturing(device.stream):
                         return False
-                    is_alive = True
                     mark = device.marks.record(stream)
                     device.call("__dlpack__", api.wait_for, device.stream, mark.handle)
                     return True
         except DeviceFault:  # the context is lost, and the memory with it
             return True
-        except HalError:  # it was destroyed, or is of another context, or there is no event
+        except HalError:  # there is no event
             pass
-        self._stray.append(export if is_alive else Export(export.lease, None))
+        self._stray.append(export)
         return True
 
-    def reclaim(self) -> None:
-        """Take back what can be had: for memory on streams that are gone, wait for all work."""
+    def reclaim(self, kept: int = 0) -> None:
+        """Take back what can be had: where nothing tells the end of a consumer's work, by a wait
+        for all work, unless that would give back no more than `kept`."""
         self.settle()
         self.release()
         strays = list(self._stray)
-        if not strays:
+        if len(strays) <= kept:
             return
         device, api = self.device, self.device.api
         # Refused while a stream of the context is captured, and in a lost context.
         with suppress(HalError), device.own("wait"), api.relaxed():
-            for stray in strays:
-                self._wait_for(stray)
             api.wait_context()
             for stray in strays:
                 with suppress(ValueError):  # another thread was faster
                     self._stray.remove(stray)
-
-    def _wait_for(self, stray: Export) -> None:
-        """Wait for a stream of another context, or one that took no event, unless it is gone."""
-        api, stream = self.device.api, stray.stream
-        try:
-            if stream is not None and api.stream_id(stream) == stray.stream_id:
-                api.wait(stream)
-        except Refused as error:
-            if error.code not in (INVALID_VALUE, *WRONG_CONTEXT):
-                raise
 
     # -- imports
 

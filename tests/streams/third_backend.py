@@ -140,6 +140,9 @@ class Third(StreamDriver):
     def is_done(self, stream: Any) -> bool:
         return True
 
+    def is_independent(self, stream: Any) -> bool:
+        return True
+
     def wait_context(self) -> None:
         pass
 

@@ -73,11 +73,6 @@ class Calls(PrefixedDriver):
         start, nbytes = self.call("MemGetAddressRange", address)
         return int(start), int(nbytes)
 
-    # -- streams
-
-    def stream_id(self, stream: Any) -> int:
-        return int(self.call("StreamGetId", stream))
-
     # -- programs
 
     def allow_shared(self, function: Any, nbytes: int) -> None:

@@ -31,7 +31,6 @@ _SHORT: dict[str, Row] = {
     "CtxSetCurrent": ((), (_P,)),
     "CtxGetCurrent": ((_A,), ()),
     "CtxGetDevice": ((_I,), ()),
-    "StreamGetId": ((), (_P, _P)),  # its result comes last
     "MemGetAddressRange": ((_A, ctypes.c_size_t), (_A,)),
     "FuncSetAttribute": ((), (_P, _U, _I)),
     "GetErrorName": ((), (_U, _P)),
@@ -86,11 +85,6 @@ class PyCUDA(Calls, LibraryDriver):
     def release(self, index: int, context: int, lost: bool) -> None:
         if not isinstance(context, BorrowedContext):
             super().release(index, context, lost)
-
-    def stream_id(self, stream: int) -> int:
-        number = ctypes.c_ulonglong()
-        self.call("StreamGetId", stream, ctypes.byref(number))
-        return number.value
 
     def load(self, image: bytes) -> int:
         log = ctypes.create_string_buffer(LOG_NBYTES)

@@ -16,7 +16,7 @@ class Runtime:
 
     def __init__(self, library: Any) -> None:
         self.library = library
-        for name in ("sim_all_calls", "sim_live"):
+        for name in ("sim_all_calls", "sim_live", "sim_stale"):
             getattr(library, name).restype = ctypes.c_char_p
 
     def fail(self, call: str, code: int, nth: int = 1) -> None:
@@ -57,6 +57,11 @@ class Runtime:
     def calls_since(self, before: dict[str, int]) -> dict[str, int]:
         counts = {name: n - before.get(name, 0) for name, n in self.all_calls().items()}
         return {name: count for name, count in counts.items() if count}
+
+    def stale(self) -> dict[str, int]:
+        """Count the calls that were given a handle of what is gone, by name."""
+        rows = (line.split() for line in self.library.sim_stale().decode().splitlines())
+        return {name: int(count) for name, count in rows}
 
     def live(self) -> dict[str, int]:
         """Count the runtime's objects, those that were destroyed with their context left out."""

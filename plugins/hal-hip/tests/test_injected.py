@@ -110,7 +110,7 @@ NO_MEMORY = {
     "hipMallocFromPoolAsync": Failure("", passes=9),
 }
 # Called where there is a fault or a refusal, and where the runtime is older than 6.0.
-_ELSEWHERE = {"hipDeviceReset", "hipGetErrorName", "hipGetErrorString"}
+_ELSEWHERE = {"hipDeviceReset", "hipGetErrorName", "hipGetErrorString", "hipStreamGetFlags"}
 
 
 @pytest.fixture

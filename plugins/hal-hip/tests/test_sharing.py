@@ -37,3 +37,10 @@ def capture(runtime: Runtime) -> Callable[[Any], Any]:
         assert runtime.capture() == 0
 
     return captured
+
+
+@pytest.fixture
+def untouched(runtime: Runtime) -> Callable[[], bool]:
+    """Return what tells whether the runtime was given no handle of what is gone."""
+    stale = runtime.stale()
+    return lambda: runtime.stale() == stale

@@ -17,19 +17,19 @@ from any_order import expect, twofold
 
 import hal_core as hal
 from hal_core.buffer import capsule
-from hal_core.streams.sharing import Sharing
+from hal_core.streams.sharing import STRAYS_KEPT, Sharing
 
 N, SEEDS = 64, range(1, 13)
 NO_MEMORY, IS_DESTROYED = 2, 400
 
 
 class Library:
-    """Another library: its stream is ordered with no other one."""
+    """Another library and its stream, which is ordered with the default stream or `independent`."""
 
-    def __init__(self, device: Any) -> None:
+    def __init__(self, device: Any, independent: bool = False) -> None:
         self.device, self.api = device, device.api
         with device.own("test"):
-            self.stream = device.api.make_stream(independent=True)
+            self.stream = device.api.make_stream(independent)
 
     def take(self, buffer: hal.Buffer, stream: Any = "own") -> Any:
         """Take a buffer as a consumer; the memory is given back with the result."""
@@ -92,6 +92,14 @@ def theirs(device: hal.Compiled) -> Iterator[Library]:
     gc.collect()
     device.allocator.free_cache()  # blocks of one size are used again in their order
     made = Library(device)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def apart(device: hal.Compiled, theirs: Library) -> Iterator[Library]:
+    """Another library with an independent stream."""
+    made = Library(device, independent=True)
     yield made
     made.close()
 
@@ -201,22 +209,23 @@ def test_B9_a_consumer_that_asks_for_no_order_gets_none(
     expect(1 in found, "ours never comes first")
 
 
-@pytest.mark.parametrize("reason", ["destroyed", "no event", "no stream"])
-def test_B9_memory_whose_stream_is_gone_waits_for_all_work(
-    device: hal.Compiled, theirs: Library, shuffle: Callable[[int], None], reason: str,
-    fail: Callable[[str, int], None],
+@pytest.mark.parametrize("reason", ["independent", "destroyed", "no event", "no stream"])
+def test_B9_memory_whose_end_nothing_tells_waits_for_all_work(
+    device: hal.Compiled, theirs: Library, apart: Library, shuffle: Callable[[int], None],
+    reason: str, fail: Callable[[str, int], None],
 ) -> None:  # fmt: skip
+    consumer = theirs if reason == "no event" else apart
     for seed in SEEDS:
         shuffle(seed)
         made = hal.empty(N, hal.int32, device).fill(1)
         address = int(made._buf)
-        taken = theirs.take(made, "a stream" if reason == "no stream" else "own")
-        theirs.fill(taken.pointer, -1)
+        taken = consumer.take(made, "a stream" if reason == "no stream" else "own")
+        consumer.fill(taken.pointer, -1)
         del made
         if reason == "destroyed":
             with device.own("test"):
-                device.api.destroy_stream(theirs.stream)
-                theirs.stream = None
+                device.api.destroy_stream(consumer.stream)
+                consumer.stream = None
         if reason == "no event":
             fail("EventRecord", NO_MEMORY)
         del taken
@@ -226,66 +235,45 @@ def test_B9_memory_whose_stream_is_gone_waits_for_all_work(
         expect(held(device) == 0)
         made = hal.empty(N, hal.int32, device).fill(seed)
         expect(made.numpy().tolist() == [seed] * N)
-        if theirs.stream is None:
-            theirs.stream = Library(device).stream
+        if consumer.stream is None:
+            consumer.stream = Library(device, independent=True).stream
 
 
-def test_B9_memory_whose_stream_goes_after_it_came_back_is_not_kept_for_good(
-    device: hal.Compiled, theirs: Library, fail: Callable[[str, int], None]
+@pytest.mark.parametrize("independent", [False, True])
+def test_B9_the_end_of_an_export_touches_no_stream_that_is_gone(
+    device: hal.Compiled, untouched: Callable[[], bool], independent: bool
 ) -> None:
-    passing = Library(device)
-    taken = [one.take(hal.empty(N, hal.int32, device)) for one in (passing, theirs)]
-    while taken:
-        fail("EventRecord", NO_MEMORY)  # our stream cannot follow theirs
-        taken.pop()
-    expect(held(device) == 2)
-    with device.own("test"):
-        device.api.destroy_stream(passing.stream)
+    """CUDA ends the process when it is given the handle of a destroyed stream."""
+    passing = Library(device, independent)
+    taken = passing.take(hal.empty(N, hal.int32, device))
+    passing.close()
+    del taken
     device.synchronize()
-    expect(held(device) == 0)
+    expect(untouched() and not held(device))
 
 
-def test_B9_a_stream_of_another_device_is_followed_too(
-    device: hal.Compiled, theirs: Library, shuffle: Callable[[int], None]
-) -> None:
-    """Events of ours cannot be recorded there."""
-    there = Library(hal.Device[f"{device.family}:1"])
-    for seed in SEEDS:
-        shuffle(seed)
-        made = hal.empty(N, hal.int32, device).fill(1)
-        address = int(made._buf)
-        taken = there.take(made)
-        far = hal.empty(N, hal.int32, there.device)
-        for _ in range(20):  # which makes it late
-            there.fill(int(far._buf), 0)
-        with there.device.own("test"):  # reads what may not be overwritten yet
-            contexts = there.device.context, device.context
-            there.api.copy_peer(far._buf, contexts[0], address, contexts[1], 4 * N, there.stream)
-        del made, taken
-        device.synchronize()
-        made = hal.empty(N, hal.int32, device).fill(seed)
-        expect(int(made._buf) == address and not held(device))
-        device.synchronize()
-        with there.device.own("test"):
-            there.api.wait(there.stream)
-        expect(far.numpy().tolist() == [1] * N, f"seed {seed}")
-        del made  # the block is cached alone
-    there.close()
-
-
-def test_B9_exports_to_streams_that_end_do_not_pile_up(
-    device: hal.Compiled, theirs: Library
+def test_B9_exports_whose_end_nothing_tells_do_not_pile_up(
+    device: hal.Compiled, apart: Library
 ) -> None:
     live = device.allocator.statistics().live
-    for _ in range(20):
-        passing = Library(device)
-        taken = passing.take(hal.empty(N, hal.int32, device))
-        passing.close()
-        del taken
-    expect(held(device) <= 1)
-    expect(device.allocator.statistics().live <= live + 1)
+    for _ in range(3 * STRAYS_KEPT):
+        apart.take(hal.empty(N, hal.int32, device))
+        expect(held(device) <= STRAYS_KEPT + 1)
+    expect(live < device.allocator.statistics().live <= live + STRAYS_KEPT + 1)
     device.allocator.free_cache()
     expect(device.allocator.statistics().live == live)
+
+
+def test_B9_memory_that_nothing_tells_the_end_of_is_there_when_it_is_needed(
+    device: hal.Compiled, apart: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device.allocator.free_cache()
+    taken = apart.take(hal.empty(N, hal.int32, device))
+    del taken
+    expect(held(device) == 1)
+    monkeypatch.setattr(device.allocator, "limit", device.allocator._held)
+    hal.empty(N, hal.int32, device)
+    expect(not held(device))
 
 
 def test_B9_an_export_outlives_its_device(device: hal.Compiled, theirs: Library) -> None:
@@ -401,23 +389,24 @@ def test_B9_an_export_of_an_import_ends_behind_both(
 Capture = Callable[[Any], AbstractContextManager[None]]
 
 
+@pytest.mark.parametrize("independent", [False, True])
 def test_B9_memory_that_comes_back_amid_a_capture_leaves_the_capture_alone(
-    device: hal.Compiled, theirs: Library, capture: Capture
+    device: hal.Compiled, theirs: Library, apart: Library, capture: Capture, independent: bool
 ) -> None:
-    other = Library(device)
-    before = theirs.take(hal.empty(N, hal.int32, device).fill(1))
+    captured, other = (apart, theirs) if independent else (theirs, apart)
+    before = captured.take(hal.empty(N, hal.int32, device).fill(1))
     beside = other.take(hal.empty(N, hal.int32, device).fill(1))
     x = hal.Buffer.from_dlpack(other.array(2), device)
     x.fill(3)
-    with capture(theirs.stream):
+    with capture(captured.stream):
         del before, beside, x
         gc.collect()
-        expect(len(device.sharing._ended) == 1, "a stream that is captured takes no mark")
+        waiting = len(device.sharing._ended)
+        expect(waiting == (not independent), "the default stream takes no mark amid a capture")
         made = hal.empty(N, hal.int32, device).fill(5)  # on the device, not in the graph
     expect(made.numpy().tolist() == [5] * N)
     device.synchronize()
     expect(not held(device))
-    other.close()
 
 
 def test_B9_memory_goes_to_no_stream_that_is_captured(

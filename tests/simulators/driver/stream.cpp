@@ -159,7 +159,10 @@ EXPORT Status ENTRY(cuLaunchHostFunc, hipLaunchHostFunc)(StreamHandle handle, Ho
 EXPORT Status ENTRY(cuStreamIsCapturing, hipStreamIsCapturing)(StreamHandle handle, int* out) {
     return enter_context(NAME(cuStreamIsCapturing, hipStreamIsCapturing), [&](Context& context, Lock&) {
         need(out != nullptr);
-        stream_of(context, handle);
+        auto stream = stream_of(context, handle);
+        auto captured = driver().streams.find(driver().capturing);
+        bool is_implicit = stream == context.legacy && captured && captured->blocking();
+        need(!is_implicit, STREAM_CAPTURE_IMPLICIT);
         *out = handle && handle == driver().capturing;
     });
 }

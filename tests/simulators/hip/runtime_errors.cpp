@@ -45,6 +45,7 @@ const std::map<int, Code>& codes() {
         {719, {"hipErrorLaunchFailure", "unspecified launch failure"}},
         {801, {"hipErrorNotSupported", "operation not supported"}},
         {900, {"hipErrorStreamCaptureUnsupported", "operation not permitted when stream is capturing"}},
+        {906, {"hipErrorStreamCaptureImplicit", "operation would make the legacy stream depend on a capturing blocking stream"}},
         {907, {"hipErrorCapturedEvent", "operation not permitted on an event last recorded in a capturing stream"}},
         {999, {"hipErrorUnknown", "unknown error"}},
     };
