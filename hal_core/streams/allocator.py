@@ -12,7 +12,7 @@ from hal_core.errors import DeviceFault, HalError, InvalidArgument, InvalidState
 from hal_core.streams import driver
 from hal_core.streams.device import StreamDevice, keeping
 from hal_core.streams.sharing import STRAYS_KEPT
-from hal_core.streams.staging import LARGE_IN_NBYTES, LARGE_OUT_NBYTES, Staging
+from hal_core.streams.staging import LARGE_NBYTES, Staging
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -132,10 +132,14 @@ class StreamAllocator(LRUAllocator[int]):
         return opaque + offset
 
     def _copyin(self, dest: int, src: memoryview) -> None:
-        device = self.device
-        if src.nbytes > LARGE_IN_NBYTES:
-            with device.own("copyin"):
-                return self._staging.copy_in(dest, src)
+        device, api = self.device, self.device.api
+        if src.nbytes > LARGE_NBYTES:
+            with device.own("copyin"), api.relaxed():
+                if not api.is_done(device.stream):
+                    return self._staging.copy_in(dest, src)
+                held = api.readable(src)
+                api.copy_in(dest, held, src.nbytes, device.stream)
+                return api.wait(device.stream)
         sent = bytes(src)
         try:
             device.call("copyin", device.api.copy_in, dest, sent, len(sent), device.stream)
@@ -145,9 +149,6 @@ class StreamAllocator(LRUAllocator[int]):
 
     def _copyout(self, dest: memoryview, src: int) -> None:
         device = self.device
-        if dest.nbytes >= LARGE_OUT_NBYTES:
-            with device.own("copyout"):
-                return self._staging.copy_out(dest, src)
         device.call("copyout", device.api.copy_out, dest, src, dest.nbytes, device.stream)
         return device.call("copyout", device.api.wait, device.stream)
 

@@ -160,7 +160,7 @@ class PrefixedDriver(StreamDriver):
     def free_host(self, address: int) -> None:
         self.call("MemFreeHost", address)
 
-    def copy_in(self, dest: int, src: int | bytes, nbytes: int, stream: Any) -> None:
+    def copy_in(self, dest: int, src: Any, nbytes: int, stream: Any) -> None:
         self.call("MemcpyHtoDAsync", dest, src, nbytes, stream)
 
     def copy_out(self, dest: Any, src: int, nbytes: int, stream: Any) -> None:

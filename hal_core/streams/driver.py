@@ -252,8 +252,14 @@ class StreamDriver(ABC):
         """Free pinned memory, which no queued work uses."""
 
     @abstractmethod
-    def copy_in(self, dest: int, src: int | bytes, nbytes: int, stream: Any) -> None:
-        """Copy from a host address or from bytes, which may be read after the call."""
+    def copy_in(self, dest: int, src: Any, nbytes: int, stream: Any) -> None:
+        """Copy from a host address, from bytes or from what `readable` gave. It may be read after
+        the call."""
+
+    def readable(self, src: memoryview) -> Any:
+        """Return flat memory as `copy_in` takes it; the caller keeps the result until the copy is
+        done."""
+        return src
 
     @abstractmethod
     def copy_out(self, dest: Any, src: int, nbytes: int, stream: Any) -> None:

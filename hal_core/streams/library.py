@@ -136,6 +136,10 @@ class LibraryDriver(PrefixedDriver):
     def handles(self, nodes: list[int]) -> Any:
         return (ctypes.c_void_p * len(nodes))(*nodes)
 
+    def readable(self, src: memoryview) -> Any:
+        # Of memory that is read-only ctypes gives no address.
+        return bytes(src) if src.readonly else (ctypes.c_ubyte * src.nbytes).from_buffer(src)
+
     def copy_out(self, dest: Any, src: int, nbytes: int, stream: int) -> None:
         if not isinstance(dest, int):  # ctypes does not take a memoryview as a pointer
             dest = (ctypes.c_ubyte * nbytes).from_buffer(dest)

@@ -28,7 +28,7 @@ from hal_core.queue import Event, Failure, Queue, WorkerQueue
 from hal_core.queue.watcher import watch
 from hal_core.streams.driver import CAPTURED_EVENT, CAPTURING
 from hal_core.streams.graph import StreamReplay
-from hal_core.streams.staging import BLOCK_NBYTES, LARGE_IN_NBYTES, PinnedBlock
+from hal_core.streams.staging import BLOCK_NBYTES, LARGE_NBYTES, PinnedBlock
 from hal_core.streams.stretch import Dropped, StreamEvent, Stretch, nothing
 
 if TYPE_CHECKING:
@@ -239,7 +239,7 @@ class StreamQueue(Queue):
         """Copy from pageable memory, at most a block of it."""
         device, nbytes = self.device, src.nbytes
         sent: Any
-        if nbytes <= LARGE_IN_NBYTES:
+        if nbytes <= LARGE_NBYTES:
             sent = bytes(src)
             self._growing.keep.append(sent)
         else:
@@ -287,7 +287,7 @@ class StreamQueue(Queue):
         block = self.device.pinned.take(nbytes)
         growing = self._growing
         growing.keep.append(block)
-        growing.is_large |= nbytes > LARGE_IN_NBYTES
+        growing.is_large |= nbytes > LARGE_NBYTES
         return block
 
     def _known_at(self, memory: memoryview) -> int:

@@ -1,10 +1,11 @@
-"""Large copies between pageable host memory and a device, through pinned memory in two halves.
+"""Large copies from pageable host memory to a busy device, through pinned memory in two halves.
 
-While the device copies one half, the processor fills the other. The driver itself does not overlap
-the two.
+The host fills a half and goes on: it does not wait for the work before.
 
     copy_in    processor  | fill A | fill B | fill A | ...
                device              | copy A | copy B | ...
+
+To an idle device the driver copies faster: on an H200 1 MiB in 88 us, through halves in 135.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from hal_core.streams import driver
 if TYPE_CHECKING:
     from hal_core.streams.device import StreamDevice
 
-LARGE_IN_NBYTES, LARGE_OUT_NBYTES = 64 << 10, 1 << 20
+LARGE_NBYTES = 64 << 10
 BLOCK_NBYTES = _HALF_NBYTES = 4 << 20
 HELD_COPIES = 64
 
@@ -44,10 +45,10 @@ class Staging:
         self._all_read: Any = None  # the event behind the copies of `_sent_before`
 
     @contextmanager
-    def _two_halves(self, operation: str) -> Iterator[list[Half]]:
+    def _two_halves(self) -> Iterator[list[Half]]:
         device = self._device
         with self._lock:
-            device._check_open(operation)  # another thread may have closed it
+            device._check_open("copyin")  # another thread may have closed it
             halves: list[Half] = []
             try:
                 while len(halves) < 2:
@@ -96,7 +97,7 @@ class Staging:
         """Copy to the device; `src` may change on return."""
         api, stream = self._device.api, self._device.stream
         # The waits are for halves of ours, and no business of a capture by another library.
-        with self._two_halves("copyin") as halves, api.relaxed():
+        with self._two_halves() as halves, api.relaxed():
             for turn, start in enumerate(range(0, src.nbytes, _HALF_NBYTES)):
                 address, event = halves[turn % 2]
                 part = src[start : start + _HALF_NBYTES]
@@ -104,24 +105,6 @@ class Staging:
                 _pinned(address, part.nbytes)[:] = part
                 api.copy_in(dest + start, address, part.nbytes, stream)
                 api.record(event, stream)
-
-    def copy_out(self, dest: memoryview, src: int) -> None:
-        """Copy to the host; the data is there on return."""
-        api, stream = self._device.api, self._device.stream
-        starts = range(0, dest.nbytes, _HALF_NBYTES)
-        with self._two_halves("copyout") as halves:
-            for turn in range(len(starts) + 1):
-                if turn < len(starts):
-                    address, event = halves[turn % 2]
-                    nbytes = min(_HALF_NBYTES, dest.nbytes - starts[turn])
-                    api.wait_event(event)
-                    api.copy_out(address, src + starts[turn], nbytes, stream)
-                    api.record(event, stream)
-                if turn:  # empty the half that the turn before filled
-                    address, event = halves[(turn - 1) % 2]
-                    part = dest[starts[turn - 1] : starts[turn - 1] + _HALF_NBYTES]
-                    api.wait_event(event)
-                    part[:] = _pinned(address, part.nbytes)
 
     def free_idle(self) -> None:
         """Free the pinned memory that no copy uses, unless a copy is under way."""
@@ -175,11 +158,11 @@ class PinnedBlocks:
     def __init__(self, device: StreamDevice) -> None:
         self._device = device
         self._made: list[int] = []
-        self._spare: dict[int, list[int]] = {LARGE_IN_NBYTES: [], BLOCK_NBYTES: []}
+        self._spare: dict[int, list[int]] = {LARGE_NBYTES: [], BLOCK_NBYTES: []}
 
     def take(self, nbytes: int) -> PinnedBlock:
         """Return a block of at least that size, which is at most `BLOCK_NBYTES`."""
-        size = LARGE_IN_NBYTES if nbytes <= LARGE_IN_NBYTES else BLOCK_NBYTES
+        size = LARGE_NBYTES if nbytes <= LARGE_NBYTES else BLOCK_NBYTES
         spare = self._spare[size]
         try:
             address = spare.pop()

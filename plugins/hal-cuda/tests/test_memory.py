@@ -235,10 +235,11 @@ def test_a_failed_step_leaves_no_event(device: hal.Compiled, simulator: Simulato
 
 
 def test_staging_that_cannot_be_made_leaves_nothing(
-    device: hal.Compiled, simulator: Simulator
+    device: hal.Compiled, simulator: Simulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     device.close()
     with hal.Device["CUDA"] as opened:
+        monkeypatch.setattr(type(opened.api), "is_done", lambda *_: False)
         made = hal.Buffer(opened, 2 << 20, hal.uint8).allocate()
         clean = simulator.live()
         for name in ("cuMemHostAlloc", "cuEventCreate", "cuEventRecord"):

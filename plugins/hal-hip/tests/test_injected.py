@@ -63,9 +63,9 @@ EXPECTED = {
     "hipPointerGetAttribute": Failure("external_ptr replay", passes=6),
     "hipStreamCreateWithFlags": Failure("open queue"),
     "hipStreamDestroy": Failure("close", lost="streams"),
-    "hipStreamSynchronize": Failure("copyout wait free wrap allocate unload close"),
+    "hipStreamSynchronize": Failure("copyin copyout wait free wrap allocate unload close"),
     # What another library has lent is given back by a later call.
-    "hipStreamQuery": Failure("wait wrap", passes=1),
+    "hipStreamQuery": Failure("copyin wait wrap", passes=1),
     "hipStreamIsCapturing": Failure("wrap", passes=1),
     "hipStreamWaitEvent": Failure("wait copy_from", _IN_QUEUE),
     "hipEventCreateWithFlags": Failure("wait copyin copy_from", _IN_QUEUE),
