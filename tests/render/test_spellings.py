@@ -11,7 +11,7 @@ from toolchains import LLVM, Toolchain
 
 import hal_core as hal
 from hal_core.ir.blocks.fission import split
-from hal_core.render import LLVMRenderer
+from hal_core.render import CRenderer, LLVMRenderer
 from hal_core.testing import interpret
 
 # mypy: disable-error-code="no-untyped-def"
@@ -410,3 +410,43 @@ def test_the_middle_of_a_row_lies_between_two_parameters(llvm: LLVM, kernel: Any
             values = {"x": x, "n": np.int32(n), "r": np.int32(r)}
             llvm.call(function, lowered, {"y": got, **values}, (4, 1, 1), (32, 1, 1))
             assert got.tolist() == expected.tolist(), (n, r)
+
+
+@hal.kernel
+def times_four(y: Floats, x: Inputs, n: hal.int32):
+    i = 4 * hal.global_idx(0)
+    if i < n:
+        y[i] = x[i]
+        y[i + 1] = 2.0 * x[i]
+
+
+@hal.kernel
+def shifted_until_it_wraps(y: Floats, x: Inputs, n: hal.int32):
+    i = hal.global_idx(0)
+    if i << 28 < n:
+        y[i] = x[i]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "sizes"),
+    [(times_four, (0, 1, 4, 97, 256)), (shifted_until_it_wraps, (-(2**31), 0, 1, 2**30 - 1))],
+    ids=["times_four", "shifted_until_it_wraps"],
+)
+def test_a_guard_is_solved_for_the_thread(
+    toolchain: Toolchain, kernel: Any, sizes: tuple[int, ...]
+) -> None:
+    """Threads for which a step wraps keep the test."""
+    lowered = kernel.lower()
+    x = np.arange(260, dtype=np.float32)
+    for n in sizes:
+        y, expected = np.full((2, x.size), 5, "f4")
+        toolchain.run(lowered, {"y": y, "x": x, "n": n}, (4, 1, 1), (16, 1, 1))
+        interpret(kernel, expected, x, vals=(n,), grid=4, block=16)
+        np.testing.assert_array_equal(y, expected, f"{n}")
+
+
+def test_a_guard_that_is_solved_is_no_test_in_c() -> None:
+    """On PoCL the test cost a factor of nine."""
+    threads = CRenderer().render(times_four.lower()).split("int32_t thread_x = ")
+    assert len(threads) == 3
+    assert ["if (" in loop for loop in threads[1:]] == [False, True]

@@ -198,6 +198,7 @@ class _Bounded:
         self.threads, *nodes, _ = region
         row, opened = Row(nodes), UOp("ROWS", None, ())
         self.uops = [opened]
+        self.solves = cuts  # guards, whose region is then written twice
         self.made: dict[UOp, UOp] = {}  # node -> what it is here
         self.interval: tuple[UOp, UOp] | None = None  # None: the whole row
         least = least_part(row)
@@ -249,8 +250,16 @@ class _Bounded:
     def _add_row(self, row: Row, interval: tuple[UOp, UOp] | None = None) -> None:
         """Add the loop over the threads of a row, or of an interval of it."""
         outer, self.made, self.interval = self.made, dict(self.made), interval
-        found = bounds(row, solves=False)
-        self._copy(found.needed(row))
+        found = bounds(row, self.solves)
+        self._copy((*found.needed(row), *found.solving))
+        self._add_threads(row, found)
+        if found.wrapping:
+            self._add_threads(row, Bounds(found.wrapping, [], {}, [], []))
+        self.made = outer
+
+    def _add_threads(self, row: Row, found: Bounds) -> None:
+        """Add the loop over the threads of a row within bounds."""
+        outer, self.made = self.made, dict(self.made)
         inner = UOp("THREADS", None, self._start_and_end(found), self.threads.arg)
         self.uops.append(inner)
         self._add_rest(row.nodes, found.known)
@@ -312,8 +321,11 @@ class _Bounded:
 
     def _place(self, limit: Limit) -> UOp:
         """Return, as int64, the number in its row of the thread at which a limit is met."""
-        at = self._new("CAST", int64, self.made.get(limit.end, limit.end))
-        if limit.end.dtype is not int32:  # the sums below do not wrap
+        if limit.end.op == "CONST":
+            at = self._new("CONST", int64, arg=max(-_BEYOND, min(limit.end.arg, _BEYOND)))
+        else:
+            at = self._new("CAST", int64, self.made.get(limit.end, limit.end))
+        if limit.end.op != "CONST" and limit.end.dtype is not int32:  # the sums below do not wrap
             at = self._new("MIN", int64, at, self._new("CONST", int64, arg=_BEYOND))
             at = self._new("MAX", int64, at, self._new("CONST", int64, arg=-_BEYOND))
         if limit.added:
