@@ -165,7 +165,9 @@ def main() -> None:
         "--devices", help="names with commas between; else a cluster's, or all here"
     )
     parser.add_argument("--kill", action="store_true", help="end a worker of this machine half-way")
-    parser.add_argument("--alone", default="CPU", help="the device to compare with")
+    parser.add_argument(
+        "--alone", default=hal.Device.DEFAULT, help="the device to compare with: %(default)s"
+    )
     parser.add_argument("--out", type=Path, default=Path(), help="folder for the picture")
     asked = parser.parse_args()
     names = asked.devices.split(",") if asked.devices else cluster_devices()
