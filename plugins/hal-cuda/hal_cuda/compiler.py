@@ -47,7 +47,7 @@ class CUDACompiler(Compiler):
             return payload.rstrip(b"\0").decode()
         from cuda.pathfinder import find_nvidia_binary_utility
 
-        for name, options in (("nvdisasm", ()), ("cuobjdump", ("-sass",))):
+        for name, options in (("nvdisasm", ("-c",)), ("cuobjdump", ("-sass",))):
             tool = find_nvidia_binary_utility(name)
             if tool:
                 with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
@@ -61,7 +61,7 @@ class CUDACompiler(Compiler):
         raise Unsupported(
             "disassemble", f"neither nvdisasm nor cuobjdump is installed, to read {target} code",
             device=self.device.name,
-            fix="Run: python -m pip install nvidia-cuda-nvcc, or compile with CUDA_CC=ptx.",
+            fix="Run: python -m pip install nvidia-cuda-nvdisasm, or compile with CUDA_CC=ptx.",
         )  # fmt: skip
 
 
