@@ -8,7 +8,9 @@ written here, which explains what is wrong, or converts and prepares and then la
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
+from operator import is_
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, overload
 
 from hal_core.buffer import Buffer
@@ -25,6 +27,11 @@ if TYPE_CHECKING:
     from hal_core.device.base import Compiled
 
 _MAX_GEOMETRIES = 1024
+# (class of a number, kind of a dtype) -> what makes a Python number of it. A launch with the first
+# number of a class adds that.
+_CASTS: dict[tuple[type, str], Callable[[Any], Any]] = {
+    (float, "f"): float, (int, "i"): int, (int, "u"): int, (bool, "b"): bool,
+}  # fmt: skip
 
 
 class ProgramInfo(NamedTuple):
@@ -68,7 +75,7 @@ class Program(OfThisProcess):
         self.binary = binary
         self.name = binary.entry
         self.signature = binary.signature
-        self._values = binary.signature.values
+        self._kinds = "".join(param.dtype.kind for param in binary.signature.values)
         static = binary.shared_nbytes if binary.rendered else None
         self.info = ProgramInfo(shared_nbytes=static)
         dtypes = [param.dtype for param in binary.signature.pointers]
@@ -251,18 +258,26 @@ class Program(OfThisProcess):
         None if `vals` are such already, or wrong: the method that explains converts them, too, and
         takes ten times as long.
         """
-        params = self._values
-        if type(vals) not in (tuple, list) or len(vals) != len(params):
+        kinds = self._kinds
+        if type(vals) not in (tuple, list) or len(vals) != len(kinds):
             return None
-        is_plain, plain = type(vals) is tuple, []
         try:
-            for value, param in zip(vals, params, strict=True):
-                number = convert_value(value, param, "", "")
-                is_plain = is_plain and number is value
-                plain.append(number)
-        except InvalidArgument:
-            return None
-        return None if is_plain else tuple(plain)
+            plain = tuple([_CASTS[v.__class__, k](v) for v, k in zip(vals, kinds, strict=True)])
+        except (KeyError, OverflowError, ValueError):
+            try:
+                plain = tuple(map(self._converted, vals, self.signature.values))
+            except InvalidArgument:
+                return None
+        return None if type(vals) is tuple and all(map(is_, plain, vals)) else plain
+
+    def _converted(self, value: Any, param: Param) -> int | float | bool:
+        """Convert a number, and note how, if all numbers of its class are converted so."""
+        number = convert_value(value, param, "", "")
+        numpy, kind = sys.modules.get("numpy"), param.dtype.kind
+        of_numpy = numpy is not None and isinstance(value, numpy.generic)
+        if kind != "b" and (of_numpy or type(value) is int):  # a bool takes only some integers
+            _CASTS[type(value), kind] = type(number)
+        return number
 
     def _arguments(self, bufs: tuple[Buffer, ...], vals: Sequence[Any]) -> tuple[Any, ...]:
         pointers, values = self.signature.pointers, self.signature.values

@@ -70,6 +70,23 @@ def test_P3_numbers_of_numpy_are_launched_as_pythons_are(
     assert y.numpy().tolist() == [3 + int(vals[0])] * 5 + [1] * 3
 
 
+@pytest.mark.parametrize(
+    ("fits", "does_not"),
+    [((2.0, np.int64(5)), (2.0, np.int64(2**40))), ((2, 5), (10**39, 5)),
+     ((np.float64(2), 5), (np.float64(1e300), 5)), ((2.0, np.int32(5)), (2.0, np.float32(5)))],
+)  # fmt: skip
+def test_P3_a_number_that_does_not_fit_is_refused_after_one_of_its_class_that_does(
+    fits: Any, does_not: Any, axpy: Any
+) -> None:
+    y, x = vector(axpy.device), vector(axpy.device)
+    axpy(y, x, vals=fits, threads=8)
+    for _ in range(2):
+        with pytest.raises(hal.InvalidArgument, match="value '[an]'"):
+            axpy(y, x, vals=does_not, threads=8)
+    axpy(y, x, vals=fits, threads=8)
+    assert y.numpy().tolist() == [5.0] * 5 + [1] * 3
+
+
 BAD_LAUNCHES = {
     "no buffers": (lambda y, x: ((), (1.0, 1)), "wrong number of buffers.*got 0; expected 2"),
     "a buffer too many": (lambda y, x: ((y, x, x), (1.0, 1)), "got 3; expected 2"),
