@@ -427,11 +427,19 @@ def shifted_until_it_wraps(y: Floats, x: Inputs, n: hal.int32):
         y[i] = x[i]
 
 
+@hal.kernel
+def two_shifts_that_wrap(y: Floats, x: Inputs, n: hal.int32):
+    i = hal.global_idx(0)
+    if i << 26 < n and i << 29 < n:
+        y[i] = x[i]
+
+
 @pytest.mark.parametrize(
     ("kernel", "sizes"),
-    [(times_four, (0, 1, 4, 97, 256)), (shifted_until_it_wraps, (-(2**31), 0, 1, 2**30 - 1))],
-    ids=["times_four", "shifted_until_it_wraps"],
-)
+    [(times_four, (0, 1, 4, 97, 256)), (shifted_until_it_wraps, (-(2**31), 0, 1, 2**30 - 1)),
+     (two_shifts_that_wrap, (-(2**31), -1, 0, 1, 2**30 - 1))],
+    ids=["times_four", "shifted_until_it_wraps", "two_shifts_that_wrap"],
+)  # fmt: skip
 def test_a_guard_is_solved_for_the_thread(
     toolchain: Toolchain, kernel: Any, sizes: tuple[int, ...]
 ) -> None:

@@ -252,17 +252,17 @@ class _Bounded:
         outer, self.made, self.interval = self.made, dict(self.made), interval
         found = bounds(row, self.solves)
         self._copy((*found.needed(row), *found.solving))
-        self._add_threads(row, found)
+        self._add_threads(row, self._start_and_end(found), found.known)
         if found.wrapping:
-            self._add_threads(row, Bounds(found.wrapping, [], {}, [], []))
+            self._add_threads(row, self._behind(found.wrapping), {})
         self.made = outer
 
-    def _add_threads(self, row: Row, found: Bounds) -> None:
-        """Add the loop over the threads of a row within bounds."""
+    def _add_threads(self, row: Row, interval: tuple[UOp, UOp], known: dict[UOp, bool]) -> None:
+        """Add the loop over the threads of an interval, for which `known` holds."""
         outer, self.made = self.made, dict(self.made)
-        inner = UOp("THREADS", None, self._start_and_end(found), self.threads.arg)
+        inner = UOp("THREADS", None, interval, self.threads.arg)
         self.uops.append(inner)
-        self._add_rest(row.nodes, found.known)
+        self._add_rest(row.nodes, known)
         self.uops.append(UOp("ENDTHREADS", None, (inner,)))
         self.made = outer
 
@@ -283,13 +283,24 @@ class _Bounded:
         self.uops.append(UOp(op, dtype, sources, arg))
         return self.uops[-1]
 
+    def _whole(self) -> tuple[UOp, UOp]:
+        if self.interval is not None:
+            return self.interval
+        zero = self._new("CONST", int32, arg=0)
+        return zero, self._new("SPECIAL", int32, arg=("block_dim", 0))
+
+    def _behind(self, limits: list[Limit]) -> tuple[UOp, UOp]:
+        """Return, as int32, the first thread of a row that meets any of these, and the end."""
+        first, end = self._whole()
+        start = self._new("CAST", int64, end)
+        for limit in limits:  # each says GE
+            start = self._new("MIN", int64, start, self._place(limit))
+        start = self._new("MAX", int64, start, self._new("CAST", int64, first))
+        return self._new("CAST", int32, start), end
+
     def _start_and_end(self, found: Bounds) -> tuple[UOp, UOp]:
         """Return, as int32, the first thread of a row that runs and the one after the last."""
-        if self.interval is None:
-            start = self._new("CONST", int32, arg=0)
-            end = self._new("SPECIAL", int32, arg=("block_dim", 0))
-        else:
-            start, end = self.interval
+        start, end = self._whole()
         if found.limits:
             start, end = self._within(found.limits, start, end)
         for test, holds in found.rows:
