@@ -177,16 +177,25 @@ class _Module(Columns):
         self._enter_block()
 
     def _enter_block(self) -> None:
-        """Open the loop over blocks, and compute the block's indices in the grid."""
-        wide = [self.let(f"zext i32 {self.specials['grid_dim', axis]} to i64") for axis in (0, 1)]
-        block = self.open_loop(BLOCKS, "i64", "%hal.first", "%hal.last", "slt")
-        self.frame_loop = BLOCKS
-        rows = self.let(f"sdiv i64 {block}, {wide[0]}")
-        places = (
-            self.let(f"srem i64 {block}, {wide[0]}"),
+        """Open the loop over blocks, which counts the block's indices in the grid."""
+        sizes = [self.specials["grid_dim", axis] for axis in (0, 1)]
+        wide = [self.let(f"zext i32 {size} to i64") for size in sizes]
+        # Divided by also in a call without blocks, whose grid may be empty.
+        wide = [self._call("@llvm.smax.i64", "i64", ["i64"] * 2, [size, "1"]) for size in wide]
+        rows = self.let(f"sdiv i64 %hal.first, {wide[0]}")
+        starts = (
+            self.let(f"srem i64 %hal.first, {wide[0]}"),
             self.let(f"srem i64 {rows}, {wide[1]}"),
             self.let(f"sdiv i64 {rows}, {wide[1]}"),
         )
+        names = [f"{BLOCKS}.{axis}" for axis in AXES]
+        others = list(zip(names, starts, strict=True))
+        block = self.open_loop(BLOCKS, "i64", "%hal.first", "%hal.last", "slt", others=others)
+        self.loops[-1] = self.loops[-1]._replace(
+            advance_others=lambda step: self._advance_block(names, wide, step)
+        )
+        self.frame_loop = BLOCKS
+        places = [f"%{name}" for name in names]
         for axis, place in enumerate(places):
             index = self.let(f"trunc i64 {place} to i32", f"%block.{AXES[axis]}")
             self.specials["block_idx", axis] = index
@@ -200,6 +209,21 @@ class _Module(Columns):
             self.loops[-1] = self.loops[-1]._replace(step=blocks)
             few = self.let(f"trunc i64 {blocks} to i32")
             self.width = self.let(f"mul nsw i32 {few}, {self.specials['block_dim', 0]}", "%row.x")
+
+
+    def _advance_block(self, names: list[str], sizes: list[str], step: str) -> None:
+        """Advance the block's indices: divisions would take as long as a short row.
+
+        A step stays in its row, but where the grid is one block wide: there it goes along y, and
+        where it is one block high, too, along z.
+        """
+        for name, size in zip(names, sizes, strict=False):
+            end = self.let(f"add nsw i64 %{name}, {step}")
+            is_over = self.let(f"icmp sge i64 {end}, {size}")
+            self.let(f"select i1 {is_over}, i64 0, i64 {end}", f"%{name}.next")
+            is_one = self.let(f"icmp eq i64 {size}, 1")
+            step = self.select(is_one, "i64", end, self.let(f"zext i1 {is_over} to i64"))
+        self.let(f"add nsw i64 %{names[2]}, {step}", f"%{names[2]}.next")
 
 
 _WRITERS = writers(_Module)

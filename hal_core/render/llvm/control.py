@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from hal_core.ir import UOp
@@ -19,6 +20,7 @@ class _Loop(NamedTuple):
     kind: str
     advance: str
     step: str
+    advance_others: Callable[[str], None] | None = None  # of the counters beside it, by `step`
 
 
 class Blocks(Memory):
@@ -55,14 +57,18 @@ class Blocks(Memory):
 
     def open_loop(
         self, name: str, kind: str, start: str, stop: str, order: str, step: str = "1",
-        advance: str = "add nsw",
+        advance: str = "add nsw", others: Sequence[tuple[str, str]] = (),
     ) -> str:  # fmt: skip
-        """Open `for (name = start; name ORDER stop; name += step)`; return the counter."""
+        """Open `for (name = start; name ORDER stop; name += step)`; return the counter.
+
+        `others` are names and starts of counters beside it, whose `.next` the caller writes.
+        """
         before = self.block
         self.jump(f"{name}.head")
         self.label(f"{name}.head")
-        following = f"[ %{name}.next, %{name}.step ]"
-        self.let(f"phi {kind} [ {start}, %{before} ], {following}", f"%{name}")
+        for counter, first in ((name, start), *others):
+            following = f"[ %{counter}.next, %{name}.step ]"
+            self.let(f"phi {kind} [ {first}, %{before} ], {following}", f"%{counter}")
         more = self.let(f"icmp {order} {kind} %{name}, {stop}", f"%{name}.more")
         self.branch(more, f"{name}.body", f"{name}.end")
         self.label(f"{name}.body")
@@ -71,9 +77,11 @@ class Blocks(Memory):
 
     def close_loop(self, metadata: str = "") -> None:
         """End the innermost counted loop; its jump back carries `metadata`."""
-        name, kind, advance, step = self.loops.pop()
+        name, kind, advance, step, advance_others = self.loops.pop()
         self.jump(f"{name}.step")
         self.label(f"{name}.step")
+        if advance_others is not None:
+            advance_others(step)
         self.let(f"{advance} {kind} %{name}, {step}", f"%{name}.next")
         self.jump(f"{name}.head", metadata)
         self.label(f"{name}.end")
