@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import math
+import sys
 from typing import Any
 
 from hal_core.dtypes import DTYPES, STORAGE_DTYPES, DType, bool_, float32, int32, int64
@@ -71,6 +72,9 @@ def table(x: Expressions, at: ast.AST, owner: tuple[Any, ...], label: str) -> Me
             raise x.error(at, problem, "Capture rows of one length, or index it with constants.")
         shape.append(size)
         values = [part for row in values for part in row]
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and values and all(isinstance(value, numpy.generic) for value in values):
+        return table(x, at, of_array(x, at, numpy.array(owner)), label)
     if len(shape) > 4 or not all(isinstance(value, (int, float)) for value in values):
         problem = f"{label} is no table: its elements are not all numbers"
         raise x.error(at, problem, "Index it with constants: for k in hal.unroll(...).")

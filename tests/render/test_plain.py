@@ -35,7 +35,7 @@ def stencil(y: Out, x: In, w: hal.int32, h: hal.int32):
 
 @hal.kernel
 def dot(y: Floats, x: FloatsIn, a: FloatsIn, w: hal.int32):
-    """Compilers may round `y + x * a` once or twice."""
+    """`y + x * a` is fused ahead of both forms."""
     i = hal.global_idx(0)
     for k in range(w):
         y[i] += x[w * i + k] * a[k]
@@ -50,7 +50,7 @@ def dot_apart(y: Floats, x: FloatsIn, a: FloatsIn, w: hal.int32):
 
 @hal.kernel
 def exponential(y: Floats, x: FloatsIn, w: hal.int32):
-    """A formula, or in a loop a call of the C library."""
+    """A formula in both forms."""
     i = hal.global_idx(0)
     y[i] = hal.exp(x[w * i])
 
@@ -140,8 +140,37 @@ def chosen(y: Out, x: In):
         y[i + 1] = x[i]
 
 
-TWO = [dot_apart, gathered, scattered, apart, rows, columns, float_sums, divided]
-ONE = [guarded, stencil, dot, exponential, placed, shared, large, chosen]
+@hal.kernel
+def seldom(y: Floats, x: FloatsIn, n: hal.int32):
+    i = hal.global_idx(0)
+    if i < n:
+        v = x[i]
+        if v > 0.99:
+            v = hal.log(v)
+        y[i] = v
+
+
+@hal.kernel
+def seldom_goes_on(y: Floats, x: FloatsIn, n: hal.int32):
+    i = hal.global_idx(0)
+    if i < n:
+        if x[i] < 0.99:
+            y[i] = 0.0
+            return
+        y[i] = 1.0 / x[i]
+
+
+@hal.kernel
+def never_seldom(y: Floats, x: FloatsIn, n: hal.int32):
+    i = hal.global_idx(0)
+    if i < n:
+        y[i] = hal.log(x[i])
+
+
+SELDOM = [seldom, seldom_goes_on]
+TWO = [dot, dot_apart, gathered, scattered, apart, rows, columns, float_sums, divided, exponential]
+TWO += SELDOM
+ONE = [guarded, stencil, placed, shared, large, chosen, never_seldom]
 
 
 @pytest.mark.parametrize("kernel", TWO + ONE, ids=lambda kernel: kernel.name)
@@ -162,6 +191,19 @@ def test_the_plain_form_promises_nothing_of_its_threads() -> None:
     order = [re.findall(r"^(k|thread\.x)\S*\.body:", form, re.MULTILINE) for form in (second, cut)]
     assert order[0] == ["thread.x", "k"]
     assert order[1].index("k") < order[1].index("thread.x", 1)
+
+
+@pytest.mark.parametrize("kernel", SELDOM, ids=lambda kernel: kernel.name)
+def test_threads_of_the_plain_form_jump_over_what_few_need(kernel: hal.KernelFunction) -> None:
+    """In vectors all would compute it: nine times as long, if one in 100 needs it."""
+    text = LLVMRenderer(both=True).render(kernel.lower())
+    _, cut, second = re.split(rf"\ndefine internal void @{kernel.name}.*", text)
+    off = re.search(r"(!\d+) = !{!\"llvm.loop.vectorize.enable\", i1 false}", text)
+    assert off is not None
+    loop = re.search(rf"(!\d+) = distinct !{{!\d+, {off[1]}}}", text)
+    assert loop is not None
+    assert f"!llvm.loop {loop[1]}\n" in second
+    assert f"!llvm.loop {loop[1]}\n" not in cut
 
 
 def test_larger_kernels_have_one_form() -> None:

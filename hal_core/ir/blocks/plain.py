@@ -19,11 +19,11 @@ from __future__ import annotations
 from hal_core.ir.blocks.fission import in_one_region
 from hal_core.ir.blocks.quotients import INDICES
 from hal_core.ir.blocks.rows import ALONG_X, MOST_NODES_IN_PARTS
-from hal_core.ir.expand import FUNCTIONS
 from hal_core.ir.uop import Kernel, UOp
 
 _ORDERED = frozenset({"ATOMIC", "CAS", "BARRIER", "FENCE", "SHUFFLE", "BALLOT"})
 _SUMS = frozenset({"ADD", "SUB"})
+_COSTS, _COSTLY = {"FMA": 1, "DIV": 8, "SQRT": 8}, 8  # a formula is eight FMAs, or more
 _SHARED = frozenset({"PARAM", "CONST", "TABLE", "SHARED", "VIEW"})
 
 
@@ -32,14 +32,28 @@ def plain(kernel: Kernel) -> Kernel | None:
     ops = {node.op for node in kernel.uops}
     if ops & _ORDERED or len(kernel.uops) > MOST_NODES_IN_PARTS:
         return None
-    # A compiler fuses a product and a sum where it sees both, and a math function is a formula, or
-    # within loops a call of the C library.
-    floats = {node.op for node in kernel.uops if node.dtype is not None and node.dtype.is_float}
-    if not floats.isdisjoint(FUNCTIONS):
-        return None
-    if kernel.contract and "MUL" in floats and not floats.isdisjoint(_SUMS):
-        return None
     return kernel._replace(uops=in_one_region(kernel.uops, claims=False))
+
+
+def has_costly_branch(kernel: Kernel) -> bool:
+    """Tell whether a test of data decides over a quotient, a root or the formula of a function.
+
+    In vectors all threads compute it, though few may need it.
+    """
+    by_data, left, cost = set[UOp](), False, 0  # left: some threads have returned
+    opened: list[bool] = []
+    for node in kernel.uops:
+        if node.op in ("LOAD", "GET") or not by_data.isdisjoint(node.src):
+            by_data.add(node)
+        if node.op == "IF":
+            opened.append(node.src[0] in by_data)
+        elif node.op == "ENDIF":
+            opened.pop()
+        elif node.op == "RETURN":
+            left = left or True in opened
+        elif (left or True in opened) and node.dtype is not None and node.dtype.is_float:
+            cost += _COSTS.get(node.op, 0)
+    return cost >= _COSTLY
 
 
 def gathers(kernel: Kernel) -> bool:

@@ -13,8 +13,10 @@ from hal_core.ir import Kernel, UOp
 from hal_core.ir.blocks.columns import with_columns
 from hal_core.ir.blocks.fission import split
 from hal_core.ir.blocks.groups import WIDE, Registers
-from hal_core.ir.blocks.plain import gathers, plain
-from hal_core.ir.expand import expand
+from hal_core.ir.blocks.loops import serial_sums
+from hal_core.ir.blocks.plain import gathers, has_costly_branch, plain
+from hal_core.ir.contraction import contracted
+from hal_core.ir.expand import FUNCTIONS, expand
 from hal_core.render.llvm.columns import Columns
 from hal_core.render.llvm.threads import AXES, BLOCKS
 from hal_core.render.llvm.values import type_of
@@ -63,27 +65,45 @@ class LLVMRenderer(Renderer):
         self.half, self.fma, self.both, self.registers = half, fma, both, registers
 
     def _render(self, kernel: Kernel) -> str:
-        uops = with_columns(split(kernel, grouped=True, registers=self.registers))
-        first = _Module(self._with_formulas(kernel._replace(uops=uops)), self.half)
+        if kernel.contract:
+            kernel = self._contracted(kernel)
+        cut, simple = kernel._replace(uops=self._cut(kernel)), plain(kernel) if self.both else None
+        # Both forms have the same formulas: the C library's functions round otherwise.
+        if simple is not None and self.fma:
+            cut, simple = (expand(form, branches=False) for form in (cut, simple))
+        elif self.fma:
+            cut = _with_some_formulas(cut)
+        elif simple is not None and {node.op for node in simple.uops} & FUNCTIONS.keys():
+            simple = None
+        first = _Module(cut, self.half)
         first.write_function()
-        simple = plain(kernel) if self.both else None
         if simple is not None:
-            second = _Module(self._with_formulas(simple), self.half, first)
+            second = _Module(simple, self.half, first)
             second.write_function()
             # Without the numbers in names, and what LLVM is told.
             a, b = (_NUMBERS.sub("", "\n".join(one.lines)) for one in (first, second))
-            if gathers(kernel) or a != b:
+            if gathers(kernel) or second.branches or a != b:
                 return second.text(first)
         return first.text()
 
-    def _with_formulas(self, cut: Kernel) -> Kernel:
-        if self.fma:
-            # LLVM vectorises the loop over threads, where formulas are faster than calls. A loop of
-            # the kernel itself is not vectorised, and calls are faster there; only the remainder of
-            # float64 is a formula everywhere, because libraries find it bit by bit.
-            cut = expand(cut, in_loops=False, branches=False)
-            cut = expand(cut, {"FMOD": (float64,)})
-        return cut
+    def _cut(self, kernel: Kernel) -> tuple[UOp, ...]:
+        return with_columns(split(kernel, grouped=True, registers=self.registers))
+
+    def _contracted(self, kernel: Kernel) -> Kernel:
+        """Fuse products and sums where the processor can, but the serial sums of single threads."""
+        if not self.fma:
+            return kernel._replace(contract=False)
+        apart = serial_sums(kernel.uops)
+        return contracted(kernel, apart if apart and serial_sums(self._cut(kernel)) else ())
+
+
+def _with_some_formulas(cut: Kernel) -> Kernel:
+    """Write functions out where LLVM makes vectors of the loop over threads.
+
+    A loop of the kernel itself is not vectorised, and calls are faster there; only the remainder of
+    float64 is a formula everywhere, because libraries find it bit by bit.
+    """
+    return expand(expand(cut, in_loops=False, branches=False), {"FMOD": (float64,)})
 
 
 class _Module(Columns):
@@ -95,6 +115,7 @@ class _Module(Columns):
         names = Names(frozenset())
         self.params = [names.take(param.name) for param in kernel.signature.params]
         if other is not None:
+            self.branches = has_costly_branch(kernel)
             self.splits, self.count = False, other.count
             self.declarations, self.helpers = {**other.declarations}, {**other.helpers}
             self.metadata, self.facts = [*other.metadata], {**other.facts}
@@ -209,7 +230,6 @@ class _Module(Columns):
             self.loops[-1] = self.loops[-1]._replace(step=blocks)
             few = self.let(f"trunc i64 {blocks} to i32")
             self.width = self.let(f"mul nsw i32 {few}, {self.specials['block_dim', 0]}", "%row.x")
-
 
     def _advance_block(self, names: list[str], sizes: list[str], step: str) -> None:
         """Advance the block's indices: divisions would take as long as a short row.

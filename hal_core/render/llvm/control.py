@@ -26,8 +26,8 @@ class _Loop(NamedTuple):
 class Blocks(Memory):
     """Write LLVM's basic blocks; each has a label and ends with one jump."""
 
-    def __init__(self, contract: bool, half: bool, block_threads: int) -> None:
-        super().__init__(contract, half, block_threads)
+    def __init__(self, half: bool, block_threads: int) -> None:
+        super().__init__(half, block_threads)
         self.block = "hal.entry"  # the label that the next instruction belongs to
         self.left = False  # True after a jump, where LLVM allows no instruction
         self.loops: list[_Loop] = []

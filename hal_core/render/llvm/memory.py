@@ -18,8 +18,8 @@ _WHOLE = {
 class Memory(Values):
     """Write accesses to memory; arrays and variables are declared in the entry block."""
 
-    def __init__(self, contract: bool, half: bool, block_threads: int) -> None:
-        super().__init__(contract, half)
+    def __init__(self, half: bool, block_threads: int) -> None:
+        super().__init__(half)
         self.block_threads = block_threads
         self.frame: list[str] = []  # the allocas of the entry block
         self.access = ""  # metadata that loads and stores carry now

@@ -11,7 +11,7 @@ from hal_core.ir.blocks.bundles import Bundle
 from hal_core.ir.blocks.compiler_faults import doubling, hidden_parts
 from hal_core.ir.blocks.fission import block_threads
 from hal_core.ir.blocks.groups import FEWEST_LANES, after_loop, region_of
-from hal_core.ir.blocks.loops import filling, serial_sums
+from hal_core.ir.blocks.loops import filling
 from hal_core.ir.blocks.middle import Middle, beyond, guessed, inside, middle
 from hal_core.ir.blocks.row_loops import ahead_of_groups
 from hal_core.ir.blocks.rows import (
@@ -59,7 +59,7 @@ class Threads(Blocks):
     """Write regions. `specials` and `first` are filled in by the loop over blocks."""
 
     def __init__(self, kernel: Kernel, half: bool) -> None:
-        super().__init__(kernel.contract, half, block_threads(kernel))
+        super().__init__(half, block_threads(kernel))
         self.uops = kernel.uops
         ops = [uop.op for uop in self.uops]
         if "ROW_GROUPS" in ops:
@@ -75,10 +75,11 @@ class Threads(Blocks):
         # LLVM takes long for the code of many loops that it wrote out.
         self.unrolls = regions <= _MOST_UNROLLED
         self.fixed = kernel.block is not None
+        self.branches = False  # True: threads jump over what they need not do, and are no vectors
         self.hidden: set[UOp] = set()  # numbers by which LLVM must not find neighbours
         self.divisors: set[UOp] = set()  # of int64, that are known to be from 1 to 2**31
         self.low: set[UOp] = set()  # low bits of an index that are compared as bytes
-        self.filling, self.apart = filling(self.uops), serial_sums(self.uops)
+        self.filling = filling(self.uops)
 
     def write(self, uop: UOp) -> None:
         """Write one node."""
@@ -409,7 +410,7 @@ class Threads(Blocks):
             group = self.add_metadata("distinct !{{}}")
             facts.append(self.add_metadata(f'!{{{{!"llvm.loop.parallel_accesses", {group}}}}}'))
             self.access = f", !llvm.access.group {group}"
-        if place.rare:
+        if place.rare or self.branches:
             facts.append(self.fact('!{{!"llvm.loop.vectorize.enable", i1 false}}'))
         self.write_nodes(place, thread, known)
         self.close_loop(self.loop_facts(*facts) if facts else "")

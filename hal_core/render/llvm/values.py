@@ -37,15 +37,13 @@ def type_of(dtype: DType) -> str:
 class Values:
     """Write instructions, and collect the declarations and helpers that they need."""
 
-    def __init__(self, contract: bool, half: bool) -> None:
+    def __init__(self, half: bool) -> None:
         self.count = 0
         self.lines: list[str] = []
         self.values: dict[UOp, str] = {}
         self.declarations: dict[str, None] = {}
         self.helpers: dict[str, str] = {}  # name -> definition
         self.variants: dict[str, list[str]] = {}  # helper -> those for vectors
-        self.fast = "contract " if contract else ""
-        self.apart: set[UOp] = set()  # sums that are not fused with a product
         self.half = half  # True when the processor converts float16 itself
 
     def line(self, text: str) -> None:
@@ -90,17 +88,15 @@ class Values:
         if op in ("MIN", "MAX"):
             return self.least_or_greatest(op, takes, *operands)
         if takes.kind == "f":
-            return self._float(op, takes, operands, "" if uop in self.apart else self.fast)
+            return self._float(op, takes, operands)
         return self._integer(uop, takes, operands)
 
-    def _float(self, op: str, dtype: DType, operands: list[str], fast: str = "") -> str:
+    def _float(self, op: str, dtype: DType, operands: list[str]) -> str:
         kind = type_of(dtype)
         if op in _FLOAT:
-            # A quotient fuses with nothing, so it needs no flag `contract`.
-            fast = "" if op in ("DIV", "FMOD") else fast
-            return self.let(f"{_FLOAT[op]} {fast}{kind} {operands[0]}, {operands[1]}")
+            return self.let(f"{_FLOAT[op]} {kind} {operands[0]}, {operands[1]}")
         if op == "NEG":
-            return self.let(f"fneg {fast}{kind} {operands[0]}")
+            return self.let(f"fneg {kind} {operands[0]}")
         if op == "ISNAN":
             return self.let(f"fcmp uno {kind} {operands[0]}, {operands[0]}")
         if op == "RSQRT":

@@ -64,41 +64,58 @@ class Trial:
             seconds = perf_counter() - start
             part = _PIECE_SECONDS / seconds if seconds > 2 * _PIECE_SECONDS else 1.0
             self._size = max(1, int(self._blocks * part))
+            if 2 * self._size > self._blocks:
+                self._size = self._blocks
             if seconds * self._size > _MOST_SECONDS * self._blocks:
                 self._decide(CUT)
         else:
             self._measure(args, launch)
 
     def _measure(self, args: bytes, launch: Any) -> None:
-        """Run a launch, of which pieces are samples until enough are taken."""
-        done = 0
-        while not self._decided and done + self._size <= self._blocks:
-            form = PLAIN if len(self._samples[PLAIN]) < len(self._samples[CUT]) else CUT
-            self._words[_FORM] = form
-            start = perf_counter()
-            self._function(args, launch, c_int64(done), c_int64(done + self._size))
-            self._samples[form].append(perf_counter() - start)
-            done += self._size
-            self._judge()
-        if done == self._blocks:
+        """Run a launch, which is one sample, or has one of each form amid its other blocks."""
+        cut, plain = self._samples
+        size, blocks = self._size, self._blocks
+        if size == blocks:
+            self._take(PLAIN if len(plain) < len(cut) else CUT, args, launch, 0, blocks)
+        else:
+            # Not the first blocks of all launches: those of a picture's rim are often soon done.
+            place = (2 * len(cut) + 1) * blocks // (2 * _SAMPLES)
+            begin = min(max(place - size, 0), blocks - 2 * size)
+            self._run_blocks(args, launch, 0, begin)
+            turns = (CUT, PLAIN) if len(cut) % 2 == 0 else (PLAIN, CUT)
+            for form, first in zip(turns, (begin, begin + size), strict=True):
+                self._take(form, args, launch, first, first + size)
+            self._words[_FORM] = CUT
+            self._run_blocks(args, launch, begin + 2 * size, blocks)
+        if len(plain) == len(cut) == _SAMPLES:
+            if size == blocks:
+                is_faster = median(plain) < _GAIN * median(cut)
+            else:  # the blocks that take long count most; an interruption must not decide
+                slower = sum(_GAIN * one > other for one, other in zip(plain, cut, strict=True))
+                is_faster = slower <= 1 and sum(plain) < _GAIN * sum(cut)
+            self._decide(PLAIN if is_faster else CUT)
+        elif len(plain) == 1 and plain[0] > _HOPELESS * cut[0]:
+            self._decide(CUT)
+
+    def _take(self, form: int, args: bytes, launch: Any, first: int, last: int) -> None:
+        """Run some blocks in a form, and note the seconds that they take."""
+        self._words[_FORM] = form
+        start = perf_counter()
+        self._function(args, launch, c_int64(first), c_int64(last))
+        self._samples[form].append(perf_counter() - start)
+
+    def _run_blocks(self, args: bytes, launch: Any, first: int, last: int) -> None:
+        if first == last:
             return
         if self._pool is None or self._pool.threads == 1:
-            self._function(args, launch, c_int64(done), c_int64(self._blocks))
+            self._function(args, launch, c_int64(first), c_int64(last))
             return
         chunks = [
-            (c_int64(done + begin.value), c_int64(done + end.value))
-            for begin, end in split(self._blocks - done, self._pool.threads)
+            (c_int64(first + begin.value), c_int64(first + end.value))
+            for begin, end in split(last - first, self._pool.threads)
         ]
         # Not as the function itself, which the pool's threads would run from the first block on.
         self._pool.run(partial(self._function), args, launch, chunks)
-
-    def _judge(self) -> None:
-        """Decide for a form, if the samples are enough."""
-        cut, plain = self._samples
-        if len(cut) == len(plain) == _SAMPLES:
-            self._decide(PLAIN if median(plain) < _GAIN * median(cut) else CUT)
-        elif len(plain) == 1 and plain[0] > _HOPELESS * cut[0]:
-            self._decide(CUT)
 
     def _decide(self, form: int) -> None:
         self._words[_FORM] = form

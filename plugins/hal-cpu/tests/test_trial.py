@@ -109,17 +109,35 @@ def test_long_launches_are_measured_in_pieces(
     blocks = 1000
     launches = Launches(blocks, (10e-6, plain), monkeypatch, cores)
     assert launches.launch() == [(CUT, 0, blocks)]
-    ran = launches.launch()
+    for place in (1 / 6, 3 / 6, 5 / 6):  # of a launch, as its first blocks may be unlike the rest
+        assert not launches.settled
+        ran = launches.launch()
+        assert [first for _, first, _ in ran] == [0, *(last for _, _, last in ran[:-1])]
+        assert ran[-1][2] == blocks
+        at = next(n for n, one in enumerate(ran) if one[0] == PLAIN)
+        assert [form for form, _, _ in ran].count(PLAIN) == 1
+        assert ran[at][2] - ran[at][1] == 10  # of 100 us
+        assert (10, CUT) in [(last - first, form) for form, first, last in ran[at - 1 : at + 2 : 2]]
+        assert abs(ran[at][1] - place * blocks) <= 10
+        assert (len(ran) > 5) == (cores > 1)
     assert launches.settled and launches.form == expected
-    # Pieces of 100 us in turns, then the rest; every block once.
-    assert [form for form, _, _ in ran[:6]] == [CUT, PLAIN] * 3
-    assert {last - first for _, first, last in ran[:6]} == {10}
-    assert {form for form, _, _ in ran[6:]} == {expected}
-    assert [first for _, first, _ in ran] == [0, *(last for _, _, last in ran[:-1])]
-    assert ran[-1][2] == blocks
     if cores > 1:
-        assert len(ran) > 7
         launches.trial._pool.close()  # type: ignore[union-attr]
+
+
+def test_the_blocks_that_take_long_decide(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A picture's rim is soon done, and as fast in either form."""
+    launches = Launches(1000, (0, 0), monkeypatch)
+
+    def run(args: bytes, launch: Any, first: c_int64, last: c_int64) -> None:
+        for block in range(first.value, last.value):
+            inside = 300 <= block < 700
+            launches.now += (40e-6, 15e-6)[launch._obj[6]] if inside else 1e-6
+
+    launches.trial._run = launches.trial._function = run
+    while not launches.settled:
+        launches.launch()
+    assert launches.form == PLAIN
 
 
 @LIVE
