@@ -50,7 +50,7 @@ NOUNS = {
     "cluster": cluster,
 }
 # Parts whose libraries may wait for ever or end the process, as Ray does, and their seconds.
-MAY_HANG = {"cluster": 600}
+MAY_HANG = {"cluster": 240}
 
 
 def main() -> int:

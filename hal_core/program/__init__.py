@@ -265,19 +265,16 @@ class Program(OfThisProcess):
             plain = tuple([_CASTS[v.__class__, k](v) for v, k in zip(vals, kinds, strict=True)])
         except (KeyError, OverflowError, ValueError):
             try:
-                plain = tuple(map(self._converted, vals, self.signature.values))
+                params = zip(vals, self.signature.values, strict=True)
+                plain = tuple([convert_value(value, param, "", "") for value, param in params])
             except InvalidArgument:
                 return None
+            numpy = sys.modules.get("numpy")
+            for value, kind, number in zip(vals, kinds, plain, strict=True):
+                of_numpy = numpy is not None and isinstance(value, numpy.generic)
+                if kind != "b" and (of_numpy or type(value) is int):  # bools are 0 and 1 alone
+                    _CASTS[type(value), kind] = type(number)
         return None if type(vals) is tuple and all(map(is_, plain, vals)) else plain
-
-    def _converted(self, value: Any, param: Param) -> int | float | bool:
-        """Convert a number, and note how, if all numbers of its class are converted so."""
-        number = convert_value(value, param, "", "")
-        numpy, kind = sys.modules.get("numpy"), param.dtype.kind
-        of_numpy = numpy is not None and isinstance(value, numpy.generic)
-        if kind != "b" and (of_numpy or type(value) is int):  # a bool takes only some integers
-            _CASTS[type(value), kind] = type(number)
-        return number
 
     def _arguments(self, bufs: tuple[Buffer, ...], vals: Sequence[Any]) -> tuple[Any, ...]:
         pointers, values = self.signature.pointers, self.signature.values

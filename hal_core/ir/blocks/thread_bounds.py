@@ -253,8 +253,13 @@ class _Bounded:
         found = bounds(row, self.solves)
         self._copy((*found.needed(row), *found.solving))
         self._add_threads(row, self._start_and_end(found), found.known)
-        if found.wrapping:
-            self._add_threads(row, self._behind(found.wrapping), {})
+        if found.wrapping:  # the threads from the first on that meets any of these limits
+            first, end = self._whole()
+            start = self._new("CAST", int64, end)
+            for limit in found.wrapping:  # each says GE
+                start = self._new("MIN", int64, start, self._place(limit))
+            start = self._new("MAX", int64, start, self._new("CAST", int64, first))
+            self._add_threads(row, (self._new("CAST", int32, start), end), {})
         self.made = outer
 
     def _add_threads(self, row: Row, interval: tuple[UOp, UOp], known: dict[UOp, bool]) -> None:
@@ -288,15 +293,6 @@ class _Bounded:
             return self.interval
         zero = self._new("CONST", int32, arg=0)
         return zero, self._new("SPECIAL", int32, arg=("block_dim", 0))
-
-    def _behind(self, limits: list[Limit]) -> tuple[UOp, UOp]:
-        """Return, as int32, the first thread of a row that meets any of these, and the end."""
-        first, end = self._whole()
-        start = self._new("CAST", int64, end)
-        for limit in limits:  # each says GE
-            start = self._new("MIN", int64, start, self._place(limit))
-        start = self._new("MAX", int64, start, self._new("CAST", int64, first))
-        return self._new("CAST", int32, start), end
 
     def _start_and_end(self, found: Bounds) -> tuple[UOp, UOp]:
         """Return, as int32, the first thread of a row that runs and the one after the last."""

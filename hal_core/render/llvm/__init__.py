@@ -65,14 +65,17 @@ class LLVMRenderer(Renderer):
         self.half, self.fma, self.both, self.registers = half, fma, both, registers
 
     def _render(self, kernel: Kernel) -> str:
-        if kernel.contract:
-            kernel = self._contracted(kernel)
+        if kernel.contract and self.fma:
+            apart = serial_sums(kernel.uops)  # which are summed by single threads, or not
+            kernel = contracted(kernel, apart if apart and serial_sums(self._cut(kernel)) else ())
         cut, simple = kernel._replace(uops=self._cut(kernel)), plain(kernel) if self.both else None
         # Both forms have the same formulas: the C library's functions round otherwise.
         if simple is not None and self.fma:
             cut, simple = (expand(form, branches=False) for form in (cut, simple))
         elif self.fma:
-            cut = _with_some_formulas(cut)
+            # LLVM makes no vectors of a loop of the kernel itself, and calls are faster there; only
+            # the remainder of float64 is a formula, because libraries find it bit by bit.
+            cut = expand(expand(cut, in_loops=False, branches=False), {"FMOD": (float64,)})
         elif simple is not None and {node.op for node in simple.uops} & FUNCTIONS.keys():
             simple = None
         first = _Module(cut, self.half)
@@ -88,22 +91,6 @@ class LLVMRenderer(Renderer):
 
     def _cut(self, kernel: Kernel) -> tuple[UOp, ...]:
         return with_columns(split(kernel, grouped=True, registers=self.registers))
-
-    def _contracted(self, kernel: Kernel) -> Kernel:
-        """Fuse products and sums where the processor can, but the serial sums of single threads."""
-        if not self.fma:
-            return kernel._replace(contract=False)
-        apart = serial_sums(kernel.uops)
-        return contracted(kernel, apart if apart and serial_sums(self._cut(kernel)) else ())
-
-
-def _with_some_formulas(cut: Kernel) -> Kernel:
-    """Write functions out where LLVM makes vectors of the loop over threads.
-
-    A loop of the kernel itself is not vectorised, and calls are faster there; only the remainder of
-    float64 is a formula everywhere, because libraries find it bit by bit.
-    """
-    return expand(expand(cut, in_loops=False, branches=False), {"FMOD": (float64,)})
 
 
 class _Module(Columns):
