@@ -258,8 +258,8 @@ class StreamDriver(ABC):
 
     def readable(self, src: memoryview) -> Any:
         """Return flat memory as `copy_in` takes it; the caller keeps the result until the copy is
-        done."""
-        return src
+        done. Here a copy, which a driver that takes the memory itself does not make."""
+        return bytes(src)
 
     @abstractmethod
     def copy_out(self, dest: Any, src: int, nbytes: int, stream: Any) -> None:

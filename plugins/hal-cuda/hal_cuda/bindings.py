@@ -68,6 +68,9 @@ class CudaBindings(Calls):
         except RuntimeError as error:  # how cuda-bindings says that there is no libcuda
             raise OSError(str(error)) from None
 
+    def readable(self, src: memoryview) -> Any:
+        return src
+
     def load(self, image: bytes) -> Any:
         log = bytes(LOG_NBYTES)  # the driver writes into it; cuda-bindings takes only bytes
         options = [_ERROR_LOG, _ERROR_LOG_NBYTES]
