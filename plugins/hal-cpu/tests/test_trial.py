@@ -122,7 +122,7 @@ def test_long_launches_are_measured_in_pieces(
         assert (len(ran) > 5) == (cores > 1)
     assert launches.settled and launches.form == expected
     if cores > 1:
-        launches.trial._pool.close()  # type: ignore[union-attr]
+        launches.trial._pool.close()
 
 
 def test_the_blocks_that_take_long_decide(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,3 +239,40 @@ def test_G3_a_graph_measures_the_forms_of_its_launches(device: hal.Compiled) -> 
         graph.replay(wait=True)
         assert np.array_equal(y.numpy(), expected)
     assert settled[0] is False and settled[-1] is True
+
+
+@hal.kernel
+def escaped(y: hal.Ptr[hal.float64], x: hal.ConstPtr[hal.float64], n: hal.int32) -> None:
+    """Products, sums, functions and a quotient, of which threads need different ones."""
+    i = hal.global_idx(0)
+    if i < n:
+        a = x[i]
+        b = 0.3 * a - 0.7
+        v = hal.float64(0)
+        for k in range(40):
+            if a * a + b * b > 16.0:
+                v = 1.0 - hal.log2(0.5 * hal.log2(a * a + b * b))
+                break
+            t = a * a - b * b + 0.1
+            b = 2.0 * a * b - 0.65
+            a = t
+        if x[i] > 1.5:
+            v += hal.exp(-v) / (1.0 + v * v)
+        y[i] = v
+
+
+def test_both_forms_give_the_same_bits(
+    device: hal.Compiled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    n = 5000
+    x = hal.Buffer.from_numpy(np.random.default_rng(0).uniform(-2, 2, n), device)
+    found = []
+    for form in ("cut", "plain"):
+        monkeypatch.setenv("HAL_CPU_FORM", form)
+        program = device.load(device.compile(escaped).binary)
+        assert has_two_forms(program.binary)
+        y = hal.zeros(n, hal.float64, device)
+        program(y, x, vals=(n,), threads=n)
+        found.append(y.numpy().view(np.int64))
+    np.testing.assert_array_equal(found[0], found[1])
+    assert len(np.unique(found[0])) > 100
