@@ -62,7 +62,8 @@ def _system() -> str:
         name = platform.freedesktop_os_release().get("PRETTY_NAME", "")
     except OSError:
         name = ""
-    return f"{name}, {platform.platform()}".removeprefix(", ")
+    version = platform.release().partition("-")[0]  # behind it: who built the kernel
+    return f"{name}, {platform.system()} {version}, {platform.machine()}".removeprefix(", ")
 
 
 def software(info: hal.DeviceInfo) -> bool:
