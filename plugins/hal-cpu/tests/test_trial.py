@@ -251,7 +251,7 @@ def escaped(y: hal.Ptr[hal.float64], x: hal.ConstPtr[hal.float64], n: hal.int32)
         v = hal.float64(0)
         for k in range(40):
             if a * a + b * b > 16.0:
-                v = 1.0 - hal.log2(0.5 * hal.log2(a * a + b * b))
+                v = hal.float64(k) - hal.log2(0.5 * hal.log2(a * a + b * b))
                 break
             t = a * a - b * b + 0.1
             b = 2.0 * a * b - 0.65
