@@ -21,8 +21,8 @@ def contracted(kernel: Kernel, apart: Collection[UOp] = ()) -> Kernel:
     The sums `apart` stay. The result allows no compiler to fuse more.
     """
     uses = Counter(source for node in kernel.uops for source in node.src)
-    places = {node: _product(node, uses) for node in kernel.uops if node not in apart}
-    fused = {node: node.src[place] for node, place in places.items() if place is not None}
+    sums = {node: _product(node, uses) for node in kernel.uops if node not in apart}
+    fused = {node: product for node, product in sums.items() if product is not None}
     gone = set(fused.values())
     uops: list[UOp] = []
     made: dict[UOp, UOp] = {}
@@ -30,12 +30,13 @@ def contracted(kernel: Kernel, apart: Collection[UOp] = ()) -> Kernel:
         source = tuple([made.get(part, part) for part in node.src])
         if node in fused:
             product = fused[node]
+            is_first = node.src[0] is product
             a, b = (made.get(part, part) for part in product.src)
-            added = source[node.src[0] is product]
-            if node.op == "SUB":  # p - c is p + -c, and c - p is -p + c
-                negated = UOp("NEG", node.dtype, (added if node.src[0] is product else a,), None)
+            added = source[1] if is_first else source[0]
+            if node.op == "SUB":  # a * b - c is a * b + -c, and c - a * b is -a * b + c
+                negated = UOp("NEG", node.dtype, (added if is_first else a,), None, node.line)
                 uops.append(negated)
-                a, added = (a, negated) if node.src[0] is product else (negated, added)
+                a, added = (a, negated) if is_first else (negated, added)
             made[node] = UOp("FMA", node.dtype, (a, b, added), None, node.line)
             uops.append(made[node])
         elif node in gone:
@@ -48,14 +49,14 @@ def contracted(kernel: Kernel, apart: Collection[UOp] = ()) -> Kernel:
     return kernel._replace(uops=tuple(uops), contract=False)
 
 
-def _product(node: UOp, uses: Counter[UOp]) -> int | None:
-    """Return the place of the product that a sum is fused with.
+def _product(node: UOp, uses: Counter[UOp]) -> UOp | None:
+    """Return the product that a sum is fused with, if it takes one that nothing else takes.
 
     Of two products it is the one of a variable: in a loop the next sum waits for it.
     """
     if node.op not in ("ADD", "SUB") or node.dtype is None or not node.dtype.is_float:
         return None
-    found = [n for n, part in enumerate(node.src) if part.op == "MUL" and uses[part] == 1]
-    of_variables = [n for n in found if any(part.op == "GET" for part in node.src[n].src)]
+    found = [part for part in node.src if part.op == "MUL" and uses[part] == 1]
+    of_variables = [part for part in found if any(one.op == "GET" for one in part.src)]
     best = of_variables or found
     return best[-1] if best else None

@@ -74,7 +74,9 @@ def table(x: Expressions, at: ast.AST, owner: tuple[Any, ...], label: str) -> Me
         values = [part for row in values for part in row]
     numpy = sys.modules.get("numpy")
     if numpy is not None and values and all(isinstance(value, numpy.generic) for value in values):
-        return table(x, at, of_array(x, at, numpy.array(owner)), label)
+        made = table(x, at, of_array(x, at, numpy.array(owner)), label)
+        x.emit.tables[id(owner)] = owner, made
+        return made
     if len(shape) > 4 or not all(isinstance(value, (int, float)) for value in values):
         problem = f"{label} is no table: its elements are not all numbers"
         raise x.error(at, problem, "Index it with constants: for k in hal.unroll(...).")

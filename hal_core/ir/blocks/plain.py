@@ -10,8 +10,8 @@ renderers tell compilers that threads do not depend on each other. Most kernels 
 some lose, by what their data and sizes are. So a device may measure both forms in the first
 launches of a kernel, and keep the faster one.
 
-Both must give the same bits: a kernel has no plain form if its forms might round differently, or
-see each other's atomics in another order.
+Both must give the same bits: a kernel has no plain form if its threads see each other's atomics in
+another order then. The renderer fuses products and writes formulas alike in both.
 """
 
 from __future__ import annotations

@@ -29,7 +29,9 @@ For languages of the C family, `with_bounds` writes both as nodes of the list of
                                    | 15   ENDTHREADS %11
                                    | 16 ENDROWS %2
 
-Rows that `quotients` cuts are written in a LOOP over their parts, with THREADS in it.
+A guard that `solving` solves holds for threads whose steps do not wrap: those for which one may
+wrap run the region as it was, in a second THREADS of the row. Rows that `quotients` cuts are
+written in a LOOP over their parts, with THREADS in it.
 
 | op | src | meaning |
 | --- | --- | --- |
@@ -332,9 +334,9 @@ class _Bounded:
             at = self._new("CONST", int64, arg=max(-_BEYOND, min(limit.end.arg, _BEYOND)))
         else:
             at = self._new("CAST", int64, self.made.get(limit.end, limit.end))
-        if limit.end.op != "CONST" and limit.end.dtype is not int32:  # the sums below do not wrap
-            at = self._new("MIN", int64, at, self._new("CONST", int64, arg=_BEYOND))
-            at = self._new("MAX", int64, at, self._new("CONST", int64, arg=-_BEYOND))
+            if limit.end.dtype is not int32:  # the sums below do not wrap
+                at = self._new("MIN", int64, at, self._new("CONST", int64, arg=_BEYOND))
+                at = self._new("MAX", int64, at, self._new("CONST", int64, arg=-_BEYOND))
         if limit.added:
             at = self._new("SUB", int64, at, self._new("CONST", int64, arg=limit.added))
         if limit.offset is not None:
