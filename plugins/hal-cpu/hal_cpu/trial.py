@@ -8,7 +8,8 @@
 
 `hal_core/ir/blocks/plain.py` says what the forms are. Both give the same bits, so only the time of
 these launches tells them apart. A launch that takes long is measured in pieces, some of its blocks
-in one form and some in the other: no whole launch takes as long as the slower form would.
+in one form and some in the other: no whole launch takes as long as the slower form would. Of
+several times of the same blocks the least counts: the first may be that of a cold cache.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from __future__ import annotations
 import math
 from ctypes import c_int64
 from functools import partial
-from statistics import median
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 CUT, PLAIN = 0, 1  # what the last word of a launch says
 _FORM = 6  # the place of that word, behind the grid and the block
-_SAMPLES = 3  # of each form
+_ROUNDS = 3  # of samples of each form, of which the least counts
+_PLACES = 3  # in a launch, where pieces of it are measured
 _GAIN = 0.85  # of the cut form's time; a smaller gain may be chance
 _HOPELESS = 4.0  # times the cut form's time: no second sample is taken then
 _PIECE_SECONDS = 100e-6
@@ -52,7 +53,10 @@ class Trial:
         self._words = geometry[1]._obj
         self._blocks = math.prod(self._words[:3])
         self._size = 0  # blocks of a piece; 0 before the first launch
-        self._samples: tuple[list[float], list[float]] = [], []  # seconds of a block in each form
+        # Of each form: the fewest seconds that a block took, at each place in the launch.
+        self._best: tuple[dict[int, float], dict[int, float]] = {}, {}
+        self._rounds = 0  # in which both forms were measured
+        self._turn = CUT
         self._decided = False
 
     def __call__(self, args: bytes, launch: Any, first: Any, last: Any) -> None:
@@ -72,37 +76,40 @@ class Trial:
             self._measure(args, launch)
 
     def _measure(self, args: bytes, launch: Any) -> None:
-        """Run a launch, which is one sample, or has one of each form amid its other blocks."""
-        cut, plain = self._samples
-        size, blocks = self._size, self._blocks
-        if size == blocks:
-            self._take(PLAIN if len(plain) < len(cut) else CUT, args, launch, 0, blocks)
+        """Run a launch, which is one sample, or has samples of both forms amid its other blocks."""
+        if self._size == self._blocks:
+            form, self._turn = self._turn, 1 - self._turn
+            self._take(form, 0, args, launch, 0, self._blocks)
+            self._rounds += form  # plain comes second
         else:
-            # Not the first blocks of all launches: those of a picture's rim are often soon done.
-            place = (2 * len(cut) + 1) * blocks // (2 * _SAMPLES)
-            begin = min(max(place - size, 0), blocks - 2 * size)
-            self._run_blocks(args, launch, 0, begin)
-            turns = (CUT, PLAIN) if len(cut) % 2 == 0 else (PLAIN, CUT)
-            for form, first in zip(turns, (begin, begin + size), strict=True):
-                self._take(form, args, launch, first, first + size)
-            self._words[_FORM] = CUT
-            self._run_blocks(args, launch, begin + 2 * size, blocks)
-        if len(plain) == len(cut) == _SAMPLES:
-            if size == blocks:
-                is_faster = median(plain) < _GAIN * median(cut)
-            else:  # the blocks that take long count most; an interruption must not decide
-                slower = sum(_GAIN * one > other for one, other in zip(plain, cut, strict=True))
-                is_faster = slower <= 1 and sum(plain) < _GAIN * sum(cut)
-            self._decide(PLAIN if is_faster else CUT)
-        elif len(plain) == 1 and plain[0] > _HOPELESS * cut[0]:
-            self._decide(CUT)
+            self._measure_pieces(args, launch)
+            self._rounds += 1
+        if len(self._best[PLAIN]) == len(self._best[CUT]):
+            cut, plain = (sum(best.values()) for best in self._best)  # slow places count most
+            if self._rounds >= _ROUNDS or plain > _HOPELESS * cut:
+                self._decide(PLAIN if plain < _GAIN * cut else CUT)
 
-    def _take(self, form: int, args: bytes, launch: Any, first: int, last: int) -> None:
-        """Run some blocks in a form, and note the seconds that they take."""
+    def _measure_pieces(self, args: bytes, launch: Any) -> None:
+        """Run a launch with pieces in both forms, from all over it: rims are often soon done."""
+        size, blocks, done = self._size, self._blocks, 0
+        places = min(_PLACES, blocks // (2 * size))
+        for place in range(places):
+            begin = (2 * place + 1) * blocks // (2 * places) - size
+            self._run_blocks(args, launch, done, begin)
+            turns = (CUT, PLAIN) if (self._rounds + place) % 2 == 0 else (PLAIN, CUT)
+            for form, first in zip(turns, (begin, begin + size), strict=True):
+                self._take(form, place, args, launch, first, first + size)
+            self._words[_FORM] = CUT
+            done = begin + 2 * size
+        self._run_blocks(args, launch, done, blocks)
+
+    def _take(self, form: int, place: int, args: bytes, launch: Any, first: int, last: int) -> None:
+        """Run some blocks in a form, and note the seconds that each took if they are the fewest."""
         self._words[_FORM] = form
         start = perf_counter()
         self._function(args, launch, c_int64(first), c_int64(last))
-        self._samples[form].append(perf_counter() - start)
+        seconds, best = (perf_counter() - start) / (last - first), self._best[form]
+        best[place] = min(seconds, best.get(place, seconds))
 
     def _run_blocks(self, args: bytes, launch: Any, first: int, last: int) -> None:
         if first == last:
