@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import math
 import operator
 import random
 import re
@@ -1222,6 +1223,15 @@ def numbered(y: hal.Ptr[hal.int32], w: hal.int32, h: hal.int32):
         y[j * w + i] += 100 * j + i
 
 
+@hal.kernel
+def numbered_in_boxes(y: hal.Ptr[hal.int32], w: hal.int32, h: hal.int32, d: hal.int32):
+    i = hal.global_idx(0)
+    j = hal.global_idx(1)
+    k = hal.global_idx(2)
+    if i < w and j < h and k < d:
+        y[(k * h + j) * w + i] += 10000 * k + 100 * j + i
+
+
 @pytest.mark.parametrize("part", [(0, 6), (1, 5), (2, 3), (3, 3), (4, 6)])
 def test_blocks_of_a_row_run_as_one_and_no_others(llvm: LLVM, part: tuple[int, int]) -> None:
     w, h = 11, 3  # blocks of 4 x 2 in a grid of 3 x 2
@@ -1231,6 +1241,25 @@ def test_blocks_of_a_row_run_as_one_and_no_others(llvm: LLVM, part: tuple[int, i
     for j, i in np.ndindex(h, w):
         block = j // 2 * 3 + i // 4
         assert y[j, i] == (100 * j + i - 1 if part[0] <= block < part[1] else -1)
+
+
+def test_whole_rows_of_blocks_run_as_one_and_no_others(llvm: LLVM) -> None:
+    """Of any grid, in any part of a launch: each thread of the part runs once."""
+    kernel, rng = numbered_in_boxes.lower(), np.random.default_rng(5)
+    assert LLVMRenderer().render(kernel).count("%rows.y = ") == 1
+    function = llvm.function(kernel)
+    for _ in range(500):
+        grid, block = (tuple(rng.integers(1, top, 3).tolist()) for top in ([5, 6, 4], 4))
+        w, h, d = (max(1, a * b - rng.integers(3)) for a, b in zip(grid, block, strict=True))
+        total = math.prod(grid)
+        first, last = sorted(rng.integers(0, total + 1, 2).tolist())
+        y, expected = np.full((2, d, h, w), -1, np.int32)
+        llvm.call(function, kernel, {"y": y, "w": w, "h": h, "d": d}, grid, block, (first, last))
+        k, j, i = np.indices((d, h, w))
+        number = (k // block[2] * grid[1] + j // block[1]) * grid[0] + i // block[0]
+        runs = (first <= number) & (number < last)
+        expected += np.where(runs, 10000 * k + 100 * j + i, 0).astype("i4")
+        np.testing.assert_array_equal(y, expected, f"{first} to {last} of {grid}, {block}")
 
 
 @hal.kernel

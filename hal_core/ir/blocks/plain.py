@@ -59,7 +59,8 @@ def has_costly_branch(kernel: Kernel) -> bool:
 def gathers(kernel: Kernel) -> bool:
     """Tell whether a thread accesses an element that is not the next one to its neighbour's.
 
-    Compilers take vectors apart for such elements, or sort long ones.
+    Compilers load such elements one by one into vectors, or sort long ones, which takes longer than
+    single threads where their loops are short.
     """
     same, following = set[UOp](), set[UOp]()  # what all threads share, and what grows by one
     for node in kernel.uops:

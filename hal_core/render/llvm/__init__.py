@@ -85,7 +85,7 @@ class LLVMRenderer(Renderer):
             second.write_function()
             # Without the numbers in names, and what LLVM is told.
             a, b = (_NUMBERS.sub("", "\n".join(one.lines)) for one in (first, second))
-            if gathers(kernel) or second.branches or a != b:
+            if second.one_by_one or a != b:
                 return second.text(first)
         return first.text()
 
@@ -102,7 +102,7 @@ class _Module(Columns):
         names = Names(frozenset())
         self.params = [names.take(param.name) for param in kernel.signature.params]
         if other is not None:
-            self.branches = has_costly_branch(kernel)
+            self.one_by_one = has_costly_branch(kernel) or gathers(kernel)
             self.splits, self.count = False, other.count
             self.declarations, self.helpers = {**other.declarations}, {**other.helpers}
             self.metadata, self.facts = [*other.metadata], {**other.facts}
@@ -189,18 +189,19 @@ class _Module(Columns):
         sizes = [self.specials["grid_dim", axis] for axis in (0, 1)]
         wide = [self.let(f"zext i32 {size} to i64") for size in sizes]
         # Divided by also in a call without blocks, whose grid may be empty.
-        wide = [self._call("@llvm.smax.i64", "i64", ["i64"] * 2, [size, "1"]) for size in wide]
+        wide = [self._greatest(size, "1") for size in wide]
         rows = self.let(f"sdiv i64 %hal.first, {wide[0]}")
         starts = (
             self.let(f"srem i64 %hal.first, {wide[0]}"),
             self.let(f"srem i64 {rows}, {wide[1]}"),
             self.let(f"sdiv i64 {rows}, {wide[1]}"),
         )
+        last_row = self.let(f"sdiv i64 %hal.last, {wide[0]}") if self.joined else ""
         names = [f"{BLOCKS}.{axis}" for axis in AXES]
         others = list(zip(names, starts, strict=True))
         block = self.open_loop(BLOCKS, "i64", "%hal.first", "%hal.last", "slt", others=others)
         self.loops[-1] = self.loops[-1]._replace(
-            advance_others=lambda step: self._advance_block(names, wide, step)
+            advance_others=lambda: self._advance_block(names, wide)
         )
         self.frame_loop = BLOCKS
         places = [f"%{name}" for name in names]
@@ -210,27 +211,52 @@ class _Module(Columns):
             dim = self.specials["block_dim", axis]
             self.first.append(self.let(f"mul nsw i32 {index}, {dim}"))
         if self.joined:
-            # One loop runs all blocks of this call that follow in the row.
-            left = self.let(f"sub nsw i64 %hal.last, {block}")
-            in_row = self.let(f"sub nsw i64 {wide[0]}, {places[0]}")
-            blocks = self._call("@llvm.smin.i64", "i64", ["i64"] * 2, [left, in_row])
-            self.loops[-1] = self.loops[-1]._replace(step=blocks)
-            few = self.let(f"trunc i64 {blocks} to i32")
-            self.width = self.let(f"mul nsw i32 {few}, {self.specials['block_dim', 0]}", "%row.x")
+            self._join_blocks(block, places, wide, last_row)
 
-    def _advance_block(self, names: list[str], sizes: list[str], step: str) -> None:
+    def _join_blocks(self, block: str, places: list[str], sizes: list[str], last_row: str) -> None:
+        """Make a row of this call's blocks that follow in it, and a loop along y of whole rows.
+
+        `last_row`: the row of the grid in which the call ends.
+        """
+        left = self.let(f"sub nsw i64 %hal.last, {block}")
+        in_row = self.let(f"sub nsw i64 {sizes[0]}, {places[0]}")
+        self.blocks = self.least(left, in_row)
+        self.width = self._times(self.blocks, self.specials["block_dim", 0], "%row.x")
+        step = self.blocks
+        if not self.has_columns:  # which join blocks along another axis
+            above = self.let(f"mul nsw i64 {places[2]}, {sizes[1]}")
+            above = self.let(f"add nsw i64 {above}, {places[1]}")
+            whole = self.least(
+                self.let(f"sub nsw i64 {last_row}, {above}"),
+                self.let(f"sub nsw i64 {sizes[1]}, {places[1]}"),
+            )
+            begins = self.let(f"icmp eq i64 {places[0]}, 0")
+            self.rows = self._greatest(self.select(begins, "i64", whole, "1"), "1")
+            self.height = self._times(self.rows, self.specials["block_dim", 1], "%rows.y")
+            step = self.let(f"mul nsw i64 {step}, {self.rows}")
+        self.loops[-1] = self.loops[-1]._replace(step=step)
+
+    def _times(self, blocks: str, size: str, name: str) -> str:
+        """Return the threads of so many blocks along an axis."""
+        few = self.let(f"trunc i64 {blocks} to i32")
+        return self.let(f"mul nsw i32 {few}, {size}", name)
+
+    def _advance_block(self, names: list[str], sizes: list[str]) -> None:
         """Advance the block's indices: divisions would take as long as a short row.
 
-        A step stays in its row, but where the grid is one block wide: there it goes along y, and
-        where it is one block high, too, along z.
+        A step stays in its row, or ends it and goes `rows` on; where the grid is one row high,
+        these lie along z.
         """
-        for name, size in zip(names, sizes, strict=False):
-            end = self.let(f"add nsw i64 %{name}, {step}")
-            is_over = self.let(f"icmp sge i64 {end}, {size}")
-            self.let(f"select i1 {is_over}, i64 0, i64 {end}", f"%{name}.next")
-            is_one = self.let(f"icmp eq i64 {size}, 1")
-            step = self.select(is_one, "i64", end, self.let(f"zext i1 {is_over} to i64"))
-        self.let(f"add nsw i64 %{names[2]}, {step}", f"%{names[2]}.next")
+        x, y, z = names
+        end = self.let(f"add nsw i64 %{x}, {self.blocks}")
+        is_over = self.let(f"icmp sge i64 {end}, {sizes[0]}")
+        self.let(f"select i1 {is_over}, i64 0, i64 {end}", f"%{x}.next")
+        end = self.let(f"add nsw i64 %{y}, {self.select(is_over, 'i64', self.rows, '0')}")
+        is_over = self.let(f"icmp sge i64 {end}, {sizes[1]}")
+        self.let(f"select i1 {is_over}, i64 0, i64 {end}", f"%{y}.next")
+        is_one = self.let(f"icmp eq i64 {sizes[1]}, 1")
+        step = self.select(is_one, "i64", end, self.let(f"zext i1 {is_over} to i64"))
+        self.let(f"add nsw i64 %{z}, {step}", f"%{z}.next")
 
 
 _WRITERS = writers(_Module)

@@ -29,6 +29,7 @@ class Columns(Steps):
         blocks = self.least(left, in_column)
         step = self.select(usable, "i64", blocks, self.loops[-1].step)
         self.loops[-1] = self.loops[-1]._replace(step=step)
+        self.rows = self.select(usable, "i64", blocks, "1")
         self.branch(usable, "columns", "rows")
         self.label("columns")
         self.before = self.first, self.specials, self.width

@@ -20,7 +20,7 @@ class _Loop(NamedTuple):
     kind: str
     advance: str
     step: str
-    advance_others: Callable[[str], None] | None = None  # of the counters beside it, by `step`
+    advance_others: Callable[[], None] | None = None  # the counters beside it
 
 
 class Blocks(Memory):
@@ -81,7 +81,7 @@ class Blocks(Memory):
         self.jump(f"{name}.step")
         self.label(f"{name}.step")
         if advance_others is not None:
-            advance_others(step)
+            advance_others()
         self.let(f"{advance} {kind} %{name}, {step}", f"%{name}.next")
         self.jump(f"{name}.head", metadata)
         self.label(f"{name}.end")

@@ -67,15 +67,18 @@ class Threads(Blocks):
         self.spills = "SPILL" in ops
         self.specials: dict[tuple[str, int], str] = {}
         self.first: list[str] = []  # for each axis: the global index of the block's first thread
-        self.joined = "COLUMNS" in ops or joins_blocks(self.uops)
+        self.has_columns = "COLUMNS" in ops
+        self.joined = self.has_columns or joins_blocks(self.uops)
+        self.blocks = self.rows = "1"  # that one iteration of the loop over blocks runs
         self.width = ""  # threads in a row of joined blocks
+        self.height = ""  # rows of threads in joined rows of blocks
         self.regions = 0
         regions = ops.count("THREADS")
         self.splits = len(self.uops) <= MOST_NODES and regions <= MOST_REGIONS
         # LLVM takes long for the code of many loops that it wrote out.
         self.unrolls = regions <= _MOST_UNROLLED
         self.fixed = kernel.block is not None
-        self.branches = False  # True: threads jump over what they need not do, and are no vectors
+        self.one_by_one = False  # True: threads are no lanes of vectors
         self.hidden: set[UOp] = set()  # numbers by which LLVM must not find neighbours
         self.divisors: set[UOp] = set()  # of int64, that are known to be from 1 to 2**31
         self.low: set[UOp] = set()  # low bits of an index that are compared as bytes
@@ -270,16 +273,20 @@ class Threads(Blocks):
         self.regions += 1
         number = "0"
         for axis in (2, 1):
-            thread = self._open(axis, suffix, "0", self.specials["block_dim", axis])
+            thread = self._open(axis, suffix, "0", self._rows_along(axis))
             number = self._number(number, self.specials["block_dim", axis], thread)
         width = self.width if self.joined else self.specials["block_dim", 0]
         return Place(free, row, suffix, number, width, ("0", width))
 
     def _close_rows(self) -> None:
         for axis in (1, 2):
-            if self.specials["block_dim", axis] != "1":
+            if self._rows_along(axis) != "1":
                 self.close_loop()
         self.access, self.thread, self.frame_loop = "", "", BLOCKS
+
+    def _rows_along(self, axis: int) -> str:
+        """Return the number of threads along z, or y, that a region is written for."""
+        return self.height if axis == 1 and self.height else self.specials["block_dim", axis]
 
     def _bound(
         self, place: Place, row: Row, guards: Bounds, inner: Middle | None
@@ -410,7 +417,7 @@ class Threads(Blocks):
             group = self.add_metadata("distinct !{{}}")
             facts.append(self.add_metadata(f'!{{{{!"llvm.loop.parallel_accesses", {group}}}}}'))
             self.access = f", !llvm.access.group {group}"
-        if place.rare or self.branches:
+        if place.rare or self.one_by_one:
             facts.append(self.fact('!{{!"llvm.loop.vectorize.enable", i1 false}}'))
         self.write_nodes(place, thread, known)
         self.close_loop(self.loop_facts(*facts) if facts else "")
