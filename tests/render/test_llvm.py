@@ -1440,6 +1440,31 @@ def test_many_loops_are_not_written_out() -> None:
 
 
 @hal.kernel
+def rises_and_falls(y: Floats, x: Inputs, n: hal.int32, a: hal.float32):
+    i = hal.global_idx(0)
+    if i < n:
+        v = hal.local(hal.float32, (33,))
+        c = x[i]
+        for _ in range(32):
+            c = c / a
+        for k in range(33):
+            v[k] = max(c - 1.0, 0.0)
+            c = c * a * a
+        for step in range(32):
+            for k in range(32 - step):
+                v[k] = a * v[k + 1] + (1.0 - a) * v[k]
+        y[i] = v[0]
+
+
+def test_loops_that_a_group_runs_together_are_not_unrolled(llvm: LLVM) -> None:
+    """LLVM wrote 33 iterations out, and others again: four seconds, for code that was no faster."""
+    text = LLVMRenderer().render(rises_and_falls.lower())
+    both = text, text.replace('"llvm.loop.unroll.disable"', '"nothing"')
+    lines = [str(llvm.optimised(one)[0]).count("\n") for one in both]
+    assert 4 * lines[0] < lines[1], lines
+
+
+@hal.kernel
 def by_rows(y: hal.Ptr[hal.float64], a: hal.ConstPtr[hal.float64], w: hal.int32):
     j = hal.global_idx(0)
     total = hal.float64(0)

@@ -78,18 +78,20 @@ def over_integers(uops: Sequence[UOp]) -> set[UOp]:
 
 
 def filling(uops: tuple[UOp, ...]) -> set[UOp]:
-    """Return the loops of 16 to 64 iterations that store and keep nothing for the next iteration.
+    """Return the loops that LLVM should not unroll.
 
-    If threads run them one by one, iterations are the lanes of vectors, unless LLVM unrolls first.
-    So with the loops of few iterations that a group of threads runs together: unrolled, they took
-    1.4 to 1.8 times as long, because LLVM kept the variables of no group in registers.
+    Those of 16 to 64 iterations that store and keep nothing for the next iteration: if threads run
+    them one by one, iterations are the lanes of vectors, unless LLVM unrolls first. And those that
+    a group of threads runs together: unrolled, the ones of few iterations took 1.4 to 1.8 times as
+    long, because LLVM kept the variables of no group in registers, and the ones of many gained
+    nothing and took up to 7 times as long to compile.
     """
     found: set[UOp] = set()
     loop: UOp | None = None  # such a loop as far as its nodes are read
     stores = grouped = False
     for node in uops:
         grouped = (grouped or node.op == "GROUPS") and node.op != "THREADS"
-        if grouped and node.op == "RANGE" and 0 < iterations(node) <= _UNROLLED:
+        if grouped and node.op == "RANGE" and iterations(node) > 0:
             found.add(node)
         if node.op == "RANGE":
             loop = node if _UNROLLED <= iterations(node) <= 4 * _UNROLLED else None
