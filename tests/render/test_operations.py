@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from builder import Builder
-from toolchains import Toolchain
+from toolchains import LLVM, Toolchain
 
 from hal_core.dtypes import (
     DTYPES,
@@ -438,6 +439,47 @@ def test_casts(toolchain: Toolchain, source: DType) -> None:
     for target in targets:
         expected = [cast(value.item(), target) for value in x]
         same(got[f"to_{target.name}"], expected, f"{source.name} to {target.name}")
+
+
+@pytest.mark.parametrize("source", FLOATS, ids=str)
+def test_casts_of_numbers_that_are_clamped(llvm: LLVM, source: DType) -> None:
+    """A renderer need not clamp again what the kernel has clamped, but NaN still gives 0."""
+    values = [*tricky_floats(source), 9.5, 127.5, 255.9, -128.7, 2.0**31, -(2.0**31), 2.0**63]
+    x = np.array(values, source.to_numpy())
+    for target in INTEGERS:
+        low, high = float(target.min), float(target.max)
+        ends = [
+            (0, 100),
+            (-10, 10),
+            (low, high),
+            (2 * low - 9, 2 * high),
+            (5, 1e6),
+            (-1e6, 5),
+            (9, 3),
+        ]
+        order = list(itertools.product(ends, ["cx", "xc"], ["cx", "xc"]))
+        b = Builder(
+            "clamped",
+            ", ".join([*(f"r{n}: {target}*" for n in range(len(order))), f"x: const {source}*"]),
+        )
+        i = b.index()
+        loaded = b.load("x", i)
+        expected = []
+        for n, (both, *turns) in enumerate(order):
+            value, clamped = loaded, x
+            for op, end, turn in zip(["MAX", "MIN"], both, turns, strict=True):
+                number = b.const(end, source)
+                value = b.op(op, *((number, value) if turn == "cx" else (value, number)))
+                pair = (source.to_numpy().type(end), clamped)
+                first, other = pair if turn == "cx" else pair[::-1]
+                better = other < first if op == "MIN" else other > first
+                clamped = np.where(better, other, first)
+            b.store(f"r{n}", i, b.cast(value, target))
+            expected.append([cast(number.item(), target) for number in clamped])
+        got = {f"r{n}": np.zeros(len(x), target.to_numpy()) for n in range(len(order))}
+        llvm.run(b.kernel(), {**got, "x": x}, (len(x), 1, 1))
+        for n, numbers in enumerate(expected):
+            same(got[f"r{n}"], numbers, f"{source} to {target}, {order[n]}")
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)

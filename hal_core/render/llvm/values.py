@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from hal_core.dtypes import DTYPES, STORAGE_DTYPES, DType, bool_, float16, float32, float64
 from hal_core.ir import UOp
 from hal_core.render.literals import llvm_float, power_of_two
@@ -68,7 +70,11 @@ class Values:
 
     def on_CAST(self, uop: UOp) -> None:
         (source,) = uop.src
-        self.values[uop] = self._cast(dtype_of(source), dtype_of(uop), self.values[source])
+        dtype, target, value = dtype_of(source), dtype_of(uop), self.values[source]
+        if dtype in (float32, float64) and target.kind in "iu":
+            self.values[uop] = self._saturated(dtype, target, value, clamped_to(source))
+        else:
+            self.values[uop] = self._cast(dtype, target, value)
 
     def on_BITCAST(self, uop: UOp) -> None:
         (source,) = uop.src
@@ -175,8 +181,6 @@ class Values:
             return self.let(f"{zero} {old} {value}, {literal(0, source)}")
         if source.kind == "f" and target.kind == "f":
             how = "fpext" if target.itemsize > source.itemsize else "fptrunc"
-        elif source.kind == "f":
-            return self._saturated(source, target, value)
         elif target.kind == "f":
             how = "sitofp" if source.kind == "i" else "uitofp"
         elif old == new:
@@ -187,12 +191,15 @@ class Values:
             how = "trunc"
         return self.let(f"{how} {old} {value} to {new}")
 
-    def _saturated(self, source: DType, target: DType, value: str) -> str:
+    def _saturated(
+        self, source: DType, target: DType, value: str, ends: tuple[float, float]
+    ) -> str:
         """Return a float as the nearest integer towards zero that the dtype has; NaN gives 0.
 
         A number beyond the dtype gives its least or its greatest value. It is clamped first, as the
         instruction is undefined for such numbers, and a clamp is two instructions and no branch.
-        LLVM has an intrinsic for this, but makes no vectors of it.
+        LLVM has an intrinsic for this, but makes no vectors of it. `ends`: what the kernel itself
+        has clamped the number to.
         """
         old, new = type_of(source), type_of(target)
         least, most = int(target.min), int(target.max)
@@ -200,19 +207,22 @@ class Values:
         # The greatest float that the integer can hold.
         held = most >> max(0, most.bit_length() - digits) << max(0, most.bit_length() - digits)
         low, high = (llvm_float(float(end), source) for end in (least, held))
-        above = self.let(f"fcmp ogt {old} {value}, {low}")  # false for NaN
-        clamped = self.select(above, old, value, low)
-        below = self.let(f"fcmp olt {old} {clamped}, {high}")
-        clamped = self.select(below, old, clamped, high)
+        clamped = value
+        if ends[0] < least:
+            above = self.let(f"fcmp ogt {old} {value}, {low}")  # false for NaN
+            clamped = self.select(above, old, value, low)
+        if ends[1] > held:
+            below = self.let(f"fcmp olt {old} {clamped}, {high}")
+            clamped = self.select(below, old, clamped, high)
         if target.itemsize < 4:  # processors convert to 32 bits
             wide = self.let(f"fptosi {old} {clamped} to i32")
             whole = self.let(f"trunc i32 {wide} to {new}")
         else:
             whole = self.let(f"fpto{'s' if least else 'u'}i {old} {clamped} to {new}")
-        if held != most:
+        if held != most and ends[1] > held:
             large = self.let(f"fcmp ogt {old} {value}, {high}")
             whole = self.select(large, new, str(most), whole)
-        if not least:
+        if not least and ends[0] < least:  # NaN gave the least
             return whole
         nan = self.let(f"fcmp uno {old} {value}, {value}")
         return self.select(nan, new, "0", whole)
@@ -225,6 +235,21 @@ class Values:
     def _help(self, callee: str, text: str, result: str, kind: str, value: str) -> str:
         self.helpers[callee] = text
         return self.let(f"call {result} {callee}({kind} {value})")
+
+
+def clamped_to(node: UOp) -> tuple[float, float]:
+    """Return the least and the greatest number that a float may be, unless it is NaN."""
+    least, most = -math.inf, math.inf
+    if node.op == "CONST":
+        least = most = float(node.arg)
+    elif node.op in ("MIN", "MAX"):
+        for source, other in zip(node.src, node.src[::-1], strict=True):
+            if source.op == "CONST" and not math.isnan(source.arg):
+                end, (least, most) = float(source.arg), clamped_to(other)
+                # If the other is NaN, the result may be the constant.
+                ends = (min(least, end), end) if node.op == "MIN" else (end, max(most, end))
+                least, most = ends
+    return least, most
 
 
 def _function(op: str, dtype: DType) -> str:
