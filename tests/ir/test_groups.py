@@ -35,6 +35,28 @@ def guarded(y: Array, x: hal.ConstPtr[hal.int32], n: hal.int32) -> None:
 
 
 @hal.kernel(block=(BLOCK, 1, 1))
+def few_around_many(y: Array, x: hal.ConstPtr[hal.int32], n: hal.int32) -> None:
+    """Three iterations would be unrolled, but not the loop in each of them."""
+    t = hal.thread_idx(0)
+    total = hal.int32(0)
+    for k in range(3):
+        for j in range(n):
+            total += x[(j + k) % 6] * t
+    y[t] = total
+
+
+@hal.kernel(block=(BLOCK, 1, 1))
+def few_around_few(y: Array, x: hal.ConstPtr[hal.int32], n: hal.int32) -> None:
+    """All of it is unrolled."""
+    t = hal.thread_idx(0)
+    total = hal.int32(0)
+    for k in range(3):
+        for j in range(k + 1, 4):
+            total += x[(j + k) % 6] * t
+    y[t] = total
+
+
+@hal.kernel(block=(BLOCK, 1, 1))
 def waiting(y: Array, x: hal.ConstPtr[hal.int32], n: hal.int32) -> None:
     """In each round a thread reads what its neighbour wrote in the round before."""
     t = hal.thread_idx(0)
@@ -87,7 +109,15 @@ def agrees(kernel: Kernel, n: int) -> bool:
 
 @pytest.mark.parametrize(
     ("kernel", "lanes"),
-    [(plain, [128]), (guarded, [128]), (waiting, []), (shrinking, []), (counting, [])],
+    [
+        (plain, [128]),
+        (guarded, [128]),
+        (few_around_many, [128]),
+        (few_around_few, []),
+        (waiting, []),
+        (shrinking, []),
+        (counting, []),
+    ],
     ids=lambda given: getattr(given, "name", ""),
 )
 def test_which_loops_a_few_threads_run_at_a_time(

@@ -26,6 +26,7 @@ def unrolled(uops: tuple[UOp, ...], most_operations: int = _UNROLLED_OPERATIONS)
     found: set[UOp] = set()
     if "RANGE" not in [node.op for node in uops]:
         return found
+    stay = _around_others(uops)
     operations, stores = [0], [False]
     for node in uops:
         if node.op == "RANGE":
@@ -38,11 +39,29 @@ def unrolled(uops: tuple[UOp, ...], most_operations: int = _UNROLLED_OPERATIONS)
             operations[-1] += inside
             stores[-1] |= stored
             most = _UNROLLED_STORES if stored else _UNROLLED
-            if 0 <= times <= most and inside <= most_operations:
+            if 0 <= times <= most and inside <= most_operations and loop not in stay:
                 found.add(loop)
         else:
             operations[-1] += _FORMULA if node.op in FUNCTIONS else 1
             stores[-1] |= node.op == "STORE" and node.src[0].op != "LOCAL"
+    return found
+
+
+def _around_others(uops: Sequence[UOp]) -> set[UOp]:
+    """Return the loops around a loop whose iterations are known at run time only."""
+    found: set[UOp] = set()
+    opened: list[UOp] = []
+    known: set[UOp] = set()  # constants, and counters that are constants in an unrolled loop
+    for node in uops:
+        op = node.op
+        if op in ("ENDRANGE", "ENDLOOP"):
+            opened.pop()
+        elif op == "CONST" or ((op in PURE or op == "RANGE") and known.issuperset(node.src)):
+            known.add(node)
+        elif op in ("RANGE", "LOOP"):
+            found.update(opened)
+        if op in ("RANGE", "LOOP"):
+            opened.append(node)
     return found
 
 
