@@ -1212,6 +1212,35 @@ def test_a_sum_of_a_counter_and_a_constant_is_no_index_of_a_thread(llvm: LLVM) -
     np.testing.assert_array_equal(y, expected)
 
 
+# -- stores that LLVM compares
+
+
+@hal.kernel
+def turned(y: Floats, x: Inputs, w: hal.int32, h: hal.int32):
+    i = hal.global_idx(0)
+    j = hal.global_idx(1)
+    if i < w and j < h:
+        a = x[2 * j * w + i]
+        b = x[2 * j * w + w + i]
+        y[2 * j * w + i] = a - b
+        y[2 * j * w + w + i] = a + b
+
+
+def test_rows_that_lie_between_rows_are_compared_row_by_row(llvm: LLVM) -> None:
+    """LLVM compares what all rows store, and then two halves of each row lie between each other."""
+    hidden = re.compile(r"or i32 %global\.y")
+    assert hidden.search(LLVMRenderer().render(turned.lower()))
+    for kernel in (numbered, saxpy_of_rows):  # which store once
+        assert not hidden.search(LLVMRenderer().render(kernel.lower()))
+    for w in (1, 16, 37, 64):
+        x = np.arange(6.0 * w, dtype="f4")
+        y, expected = np.zeros((2, 6 * w), "f4")
+        arguments = {"y": y, "x": x, "w": w, "h": 3}
+        llvm.run(turned.lower(), arguments, (2, 3, 1), (32, 1, 1))
+        interpret(turned, expected, x, vals=(w, 3), grid=(2, 3, 1), block=(32, 1, 1))
+        np.testing.assert_array_equal(y, expected)
+
+
 # -- blocks of a row as one
 
 

@@ -147,7 +147,7 @@ class Quotients(Bundles):
             value = self.let(f"bitcast {kind} {value} to {bits}")
         else:
             bits = kind
-        zero = self.let(f"ashr i32 {self.specials['grid_dim', 0]}, 31")  # no grid is negative
+        zero = self.hidden_zero()
         if bits != "i32":
             zero = self.let(f"{'sext' if bits == 'i64' else 'trunc'} i32 {zero} to {bits}")
         value = self.let(f"or {bits} {value}, {zero}")

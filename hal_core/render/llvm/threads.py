@@ -11,6 +11,7 @@ from hal_core.ir.blocks.bundles import Bundle
 from hal_core.ir.blocks.compiler_faults import doubling, hidden_parts
 from hal_core.ir.blocks.fission import block_threads
 from hal_core.ir.blocks.groups import FEWEST_LANES, after_loop, region_of
+from hal_core.ir.blocks.independence import stores_last
 from hal_core.ir.blocks.loops import filling
 from hal_core.ir.blocks.middle import Middle, beyond, guessed, inside, middle
 from hal_core.ir.blocks.row_loops import ahead_of_groups
@@ -275,8 +276,18 @@ class Threads(Blocks):
         for axis in (2, 1):
             thread = self._open(axis, suffix, "0", self._rows_along(axis))
             number = self._number(number, self.specials["block_dim", axis], thread)
+        uses_y = ("global_idx", 1) in [node.arg for node in row.nodes]
+        if uses_y and not free and not stores_last(row.nodes, apart=True):
+            # LLVM would ask once, ahead of all rows, whether what it stores may be the same, and so
+            # make no vectors of rows that lie in between each other.
+            hidden = self.let(f"or i32 {self.specials['global_idx', 1]}, {self.hidden_zero()}")
+            self.specials["global_idx", 1] = hidden
         width = self.width if self.joined else self.specials["block_dim", 0]
         return Place(free, row, suffix, number, width, ("0", width))
+
+    def hidden_zero(self) -> str:
+        """Return a zero of which LLVM does not know what it is."""
+        return self.let(f"ashr i32 {self.specials['grid_dim', 0]}, 31")  # no grid is negative
 
     def _close_rows(self) -> None:
         for axis in (1, 2):
