@@ -706,7 +706,7 @@ def test_elements_of_a_whole_row_are_loaded_ahead_of_the_loop(llvm: LLVM) -> Non
     text = LLVMRenderer().render(weighted.lower())
     ahead = text[text.index("\nrow:") : text.index("\nthread.x.head:")]
     loop = text[text.index("\nthread.x.head:") : text.index("\nthread.x.end:")]
-    assert ahead.count("ptr %weights") == 9 and "ptr %weights" not in loop
+    assert ahead.count("ptr %arg.weights") == 9 and "ptr %arg.weights" not in loop
     assert "dj" not in loop
     inside = str(llvm.optimised(text)[0]).partition("vector.body:")[2].partition("\n\n")[0]
     assert inside.count("load <") == 9 and "load float" not in inside
@@ -1239,6 +1239,21 @@ def test_rows_that_lie_between_rows_are_compared_row_by_row(llvm: LLVM) -> None:
         llvm.run(turned.lower(), arguments, (2, 3, 1), (32, 1, 1))
         interpret(turned, expected, x, vals=(w, 3), grid=(2, 3, 1), block=(32, 1, 1))
         np.testing.assert_array_equal(y, expected)
+
+
+# -- names
+
+
+def test_a_parameter_may_have_any_name_of_the_text(llvm: LLVM) -> None:
+    """Labels and values share their names: `row` was a label, and `rim` a counter."""
+    for lowered in (clamped.lower(), turned.lower(), numbered.lower(), tree.lower()):
+        names = set(
+            re.findall(r"^(\w+):|%(\w+)\b(?![.\w])", LLVMRenderer(both=True).render(lowered))
+        )
+        for name in {"row", "rim", "v", "arg", *(one or other for one, other in names)}:
+            first, *others = lowered.signature.params
+            signature = lowered.signature._replace(params=(first._replace(name=name), *others))
+            llvm.llvm.parse_assembly(LLVMRenderer().render(lowered._replace(signature=signature)))
 
 
 # -- blocks of a row as one

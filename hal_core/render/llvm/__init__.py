@@ -100,7 +100,8 @@ class _Module(Columns):
         super().__init__(kernel, half)
         self.kernel = kernel
         names = Names(frozenset())
-        self.params = [names.take(param.name) for param in kernel.signature.params]
+        # No other name begins so.
+        self.params = [f"arg.{names.take(param.name)}" for param in kernel.signature.params]
         if other is not None:
             self.one_by_one = has_costly_branch(kernel) or gathers(kernel)
             self.splits, self.count = False, other.count
