@@ -1061,6 +1061,20 @@ def rolled(y: Floats, x: Inputs, w: hal.int32, h: hal.int32):
         y[j * w + i] = x[j * w + (w + (i - j)) % w] + 2.0 * x[j * w + (i - 1 + j % 3 + w) % w]
 
 
+@hal.kernel
+def mirrored(y: Floats, x: Inputs, w: hal.int32, h: hal.int32):
+    i = hal.global_idx(0)
+    j = hal.global_idx(1)
+    if i < w and j < h:
+        total = hal.float32(0)
+        for k in range(-2, 3):
+            q = abs(i + k)
+            if q >= w:
+                q = max(2 * w - 2 - q, 0)
+            total += x[j * w + q]
+        y[j * w + i] = total
+
+
 SPLIT = [
     left_by_fours,
     wrapped_by_tests,
@@ -1082,6 +1096,7 @@ SPLIT = [
     edged,
     chosen,
     half_each,
+    mirrored,
 ]
 
 

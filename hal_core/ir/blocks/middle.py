@@ -11,6 +11,7 @@ threads ahead of the middle and behind it, the rims, run the region as it was wr
     node                        in the middle       where
     MAX(t + k, low)             t + k               low <= t + k
     MIN(t + k, high)            t + k               t + k <= high
+    ABS(t + k)                  t + k               0 <= t + k
     MAX(t + k * n, low)         t + k * n           it is for the first and last k of a loop
     MOD(t + k, n)               t + k               0 <= t + k < n
     MOD(t + k + n, n)           t + k               0 <= t + k < n
@@ -40,7 +41,8 @@ from hal_core.ir.blocks.rows import OPPOSITE, Counted, Limit, Row
 from hal_core.ir.blocks.thread_bounds import parts_of
 from hal_core.ir.uop import COMPARISON, LEAVES, UOp
 
-_CLAMPS = frozenset({"MIN", "MAX", "MOD"})
+_CLAMPS = frozenset({"MIN", "MAX", "MOD", "ABS"})
+_HOLDS = {"MIN": "LE", "MAX": "GE", "ABS": "GE", "MOD": "LT"}  # where a clamp is its operand
 _GUESSED = _CLAMPS | COMPARISON
 _FLOW = frozenset(
     {"SET", "GET", "WHERE", "IF", "ELSE", "ENDIF", "RANGE", "ENDRANGE", "LOOP", "ENDLOOP"}
@@ -257,8 +259,8 @@ def _tests_of_loads(row: Row) -> Iterable[UOp]:
 
 
 def _add_clamp(found: Middle, row: Row, node: UOp) -> None:
-    """Note where a MIN, MAX or MOD along x is its operand."""
-    value, end = node.src
+    """Note where a MIN, MAX, ABS or MOD along x is its operand."""
+    value, end = (*node.src, UOp("CONST", int32, (), 0))[:2]
     if end in row.differing and node.op != "MOD":
         value, end = end, value
     if end in row.differing or end.dtype not in (int32, int64):
@@ -267,7 +269,7 @@ def _add_clamp(found: Middle, row: Row, node: UOp) -> None:
     if number is None:
         if node.op == "MOD":
             _add_wrap(found, row, node)
-        elif _limit(found, row, {"MIN": "LE", "MAX": "GE"}[node.op], value, end):
+        elif _limit(found, row, _HOLDS[node.op], value, end):
             found.same[node] = value
         return
     # `t % 64` wraps no neighbour's index around, so that no middle is likely.
@@ -288,7 +290,7 @@ def _add_clamp(found: Middle, row: Row, node: UOp) -> None:
             offset = number.offset if constant else None
             number = number._replace(offset=offset, least=least, most=most)
         _add_limit(found, "GE", number, UOp("CONST", int64, (), 0))
-    _add_limit(found, {"MIN": "LE", "MAX": "GE", "MOD": "LT"}[node.op], number, end)
+    _add_limit(found, _HOLDS[node.op], number, end)
 
 
 def _add_wrap(found: Middle, row: Row, node: UOp) -> None:

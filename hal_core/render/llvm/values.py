@@ -211,7 +211,7 @@ class Values:
         if ends[0] < least:
             above = self.let(f"fcmp ogt {old} {value}, {low}")  # false for NaN
             clamped = self.select(above, old, value, low)
-        if ends[1] > held:
+        if ends[1] > held == most:
             below = self.let(f"fcmp olt {old} {clamped}, {high}")
             clamped = self.select(below, old, clamped, high)
         if target.itemsize < 4:  # processors convert to 32 bits
@@ -219,7 +219,7 @@ class Values:
             whole = self.let(f"trunc i32 {wide} to {new}")
         else:
             whole = self.let(f"fpto{'s' if least else 'u'}i {old} {clamped} to {new}")
-        if held != most and ends[1] > held:
+        if ends[1] > held != most:  # what was converted of such numbers is not used
             large = self.let(f"fcmp ogt {old} {value}, {high}")
             whole = self.select(large, new, str(most), whole)
         if not least and ends[0] < least:  # NaN gave the least

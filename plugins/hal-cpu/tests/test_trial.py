@@ -79,7 +79,7 @@ class Launches:
 
 
 @pytest.mark.parametrize(
-    ("plain", "expected"), [(5e-6, PLAIN), (8e-6, PLAIN), (9e-6, CUT), (20e-6, CUT)]
+    ("plain", "expected"), [(5e-6, PLAIN), (8e-6, PLAIN), (9.7e-6, CUT), (20e-6, CUT)]
 )
 def test_short_launches_take_turns_and_the_faster_form_stays(
     plain: float, expected: int, monkeypatch: pytest.MonkeyPatch
@@ -102,7 +102,7 @@ def test_a_form_that_is_far_slower_is_asked_once(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("cores", [1, 3])
-@pytest.mark.parametrize(("plain", "expected"), [(1e-6, PLAIN), (9e-6, CUT)])
+@pytest.mark.parametrize(("plain", "expected"), [(1e-6, PLAIN), (9.7e-6, CUT)])
 def test_long_launches_are_measured_in_pieces(
     plain: float, expected: int, cores: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -166,7 +166,7 @@ def test_a_sample_that_was_interrupted_does_not_decide(
 @given(
     blocks=st.integers(1, 40),
     cut=st.sampled_from([1e-6, 3e-5, 3e-4, 6e-3, 0.5]),
-    ratio=st.sampled_from([0.1, 0.9, 1.0, 2.0, 30.0]),
+    ratio=st.sampled_from([0.1, 0.98, 1.0, 2.0, 30.0]),
 )
 def test_every_launch_runs_each_block_once(blocks: int, cut: float, ratio: float) -> None:
     with pytest.MonkeyPatch.context() as patch:
