@@ -28,6 +28,7 @@ from hal_core.ir.blocks.rows import MOST_NODES, MOST_NODES_IN_PARTS, MOST_REGION
 from hal_core.ir.blocks.thread_bounds import bounds
 from hal_core.ir.uop import UOp
 
+_ENDS = frozenset({"ENDRANGE", "ENDLOOP", "ENDIF"})
 _LEAVING = frozenset({"LOOP", "ENDLOOP", "SET", "IF", "BREAK", "ENDIF"})
 _AROUND = PURE | {"CONST", "GET", "LOAD", "RANGE", "ENDRANGE", "THREADS", "ENDTHREADS"}
 MOST_LANES, FEWEST_LANES = 128, 16
@@ -51,13 +52,13 @@ def in_groups(uops: Sequence[UOp], registers: Registers) -> list[UOp]:
     group = UOp("GROUPS", None)
     for place, node in enumerate(uops):
         if end is None and node.op in ("RANGE", "LOOP"):
-            nest = _nest(uops, place)
+            nest = _block(uops[place:], node)
             lanes = _lanes(nest, registers)
             if lanes:
                 group, end = UOp("GROUPS", None, (), lanes), nest[-1]
                 if node.op == "LOOP":  # and the IF of the threads that are left
                     left = next(n for n in uops[place + len(nest) :] if n.op == "IF")
-                    end = next(n for n in uops if n.op == "ENDIF" and n.src[0] is left)
+                    end = _block(uops, left)[-1]
                 made.append(group)
         made.append(node)
         if node is end:
@@ -84,21 +85,17 @@ def parts_of_nest(row: Row, nest: Iterable[UOp]) -> Cut | None:
     return parts(row, changing=changing)
 
 
-def _nest(uops: Sequence[UOp], place: int) -> Sequence[UOp]:
-    """Return the nodes from a RANGE or a LOOP to its end."""
-    loop = uops[place]
-    for last in range(place, len(uops)):
-        if uops[last].op in ("ENDRANGE", "ENDLOOP") and uops[last].src[0] is loop:
-            return uops[place : last + 1]
-    return ()
+def _block(uops: Sequence[UOp], node: UOp) -> Sequence[UOp]:
+    """Return the nodes from the one that opens a block to the one that ends it."""
+    ends = (n for n, last in enumerate(uops) if last.op in _ENDS and last.src[0] is node)
+    return uops[uops.index(node) : next(ends) + 1]
 
 
 def after_loop(nest: Sequence[UOp]) -> tuple[list[UOp], list[UOp]]:
     """Return what threads do each by itself in the nest of a LOOP, without and with its IF."""
     if nest[0].op != "LOOP":
         return [], []
-    end = next(n for n, node in enumerate(nest) if node.op == "ENDLOOP" and node.src[0] is nest[0])
-    behind = list(nest[end + 1 :])
+    behind = list(nest[len(_block(nest, nest[0])) :])
     ops = [node.op for node in behind]
     return behind[ops.index("THREADS") : ops.index("ENDTHREADS") + 1], behind
 

@@ -33,6 +33,11 @@ def is_common(node: UOp) -> bool:
     return node.op in ("PARAM", "SHARED", "TABLE", "VIEW", "CONST")
 
 
+def is_shared(node: UOp) -> bool:
+    """Tell whether a value is computed from what all threads of a block share."""
+    return is_common(node) or (node.op in PURE and all(map(is_shared, node.src)))
+
+
 class Hoisted:
     """The nodes that run once per block."""
 

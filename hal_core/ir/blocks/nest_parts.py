@@ -14,9 +14,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hal_core.dtypes import bool_
-from hal_core.ir.blocks.hoisting import PURE
+from hal_core.ir.blocks.hoisting import PURE, is_shared
+from hal_core.ir.blocks.loops import iterations
 from hal_core.ir.blocks.rows import ALONG_X, MIRRORED, OPPOSITE
-from hal_core.ir.blocks.strides import Stride, is_shared
+from hal_core.ir.blocks.strides import Stride
 from hal_core.ir.uop import UOp
 
 _NEVER = frozenset(
@@ -99,7 +100,9 @@ class Nest:
             last = self.ends.get(node, place)
             block = self.uops[place : last + 1]
             has_stride = any(inner in self.strides for inner in block)
-            is_cut = has_stride or (node.op in ("RANGE", "IF") and _is_long(block))
+            loops = [inner for inner in block if inner.op == "RANGE"]
+            is_long = any(not 0 <= iterations(loop) <= _SHORT for loop in loops)
+            is_cut = has_stride or (node.op in ("RANGE", "IF") and is_long)
             if not (is_cut and self._opens(block)):
                 if has_stride:
                     return False
@@ -202,17 +205,6 @@ class Nest:
 def test_of(block: UOp) -> UOp:
     """Return the condition of an IF, or of the IF of an ELSE."""
     return block.src[0].src[0] if block.op == "ELSE" else block.src[0]
-
-
-def _is_long(block: Sequence[UOp]) -> bool:
-    """Tell whether a block has a RANGE that compilers do not unroll."""
-    for node in block:
-        if node.op == "RANGE":
-            if any(source.op != "CONST" for source in node.src):
-                return True
-            if len(range(*(source.arg for source in node.src))) > _SHORT:
-                return True
-    return False
 
 
 def _is_guard(test: UOp, holds: bool = True) -> bool:

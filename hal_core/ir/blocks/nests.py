@@ -21,10 +21,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from hal_core.dtypes import DType, bool_, int32, int64
-from hal_core.ir.blocks.hoisting import PURE
+from hal_core.ir.blocks.hoisting import PURE, is_shared
 from hal_core.ir.blocks.nest_parts import Nest, Part, test_of
 from hal_core.ir.blocks.rows import MIRRORED
-from hal_core.ir.blocks.strides import Stride, is_shared
+from hal_core.ir.blocks.strides import Stride
 from hal_core.ir.uop import UOp
 
 # Nodes that do nothing where no other uses them.

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hal_core.dtypes import int32, int64, uint32
-from hal_core.ir.blocks.hoisting import PURE, is_common
+from hal_core.ir.blocks.hoisting import is_shared
 from hal_core.ir.fold.dead_code import without_dead
 from hal_core.ir.uop import CLOSES, OPENS, UOp
 
@@ -64,14 +64,10 @@ def _growth(change: UOp, inside: set[UOp]) -> UOp | None:
     if value.op not in ("ADD", "SUB"):
         return None
     old, by = value.src
-    if value.op == "ADD" and _is_shared(old):
+    if value.op == "ADD" and is_shared(old):
         old, by = by, old
     reads = old.op == "GET" and old.src[0] is change.src[0] and old in inside
-    return by if reads and _is_shared(by) else None
-
-
-def _is_shared(node: UOp) -> bool:
-    return is_common(node) or (node.op in PURE and all(map(_is_shared, node.src)))
+    return by if reads and is_shared(by) else None
 
 
 def _written(change: UOp, by: UOp, before: list[UOp], nodes: list[UOp]) -> list[UOp]:

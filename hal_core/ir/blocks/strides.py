@@ -17,17 +17,12 @@ from __future__ import annotations
 
 from hal_core.dtypes import int32, int64
 from hal_core.geometry import MOST_ADDED
-from hal_core.ir.blocks.hoisting import PURE, is_common
+from hal_core.ir.blocks.hoisting import PURE, is_shared
 from hal_core.ir.blocks.rows import MIRRORED, OPPOSITE
 from hal_core.ir.blocks.running import value_before
 from hal_core.ir.uop import CLOSES, OPENS, UOp
 
 _ORDERS = ("LT", "LE", "GT", "GE")
-
-
-def is_shared(node: UOp) -> bool:
-    """Tell whether a value is computed from what all threads of a block share."""
-    return is_common(node) or (node.op in PURE and all(map(is_shared, node.src)))
 
 
 def _one_direction(condition: UOp) -> tuple[UOp, UOp] | None:

@@ -13,8 +13,8 @@ the one on the left follows it.
 from __future__ import annotations
 
 from hal_core.dtypes import DType, bool_, int32, int64
+from hal_core.ir.blocks.hoisting import is_shared
 from hal_core.ir.blocks.rows import ALONG_X
-from hal_core.ir.blocks.strides import is_shared
 from hal_core.ir.uop import UOp
 
 _NEVER = frozenset({"BREAK", "CONTINUE", "RETURN", "BARRIER", "LOOP", "LOCAL", "PRINT"})

@@ -132,7 +132,12 @@ class _Copy:
             node = self.nodes[place]
             place += 1
             if node not in self.loops:
-                self._add(node)
+                sources = tuple([self.new.get(source, source) for source in node.src])
+                made = UOp(node.op, node.dtype, sources, node.arg, node.line)
+                number = _number(made)
+                if number is not None:
+                    made = UOp("CONST", node.dtype, (), number, node.line)
+                self.new[node] = self._keep(made)
                 continue
             for count in range(*(self.new.get(source, source).arg for source in node.src)):
                 if len(self.made) > self.most:
@@ -140,14 +145,6 @@ class _Copy:
                 self.new[node] = self._keep(UOp("CONST", node.dtype, (), count, node.line))
                 self._copy(place, self.ends[node])
             place = self.ends[node] + 1
-
-    def _add(self, node: UOp) -> None:
-        sources = tuple([self.new.get(source, source) for source in node.src])
-        made = UOp(node.op, node.dtype, sources, node.arg, node.line)
-        number = _number(made)
-        if number is not None:
-            made = UOp("CONST", node.dtype, (), number, node.line)
-        self.new[node] = self._keep(made)
 
     def _keep(self, node: UOp) -> UOp:
         self.made.append(node)

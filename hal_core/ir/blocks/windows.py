@@ -23,8 +23,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from hal_core.dtypes import DType, bool_, int32, int64
-from hal_core.ir.blocks.hoisting import PURE, is_common
-from hal_core.ir.blocks.strides import is_shared
+from hal_core.ir.blocks.hoisting import PURE, is_common, is_shared
 from hal_core.ir.blocks.sums import Sum, Sums, added
 from hal_core.ir.fold.dead_code import without_dead
 from hal_core.ir.uop import UOp

@@ -26,8 +26,13 @@ _ORDER = frozenset({"LT", "LE", "GT", "GE"})
 _WRAPPING = frozenset({"ADD", "SUB", "MUL", "NEG", "ABS", "SHL"})
 
 
-def _ordered_zeros(uop: UOp) -> list[int]:
-    """Return the places of zeros in a choice that one instruction would order: -0.0 below 0.0."""
+def _misread_zeros(uop: UOp) -> list[int]:
+    """Return the places of zeros that are divided, or that one instruction would order.
+
+    In a choice it would take -0.0 for less than 0.0.
+    """
+    if uop.op == "DIV":
+        return [0] if _is_zero(uop.src[0]) else []
     zeros = [place for place, source in enumerate(uop.src) if _is_zero(source)]
     if uop.op in ("MIN", "MAX"):  # of two that are equal the first is the result
         return [
@@ -112,9 +117,11 @@ class Operations(Spelling):
         """Return the text of a value without unsigned arithmetic, and True if it is an atom."""
         op, dtype = uop.op, dtype_of(uop.src[0])
         operands = [source.operand for source in sources] + ["", ""]
-        for place in self._hidden(uop):
+        hidden = self.row.hidden  # operands that the compiler may not see through
+        complement = op == "NOT" and dtype_of(uop).name in hidden
+        for place in [0] if complement else _misread_zeros(uop) if hidden else []:
             name = f"hal_hidden_{dtype_of(uop)}"
-            self.helper(name, self.row.hidden[dtype_of(uop).name])
+            self.helper(name, hidden[dtype_of(uop).name])
             operands[place] = f"{name}({operands[place]})"
         a, b, c = operands[:3]
         if op in _INFIX:
@@ -140,14 +147,6 @@ class Operations(Spelling):
         self.features.add("math")
         suffix = self.row.suffixes.get(dtype.name, "")
         return self.row.functions[op].format(*(s.text for s in sources), f=suffix), True
-
-    def _hidden(self, uop: UOp) -> list[int]:
-        """Return the places of operands that the compiler may not see through."""
-        if uop.op == "NOT" and dtype_of(uop).name in self.row.hidden:
-            return [0]
-        if not self.row.hidden:
-            return []
-        return [0] if uop.op == "DIV" and _is_zero(uop.src[0]) else _ordered_zeros(uop)
 
     def _wrapping(self, uop: UOp, sources: list[Expression], reads: frozenset[int]) -> Expression:
         """Return integer arithmetic, computed unsigned, where C defines overflow, and cast back."""
