@@ -30,7 +30,7 @@ _FORM = 6  # the place of that word, behind the grid and the block
 _ROUNDS = 3  # of samples of each form, of which the least counts
 _PLACES = 3  # in a launch, where pieces of it are measured
 _GAIN = 0.95  # of the cut form's time; a smaller gain may be chance
-_HOPELESS = 4.0  # times the cut form's time: no second sample is taken then
+_HOPELESS = 4.0  # times the cut form's time, in several samples: no other is taken then
 _PIECE_SECONDS = 100e-6
 _MOST_SECONDS = 20e-3  # of a piece in the cut form, as the plain one may take ten times as long
 
@@ -84,10 +84,13 @@ class Trial:
         else:
             self._measure_pieces(args, launch)
             self._rounds += 1
-        if len(self._best[PLAIN]) == len(self._best[CUT]):
-            cut, plain = (sum(best.values()) for best in self._best)  # slow places count most
-            if self._rounds >= _ROUNDS or plain > _HOPELESS * cut:
-                self._decide(PLAIN if plain < _GAIN * cut else CUT)
+        cut, plain = self._best
+        if len(cut) == len(plain):
+            # A single sample may be slow by chance: the thread was interrupted, a cache was cold.
+            several = self._rounds * len(plain) > 1
+            hopeless = several and all(plain[at] > _HOPELESS * cut[at] for at in cut)
+            if self._rounds >= _ROUNDS or hopeless:  # the places that take long count most
+                self._decide(PLAIN if sum(plain.values()) < _GAIN * sum(cut.values()) else CUT)
 
     def _measure_pieces(self, args: bytes, launch: Any) -> None:
         """Run a launch with pieces in both forms, from all over it: rims are often soon done."""

@@ -93,12 +93,21 @@ def test_short_launches_take_turns_and_the_faster_form_stays(
     assert launches.launch() == [(expected, 0, 10)]  # by a thread that saw the trial's geometry
 
 
-def test_a_form_that_is_far_slower_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_form_that_is_far_slower_is_asked_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     launches = Launches(10, (1e-6, 5e-6), monkeypatch)
     forms = []
     while not launches.settled:
         forms += [form for form, _, _ in launches.launch()]
-    assert forms == [CUT, CUT, PLAIN] and launches.form == CUT
+    assert forms == [CUT, CUT, PLAIN, CUT, PLAIN] and launches.form == CUT
+
+
+def test_a_form_that_is_far_slower_everywhere_is_asked_in_one_launch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    launches = Launches(1000, (10e-6, 50e-6), monkeypatch)
+    launches.launch()
+    launches.launch()
+    assert launches.settled and launches.form == CUT
 
 
 @pytest.mark.parametrize("cores", [1, 3])
@@ -141,9 +150,10 @@ def test_the_blocks_that_take_long_decide(monkeypatch: pytest.MonkeyPatch) -> No
     assert launches.form == PLAIN
 
 
+@pytest.mark.parametrize(("interrupted", "seconds"), [(2, 20e-6), (1, 5e-3)])
 @pytest.mark.parametrize("blocks", [10, 1000])
 def test_a_sample_that_was_interrupted_does_not_decide(
-    blocks: int, monkeypatch: pytest.MonkeyPatch
+    blocks: int, interrupted: int, seconds: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     launches = Launches(blocks, (10e-6, 5e-6), monkeypatch)
     samples = 0
@@ -153,8 +163,8 @@ def test_a_sample_that_was_interrupted_does_not_decide(
         launches.run(args, launch, first, last)
         if launch._obj[6] == PLAIN:
             samples += 1
-            if samples <= 2:  # of nine or three
-                launches.now += 20e-6 * (last.value - first.value)
+            if samples <= interrupted:  # of nine or three
+                launches.now += seconds * (last.value - first.value)
 
     launches.trial._run = launches.trial._function = run
     while not launches.settled:
