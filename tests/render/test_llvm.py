@@ -115,6 +115,29 @@ def test_every_region_of_a_tiled_product_is_vectors_alone(llvm: LLVM) -> None:
     ))  # fmt: skip
 
 
+@hal.kernel
+def turned_around(y: hal.Ptr[hal.float32], n: hal.int32):
+    i = hal.global_idx(0)
+    if i < n:
+        bits = hal.uint32(i)
+        bits = (bits & 0x55555555) << 1 | (bits & 0xAAAAAAAA) >> 1
+        bits = (bits & 0x33333333) << 2 | (bits & 0xCCCCCCCC) >> 2
+        y[i] = hal.float32(bits)
+
+
+def test_vectors_of_an_index_have_32_bits(llvm: LLVM) -> None:
+    """LLVM widens an index to 64 bits, to add it to an address: such vectors are twice as long."""
+    text = str(llvm.optimised(LLVMRenderer().render(turned_around.lower()))[0])
+    assert re.search(r"<\d+ x i32>", text)
+    assert not re.search(r"<\d+ x i64>", text)
+
+
+def test_an_index_that_says_only_where_elements_lie_has_no_counter() -> None:
+    counter = "%global.x = phi"
+    assert counter in LLVMRenderer().render(turned_around.lower())
+    assert counter not in LLVMRenderer().render(saxpy_of_rows.lower())
+
+
 def _without_broadcasts(text: str) -> str:
     """One element in all lanes is loaded as one float."""
     spread = re.findall(r"insertelement <\d+ x float> poison, float (%\S+), i64 0", text)

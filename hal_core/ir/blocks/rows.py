@@ -26,6 +26,7 @@ MOST_REGIONS = 8
 MOST_NODES_IN_PARTS = 250
 _COMPUTED = PURE | {"CONST"}
 PART_START = "PART_START"  # an index along x; quotients.py subtracts it from other indices
+_OF_PLACES = frozenset({"ADD", "SUB", "MUL", "NEG"})  # by which elements' places are computed
 _OF_COUNTERS = frozenset({"MUL", "ADD", "SUB", "FLOORDIV", "MOD"})
 _DEEPEST = 8  # operations on constants and counters, one in the other
 _LEAST_ADDED = -(2**31 - 1)
@@ -190,6 +191,24 @@ class Row:
             return None
         times = products(first.times, second.times)
         return Product((*first.factors, *second.factors), times)
+
+
+def computes_with_index(row: Row, known: Collection[UOp]) -> bool:
+    """Tell whether threads compute with their global index, not only where an element lies.
+
+    `known` has nodes that are not computed.
+    """
+    places: set[UOp] = set()  # the index, sums and products of it
+    for node in row.nodes:
+        if node.op == "SPECIAL" and node.arg == ALONG_X[1]:
+            places.add(node)
+        elif node in known or places.isdisjoint(node.src):
+            continue
+        elif node.op in _OF_PLACES or (node.op == "CAST" and node.dtype and node.dtype.is_integer):
+            places.add(node)
+        elif node.op not in ("LOAD", "STORE") or not places.isdisjoint(node.src[2:]):
+            return True
+    return False
 
 
 def loads_parameter(node: UOp) -> bool:

@@ -20,7 +20,7 @@ class _Loop(NamedTuple):
     kind: str
     advance: str
     step: str
-    advance_others: Callable[[], None] | None = None  # the counters beside it
+    advance_others: Callable[[], object] | None = None  # the counters beside it
 
 
 class Blocks(Memory):

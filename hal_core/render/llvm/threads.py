@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from hal_core.dtypes import bool_, int32
@@ -20,6 +21,7 @@ from hal_core.ir.blocks.rows import (
     MOST_REGIONS,
     Limit,
     Row,
+    computes_with_index,
     shared_loads,
 )
 from hal_core.ir.blocks.thread_bounds import Bounds, bounds, joins_blocks
@@ -414,7 +416,12 @@ class Threads(Blocks):
             last = self.let(f"add nsw i32 {interval[0]}, {interval[1]}")
             first = self.let(f"sub nsw i32 {last}, 1")
         step, back, base = place.step, place.back, place.base
-        thread = self._open(0, place.suffix, *interval, first, step, back, base)
+        # A loop that begins with another thread, or belongs to a part of a row, is soon over.
+        whole = step == "1" and not (first or base or self.spills) and place.interval[0] == "0"
+        if whole and computes_with_index(place.row, known):
+            thread = self._open_counted(place.suffix, *interval)
+        else:
+            thread = self._open(0, place.suffix, *interval, first, step, back, base)
         self.frame_loop, self.differing = self.loops[-1].name, place.row.differing
         if self.spills:
             own = thread if place.number else f"%{self.loops[-1].name}"
@@ -482,6 +489,19 @@ class Threads(Blocks):
         numbers = (base, counted) if base else (self.first[axis], thread)
         index = f"add nsw i32 {', '.join(numbers)}"
         self.specials["global_idx", axis] = self.let(index, f"%global.{AXES[axis]}{suffix}")
+        return thread
+
+    def _open_counted(self, suffix: str, start: str, end: str) -> str:
+        """Open the loop over x with a counter for the global index; return the thread's index.
+
+        LLVM widens indices to 64 bits. A counter it narrows again in vectors, but no sum with one.
+        """
+        name, index = f"thread.x{suffix}", f"global.x{suffix}"
+        first = self.let(f"add nsw i32 {self.first[0]}, {start}")
+        thread = self.open_loop(name, "i32", start, end, "slt", others=[(index, first)])
+        following = partial(self.let, f"add nsw i32 %{index}, 1", f"%{index}.next")
+        self.loops[-1] = self.loops[-1]._replace(advance_others=following)
+        self.specials["thread_idx", 0], self.specials["global_idx", 0] = thread, f"%{index}"
         return thread
 
     def _number(self, row: str, dim: str, thread: str) -> str:
