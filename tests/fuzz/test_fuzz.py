@@ -11,8 +11,8 @@ from hal_core import config
 
 # The same kernels in each run, so few are enough: `nox -s fuzz` looks for what is new.
 KERNELS = {
-    "llvm": 40, "llvm-plain": 20, "llvm-engine": 10, "gcc": 15, "clang": 15, "zig": 10,
-    "opencl": 10, "oclgrind": 5, "ptx": 30, "nvrtc": 20, "hip": 5, "msl": 8,
+    "llvm": 24, "llvm-plain": 16, "llvm-engine": 8, "gcc": 8, "clang": 8, "zig": 8,
+    "opencl": 8, "oclgrind": 5, "ptx": 16, "nvrtc": 8, "hip": 5, "msl": 8,
 }  # fmt: skip
 
 
