@@ -61,7 +61,9 @@ class Rules(NamedTuple):
                 y = min(count[1], room // max(x, 1), limits.max_block[1])
                 z = min(count[2], room // max(x * y, 1), limits.max_block[2])
                 shape = x, y, z
-            # A block of no threads launches nothing, whatever the number of blocks.
+            elif 0 in shape and 0 not in count:
+                fix = "Leave out block=, or give 1 or more along each axis."
+                self._refuse("threads cannot run in blocks of none", shape, f"for {count}", fix=fix)
             x, y, z = (-(-n // size) if size else 0 for n, size in zip(count, shape, strict=True))
             blocks = x, y, z
         elif grid is not None and shape is not None:

@@ -151,7 +151,8 @@ class Program(OfThisProcess):
 
         Give `grid` (blocks) and `block` (threads of a block), or `threads` and optionally `block`:
         `threads` rounds up to whole blocks, and the surplus threads run - kernels guard.
-        0 along any axis launches nothing. `shared` adds dynamic shared memory to the kernel's own.
+        0 along any axis launches nothing, but `threads` to run in a block of 0 are refused.
+        `shared` adds dynamic shared memory to the kernel's own.
         Extents are integers: 8.0 is refused, unless an earlier launch had 8 in the same place.
         A buffer that was never allocated is allocated. With `queue`, a queue of this device, the
         launch is queued there.

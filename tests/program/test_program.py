@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -305,10 +306,52 @@ def test_P5_other_geometry_is_refused(fake: hal.Compiled, call: Any, pattern: st
 
 
 @pytest.mark.parametrize("call", [{"threads": 0}, {"threads": (4, 0)}, {"grid": (0, 2), "block": 4},
-                                  {"grid": 2, "block": 0}], ids=str)  # fmt: skip
+                                  {"grid": 2, "block": 0}, {"threads": 0, "block": 0},
+                                  {"threads": (0, 4), "block": (2, 0)}], ids=str)  # fmt: skip
 def test_P5_zero_launches_nothing(fake: hal.Compiled, call: Any) -> None:
     program = program_of(fake, "")
     assert program(**call) is None and program(**call, wait=True) == 0.0
+    assert not program.launches
+
+
+def ways_to_launch(program: Any) -> dict[str, Callable[..., object]]:
+    device, graph = program.device, hal.Graph(program.device)
+    queue = device.queue()
+    node = graph.add(program, threads=1)
+    kernel = hal.Source("k", NOTHING, "y: int32*", language="python")
+    multi = hal.MultiBuffer([device], 1, hal.int32)
+
+    def capture(**how: Any) -> None:
+        with device.capture():
+            program(**how)
+
+    return {
+        "now": program,
+        "timed": lambda **how: program(wait=True, **how),
+        "in a queue": lambda **how: program(queue=queue, **how),
+        "captured": capture,
+        "added to a graph": lambda **how: graph.add(program, **how),
+        "updated in a graph": node.update,
+        "on several devices": lambda **how: hal.launch(kernel, multi, **how),
+    }
+
+
+@pytest.mark.parametrize("way", ["now", "timed", "in a queue", "captured", "added to a graph",
+                                 "updated in a graph", "on several devices"])  # fmt: skip
+def test_P5_threads_in_blocks_of_none_and_huge_sizes_are_refused(
+    fake: hal.Compiled, way: str
+) -> None:
+    program = program_of(fake, "")
+    launch = ways_to_launch(program)[way]
+    for threads, block in ((4, 0), (np.int64(4), 0), ((4, 3), (4, 0)), ((1, 1, 2), [1, 1, 0])):
+        for _ in range(2):
+            with pytest.raises(hal.InvalidArgument, match="in blocks of none .*Leave out block="):
+                launch(threads=threads, block=block)
+    for size in (-1, 2**31, 2**63, np.uint64(2**63), 2**70, 10**5000, 4.5, float("inf"), "4"):
+        for how in ({"threads": size}, {"threads": (1, size)}, {"threads": size, "block": 4},
+                    {"grid": size, "block": 0}, {"grid": 1, "block": (0, size)}):  # fmt: skip
+            with pytest.raises(hal.InvalidArgument, match="too large|exceed|not negative"):
+                launch(**how)
     assert not program.launches
 
 

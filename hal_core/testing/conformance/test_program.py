@@ -284,7 +284,9 @@ class TestProgram:
             {"threads": ()}, {"threads": (1, 1, 1, 1)}, {"threads": (4, -1)},
             {"grid": 1, "block": None}, {"grid": -1, "block": 1}, {"grid": 1, "block": (1, 2.5)},
             {"threads": 12, "shared": -1}, {"threads": 12, "shared": "1"},
-            {"threads": 12, "shared": 1 << 40},
+            {"threads": 12, "shared": 1 << 40}, {"threads": 12, "block": 0},
+            {"threads": (4, 3), "block": (4, 0)}, {"threads": 1 << 31}, {"threads": 1 << 70},
+            {"grid": 1 << 63, "block": 1}, {"threads": np.uint64(1 << 63), "block": 64},
         ],
         ids=spelt,
     )  # fmt: skip
