@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import linecache
-from types import FunctionType
+from collections.abc import Sequence
+from types import FrameType, FunctionType
 from typing import Any, get_args, get_origin
 
 from hal_core.dtypes import DTYPES, STORAGE_DTYPES, WIDTHS, DType
@@ -13,6 +14,7 @@ from hal_core.ir import CONST_POINTER, POINTER, VALUE, Param, Signature
 from hal_core.ir.reserved import is_taken
 from hal_core.ir.signature import LONGEST_NAME
 from hal_core.lang.pointers import PointerType
+from hal_core.lang.scope import OutOfReach, Scope
 
 # Flags of code objects: *args and **kwargs, coroutines and async generators.
 _VARARGS = 0x04 | 0x08
@@ -24,16 +26,15 @@ Parameter = tuple[str, DType | PointerType | None]
 Returned = type | tuple[DType, ...] | None
 
 
-def signature_of(function: FunctionType, caller: dict[str, Any]) -> Signature:
+def signature_of(function: FunctionType, caller: FrameType, lines: Sequence[str]) -> Signature:
     """Return the signature that a kernel's annotations declare.
 
-    `caller` has the names of the place where the function is defined. An annotation that is a
-    string (`from __future__ import annotations`) may use names of the enclosing function that the
-    body does not use, and the closure lacks such names.
+    `caller` and `lines` help to find the names in annotations that are strings, as all are with
+    `from __future__ import annotations`: see `Scope`.
 
     Raises: KernelSyntaxError pointing at the parameter.
     """
-    definition = _Definition(function, caller, "kernel")
+    definition = _Definition(function, Scope(function, caller, lines), "kernel")
     if is_taken(function.__name__):
         problem = f"some backend's language reserves the name {function.__name__!r}"
         raise definition.error("", problem, "Rename the kernel.")
@@ -59,7 +60,7 @@ def signature_of(function: FunctionType, caller: dict[str, Any]) -> Signature:
 
 
 def parameters_of(
-    function: FunctionType, caller: dict[str, Any]
+    function: FunctionType, caller: FrameType, lines: Sequence[str]
 ) -> tuple[tuple[Parameter, ...], Returned]:
     """Return the parameters of a function that kernels call, and the type that it returns.
 
@@ -68,7 +69,7 @@ def parameters_of(
 
     Raises: KernelSyntaxError pointing at the parameter.
     """
-    definition = _Definition(function, caller, "function")
+    definition = _Definition(function, Scope(function, caller, lines), "function")
     annotated: dict[str, Any] = {}
     for name in function.__annotations__:
         annotation = definition.annotation(name)
@@ -90,13 +91,10 @@ _compiled = functools.lru_cache(256)(lambda text: compile(text.strip(), "<annota
 class _Definition:
     """The name and the parameters of a function; `what` is "kernel" or "function", for errors."""
 
-    def __init__(self, function: FunctionType, caller: dict[str, Any], what: str) -> None:
+    def __init__(self, function: FunctionType, scope: Scope, what: str) -> None:
         code = function.__code__
-        self.function, self.what = function, what
+        self.function, self.scope, self.what = function, scope, what
         self.names = code.co_varnames[: code.co_argcount]
-        # Only annotations that are strings need names, and merging three dicts takes long.
-        textual = any(isinstance(text, str) for text in function.__annotations__.values())
-        self._scope = {**function.__globals__, **caller, **closure_of(function)} if textual else {}
         if code.co_name == "<lambda>" or code.co_flags & _ASYNC:
             raise self.error("", f"a {what} must be a plain function", "Write it with def.")
         for name in (function.__name__, *self.names):
@@ -119,12 +117,15 @@ class _Definition:
         while isinstance(annotation, str):
             try:
                 # Python evaluates an annotation in the same way.
-                annotation = eval(_compiled(annotation), self._scope)
+                annotation = eval(_compiled(annotation), self.function.__globals__, self.scope)
             # The user's text may raise anything.
             except Exception as error:
                 said, fix = str(error), _annotated(name, None)
                 if isinstance(error, InvalidArgument):  # raised by Ptr[...]
                     said, fix = f"{error.problem} (got {error.got!r})", error.fix or fix
+                elif isinstance(error, OutOfReach):
+                    fix = f"Put @hal.{'kernel' if self.what == 'kernel' else 'func'} above its def,"
+                    fix += " below the line that assigns the variable."
                 reason = f"the annotation of {name!r} cannot be read: {said}"
                 raise self.error(name, reason, fix) from error
         return annotation
@@ -172,14 +173,3 @@ def _annotated(name: str, annotation: object) -> str:
         if annotation is kind:
             return fix.replace("Write ", f"Write {name}: ")
     return f"Write {name}: hal.Ptr[hal.float32], hal.ConstPtr[hal.float32] or hal.int32."
-
-
-def closure_of(function: FunctionType) -> dict[str, Any]:
-    """Return the captured names that have a value already."""
-    names = {}
-    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-        try:
-            names[name] = cell.cell_contents
-        except ValueError:
-            continue  # assigned after the kernel's definition
-    return names

@@ -5,7 +5,7 @@ from __future__ import annotations
 import linecache
 import sys
 from collections.abc import Sequence
-from types import FunctionType
+from types import FrameType, FunctionType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from hal_core.errors import InvalidArgument, Unsupported
@@ -28,7 +28,7 @@ class InlineFunction:
     parameters: tuple[Parameter, ...]  # (name, annotation); without annotation: takes any value
     returns: Returned  # the annotated type, or types; None: without annotation
 
-    def __init__(self, function: FunctionType, caller: dict[str, Any]) -> None:
+    def __init__(self, function: FunctionType, caller: FrameType) -> None:
         self.__wrapped__ = function
         self.__name__ = function.__name__
         self.__qualname__ = function.__qualname__
@@ -36,7 +36,7 @@ class InlineFunction:
         self.__doc__ = function.__doc__
         # Read now and not at a call, because an edit of the file must not change the function.
         self._lines = current_lines(function)
-        self.parameters, self.returns = parameters_of(function, caller)
+        self.parameters, self.returns = parameters_of(function, caller, self._lines)
         self._text: SourceText | None = None
 
     def text(self) -> SourceText:
@@ -91,7 +91,7 @@ def func(function: F, /) -> F:
     if not isinstance(function, FunctionType):
         fix = "Put @hal.func directly above a def."
         raise InvalidArgument("func", "not a Python function", got=function, fix=fix)
-    made: Any = InlineFunction(function, sys._getframe(1).f_locals)
+    made: Any = InlineFunction(function, sys._getframe(1))
     return made  # type: ignore[no-any-return]  # to type checkers it stays the function
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from types import FunctionType
+from types import FrameType, FunctionType
 from typing import TYPE_CHECKING, Any, NoReturn, overload
 
 from hal_core.concurrency import fork_safe_lock
@@ -39,7 +39,7 @@ class KernelFunction:
     def __init__(
         self,
         function: FunctionType,
-        caller: dict[str, Any],
+        caller: FrameType,
         block: tuple[int, int, int] | None,
         contract: bool,
     ) -> None:
@@ -52,7 +52,7 @@ class KernelFunction:
         self.name = function.__name__
         # Read now and not in `lower`, because an edit of the file must not change the kernel.
         self._lines = current_lines(function)
-        self.signature = signature_of(function, caller)
+        self.signature = signature_of(function, caller, self._lines)
         self.block = block
         self.contract = contract
         self._kernel: Kernel | None = None
@@ -152,16 +152,16 @@ def kernel(
         raise InvalidArgument("kernel", "contract must be True or False", got=contract)
 
     def decorate(function: Callable[..., None]) -> KernelFunction:
-        return _make(function, sys._getframe(1).f_locals, shape, contract)
+        return _make(function, sys._getframe(1), shape, contract)
 
     if function is None:
         return decorate
-    return _make(function, sys._getframe(1).f_locals, shape, contract)
+    return _make(function, sys._getframe(1), shape, contract)
 
 
 def _make(
     function: object,
-    caller: dict[str, Any],
+    caller: FrameType,
     block: tuple[int, int, int] | None,
     contract: bool,
 ) -> KernelFunction:

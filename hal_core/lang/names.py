@@ -9,9 +9,9 @@ from types import FunctionType
 from typing import Any
 
 from hal_core.ir import UOp
-from hal_core.lang.annotations import closure_of
 from hal_core.lang.constants import Number
 from hal_core.lang.emit import Emitter, Memory, dtype_of
+from hal_core.lang.scope import closure_of
 from hal_core.lang.text import parameters_of
 
 # The end of a path through the text: the names visible there (None if a break, continue or return

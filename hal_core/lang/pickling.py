@@ -16,11 +16,11 @@ from typing import Any
 
 from hal_core.dtypes import DType
 from hal_core.errors import InvalidArgument
-from hal_core.lang.annotations import closure_of
 from hal_core.lang.constants import plain
 from hal_core.lang.func import InlineFunction
 from hal_core.lang.function import KernelFunction
 from hal_core.lang.names import Names
+from hal_core.lang.scope import closure_of
 
 _MISSING = object()
 Reduced = str | tuple[Any, ...]  # what pickle asks `__reduce__` for
