@@ -9,7 +9,8 @@ from hal_core.errors import InvalidArgument
 from hal_core.geometry import Extent
 from hal_core.ir import Kernel, Source
 from hal_core.lang import KernelFunction
-from hal_core.multidevice.multi_buffer import MultiBuffer, Shard
+from hal_core.multidevice.layout import Shard
+from hal_core.multidevice.multi_buffer import MultiBuffer
 
 if TYPE_CHECKING:
     from hal_core.queue import Queue
@@ -56,7 +57,7 @@ def launch(
             threads=_for(shard, threads), shared=shared, queue=queue,
         )  # fmt: skip
 
-    first._on_each(start, wait=wait)
+    first._on_each(operation, start, wait=wait)
 
 
 def _for(shard: Shard, given: T | Callable[[Shard], T]) -> T:

@@ -12,11 +12,10 @@ device did before and before what it does next.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from hal_core.buffer import Buffer
 from hal_core.buffer.host import host_bytes
@@ -25,6 +24,7 @@ from hal_core.device import Device
 from hal_core.dtypes import DType, as_dtype, bool_
 from hal_core.errors import InvalidArgument
 from hal_core.hookspecs import DeviceInfo
+from hal_core.multidevice.layout import Shard, checked_axis, checked_shape, part_sizes, pieces
 from hal_core.multidevice.reductions import OPERATIONS, reduce_axis
 from hal_core.queue import DirectQueue, Event, Queue
 
@@ -32,20 +32,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hal_core.device.base import Compiled
-
-
-class Shard(NamedTuple):
-    """The part of a MultiBuffer that one device has.
-
-    Units: `start` and `size` in elements along the axis; all of them where every device has all.
-    """
-
-    number: int  # of the device among the buffer's
-    device: Compiled
-    buffer: Buffer
-    start: int
-    size: int
-    shape: tuple[int, ...]
 
 
 class MultiBuffer(OfThisProcess):
@@ -79,11 +65,11 @@ class MultiBuffer(OfThisProcess):
         """Describe the memory, which is allocated at the first use."""
         self.devices = _devices(devices)
         self.dtype = as_dtype(dtype, "MultiBuffer")
-        self.shape = _shape(shape)
-        self.axis = _axis(axis, self.shape)
+        self.shape = checked_shape(shape)
+        self.axis = checked_axis(axis, self.shape)
         self._queues: dict[Compiled, Queue] = {}
         found, start = [], 0
-        for index, size in enumerate(self._sizes(sizes)):
+        for index, size in enumerate(part_sizes(self.shape, self.axis, len(self.devices), sizes)):
             cut = list(self.shape)
             if self.axis is not None:
                 cut[self.axis] = size
@@ -91,21 +77,6 @@ class MultiBuffer(OfThisProcess):
             found.append(Shard(index, self.devices[index], buffer, start, size, tuple(cut)))
             start += 0 if self.axis is None else size
         self.shards = tuple(found)
-
-    def _sizes(self, sizes: Sequence[int] | None) -> Sequence[int]:
-        """Return the elements of each device along the axis."""
-        count = len(self.devices)
-        if self.axis is None:
-            if sizes is not None:
-                raise InvalidArgument("MultiBuffer", "sizes need an axis", got=sizes)
-            return [self.shape[0] if self.shape else 1] * count
-        length = self.shape[self.axis]
-        if sizes is None:
-            return [length // count + (index < length % count) for index in range(count)]
-        if len(sizes) != count or sum(sizes) != length or min(sizes) < 0:
-            limit = f"{count} numbers with the sum {length}"
-            raise InvalidArgument("MultiBuffer", "sizes do not fit", got=sizes, limit=limit)
-        return sizes
 
     @property
     def bufs(self) -> tuple[Buffer, ...]:
@@ -129,7 +100,9 @@ class MultiBuffer(OfThisProcess):
         array = self._array(src, "copyin")
         parts = [np.ascontiguousarray(array[self._place(shard)]) for shard in self.shards]
         pieces = [part.reshape(-1).view(np.uint8).data for part in parts]
-        self._on_each(lambda shard, queue: shard.buffer.copyin(pieces[shard.number], queue=queue))
+        self._on_each(
+            "copyin", lambda shard, queue: shard.buffer.copyin(pieces[shard.number], queue=queue)
+        )
         return self
 
     def copyout(self, dest: Any) -> Any:
@@ -146,11 +119,12 @@ class MultiBuffer(OfThisProcess):
             )
         wanted = self.shards if self.axis is not None else self.shards[:1]
         pieces = [np.empty(shard.shape, array.dtype) for shard in wanted]
-
-        def read(shard: Shard, queue: Queue) -> None:
-            shard.buffer.ensure_allocated().copyout(pieces[shard.number], queue=queue)
-
-        self._on_each(read, wanted)
+        flat = [piece.reshape(-1).view(np.uint8) for piece in pieces]
+        self._on_each(
+            "copyout",
+            lambda shard, queue: shard.buffer.copyout(flat[shard.number], queue=queue),
+            wanted,
+        )
         for shard, piece in zip(wanted, pieces, strict=True):
             array[self._place(shard)] = piece
         return dest
@@ -159,7 +133,8 @@ class MultiBuffer(OfThisProcess):
         """Return a copy on the host, of `shape`."""
         import numpy as np
 
-        made: NDArray[Any] = self.copyout(np.empty(self.shape, self.dtype.to_numpy()))
+        made = np.empty(self.shape, self.dtype.to_numpy())
+        self.copyout(made.reshape(-1).view(np.uint8))  # bytes: numpy exports no bfloat16
         return made
 
     @classmethod
@@ -175,11 +150,12 @@ class MultiBuffer(OfThisProcess):
 
         given = np.ascontiguousarray(array).reshape(np.shape(array))
         dtype = as_dtype(given.dtype, "from_numpy")
-        return cls(devices, given.shape, dtype, axis, sizes).copyin(given)
+        made = cls(devices, given.shape, dtype, axis, sizes)
+        return made.copyin(given.reshape(-1).view(np.uint8))
 
     def fill(self, value: float | bool) -> Self:
         """Set every element. Raises: InvalidArgument when the dtype cannot hold `value`."""
-        self._on_each(lambda shard, queue: shard.buffer.fill(value, queue=queue))
+        self._on_each("fill", lambda shard, queue: shard.buffer.fill(value, queue=queue))
         return self
 
     # -- other layouts
@@ -192,36 +168,45 @@ class MultiBuffer(OfThisProcess):
     ) -> MultiBuffer:
         """Return the same elements cut otherwise or on other devices; None gives all to each.
 
-        Parts that are one piece of memory, those of the first axis that is longer than 1, go from
-        device to device; others go through the host.
+        Elements that two devices have side by side go from one to the other; where some are not
+        side by side, as those of another axis, all go through the host.
         """
         made = MultiBuffer(devices or self.devices, self.shape, self.dtype, axis, sizes)
-        if not (self._is_whole() and made._is_whole()):
+        for buffer in (*self.bufs, *made.bufs):
+            buffer._opaque_for("reshard")
+        moved = pieces(made.shards, made.axis, self.shards, self.axis)
+        if moved is None:
             return made.copyin(self.numpy())
-        for dest in made.shards:
-            dest.buffer.allocate()
-            begin, end = made._range(dest)
-            sources = list(self.shards)
-            if self.axis is None:  # each has all elements: one that is near
-                near = [shard for shard in self.shards if shard.device is dest.device]
-                sources = (near or sources)[:1]
-            for src in sources:
-                first, last = self._range(src)
-                start, stop = max(begin, first), min(end, last)
-                if start < stop:
-                    size, step = stop - start, self.dtype.itemsize
-                    part = src.buffer.ensure_allocated().view(size, offset=(start - first) * step)
-                    dest.buffer.view(size, offset=(start - begin) * step).copy_from(part)
+        for dest, to, src, begin, size in moved:
+            dest[to : to + size].copy_from(src[begin : begin + size])
         return made
 
     def reduce(self, operation: str = "sum") -> MultiBuffer:
         """Return the sum, or the "prod", "min", "max", along the axis that is cut, on every device.
 
         Each device reduces its own part, then an equal share of the results of all. All devices get
-        the same bits.
+        the same bits. "min" and "max" are those of kernels over the elements in their order,
+        wherever they are cut: a NaN is passed over, unless it is the first.
         Shape: `shape` without the axis.
         Raises: InvalidArgument where every device has all, and for "min" of no element.
         """
+        axis = self._check_reduction(operation)
+        shape = self.shape[:axis] + self.shape[axis + 1 :]
+        made = MultiBuffer(self.devices, shape, self.dtype, None)
+        if not math.prod(self.shape):
+            return made.fill(operation == "prod")
+        # A row of results for each part with elements, then a share of all rows for each device.
+        sizes = [min(shard.size, 1) for shard in self.shards]
+        rows = MultiBuffer(self.devices, (sum(sizes), math.prod(shape)), self.dtype, 0, sizes)
+        self._reduce_parts(operation, axis, rows)
+        shares = MultiBuffer(self.devices, math.prod(shape), self.dtype)
+        rows.reshard(1)._reduce_parts(operation, 0, shares)
+        everywhere = zip(made.shards, shares.reshard(None).bufs, strict=True)
+        made.shards = tuple(shard._replace(buffer=buffer) for shard, buffer in everywhere)
+        return made
+
+    def _check_reduction(self, operation: str) -> int:
+        """Return the axis. Raises: InvalidArgument where there is nothing to reduce."""
         if operation not in OPERATIONS:
             limit = ", ".join(OPERATIONS)
             raise InvalidArgument("reduce", "no such operation", got=operation, limit=limit)
@@ -231,42 +216,20 @@ class MultiBuffer(OfThisProcess):
         if self.axis is None:
             fix = "Make one with an axis of one element a device: (2, ...), axis=0."
             raise InvalidArgument("reduce", "every device has all elements", fix=fix)
-        shape = self.shape[: self.axis] + self.shape[self.axis + 1 :]
-        made = MultiBuffer(self.devices, shape, self.dtype, None)
-        filled = [shard for shard in self.shards if shard.size]
-        if not filled:
-            if operation in ("min", "max"):
-                raise InvalidArgument("reduce", f"{operation} of no element", got=self.shape)
-            return made.fill(operation == "prod")
-        if not math.prod(shape):
-            return made.fill(0)
-        inner = math.prod(self.shape[self.axis + 1 :])
-        partial = MultiBuffer(self.devices, (len(self.devices), math.prod(shape)), self.dtype)
+        if operation in ("min", "max") and not self.shape[self.axis]:
+            raise InvalidArgument("reduce", f"{operation} of no element", got=self.shape)
+        return self.axis
 
-        def reduce_own(shard: Shard, queue: Queue) -> None:
-            y, x = partial.bufs[shard.number], shard.buffer
-            reduce_axis(operation, queue, y.ensure_allocated(), x, shard.size, inner)
+    def _reduce_parts(self, operation: str, axis: int, made: MultiBuffer) -> None:
+        """Reduce an axis of each part into the same device's part of another buffer."""
 
-        self._on_each(reduce_own, filled)
-        # Each device takes its share of every device's results, and gives its sums to all.
-        shares = MultiBuffer(self.devices, math.prod(shape), self.dtype)
-        gathered = [Buffer(s.device, len(filled) * s.size, self.dtype) for s in shares.shards]
-        step = self.dtype.itemsize
-        for share, rows in zip(shares.shards, gathered, strict=True):
-            for row, src in enumerate(filled if share.size else ()):
-                part = partial.bufs[src.number].view(share.size, offset=share.start * step)
-                rows.view(share.size, offset=row * share.size * step).copy_from(part)
+        def reduce_one(shard: Shard, queue: Queue) -> None:
+            dest, count = made.bufs[shard.number], shard.shape[axis]
+            inner = math.prod(shard.shape[axis + 1 :])
+            is_first = axis != self.axis or shard.start == 0
+            reduce_axis(operation, queue, dest, shard.buffer, count, inner, is_first)
 
-        def reduce_share(shard: Shard, queue: Queue) -> None:
-            y, rows = shard.buffer.ensure_allocated(), gathered[shard.number]
-            reduce_axis(operation, queue, y, rows, len(filled), shard.size)
-
-        self._on_each(reduce_share, [shard for shard in shares.shards if shard.size])
-        for dest, share in itertools.product(made.shards, shares.shards):
-            if share.size:
-                part = dest.buffer.ensure_allocated().view(share.size, offset=share.start * step)
-                part.copy_from(share.buffer)
-        return made
+        self._on_each("reduce", reduce_one, [shard for shard in self.shards if shard.buffer.size])
 
     # -- parts
 
@@ -285,21 +248,11 @@ class MultiBuffer(OfThisProcess):
             return ()
         return (slice(None),) * self.axis + (slice(shard.start, shard.start + shard.size),)
 
-    def _is_whole(self) -> bool:
-        """Tell whether each part is one range of all elements in C order."""
-        return self.axis is None or math.prod(self.shape[: self.axis]) == 1
-
-    def _range(self, shard: Shard) -> tuple[int, int]:
-        """Return the first element of a whole part and the one after its last."""
-        if self.axis is None:
-            return 0, shard.buffer.size
-        inner = math.prod(self.shape[self.axis + 1 :])
-        return shard.start * inner, (shard.start + shard.size) * inner
-
     # -- all devices at once
 
     def _on_each(
         self,
+        operation: str,
         work: Callable[[Shard, Queue], object],
         shards: Sequence[Shard] | None = None,
         wait: bool = True,
@@ -307,9 +260,12 @@ class MultiBuffer(OfThisProcess):
         """Queue work on each device before any is waited for.
 
         `wait=False` waits only for devices that work on the caller's thread.
-        Raises: the first error, after the others have ended.
+        Raises: before any work, for a device without memory or one that is closed; else the first
+        error, after the others have ended.
         """
         chosen = self.shards if shards is None else shards
+        for shard in chosen:
+            shard.buffer._opaque_for(operation)
         events: list[tuple[Queue, Event]] = []
         run_each(
             [
@@ -368,25 +324,3 @@ def _devices(given: Sequence[str | Compiled | DeviceInfo]) -> tuple[Compiled, ..
     if len(set(chosen)) < len(chosen):
         raise InvalidArgument(operation, "a device is given twice", got=", ".join(chosen))
     return found
-
-
-def _shape(shape: int | Sequence[int]) -> tuple[int, ...]:
-    given: Any = (shape,) if hasattr(shape, "__index__") else shape
-    try:
-        found = tuple(int(size.__index__()) for size in given)
-    except (AttributeError, TypeError):
-        found = (-1,)
-    if min(found, default=0) < 0:
-        raise InvalidArgument(
-            "MultiBuffer", "shape must be integers that are not negative", got=shape
-        )
-    return found
-
-
-def _axis(axis: int | None, shape: tuple[int, ...]) -> int | None:
-    if axis is None:
-        return None
-    if not isinstance(axis, int) or isinstance(axis, bool) or not -len(shape) <= axis < len(shape):
-        limit = f"shape {shape} has {len(shape)}"
-        raise InvalidArgument("MultiBuffer", "no such axis", got=axis, limit=limit)
-    return axis % len(shape)

@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 from functools import cache
+from math import inf
 from typing import TYPE_CHECKING
 
-from hal_core.dtypes import DType, int32
-from hal_core.lang import KernelFunction, global_idx, kernel
+from hal_core.dtypes import DType, bool_, int32
+from hal_core.lang import KernelFunction, global_idx, isnan, kernel
 from hal_core.lang.pointers import ConstPtr, Ptr
 
 if TYPE_CHECKING:
@@ -19,23 +20,40 @@ if TYPE_CHECKING:
 OPERATIONS = ("sum", "prod", "min", "max")
 
 
-def reduce_axis(operation: str, queue: Queue, y: Buffer, x: Buffer, count: int, inner: int) -> None:
-    """Queue the reduction of the middle axis of x, (outer, count, inner) elements, into y."""
+def reduce_axis(
+    operation: str, queue: Queue, y: Buffer, x: Buffer, count: int, inner: int, is_first: bool
+) -> None:
+    """Queue the reduction of the middle axis of x, (outer, count, inner) elements, into y.
+
+    `is_first` says that no elements stand before these along the axis.
+    """
     program = queue.device.compile(_reduction(operation, y.dtype))
-    program(y, x, vals=(y.size, count, inner), threads=y.size, queue=queue)
+    program(y, x, vals=(y.size, count, inner, is_first), threads=y.size, queue=queue)
 
 
 @cache
 def _reduction(operation: str, dtype: DType) -> KernelFunction:
     """Make a kernel that reduces the middle axis of (outer, count, inner) elements."""
     adds, multiplies, is_least = (operation == name for name in ("sum", "prod", "min"))
+    may_be_nan = dtype.is_float and operation in ("min", "max")
+    limit = inf if is_least else -inf
 
     @kernel
-    def combine(y: Ptr[dtype], x: ConstPtr[dtype], size: int32, count: int32, inner: int32) -> None:
+    def combine(
+        y: Ptr[dtype],
+        x: ConstPtr[dtype],
+        size: int32,
+        count: int32,
+        inner: int32,
+        is_first: bool_,
+    ) -> None:
         i = global_idx(0)
         if i < size:
             start = i // inner * count * inner + i % inner
             total = x[start]
+            # `min` and `max` keep a NaN that is their first argument: here that of the whole axis.
+            if may_be_nan and not is_first and isnan(total):
+                total = dtype(limit)
             for k in range(1, count):
                 value = x[start + k * inner]
                 if adds:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
+import operator
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from typing import Any
 
@@ -15,21 +17,28 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import hal_core as hal
+from hal_core.dtypes import DTYPES
 from hal_core.multidevice import Shard
 from hal_core.testing.fake import FakePlugin
 
 FAST = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
-NAMES = ["SIM", "SIM:1", "SIM:2"]
+FIVE = ["SIM", "SIM:1", "SIM:2", "SIM:3", "SIM:4"]
+NAMES = FIVE[:3]
 
 
 @pytest.fixture
-def devices() -> Iterator[list[Any]]:
-    hal.Device.register_plugin("SIM", FakePlugin(3))
-    opened = [hal.Device[name] for name in NAMES]
+def five_devices() -> Iterator[list[Any]]:
+    hal.Device.register_plugin("SIM", FakePlugin(5))
+    opened = [hal.Device[name] for name in FIVE]
     yield opened
     for device in opened:
         device.chip.lost = False  # type: ignore[attr-defined]
         device.close()
+
+
+@pytest.fixture
+def devices(five_devices: list[Any]) -> list[Any]:
+    return five_devices[:3]
 
 
 @hal.kernel
@@ -40,9 +49,11 @@ def twice(y: hal.Ptr[hal.int32], n: hal.int32, extra: hal.int32) -> None:
 
 
 @st.composite
-def layouts(draw: st.DrawFn, shape: tuple[int, ...]) -> tuple[list[str], int | None, Any]:
+def layouts(
+    draw: st.DrawFn, shape: tuple[int, ...], devices: list[str] = NAMES
+) -> tuple[list[str], int | None, Any]:
     """Devices in any order, an axis or none, and sizes: equal ones, or any with that sum."""
-    names = draw(st.permutations(NAMES))[: draw(st.integers(1, 3))]
+    names = draw(st.permutations(devices))[: draw(st.integers(1, len(devices)))]
     axis = draw(st.sampled_from([None, *range(len(shape))]))
     if axis is None or draw(st.booleans()):
         return names, axis, None
@@ -110,6 +121,64 @@ def test_M1_a_reduction_is_numpys_on_every_device(
     assert made.axis is None and made.shape == expected.shape
     for buffer in made.bufs:
         np.testing.assert_array_equal(buffer.numpy(made.shape or 1), expected)
+
+
+# Every sum and product of a few of them is exact in each dtype, or infinite, or not a number.
+NUMBERS = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 2.0]
+FOLDS: dict[str, Callable[[Any, Any], Any]] = {  # as kernel-language.md has it
+    "sum": operator.add,
+    "prod": operator.mul,
+    "min": lambda a, b: np.where(b < a, b, a),
+    "max": lambda a, b: np.where(b > a, b, a),
+}
+NUMERIC = [
+    dtype
+    for dtype in DTYPES.values()
+    if dtype.kind in "iuf" and (dtype is not hal.bfloat16 or find_spec("ml_dtypes"))
+]
+
+
+def drawn_array(data: st.DataObject, dtype: hal.DType) -> Any:
+    shape = data.draw(st.lists(st.integers(1, 5), min_size=1, max_size=3).map(tuple))
+    seed = np.random.default_rng(data.draw(st.integers(0, 1 << 32)))
+    if dtype.kind == "f":
+        return seed.choice(NUMBERS, shape).astype(dtype.to_numpy())
+    least, most = int(dtype.min), int(dtype.max)
+    return seed.integers(least, most, shape, dtype.to_numpy(), endpoint=True)
+
+
+@FAST
+@given(data=st.data(), operation=st.sampled_from(list(FOLDS)), dtype=st.sampled_from(NUMERIC))
+def test_M1_a_reduction_has_the_bits_of_the_uncut_one_wherever_it_is_cut(
+    data: st.DataObject, operation: str, dtype: hal.DType, five_devices: list[Any]
+) -> None:
+    array = drawn_array(data, dtype)
+    names, axis, sizes = data.draw(
+        layouts(array.shape, FIVE).filter(lambda one: one[1] is not None)
+    )
+    made = hal.MultiBuffer.from_numpy(array, names, axis, sizes).reduce(operation)
+    with np.errstate(all="ignore"):
+        expected = functools.reduce(FOLDS[operation], np.moveaxis(array, axis, 0))
+    if operation in ("sum", "prod") and dtype.is_float:
+        expected = np.where(np.isnan(expected), array.dtype.type(np.nan), expected)
+    for buffer in made.bufs:
+        found = buffer.numpy(expected.shape)
+        if operation in ("sum", "prod") and dtype.is_float:  # of a NaN's bits IEEE says nothing
+            found = np.where(np.isnan(found), array.dtype.type(np.nan), found)
+        assert found.tobytes() == expected.astype(array.dtype).tobytes()
+
+
+@pytest.mark.parametrize("dtype", [one for one in NUMERIC if one.is_float], ids=str)
+def test_M1_a_sum_of_floats_is_within_the_documented_bound(
+    dtype: hal.DType, five_devices: list[Any]
+) -> None:
+    array = np.random.default_rng(5).standard_normal((60, 3)).astype(dtype.to_numpy())
+    exact = array.astype("f8")
+    bits = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}[dtype.name]
+    bound = 60 * 2.0**-bits * np.abs(exact).sum(axis=0)
+    for sizes in ([60, 0, 0, 0, 0], [1, 2, 0, 7, 50], [12] * 5):
+        found = hal.MultiBuffer.from_numpy(array, FIVE, 0, sizes).reduce().numpy()
+        assert (np.abs(found.astype("f8") - exact.sum(axis=0)) <= bound).all()
 
 
 def test_M1_no_device_and_one_given_twice_are_refused(devices: list[Any]) -> None:
@@ -250,6 +319,28 @@ def test_M1_a_launch_refuses_what_it_cannot_place(devices: list[Any]) -> None:
     with pytest.raises(hal.InvalidArgument, match="wrong number of vals .* on SIM"):
         hal.launch(twice, multi, vals=(2,), threads=2)
     assert "axis 0 over SIM, SIM:1, SIM:2" in repr(multi) and math.prod(multi.shape) == 6
+
+
+@pytest.mark.parametrize("lost", ["memory that was freed", "memory that is not to be had"])
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_M1_work_without_memory_on_one_device_is_done_on_none(
+    number: int, lost: str, devices: list[Any]
+) -> None:
+    multi = hal.MultiBuffer(devices, (3, 50), hal.int32)
+    others = [buffer.fill(1) for buffer in multi.bufs if buffer is not multi.bufs[number]]
+    if lost == "memory that was freed":
+        multi.bufs[number].allocate().deallocate()
+    else:
+        devices[number].allocator.limit = 100
+    works: list[Callable[[], object]] = [
+        lambda: multi.copyin(np.zeros((3, 50), "i4")), lambda: multi.fill(0), multi.numpy,
+        multi.reduce, lambda: multi.reshard(0, sizes=[0, 1, 2]), lambda: multi.reshard(1),
+        lambda: hal.launch(twice, multi, vals=(50, 0), threads=50),
+    ]  # fmt: skip
+    for work in works:
+        with pytest.raises((hal.InvalidState, hal.OutOfMemory), match=devices[number].name):
+            work()
+    assert all((buffer.numpy() == 1).all() for buffer in others)
 
 
 @pytest.mark.skipif(
