@@ -1,14 +1,17 @@
-"""Ctrl-C anywhere in allocate, free, launch, open and compile: locks free, accounts right."""
+"""Ctrl-C anywhere in allocate, free, launch, profile, open, compile: locks free, accounts right."""
 
 from __future__ import annotations
 
 import gc
+from types import BuiltinMethodType
 from typing import Any
 
 from ctrl_c import Heard, Scene, press_everywhere
 from fake_backend import FakePlugin, FakeRenderer
 
 import hal_core as hal
+from hal_core import buffer as hal_buffer
+from hal_core import profiling
 
 MOST = 120  # places of each scene, of some hundreds; all of them under HAL_TEST_EVERY_PLACE=1
 # What happens to memory and programs in the backend's own functions is the backend's.
@@ -162,6 +165,49 @@ def test_R14_ctrl_c_while_a_device_is_opened_and_closed(plugin: FakePlugin) -> N
         return Scene(work, check)
 
     assert press_everywhere(scene, MOST) > 50
+
+
+def test_ctrl_c_while_a_profile_begins_and_ends(plugin: FakePlugin) -> None:
+    """None stays open, every method is the original again, and the next one works."""
+    kernel = hal.Source("noop", "def noop(t): pass", "", language="python")
+    device, other = hal.Device["FAKE"], hal.Device["FAKE:1"]
+    program = device.compile(kernel)
+    program(threads=1)
+    parts = [device.allocator, other.allocator, program]
+
+    def as_now() -> list[dict[str, Any]]:
+        names = ("alloc", "free", "_returned", "_copyin", "_launch", "_launch_timed")
+        return [{name: getattr(one, name, None) for name in names} for one in parts]
+
+    before = as_now()
+
+    def of_a_block() -> None:
+        with hal.profile():
+            pass
+
+    def of_the_process() -> None:
+        hal.start_profile()
+        hal.finalize_profile()
+
+    def check(heard: Heard) -> None:
+        if profiling.events.open_profiles:  # between start and finalize, or in its first line
+            assert heard.frames[-1][1] in ("of_the_process", "finalize_profile"), heard.frames
+            hal.finalize_profile()
+        assert not profiling.events.open_profiles
+        assert [vars(one).get("_before_profile") for one in parts] == [None] * 3
+        assert as_now() == before
+        assert hal_buffer._direct_nbytes > 0
+        with hal.profile() as profile:
+            hal.zeros(4, hal.int8, device)
+            program(threads=1)
+        kinds = [event.kind for event in profile.events]
+        assert sorted(kinds) == ["alloc", "fill", "free", "launch"]
+        assert as_now() == before and not profiling.instrumentation._clocks
+
+    # A function in Python would hear Ctrl-C at its start, before it has closed anything.
+    assert isinstance(hal.profile().__exit__, BuiltinMethodType)
+    assert press_everywhere(lambda: Scene(of_a_block, check), 1000) > MOST  # every place
+    assert press_everywhere(lambda: Scene(of_the_process, check), MOST) > MOST // 2
 
 
 def made() -> hal.KernelFunction:

@@ -3,16 +3,21 @@
 No hot path asks whether a profile is open. A launch calls `program._launch` and a copy calls
 `allocator._copyin`; a profile stores a recording function under that name in the one object, and
 `restore_all` puts back what was there.
+
+An object records while it has the attribute `_before_profile`. Ctrl-C may end any function here:
+the next call of the same function completes what was left.
 """
 
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, TypeVar
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakKeyDictionary
 
+from hal_core import concurrency
 from hal_core.profiling import events
 from hal_core.profiling.events import (
     DEFAULT_QUEUE,
@@ -42,8 +47,8 @@ _COPIES: dict[str, tuple[str, Callable[..., int]]] = {
     "_fill": ("fill", lambda dest, nbytes, pattern: nbytes),
 }
 
-_instrumented: WeakSet[Any] = WeakSet()  # allocators and programs
 _clocks: WeakKeyDictionary[Compiled, HostClock] = WeakKeyDictionary()
+_to_stop: deque[Callable[[], object]] = deque()  # the `stop` of clocks that no profile uses
 _measuring = threading.local()  # `.now`: this thread is inside a copy that is being measured
 
 
@@ -51,16 +56,20 @@ def instrument_device(device: Compiled) -> None:
     """Record what the device's allocator and its loaded programs do from now on."""
     if device.closed:
         return
-    allocator = vars(device).get("allocator")  # reading `device.allocator` would make one
+    allocator = _allocator_of(device)
     if allocator is not None:
         instrument_allocator(allocator)
     for program in device._loaded:
         instrument_program(program)
 
 
+def _allocator_of(device: Compiled) -> Allocator[Any] | None:
+    return vars(device).get("allocator")  # reading `device.allocator` would make one
+
+
 def instrument_allocator(allocator: Allocator[Any]) -> None:
     """Record allocations, frees, copies and fills. A second call does nothing."""
-    if allocator in _instrumented:
+    if "_before_profile" in vars(allocator):
         return
     clock = _clock(allocator.device)
     memory = _RecordedMemory(allocator)
@@ -76,7 +85,7 @@ def instrument_allocator(allocator: Allocator[Any]) -> None:
 
 def instrument_program(program: Program) -> None:
     """Record launches. A second call does nothing."""
-    if program in _instrumented or program._unloaded:
+    if "_before_profile" in vars(program) or program._unloaded:
         return
     if program._launch is None:
         try:
@@ -116,32 +125,39 @@ def _name_of(queue: Queue) -> str:
     return "" if queue is vars(queue.device).get("default_queue") else queue.name
 
 
-def restore_all() -> list[HostClock]:
-    """Put back all methods, and return the clocks that were used.
-
-    The caller stops them, holding no lock: a clock may wait for its device.
-    """
-    for target in list(_instrumented):
-        attributes = vars(target)
-        for name, recording, before in attributes.pop("_before_profile"):
-            # Anything else that is there now refuses, after an unload or a fork, and has to stay.
-            if attributes.get(name) is recording:
-                if before is _ABSENT:
-                    del attributes[name]
-                else:
-                    attributes[name] = before
-    clocks = list(_clocks.values())
-    _instrumented.clear()
+def restore_all() -> None:
+    """Put back the methods of all allocators and programs; their clocks are not used any more."""
+    for device in concurrency.devices:
+        for target in (_allocator_of(device), *device._loaded):
+            if target is not None:
+                _restore(target)
+    _to_stop.extend([clock.stop for clock in _clocks.values()])  # twice does no harm
     _clocks.clear()
-    return clocks
+
+
+def stop_clocks() -> None:
+    """Stop the clocks that are not used any more. Order: with no lock held, as one may wait."""
+    concurrency.make_calls(_to_stop)
+
+
+def _restore(target: object) -> None:
+    attributes = vars(target)
+    for name, recording, before in attributes.get("_before_profile", ()):
+        # Anything else that is there now refuses, after an unload or a fork, and has to stay.
+        if attributes.get(name) is recording:
+            if before is _ABSENT:
+                del attributes[name]
+            else:
+                attributes[name] = before
+    attributes.pop("_before_profile", None)
 
 
 def _replace(target: object, methods: dict[str, Any]) -> None:
     attributes = vars(target)
     before = [(name, method, attributes.get(name, _ABSENT)) for name, method in methods.items()]
-    # On the object itself: anything else that held its methods would keep it alive.
+    # On the object itself: anything else that held its methods would keep it alive. In one step:
+    # Ctrl-C comes before it or behind it.
     attributes.update(methods, _before_profile=before)
-    _instrumented.add(target)
 
 
 def _clock(device: Compiled) -> HostClock:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import io
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from os import PathLike
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Self
@@ -25,8 +26,32 @@ LIMIT = 1 << 16  # events; about 20 MB of them
 
 # Re-entrant: a switch or a clock runs code of backends, whose finalizers may load or allocate.
 _lock = concurrency.fork_safe_lock()
+_finalizing = concurrency.fork_safe_lock()  # held while the process's profile is closed
 _switches: list[Callable[[bool], None]] = []
 _process_profile: Profile | None = None  # opened by `start_profile` or HAL_PROFILE=1
+
+
+class _Closer(io.IOBase):
+    """An object whose `__exit__`, which is C code, closes a generator."""
+
+    closed = True  # else its finalizer, too, would close the generator
+
+    def __init__(self, steps: Generator[None]) -> None:
+        self.close = steps.close  # type: ignore[method-assign]  # which IOBase.__exit__ calls
+
+
+class _Exit:
+    """The method `__exit__` of a profile, as C code.
+
+    A function in Python hears Ctrl-C at its start, before it has done anything, and the profile
+    would stay open. A generator that is closed goes on at its `finally`.
+    """
+
+    def __get__(self, profile: Profile | None, kind: type[Profile]) -> Callable[..., None]:
+        return self if profile is None else _Closer(profile._steps).__exit__
+
+    def __call__(self, profile: Profile, *error: object) -> None:  # as an ExitStack does
+        profile._steps.close()
 
 
 class Profile(events.Entries):
@@ -43,6 +68,8 @@ class Profile(events.Entries):
             raise InvalidArgument("profile", problem, got=limit)
         super().__init__(limit)
         self._result: tuple[tuple[ProfileEvent, ...], int] | None = None  # None until it is closed
+        self._used = False
+        self._steps = self._opened()
 
     @property
     def events(self) -> tuple[ProfileEvent, ...]:
@@ -80,38 +107,51 @@ class Profile(events.Entries):
 
     def __enter__(self) -> Self:
         _wait_for_all()
-        self._begin()
+        self._open()
         return self
 
-    def __exit__(self, *error: object) -> None:
-        self._end()
+    __exit__ = _Exit()
 
-    def _begin(self) -> None:
+    def _open(self) -> None:
         with _lock:
-            if self._result is not None or self in events.open_profiles:
+            if self._used:
                 raise InvalidState(
                     "profile", "it was opened before", fix="Make a new one: hal.profile()."
                 )
-            first = not events.open_profiles
+            self._used = True
+        try:
+            next(self._steps)
+        except BaseException:
+            self._steps.close()
+            raise
+
+    def _opened(self) -> Generator[None]:
+        """Open the profile, and close it when the generator is closed.
+
+        What Ctrl-C ends in the middle is done once more: every step may be repeated.
+        """
+        try:
+            self._begin()
+            yield
+        finally:
+            try:
+                self._end()
+            except BaseException:
+                self._end()
+                raise
+
+    def _begin(self) -> None:
+        with _lock:
+            if not events.open_profiles:
+                instrumentation.restore_all()  # what Ctrl-C has left, if it came twice
             events.open_profiles += (self,)
-            if first:
-                for switch in _switches:
-                    switch(True)
-                for device in concurrency.devices:
-                    instrumentation.instrument_device(device)
+            _follow()
 
     def _end(self) -> None:
-        clocks = []
         with _lock:
-            if self not in events.open_profiles:
-                return
             events.open_profiles = tuple(one for one in events.open_profiles if one is not self)
-            if not events.open_profiles:
-                clocks = instrumentation.restore_all()
-                for switch in _switches:
-                    switch(False)
-        for clock in clocks:
-            clock.stop()
+            _follow()
+        instrumentation.stop_clocks()
         self._result = self._read()
         self._entries.clear()
 
@@ -119,9 +159,25 @@ class Profile(events.Entries):
         """Return the state for a pickle or a copy, which is closed and has the events so far."""
         return {"_entries": (), "_result": self._read()}
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _used=True, _steps=self._opened())
+
     def __repr__(self) -> str:
         found, dropped = self._read()
         return f"<Profile of {len(found)} events, {dropped} dropped>"
+
+
+def _follow() -> None:
+    """Let switches and devices follow `events.open_profiles`, which alone decides. Every call does
+    the whole, so it also completes what Ctrl-C has ended."""
+    is_open = bool(events.open_profiles)
+    for switch in _switches:
+        switch(is_open)
+    if not is_open:
+        instrumentation.restore_all()
+        return
+    for device in concurrency.devices:
+        instrumentation.instrument_device(device)
 
 
 def profile(limit: int = LIMIT) -> Profile:
@@ -139,15 +195,19 @@ def start_profile(limit: int = LIMIT) -> Profile:
     global _process_profile
     started = Profile(limit)
     _wait_for_all()
-    with _lock:
-        if _process_profile is not None and _process_profile._result is None:
-            raise InvalidState(
-                "start_profile",
-                "the profile of the process is open already",
-                fix="Call finalize_profile() first.",
-            )
-        _process_profile = started
-        started._begin()
+    try:
+        with _lock:
+            if _process_profile is not None and _process_profile._result is None:
+                raise InvalidState(
+                    "start_profile",
+                    "the profile of the process is open already",
+                    fix="Call finalize_profile() first.",
+                )
+            started._open()
+            _process_profile = started
+    except BaseException:
+        started._steps.close()
+        raise
     return started
 
 
@@ -158,9 +218,14 @@ def finalize_profile(path: str | PathLike[str] | None = None) -> tuple[ProfileEv
     events; without a profile there are none. At exit it is called after the devices were closed.
     Raises: as `Profile.save`.
     """
-    _wait_for_all(log_failures=True)
     started = _process_profile or Profile()
-    started._end()
+    steps: Any = started._steps
+    try:
+        _wait_for_all(log_failures=True)
+    finally:
+        with _finalizing:
+            if not steps.gi_running:  # else a signal handler asks in the middle
+                steps.close()
     if path is not None:
         started.save(path)
     return started.events
@@ -199,10 +264,15 @@ def device_made(wanted: str) -> None:
     global _process_profile
     with _lock:
         if _process_profile is None:
-            _process_profile = Profile()
-            _process_profile._begin()
-            path = "" if wanted == "1" else os.path.abspath(wanted)
-            atexit.register(_finalize_at_exit, path, os.getpid())
+            made = Profile()
+            try:
+                made._open()
+                path = "" if wanted == "1" else os.path.abspath(wanted)
+                atexit.register(_finalize_at_exit, path, os.getpid())
+                _process_profile = made
+            except BaseException:
+                made._steps.close()
+                raise
 
 
 def _finalize_at_exit(path: str, process: int) -> None:

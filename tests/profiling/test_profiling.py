@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import gc
 import itertools
 import os
@@ -31,6 +33,16 @@ SLACK_NS = 500_000  # how far two clocks may differ on a busy machine
 
 SIGNATURE = "y: float32*, n: int32"
 PYTHON = "def work(t, y, n):\n    if t[0] == 0:\n        y[0] = y[0] + n\n"
+
+
+def recording() -> list[Any]:
+    """The allocators and programs whose methods a profile has replaced."""
+    found = [
+        target
+        for device in hal.concurrency.devices
+        for target in (vars(device).get("allocator"), *device._loaded)
+    ]
+    return [one for one in found if one is not None and "_before_profile" in vars(one)]
 
 
 @hal.kernel
@@ -145,7 +157,7 @@ def test_F1_off_means_that_nothing_is_there(device: hal.Compiled) -> None:
     assert set(during[1]) > set(before[1]) and set(during[2]) > set(before[2])
     assert buffer_module._direct_nbytes == short > 0
     assert events.open_profiles == ()
-    assert not instrumentation._instrumented and not instrumentation._clocks
+    assert not recording() and not instrumentation._clocks
     program(x, vals=(1,), threads=64)  # the fast path of before still works
 
 
@@ -354,6 +366,13 @@ def test_F1_ranges() -> None:
     assert outer.start_ns <= inner.start_ns <= inner.end_ns <= outer.end_ns
 
 
+def test_a_profile_in_an_exit_stack(fake: hal.Compiled) -> None:
+    with contextlib.ExitStack() as stack:
+        profile = stack.enter_context(hal.profile())
+        hal.empty(4, hal.int8, fake)
+    assert len(profile.events) == 2 and events.open_profiles == ()
+
+
 def test_profiles_open_at_once_each_see_all(fake: hal.Compiled) -> None:
     with hal.profile() as outer:
         hal.empty(4, hal.int8, fake)
@@ -373,10 +392,16 @@ def test_profiles_open_at_once_each_see_all(fake: hal.Compiled) -> None:
 
 def test_a_profile_opened_twice_is_refused(fake: hal.Compiled) -> None:
     with hal.profile() as profile:
-        with pytest.raises(hal.InvalidState, match="opened before"):
-            profile.__enter__()
+        for again in (profile, copy.copy(profile)):
+            with pytest.raises(hal.InvalidState, match="opened before"), again:
+                pass
         hal.empty(4, hal.int8, fake)
     assert len(profile.events) == 2
+    started = hal.start_profile()
+    with pytest.raises(hal.InvalidState, match="opened before"), started:
+        pass
+    hal.empty(4, hal.int8, fake)
+    assert len(hal.finalize_profile()) == 2
 
 
 def test_F1_what_the_collector_frees_is_seen(fake: hal.Compiled) -> None:
@@ -452,7 +477,7 @@ def test_F1_on_and_off_beside_threads_that_work_loses_nothing(device: hal.Compil
     assert not wrong
     gc.collect()
     assert device.allocator.statistics().live == held
-    assert events.open_profiles == () and not instrumentation._instrumented
+    assert events.open_profiles == () and not recording()
 
 
 # -- the whole of a process
