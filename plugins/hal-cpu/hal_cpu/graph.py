@@ -8,7 +8,7 @@
 A phase has a task for each core that takes part, so that a core works on the same memory from phase
 to phase. A task has steps, which run in order. A core that has waited for a while does the task
 that another has not begun: one that comes late runs past the phases that are done, and one that
-never comes is not missed. A wait spins briefly and then yields.
+never comes is not missed. A wait spins briefly, then yields, then sleeps.
 """
 
 from __future__ import annotations
@@ -49,8 +49,7 @@ _PATIENCE = 16  # looks at a task that its core has not begun, before another do
 # while a core does the task in phase p, and 2p + 2 from its end until it begins in a later phase.
 # `%me` is the number of the core; `%last` is 0 for one that works alone and need not wait.
 _TEXT = """
-declare i32 @{yield_}()
-{declare_pause}
+{declare_waits}
 declare void @llvm.memmove.p0.p0.i64(ptr, ptr, i64, i1)
 
 define internal void @run_task(ptr %tasks, ptr %steps, i64 %t) {{
@@ -127,7 +126,8 @@ choose:
   %patience = select i1 %at_once, i64 0, i64 {patience}
   br label %look
 look:
-  %turn = phi i64 [0, %choose], [%next_turn, %pause], [%next_turn, %yield], [%turn, %claim]
+  %turn = phi i64 [0, %choose], [%next_turn, %pause], [%next_turn, %yield], [%next_turn, %nap],
+                  [%turn, %claim]
   %found = load atomic i64, ptr %word acquire, align 8
   %is_done = icmp uge i64 %found, %done
   br i1 %is_done, label %after, label %ask
@@ -145,17 +145,7 @@ run:
   call void @run_task(ptr %tasks, ptr %steps, i64 %number)
   store atomic i64 %done, ptr %word release, align 8
   br label %after
-wait:
-  %next_turn = add i64 %turn, 1
-  %long = icmp ugt i64 %turn, {spins}
-  br i1 %long, label %yield, label %pause
-pause:
-  {pause}
-  br label %look
-yield:
-  %ignored = call i32 @{yield_}()
-  br label %look
-after:
+{wait}after:
   %next_seen = add i64 %seen, 1
   br label %task
 over:

@@ -12,6 +12,7 @@ too short to be worth a release), with the GIL released, or split over the cores
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Callable
 from ctypes import CFUNCTYPE, PYFUNCTYPE, byref, c_int32, c_int64
@@ -45,6 +46,8 @@ KEEP_GIL_BELOW = 100_000
 # above the first limit split the later ones, one split launch below the second limit ends that.
 SPLIT_FROM_SECONDS = 40e-6
 JOIN_BELOW_SECONDS = 5e-6
+# How long launches stay on one core where splitting gained nothing.
+ALONE_LAUNCHES, ALONE_SECONDS = 64, 20e-3
 SPLIT_AT_ONCE_FROM = 20_000_000  # operations
 SPLIT_AT_ONCE_THREADS = 1 << 18  # where the operations of a thread are not known
 
@@ -191,22 +194,45 @@ def refuse_shared(name: str, shared: int, device: str) -> None:
 class AdaptiveLaunch:
     """Launches of one geometry, on one core or split over all, as their measured times decide.
 
+    Beside other busy processes all threads may have to run on one core, by turns. So two split
+    launches in a row that took longer than one core did send the next ones back to one core.
     Concurrency: racing updates of the count cost at most one launch on the slower side.
     """
 
-    __slots__ = ("_chunks", "_long", "_pool", "_run")
+    __slots__ = ("_alone", "_chunks", "_long", "_pool", "_run", "_split")
 
     def __init__(self, run: Any, pool: Pool, chunks: Chunks, large: bool) -> None:
         self._run, self._pool, self._chunks = run, pool, chunks
-        self._long = 2 if large else 0  # launches in a row that were worth splitting
+        # Launches in a row that were worth splitting; below 0: until splitting is tried again.
+        self._long = 2 if large else 0
+        self._alone = math.inf  # the fewest seconds of the long launches in a row on one core
+        self._split = math.inf  # seconds of the last split launch, if it gained nothing
 
     def __call__(self, args: bytes, launch: Any, first: Any, last: Any) -> None:
         start = perf_counter()
         if self._long >= 2:
             self._pool.run(self._run, args, launch, self._chunks)
-            if perf_counter() - start < JOIN_BELOW_SECONDS:
-                self._long = 0
+            seconds = perf_counter() - start
+            if JOIN_BELOW_SECONDS <= seconds < self._alone:
+                self._split = math.inf
+            else:
+                self._reconsider(seconds)
         else:
             self._run(args, launch, first, last)
-            long = perf_counter() - start > SPLIT_FROM_SECONDS
-            self._long = self._long + 1 if long else 0
+            seconds = perf_counter() - start
+            if seconds <= SPLIT_FROM_SECONDS:
+                self._long = 0
+            else:
+                self._alone = min(self._alone, seconds) if self._long else seconds
+                self._long = 2 if self._long < 0 and seconds > self._split else self._long + 1
+
+    def _reconsider(self, seconds: float) -> None:
+        """Decide after a split launch that was short, or took longer than one core did."""
+        if seconds < JOIN_BELOW_SECONDS:
+            self._long = 0
+        elif self._split == math.inf:
+            self._split = seconds
+        else:
+            self._split = min(self._split, seconds)
+            self._long = -min(ALONE_LAUNCHES, int(ALONE_SECONDS / seconds))
+            self._alone = math.inf

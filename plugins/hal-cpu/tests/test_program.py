@@ -7,6 +7,8 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from ctypes import c_int64
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -208,6 +210,51 @@ def test_long_launches_are_split_and_short_ones_come_back(monkeypatch: pytest.Mo
     assert launches(100e-6, 70e-6) == ["all"] * 4
     assert launches(2e-6, 4e-6) == ["all", "one", "one", "one"]
     assert AdaptiveLaunch(run, Pool(), [], True)._long >= 2  # type: ignore[arg-type]
+
+
+def test_launches_that_splitting_makes_slower_stay_on_one_core(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Beside busy processes all threads may have to run on one core."""
+    clock, ran, takes = [0.0], list[str](), {"one": 0.0, "all": 0.0}
+    monkeypatch.setattr("hal_cpu.program.perf_counter", lambda: clock[0])
+
+    def run(*args: object) -> None:
+        ran.append("one")
+        clock[0] += takes["one"]
+
+    def split(*args: object) -> None:
+        ran.append("all")
+        clock[0] += takes["all"]
+
+    pool: Any = SimpleNamespace(run=split)
+    measured = AdaptiveLaunch(run, pool, [], False)
+
+    def launches(one: float, split: float, count: int) -> list[str]:
+        takes.update(one=one, all=split)
+        del ran[:]
+        for _ in range(count):
+            measured(b"", None, c_int64(), c_int64())
+        return ran
+
+    assert launches(100e-6, 60e-6, 4) == ["one", "one", "all", "all"]
+    assert launches(100e-6, 900e-6, 1) == ["all"]  # one slow launch may be chance
+    assert launches(100e-6, 60e-6, 9) == ["all"] * 9
+    found = launches(100e-6, 140e-6, 1000)  # busy: both threads on one core
+    assert found[:3] == ["all", "all", "one"] and 3 < found.count("all") < 30
+    assert launches(100e-6, 60e-6, 200)[-100:] == ["all"] * 100  # quiet again
+    # A kernel that takes longer because of its data: one launch on one core shows it.
+    assert launches(800e-6, 500e-6, 100).count("one") == 1
+    # Long launches are not kept on one core for long.
+    launches(20e-3, 12e-3, 8)
+    assert launches(20e-3, 30e-3, 2)[-1] == "all"
+    assert launches(20e-3, 12e-3, 9).count("one") == 2
+    always = AdaptiveLaunch(run, pool, [], True)
+    takes.update(one=1e-3, all=9.0)
+    ran.clear()
+    for _ in range(9):
+        always(b"", None, c_int64(), c_int64())
+    assert ran == ["all"] * 9
 
 
 def test_P4_wait_gives_seconds(device: hal.Compiled) -> None:

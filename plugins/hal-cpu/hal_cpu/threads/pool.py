@@ -203,7 +203,5 @@ def _serve(queue: Tasks, idle: list[None], team: Team | None, me: int) -> None:
             task.help()
         del task  # or an idle worker would keep the last launch's code alive
         if team is not None:
-            team.serve(me)
-            # A launch that began before this worker could sleep has not woken it.
-            while team.coming:
-                team.serve(me)
+            while team.serve(me):
+                pass

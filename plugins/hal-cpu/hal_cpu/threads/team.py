@@ -5,12 +5,16 @@
     opens it                                      sees it open: enters
     claims chunks of part 0 until none is left    claims chunks of part 1 until none is left
     claims what is left of part 1                 claims what is left of part 0, leaves
-    closes it, and waits until nobody is inside
+    closes it, and waits until nobody is inside   looks for the next job
 
 So a thread has the same part of each launch, and finds what it wrote in the cache of its core. A
 thread that sleeps takes 10 to 50 us to wake, and two that take turns with Python's lock lose as
 much with each chunk. A worker that comes late finds less to claim, and one that never comes is not
 missed.
+
+Beside other busy processes a thread loses its core for milliseconds at a time. So a thread that
+waits soon sleeps: one that loops, or yields over and over, has used up its share of the processor
+when there is work again, and the threads of a launch then run by turns.
 """
 
 from __future__ import annotations
@@ -28,22 +32,47 @@ from hal_core.ir import Signature
 from hal_cpu import driver, loader, processor
 
 YIELD = "NtYieldExecution" if sys.platform == "win32" else "sched_yield"
+_NAP = "NtYieldExecution" if sys.platform == "win32" else "usleep"  # Windows sleeps 1 ms at least
 PAUSES = {
     "x86-64": ("declare void @llvm.x86.sse2.pause()", "call void @llvm.x86.sse2.pause()"),
     "aarch64": ("declare void @llvm.aarch64.hint(i32)", "call void @llvm.aarch64.hint(i32 1)"),
 }
 _LOOKS = 8000  # how often an idle worker looks at the job before it sleeps; each takes 10 to 40 ns
-_SPINS = 4000  # looks of a caller, before its core is offered to others
+_SPINS = 1000  # looks of a thread that waits for others, before its core is offered to them
+_NAPS_FROM = 1200  # looks before it sleeps; on a quiet machine an offer takes 0.3 us
 
 CHUNKS_PER_THREAD = 4  # so that threads that start late or are slowed down do less
+
+_DECLARE_WAITS = """
+declare i32 @{yield_}()
+declare i32 @{nap}(i32)
+{declare_pause}
+"""
+# From `wait` to the next look at what another thread has done.
+_WAIT = """wait:
+  %next_turn = add i64 %turn, 1
+  %spins = icmp ult i64 %turn, {spins}
+  br i1 %spins, label %pause, label %offer
+pause:
+  {pause}
+  br label %look
+offer:
+  %is_early = icmp ult i64 %turn, {naps_from}
+  br i1 %is_early, label %yield, label %nap
+yield:
+  %yielded = call i32 @{yield_}()
+  br label %look
+nap:
+  %napped = call i32 @{nap}(i32 1)
+  br label %look
+"""
 
 # A job has words of 64 bits: 0 its number while it is open, else 0; 8 the threads inside, in a
 # cache line of its own; 16 the kernel, 17 its arguments, 18 the launch, 19 the blocks of a chunk,
 # 20 the parts, 21 the number of the last job. From 24 on each part has a cache line: the next
 # block, and the one behind its last.
 _TEXT = """
-declare i32 @{yield_}()
-{declare_pause}
+{declare_waits}
 
 define internal ptr @part(ptr %job, i64 %number) {{
   %line = mul i64 %number, 8
@@ -135,25 +164,15 @@ open:
   %inside_at = getelementptr i64, ptr %job, i64 8
   br label %look
 look:
-  %turn = phi i64 [0, %open], [%next_turn, %pause], [0, %yield]
+  %turn = phi i64 [0, %open], [%next_turn, %pause], [%next_turn, %yield], [%next_turn, %nap]
   %inside = load atomic i64, ptr %inside_at seq_cst, align 8
   %none = icmp eq i64 %inside, 0
   br i1 %none, label %end, label %wait
-wait:
-  %next_turn = add i64 %turn, 1
-  %long = icmp ugt i64 %turn, {spins}
-  br i1 %long, label %yield, label %pause
-pause:
-  {pause}
-  br label %look
-yield:
-  %ignored = call i32 @{yield_}()
-  br label %look
-end:
+{wait}end:
   ret void
 }}
 
-define void @hal_serve(ptr %job, i64 %me, i64 %looks) {{
+define i64 @hal_serve(ptr %job, i64 %me, i64 %looks) {{
   %inside_at = getelementptr i64, ptr %job, i64 8
   br label %look
 look:
@@ -183,7 +202,7 @@ leave:
   %before = atomicrmw sub ptr %inside_at, i64 1 seq_cst
   br label %look
 end:
-  ret void
+  ret i64 %done
 }}
 """
 
@@ -197,7 +216,7 @@ class Team:
     def __init__(self, threads: int) -> None:
         code = _functions()
         self._lead = ctypes.CFUNCTYPE(None)(code["hal_lead"].entry)
-        self._serve = ctypes.CFUNCTYPE(None)(code["hal_serve"].entry)
+        self._serve = ctypes.CFUNCTYPE(ctypes.c_int64)(code["hal_serve"].entry)
         words = 24 + 8 * threads
         room = (ctypes.c_int64 * (words + 8))()
         self._job = (ctypes.c_int64 * words).from_buffer(room, -ctypes.addressof(room) % 64)
@@ -222,12 +241,16 @@ class Team:
             self._busy.release()
         return True
 
-    def serve(self, me: int) -> None:
-        """Help with every job as thread `me`, from 1 on, until none was open for some time."""
+    def serve(self, me: int) -> bool:
+        """Help with every job as thread `me`, from 1 on, until none was open for some time.
+
+        Return True if another launch has begun meanwhile: it saw no idle worker, and woke none.
+        """
         # A worker that wakes may have taken the caller's own core from it.
         while self.coming and not self._job[0]:
             time.sleep(1e-6)
-        self._serve(self._address, ctypes.c_int64(me), self._looks)
+        last = self._serve(self._address, ctypes.c_int64(me), self._looks)
+        return self.coming and self._job[0] != last
 
 
 def make_team(threads: int) -> Team | None:
@@ -251,13 +274,17 @@ def compiled(text: str, *names: str) -> dict[str, loader.Code]:
     from hal_cpu.device import LOADER
 
     declare_pause, pause = PAUSES[processor.machine()]
-    whole = text.format(
-        yield_=YIELD,
-        declare_pause=declare_pause,
-        pause=pause,
-        spins=_SPINS,
-        chunks=CHUNKS_PER_THREAD,
-    )
+    words = {
+        "yield_": YIELD,
+        "nap": _NAP,
+        "declare_pause": declare_pause,
+        "pause": pause,
+        "spins": _SPINS,
+        "naps_from": _NAPS_FROM,
+        "chunks": CHUNKS_PER_THREAD,
+    }
+    waits = {"wait": _WAIT.format(**words), "declare_waits": _DECLARE_WAITS.format(**words)}
+    whole = text.format(**words, **waits)
     options = CompileOptions(names[0], Signature.parse(names[0], ""), rendered=True)
     image = LLVMCompiler().compile_cached(whole, options)
     load = loader.named(LOADER.read())
