@@ -11,9 +11,14 @@ from hal_core.ir import Kernel, Source
 from hal_core.lang import KernelFunction
 from hal_core.multidevice.layout import Shard
 from hal_core.multidevice.multi_buffer import MultiBuffer
+from hal_core.queue import Queue
 
 if TYPE_CHECKING:
-    from hal_core.queue import Queue
+    from hal_core.buffer import Buffer
+    from hal_core.device.base import Compiled
+    from hal_core.program import Program
+
+    _Launch = tuple[Program, Any, tuple[Buffer, ...], tuple[Any, ...]]
 
 T = TypeVar("T")
 
@@ -30,14 +35,47 @@ def launch(
 ) -> None:
     """Launch a kernel on every device of `bufs`, each on its part.
 
-    The kernel is compiled for all devices first, and started on all before one is waited for.
+    The kernel is compiled and every argument checked for all devices first; it is started on all
+    before one is waited for.
     `vals`, `grid` and `threads` may be functions of the part that a device has of the first of
     `bufs`, a record with number, device, buffer, start, size and shape.
     Order: after all earlier work of each device. With `wait` it is done on return.
-    Raises: InvalidArgument for buffers of different devices; as `Program` and `compile`, of the
-    first device that fails, after the others have ended.
+    Raises: InvalidArgument for buffers of different devices; as `Program` and `compile`, before
+    anything is started; DeviceFault of the first device that fails, after the others have ended.
     """
     operation = f"launch {getattr(kernel, 'name', kernel)}"
+    _check_buffers(operation, bufs)
+    first = bufs[0]
+    programs = [device.compile(kernel) for device in first.devices]
+    checked = _Checked()
+    for shard, program, *parts in zip(
+        first.shards, programs, *(one.bufs for one in bufs), strict=True
+    ):
+        program(
+            *parts, vals=_for(shard, vals), grid=_for(shard, grid), block=block,
+            threads=_for(shard, threads), shared=shared, queue=checked,
+        )  # fmt: skip
+
+    def start(shard: Shard, queue: Queue) -> None:
+        if shard.device in checked.launches:  # it has threads
+            queue._add_launch(*checked.launches[shard.device])
+
+    first._on_each(operation, start, wait=wait)
+
+
+class _Checked(Queue):
+    """Stands where a queue does: keeps launches whose arguments are checked, and starts none."""
+
+    def __init__(self) -> None:  # it is no queue of any device
+        self.launches: dict[Compiled, _Launch] = {}
+
+    def _add_launch(
+        self, program: Program, geometry: Any, bufs: tuple[Buffer, ...], args: tuple[Any, ...]
+    ) -> None:
+        self.launches[program.device] = program, geometry, bufs, args
+
+
+def _check_buffers(operation: str, bufs: Sequence[MultiBuffer]) -> None:
     if not bufs or not all(isinstance(one, MultiBuffer) for one in bufs):
         got, fix = [type(one).__name__ for one in bufs], "Call a program for buffers of one device."
         raise InvalidArgument(
@@ -48,16 +86,6 @@ def launch(
         if other.devices != first.devices:
             fix = "Move one: multi.reshard(multi.axis, devices)."
             raise InvalidArgument(operation, "the devices differ", got=other, limit=first, fix=fix)
-    programs = [device.compile(kernel) for device in first.devices]
-
-    def start(shard: Shard, queue: Queue) -> None:
-        programs[shard.number](
-            *(one.bufs[shard.number] for one in bufs),
-            vals=_for(shard, vals), grid=_for(shard, grid), block=block,
-            threads=_for(shard, threads), shared=shared, queue=queue,
-        )  # fmt: skip
-
-    first._on_each(operation, start, wait=wait)
 
 
 def _for(shard: Shard, given: T | Callable[[Shard], T]) -> T:

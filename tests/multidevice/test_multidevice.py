@@ -321,6 +321,40 @@ def test_M1_a_launch_refuses_what_it_cannot_place(devices: list[Any]) -> None:
     assert "axis 0 over SIM, SIM:1, SIM:2" in repr(multi) and math.prod(multi.shape) == 6
 
 
+def raises_for(number: int, wrong: Any, right: Any) -> Callable[[Shard], Any]:
+    def given(shard: Shard) -> Any:
+        if shard.number != number:
+            return right
+        if isinstance(wrong, Exception):
+            raise wrong
+        return wrong
+
+    return given
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+@pytest.mark.parametrize(
+    ("what", "wrong", "right"),
+    [
+        ("vals", (2, "x"), (2, 0)), ("vals", (2,), (2, 0)), ("vals", (2, 1 << 40), (2, 0)),
+        ("vals", 2, (2, 0)), ("vals", KeyError("mine"), (2, 0)), ("threads", -1, 2),
+        ("threads", 1 << 40, 2), ("threads", None, 2), ("threads", 2.5, 2),
+        ("threads", KeyError("mine"), 2),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_M1_a_launch_that_one_device_refuses_starts_on_none(
+    number: int, what: str, wrong: Any, right: Any, devices: list[Any]
+) -> None:
+    multi = hal.MultiBuffer(devices, 6, hal.int32).fill(1)
+    how = {"vals": (2, 0), "threads": 2, what: raises_for(number, wrong, right)}
+    for _ in range(2):
+        with pytest.raises((hal.InvalidArgument, KeyError), match=r"twice: .*SIM|mine"):
+            hal.launch(twice, multi, **how)
+        assert (multi.numpy() == 1).all()
+        hal.launch(twice, multi, vals=(0, 0), threads=2)  # the next one's geometry is known
+
+
 @pytest.mark.parametrize("lost", ["memory that was freed", "memory that is not to be had"])
 @pytest.mark.parametrize("number", [0, 1, 2])
 def test_M1_work_without_memory_on_one_device_is_done_on_none(
