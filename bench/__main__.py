@@ -17,6 +17,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from bench import (
     blocks,
+    busy,
     cluster,
     device,
     functions,
@@ -34,6 +35,7 @@ from bench import (
 )
 from bench.measure import FULL, QUICK
 
+Rows = list[report.Row | report.Figure | report.Missing]
 NOUNS = {
     "startup": startup,
     "language": language,
@@ -47,17 +49,19 @@ NOUNS = {
     "programs": programs,
     "libraries": libraries,
     "opencl": opencl_peers,
+    "busy": busy,
     "cluster": cluster,
 }
-# Parts whose libraries may wait for ever or end the process, as Ray does, and their seconds.
-MAY_HANG = {"cluster": 240}
+# Parts whose libraries may wait for ever or end the process, as Ray does, and the seconds that one
+# row may take: one on a slow machine takes 60, the start of the cluster with it.
+MAY_HANG = {"cluster": 180.0}
 
 
 def main() -> int:
     """Return the exit code: 1 if a row could not be measured that should have been."""
     options = arguments()
     effort = QUICK if options.quick else FULL
-    rows: list[report.Row | report.Figure | report.Missing] = []
+    rows: Rows = []
     if options.device:
         with Progress(TextColumn("{task.description}"), BarColumn()) as progress:
             task = progress.add_task(options.device, total=len(device.PARTS) + 1)
@@ -66,32 +70,51 @@ def main() -> int:
                 rows += found
     else:
         for name in options.only or NOUNS:
-            alone = name in MAY_HANG and options.only != [name]
-            rows += in_a_process(name, options.quick) if alone else NOUNS[name].rows(effort)
+            if name in MAY_HANG and options.only != [name]:
+                rows += in_a_process(name, options.quick)
+                continue
+            for row in NOUNS[name].rows(effort):
+                rows.append(row)
+                write(options.json, rows)
     report.show(rows)
-    if options.json:
-        options.json.write_text(report.as_json(rows), encoding="utf-8")
+    write(options.json, rows)
     if options.write_readme:
         report.write_readme(options.readme, rows)
     return int(any(isinstance(row, report.Missing) and row.failed for row in rows))
 
 
-def in_a_process(name: str, quick: bool) -> list[report.Row | report.Figure | report.Missing]:
-    """Measure a part in a process of its own, which is ended after `MAY_HANG` seconds."""
+def write(path: Path | None, rows: Rows) -> None:
+    """Write what was measured so far; whoever waits for the next row reads a whole file."""
+    if path is not None:
+        new = path.with_name(f"{path.name}.new")
+        new.write_text(report.as_json(rows), encoding="utf-8")
+        new.replace(path)
+
+
+def in_a_process(name: str, quick: bool) -> Rows:
+    """Measure a part in a process of its own, which is ended when one row takes too long."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "rows.json")
         command = [sys.executable, "-m", "bench", "--only", name, "--json", str(path)]
         command += ["--quick"] if quick else []
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)
-        try:
-            process.wait(MAY_HANG[name])
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-        if path.exists():
-            return report.from_json(path.read_text(encoding="utf-8"))
-    why = f"its process ended with {process.returncode}, or took more than {MAY_HANG[name]} seconds"
-    return [report.Missing(f"the rows of {name}", why, failed=True)]
+        rows: Rows = []
+        while process.poll() is None:
+            try:
+                process.wait(MAY_HANG[name])
+            except subprocess.TimeoutExpired:
+                if len(read(path)) == len(rows):
+                    os.killpg(process.pid, signal.SIGKILL)
+                    process.wait()
+            rows = read(path)
+    if process.returncode and not any(isinstance(r, report.Missing) and r.failed for r in rows):
+        why = f"its process ended with {process.returncode}, or a row took {MAY_HANG[name]:g} s"
+        rows.append(report.Missing(f"the other rows of {name}", why, failed=True))
+    return rows
+
+
+def read(path: Path) -> Rows:
+    return report.from_json(path.read_text(encoding="utf-8")) if path.exists() else []
 
 
 def arguments() -> argparse.Namespace:

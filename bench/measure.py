@@ -22,6 +22,9 @@ class Effort(NamedTuple):
         return Effort(max(5, self.rounds // 3), 0.0)
 
 
+ROW_SECONDS = 30.0  # after which no further rounds of a row begin
+LEAST_ROUNDS = 4  # of each row, however long they take
+
 QUICK = Effort(9, 0.001)
 FULL = Effort(60, 0.004)
 
@@ -87,15 +90,19 @@ SETTLED = 0.05  # seconds after which threads of other libraries have stopped lo
 def compare(tasks: Mapping[str, Task], effort: Effort, pause: float = 0.0) -> Times:
     """Run the tasks in turn, every other round in reverse order, as often as `effort` says.
 
-    An odd number of rounds grows by one, so that each order has as many. Each task waits `pause`
-    seconds first: threads that look for more work would share its cores.
+    An odd number of rounds grows by one, so that each order has as many; where rounds take seconds,
+    there are fewer. Each task waits `pause` seconds first: threads that look for more work would
+    share its cores.
     """
     timers = {name: task.timer() for name, task in tasks.items()}
     counts = {name: _count(timer, effort.seconds) for name, timer in timers.items()}
     empty = min(timeit.repeat("pass", number=100_000, repeat=5)) / 100_000
     order = list(tasks)
     rounds: dict[str, list[float]] = {name: [] for name in order}
+    end = time.perf_counter() + ROW_SECONDS
     for turn in range(effort.rounds + effort.rounds % 2):
+        if turn >= LEAST_ROUNDS and turn % 2 == 0 and time.perf_counter() > end:
+            break
         for name in order if turn % 2 else reversed(order):
             time.sleep(pause)
             spent = timers[name](counts[name]) / counts[name] - empty
