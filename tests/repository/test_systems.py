@@ -83,6 +83,9 @@ ONLY_SOME = {
         "import winreg ctypes.FormatError ctypes.WinDLL ctypes.get_last_error":
             "posix.py and linux.py have the same functions",
     },
+    "plugins/hal-opencl/hal_opencl/build_lock.py": {
+        "import fcntl fcntl.LOCK_EX fcntl.lockf": "not on Windows, where threads alone take turns",
+    },
     "plugins/hal-opencl/hal_opencl/stderr.py": {
         "os.memfd_create os.pread": "on Linux alone: elsewhere what PoCL prints stays on stderr",
     },

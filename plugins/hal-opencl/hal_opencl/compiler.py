@@ -13,6 +13,7 @@ from hal_core.compiler.seal import seal, unseal
 from hal_core.errors import CompileError, InvalidArgument, Unsupported
 from hal_opencl import driver
 from hal_opencl.arguments import check_arguments
+from hal_opencl.build_lock import build_lock
 from hal_opencl.driver import cl
 
 if TYPE_CHECKING:
@@ -63,22 +64,23 @@ class OpenCLCompiler(Compiler):
         operation = f"compile {options.entry}"
         flags = self._flags(options, operation)
         text = _with_macros(source, options, operation)
-        try:
-            program = driver.build(self.device.context, text, flags)
-        except driver.BuildError as error:
-            line = fault_line(error.log, _file(options))
-            if line is None:
-                # Oclgrind ignores #line, and counts the lines that we put above the text.
-                counted = fault_line(error.log, "input.cl")
-                line = counted and max(1, counted - 2 - len(options.defines))
-            raise CompileError(
-                operation, error.problem, log=error.log, source=source, line=line,
-                device=self.device.name,
-            ) from None  # fmt: skip
-        with driver.check(operation, self.device.name):
-            kernel = driver.find_kernel(program, options.entry, operation, self.device.name)
-            check_arguments(kernel, options, operation, self.device.name)
-        binary = driver.binary_of(program)
+        with build_lock(self.device.hardware, options.entry):
+            try:
+                program = driver.build(self.device.context, text, flags)
+            except driver.BuildError as error:
+                line = fault_line(error.log, _file(options))
+                if line is None:
+                    # Oclgrind ignores #line, and counts the lines that we put above the text.
+                    counted = fault_line(error.log, "input.cl")
+                    line = counted and max(1, counted - 2 - len(options.defines))
+                raise CompileError(
+                    operation, error.problem, log=error.log, source=source, line=line,
+                    device=self.device.name,
+                ) from None  # fmt: skip
+            with driver.check(operation, self.device.name):
+                kernel = driver.find_kernel(program, options.entry, operation, self.device.name)
+                check_arguments(kernel, options, operation, self.device.name)
+            binary = driver.binary_of(program)
         if not binary:
             return Sealed("source", self.identity, text.encode(), flags).to_bytes()
         return Sealed("binary", self.identity, binary).to_bytes()
@@ -98,6 +100,11 @@ class OpenCLCompiler(Compiler):
             fix="PoCL: install poclcc. AMD: llvm-objdump. Intel: ocloc disasm. "
             "NVIDIA's are PTX, which is shown.",
         )
+
+    def compile_or_reuse(self, source: str, options: CompileOptions) -> tuple[bytes, bool]:
+        """Do as the base class; after a wait for another process, take what that one stored."""
+        with build_lock(self.device.hardware, options.entry):
+            return super().compile_or_reuse(source, options)
 
     def _flags(self, options: CompileOptions, operation: str) -> tuple[str, ...]:
         for folder in options.includes:

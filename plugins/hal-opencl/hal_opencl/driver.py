@@ -11,7 +11,6 @@ from __future__ import annotations
 import ctypes
 import os
 import re
-import threading
 from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
@@ -259,8 +258,6 @@ def _word_at(address: int) -> bytes:
 
 # -- programs
 
-_build_lock = threading.RLock()  # not every platform builds in two threads at once
-
 
 class BuildError(Exception):
     """The platform's compiler refused a program; `log` is all that it said."""
@@ -271,7 +268,10 @@ class BuildError(Exception):
 
 
 def build(context: cl.Context, code: str | bytes, options: tuple[str, ...] = ()) -> Program:
-    """Build a program from text or from a platform's binary. Raises: BuildError."""
+    """Build a program from text or from a platform's binary, under `build_lock`.
+
+    Raises: BuildError.
+    """
     (device,) = context.devices
     program = None
     try:
@@ -280,13 +280,12 @@ def build(context: cl.Context, code: str | bytes, options: tuple[str, ...] = ())
         else:
             program = Program(context, [device], [code])
         made, flags = program, " ".join(options).encode()
-        with _build_lock:
-            # The compilers that chatter run in this process, and need no open file of it.
-            talks = kind_of(device) == "cpu" and (is_pocl(device) or is_simulator(device))
-            if talks:
-                quietly(lambda: made._build(flags, [device]))
-            else:
-                made._build(flags, [device])
+        # The compilers that chatter run in this process, and need no open file of it.
+        talks = kind_of(device) == "cpu" and (is_pocl(device) or is_simulator(device))
+        if talks:
+            quietly(lambda: made._build(flags, [device]))
+        else:
+            made._build(flags, [device])
     except cl.Error as error:
         log = None
         if program is not None:

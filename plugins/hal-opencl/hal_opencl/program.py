@@ -15,6 +15,7 @@ from hal_core.program.generated import define, spare_storage
 from hal_opencl import driver
 from hal_opencl.allocator import Opaque
 from hal_opencl.arguments import GEOMETRY, check_arguments, runs_whole_blocks, slots_of
+from hal_opencl.build_lock import build_lock
 from hal_opencl.compiler import OpenCLCompiler, Sealed
 from hal_opencl.device import OpenCLDevice
 from hal_opencl.driver import cl
@@ -69,7 +70,8 @@ class OpenCLProgram(Program):
     def __init__(self, device: OpenCLDevice, binary: Binary) -> None:
         super().__init__(device, binary)
         operation = f"load {binary.entry}"
-        with driver.check(operation, device.name):
+        locked = build_lock(device.hardware, binary.entry)
+        with locked, driver.check(operation, device.name):
             program = self._build(operation)
             kernel = driver.find_kernel(program, binary.entry, operation, device.name)
             check_arguments(kernel, binary, operation, device.name)

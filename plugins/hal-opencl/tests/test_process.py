@@ -21,16 +21,23 @@ NAME = os.environ.get("HAL_TEST_OPENCL", "OPENCL")
 """
 
 
-def run(text: str, tmp_path: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+def start(text: str, tmp_path: Path, **environment: str) -> subprocess.Popen[str]:
     path = os.pathsep.join(entry for entry in sys.path if entry)
     env = {**os.environ, "PYTHONPATH": path, "HAL_CACHE_DIR": str(tmp_path), **environment}
-    return subprocess.run(
+    pipe = subprocess.PIPE
+    return subprocess.Popen(
         [sys.executable, "-W", "error", "-c", text],
-        env=env,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+        env=env, stdin=pipe, stdout=pipe, stderr=pipe, text=True,
+    )  # fmt: skip
+
+
+def run(text: str, tmp_path: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    process = start(text, tmp_path, **environment)
+    try:
+        out, error = process.communicate(timeout=120)
+    finally:
+        process.kill()
+    return subprocess.CompletedProcess(process.args, process.returncode, out, error)
 
 
 def test_importing_the_plugin_loads_no_driver(tmp_path: Path) -> None:
@@ -226,3 +233,32 @@ else:
 """
     done = run(HEAD + text, tmp_path, POCL_CACHE_DIR=os.devnull + "/none")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_processes_that_build_one_kernel_take_turns_on_pocl(
+    device: hal.Compiled, tmp_path: Path
+) -> None:
+    """PoCL ends processes that build at once (pocl/pocl#1480); the second finds what is built."""
+    if not driver.is_pocl(driver.find_devices()[0]):
+        pytest.skip("only PoCL's builds read and write files that processes share")
+    text = """
+from hal_opencl.compiler import OpenCLCompiler
+dev, build, built = hal.Device[NAME], OpenCLCompiler._compile, []
+OpenCLCompiler._compile = lambda *given: built.append(1) or build(*given)
+code = "__kernel void one(__global int *x) { x[get_global_id(0)] = 9; }"
+x = hal.zeros(64, hal.int32, dev)
+print("ready", flush=True)
+input()
+dev.compile(hal.Source("one", code, "x: int32*", language="opencl"))(x, threads=64)
+assert set(x.numpy().tolist()) == {9}
+print(len(built))
+"""
+    env = {"POCL_CACHE_DIR": str(tmp_path / "pocl")}
+    processes = [start(HEAD + text, tmp_path, **env) for _ in range(3)]
+    said = [process.stdout.readline() for process in processes]  # type: ignore[union-attr]
+    for process in processes:
+        process.stdin.write("\n")  # type: ignore[union-attr]
+        process.stdin.flush()  # type: ignore[union-attr]
+    ends = [process.communicate(timeout=120) for process in processes]
+    assert (said, [error for _, error in ends]) == (["ready\n"] * 3, [""] * 3)
+    assert sorted(out for out, _ in ends) == ["0\n", "0\n", "1\n"]
