@@ -466,8 +466,9 @@ class Buffer:
         """Make a buffer with elements of a file, as they are; on the default device.
 
         Units: `offset` in bytes, `size` in elements; by default all from `offset` to the end.
-        Raises: OSError as opening and reading raise it; InvalidArgument for a file that is too
-        short or no regular file; InvalidState when another process cuts it meanwhile; OutOfMemory.
+        Raises: InvalidArgument for a file that is too short or no regular file, and for one that
+        the system refuses: it is the OSError, too; InvalidState when another process cuts it
+        meanwhile; OutOfMemory.
         """
         from hal_core.buffer import files
 
@@ -484,8 +485,8 @@ class Buffer:
         The rest of a file that exists is kept.
         Units: `offset` in bytes.
         Order: after all earlier work of the device; the data is in the file on return.
-        Raises: OSError as opening and writing raise it, with the file as long as it was;
-        InvalidArgument for what is no regular file; InvalidState.
+        Raises: InvalidArgument for what is no regular file, and for a file that the system refuses:
+        it is the OSError, too, and the file as long as it was; InvalidState.
         """
         from hal_core.buffer import files
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from hal_core.buffer.host import in_place
 from hal_core.dtypes import uint8
 from hal_core.errors import InvalidArgument, InvalidState, shown
+from hal_core.files import as_path, explained
 
 if TYPE_CHECKING:
     from hal_core.buffer import Buffer
@@ -96,7 +97,7 @@ def write(buffer: Buffer, path: Path, offset: int, operation: str) -> None:
     if offset + buffer.nbytes > _MOST:
         problem, got = "beyond the end of any file", shown(offset)
         raise InvalidArgument(operation, problem, got=got, limit=_MOST, device=buffer.device)
-    existed = os.path.lexists(path)
+    existed = os.path.lexists(as_path(path, operation))
     with _opened(path, os.O_RDWR | os.O_CREAT, operation) as file:
         length = os.fstat(file).st_size
 
@@ -166,17 +167,23 @@ def _in_pieces(
 @contextmanager
 def _opened(path: Path, flags: int, operation: str) -> Iterator[int]:
     """Open a regular file. Raises: OSError, InvalidArgument for a pipe or a device."""
-    file = os.open(path, flags | _FLAGS | _NO_WAIT, 0o666)
-    try:
-        mode = os.fstat(file).st_mode
-        if not stat.S_ISREG(mode):
-            problem = f"{os.fspath(path)!r} is no regular file"
-            fix = "Pipes and devices have no offsets: read them with Python, and use copyin."
-            fix = "Name a file in this folder." if stat.S_ISDIR(mode) else fix
-            raise InvalidArgument(operation, problem, fix=fix)
-        yield file
-    finally:
-        os.close(file)
+    text = as_path(path, operation)
+    with explained(operation, text, "the file cannot be used"):
+        file = os.open(text, flags | _FLAGS | _NO_WAIT, 0o666)
+        try:
+            _check_regular(file, text, operation)
+            yield file
+        finally:
+            os.close(file)
+
+
+def _check_regular(file: int, path: str, operation: str) -> None:
+    mode = os.fstat(file).st_mode
+    if not stat.S_ISREG(mode):
+        problem = f"{path!r} is no regular file"
+        fix = "Pipes and devices have no offsets: read them with Python, and use copyin."
+        fix = "Name a file in this folder." if stat.S_ISDIR(mode) else fix
+        raise InvalidArgument(operation, problem, fix=fix)
 
 
 def _read_at(file: int, memory: memoryview, at: int) -> int:

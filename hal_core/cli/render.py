@@ -8,6 +8,7 @@ from hal_core.cli.kernels import FORMS, KernelFile, lowered
 from hal_core.compiler.selection import select
 from hal_core.device import Device
 from hal_core.errors import InvalidArgument
+from hal_core.files import as_path, explained, write_whole
 from hal_core.ir import Source
 from hal_core.render import RENDERERS
 
@@ -36,12 +37,9 @@ def run(options: argparse.Namespace) -> int:
     if not options.output:
         print(text)
         return 0
-    try:
-        with open(options.output, "w", encoding="utf-8") as file:
-            print(text, file=file)
-    except OSError as error:
-        problem = f"the file cannot be written: {error.strerror}"
-        raise InvalidArgument("render", problem, got=options.output) from error
+    path = as_path(options.output, "render")
+    with explained("render", path, "the file cannot be written"):
+        write_whole(path, text.encode(), b"\n")
     return 0
 
 

@@ -14,13 +14,13 @@ import logging
 import os
 import re
 import stat
-import tempfile
 import time
 from collections import Counter
 from typing import NamedTuple
 
 from hal_core import config
 from hal_core.concurrency import fork_safe_lock
+from hal_core.files import write_whole
 
 log = logging.getLogger("hal_core")
 
@@ -97,16 +97,8 @@ def store(key: str, content: bytes) -> None:
     path = _path(place, key)
     try:
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-        number, temporary = tempfile.mkstemp(prefix=key + _HALF_WRITTEN, dir=os.path.dirname(path))
-        try:
-            with os.fdopen(number, "wb") as file:
-                file.write(_header(key, content))
-                file.write(content)
-            os.replace(temporary, path)
-        except BaseException:
-            with contextlib.suppress(OSError):  # Ctrl-C may come behind the replacement
-                os.unlink(temporary)
-            raise
+        prefix = key + _HALF_WRITTEN
+        write_whole(path, _header(key, content), content, prefix=prefix, permissions=0o600)
     except OSError as error:
         if isinstance(error, PermissionError) and os.path.exists(path):
             return  # Windows, while another process reads the entry: its content is the same

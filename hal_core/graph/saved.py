@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
+from types import UnionType
 from typing import TYPE_CHECKING, Any
 
 from hal_core.buffer import Buffer
@@ -11,8 +10,9 @@ from hal_core.compiler import Binary
 from hal_core.compiler.seal import seal, unseal
 from hal_core.compiler.selection import select
 from hal_core.dtypes import DTYPES
-from hal_core.errors import CompileError, InvalidArgument
-from hal_core.graph.node import COPY, FILL, Node
+from hal_core.errors import CompileError, HalError, InvalidArgument
+from hal_core.files import as_path, explained, write_whole
+from hal_core.graph.node import COPY, COPYIN, FILL, LAUNCH, Node
 from hal_core.ir import Signature
 
 if TYPE_CHECKING:
@@ -95,11 +95,20 @@ def _extents(node: Node) -> Any:
 
 def from_bytes(device: Compiled, data: bytes, graph: Any) -> None:
     """Fill an empty graph. Raises: InvalidArgument; the graph is then unusable."""
+    fix = "Save the graph again."
     try:
         label, payload = unseal(_MAKER, data, "load_graph", device.name)
+        _fill(device, label, payload, graph)
     except CompileError as error:
-        fix = "Save the graph again."
         raise InvalidArgument("load_graph", error.problem, device=device.name, fix=fix) from None
+    except HalError:
+        raise
+    except Exception as error:  # the seal is right, so some program wrote it that is not this one
+        problem = f"the file does not describe a graph: {type(error).__name__}: {error}"
+        raise InvalidArgument("load_graph", problem, device=device.name, fix=fix) from error
+
+
+def _fill(device: Compiled, label: Label, payload: bytes, graph: Any) -> None:
     ours = device.family, device.info.arch
     theirs = label["family"], label["arch"]
     if ours != theirs:
@@ -115,7 +124,7 @@ def from_bytes(device: Compiled, data: bytes, graph: Any) -> None:
         ]
         start, nbytes = node["data"]
         content = payload[start : start + nbytes]
-        if node["program"] is not None:
+        if node["kind"] == LAUNCH:
             grid, block, threads, shared = (_plain(one) for one in node["extents"])
             graph.add(
                 programs[node["program"]], *bufs, vals=node["vals"], grid=grid, block=block,
@@ -123,20 +132,32 @@ def from_bytes(device: Compiled, data: bytes, graph: Any) -> None:
             )  # fmt: skip
         elif node["kind"] == COPY:
             graph.copy(*bufs)
-        elif node["kind"] == FILL:
+        elif node["kind"] == FILL and not bufs[0].nbytes % len(content):
             graph._recorder._add_fill(bufs[0], None, content)
-        else:
+        elif node["kind"] == COPYIN:
             bufs[0].copyin(content, queue=graph._recorder)
+        else:
+            raise ValueError(node["kind"])
+
+
+# Facts of a saved program besides its image and its block, each with its type.
+_FACTS: dict[str, type | UnionType] = {
+    "format": str, "target": str, "entry": str, "signature": str, "shared_nbytes": int,
+    "rendered": bool, "work": int | None, "offsets": bool, "pair": str, "identity": str,
+}  # fmt: skip
 
 
 def _program(device: Compiled, facts: Label, payload: bytes) -> Program:
+    (start, nbytes), block = facts.pop("image"), _plain(facts.pop("block"))
+    wrong = [name for name, kind in _FACTS.items() if not isinstance(facts[name], kind)]
+    if wrong or not (block is None or [type(one) for one in block] == [int, int, int]):
+        raise TypeError(wrong or "block")
     identity, here = facts.pop("identity"), _identity(device, pair := facts.pop("pair"))
     if identity and identity != here:
         raise _foreign(device, identity, here)
-    start, nbytes = facts.pop("image")
-    facts["signature"] = Signature.parse(facts["entry"], facts["signature"])
-    facts["block"] = _plain(facts["block"])
-    return device.load(Binary(payload[start : start + nbytes], **facts), pair=pair)
+    signature = Signature.parse(facts["entry"], facts.pop("signature"))
+    image = payload[start : start + nbytes]
+    return device.load(Binary(image, signature=signature, block=block, **facts), pair=pair)
 
 
 def _plain(extent: Any) -> Any:
@@ -151,26 +172,15 @@ def _foreign(device: Compiled, theirs: object, ours: object) -> InvalidArgument:
     )
 
 
-def write(path: str | os.PathLike[str], content: bytes) -> None:
+def write(path: object, content: bytes) -> None:
     """Write a file whole or not at all. Raises: InvalidArgument naming the path and the cause."""
-    place = Path(path)
-    half = place.with_name(f".{place.name}.{os.getpid()}")
-    try:
-        try:
-            half.write_bytes(content)
-            half.replace(place)
-        finally:
-            half.unlink(missing_ok=True)
-    except OSError as error:
-        raise InvalidArgument(
-            "save", f"the file cannot be written: {error.strerror}", got=str(place)
-        ) from None
+    text = as_path(path, "save")
+    with explained("save", text, "the file cannot be written"):
+        write_whole(text, content)
 
 
-def read(path: str | os.PathLike[str]) -> bytes:
+def read(path: object) -> bytes:
     """Read a file. Raises: InvalidArgument naming the path and the cause."""
-    try:
-        return Path(path).read_bytes()
-    except OSError as error:
-        problem = f"the file cannot be read: {error.strerror}"
-        raise InvalidArgument("load_graph", problem, got=str(path)) from None
+    text = as_path(path, "load_graph")
+    with explained("load_graph", text, "the file cannot be read"), open(text, "rb") as file:
+        return file.read()

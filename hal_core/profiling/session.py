@@ -7,6 +7,8 @@ import contextlib
 import io
 import logging
 import os
+import sys
+import tempfile
 from collections.abc import Callable, Generator, Iterator
 from os import PathLike
 from time import perf_counter_ns
@@ -86,7 +88,7 @@ class Profile(events.Entries):
 
         `.json` is a trace that https://ui.perfetto.dev opens, `.html` a page that needs no network,
         `.pickle` the tuple of events. A file that exists is replaced when the new one is whole.
-        Raises: InvalidArgument for another suffix; OSError.
+        Raises: InvalidArgument for another suffix, and for a file that cannot be written.
         """
         from hal_core.profiling import trace
 
@@ -278,10 +280,30 @@ def device_made(wanted: str) -> None:
 def _finalize_at_exit(path: str, process: int) -> None:
     if process != os.getpid():  # a forked child: the file is its parent's
         return
+    finalize_profile()
+    problem = saved_elsewhere(_process_profile, path) if path and _process_profile else ""
+    if problem:
+        # The program is over, and no handler of `logging` may be there to say it.
+        with contextlib.suppress(AttributeError, OSError, ValueError):  # without a stderr
+            sys.stderr.write(f"hal: {problem}\n")
+
+
+def saved_elsewhere(profile: Profile, path: str) -> str:
+    """Write a trace; where that fails, into a folder for temporary files, and say so.
+
+    Returns what to say: nothing, when the trace is where it was asked for.
+    """
     try:
-        finalize_profile(path or None)
-    except (OSError, HalError) as error:
-        log.warning("profile: %s cannot be written: %s", path, error)
+        profile.save(path)
+        return ""
+    except HalError as error:
+        problem = str(error)
+    try:
+        other = os.path.join(tempfile.mkdtemp(prefix="hal-profile-"), os.path.basename(path))
+        profile.save(other)
+    except OSError:
+        return problem
+    return f"{problem} The trace is in {other}"
 
 
 def device_changed(device: Compiled) -> None:

@@ -16,10 +16,8 @@ Source: Trace Event Format, https://docs.google.com/document/d/1CvAClvFfyA5R-PhY
 from __future__ import annotations
 
 import json
-import os
 import pickle
 import pkgutil
-import tempfile
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
@@ -27,6 +25,7 @@ from typing import Any, NamedTuple
 from hal_core.config import trace_suffix
 from hal_core.discovery import __version__
 from hal_core.errors import InvalidArgument
+from hal_core.files import as_path, explained, write_whole
 from hal_core.profiling.events import DEFAULT_QUEUE, ProfileEvent
 
 HOST = "host"
@@ -48,9 +47,9 @@ class Arrow(NamedTuple):
     head: tuple[int, int]
 
 
-def check_path(path: str | os.PathLike[str], operation: str) -> str:
+def check_path(path: object, operation: str) -> str:
     """Return the path as text. Raises: InvalidArgument for another suffix than a trace has."""
-    text = os.fspath(path)
+    text = as_path(path, operation)
     try:
         trace_suffix(text)
     except ValueError as error:
@@ -61,7 +60,7 @@ def check_path(path: str | os.PathLike[str], operation: str) -> str:
 def save(events: Sequence[ProfileEvent], dropped: int, path: str) -> None:
     """Write a trace to a path that is checked; nothing is left of one that cannot be written whole.
 
-    Raises: OSError.
+    Raises: InvalidArgument, which is the OSError, too.
     """
     suffix = trace_suffix(path)
     if suffix == ".pickle":
@@ -70,15 +69,8 @@ def save(events: Sequence[ProfileEvent], dropped: int, path: str) -> None:
         data = json.dumps(trace(events, dropped)).encode()
     else:
         data = page(events, dropped).encode()
-    # A file of its own beside the other, which takes its place when it is whole.
-    number, part = tempfile.mkstemp(dir=os.path.dirname(path) or ".", prefix=".hal-trace-")
-    try:
-        with open(number, "wb") as file:
-            file.write(data)
-        os.replace(part, path)
-    except BaseException:
-        os.unlink(part)
-        raise
+    with explained("profile.save", path, "the trace cannot be written"):
+        write_whole(path, data)
 
 
 # -- what both kinds of trace show

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import hal_core as hal
-from hal_core import errors
+from hal_core import errors, files
 from hal_core.compiler import cache
 
 KEY = "ab" * 32
@@ -137,10 +137,8 @@ def test_C3_a_folder_that_cannot_be_written_costs_one_log_line(
 def test_C3_a_full_disk_leaves_nothing_half_written(
     own_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = os.fdopen
-
     def full(*args: Any, **more: Any) -> Any:
-        file = real(*args, **more)
+        file = open(*args, **more)  # noqa: SIM115  # closed by `Full`
 
         class Full:
             def __enter__(self) -> Any:
@@ -149,13 +147,13 @@ def test_C3_a_full_disk_leaves_nothing_half_written(
             def __exit__(self, *error: object) -> None:
                 file.close()
 
-            def write(self, data: bytes) -> None:
-                file.write(data[:10])
+            def writelines(self, parts: Any) -> None:
+                file.write(parts[0][:10])
                 raise OSError(errno.ENOSPC, "No space left on device")
 
         return Full()
 
-    monkeypatch.setattr(os, "fdopen", full)
+    monkeypatch.setattr(files, "open", full, raising=False)
     cache.store(KEY, CONTENT)
     assert [path for path in own_cache.rglob("*") if path.is_file()] == []
     assert cache.load(KEY) is None

@@ -24,7 +24,7 @@ import figures  # noqa: E402
 
 # A module imports only what stands before it, lazy imports included; type-only imports are free.
 IMPORT_ORDER = """
-    errors config discovery concurrency dtypes geometry ir lang render interpreter
+    errors files config discovery concurrency dtypes geometry ir lang render interpreter
     hookspecs device profiling queue allocator buffer compiler program graph device.base
     python streams multidevice __init__ testing cli __main__
 """.split()  # noqa: SIM905  # one line of words reads as the order it is
@@ -34,7 +34,7 @@ NOUN_MODULES = {
     *(f"hal_core.{noun}" for noun in NOUNS), "hal_core.queue.base",
     "hal_core.streams.allocator", "hal_core.streams.device",
 }  # fmt: skip
-MOST_ROOMS = 26
+MOST_ROOMS = 27
 LONGEST_FUNCTION = 50  # lines, docstring left out
 SINGLE_USE = 0.35  # share of private helpers that serve one caller
 

@@ -16,6 +16,7 @@ import hal_core as hal
 from hal_core.compiler.selection import select
 from hal_core.discovery import distribution_version
 from hal_core.errors import HalError, InvalidArgument
+from hal_core.files import explained, write_whole
 
 KIT = "hal_core.testing.conformance"
 SKIPPED = "skipped"
@@ -146,11 +147,8 @@ class Report(NamedTuple):
         """Write the report. Raises: InvalidArgument for an unknown suffix, or if writing fails."""
         check_suffix(path)
         text = self.to_json() if path.suffix == ".json" else self.to_markdown()
-        try:
-            path.write_text(text, encoding="utf-8")
-        except OSError as error:
-            problem = f"it cannot be written: {error.strerror}"
-            raise InvalidArgument("report", problem, got=str(path)) from error
+        with explained("report", str(path), "it cannot be written"):
+            write_whole(str(path), text.encode())
 
 
 def check_suffix(path: Path) -> None:

@@ -1,0 +1,84 @@
+"""Check paths, write files whole, and explain what the system refuses."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from hal_core.errors import HalError, InvalidArgument
+
+
+class _FileFault(InvalidArgument, OSError):
+    """A file that cannot be read or written; `errno` and `filename` are the system's."""
+
+
+class _Missing(_FileFault, FileNotFoundError):
+    pass
+
+
+class _Forbidden(_FileFault, PermissionError):
+    pass
+
+
+class _IsFolder(_FileFault, IsADirectoryError):
+    pass
+
+
+class _NoFolder(_FileFault, NotADirectoryError):
+    pass
+
+
+_FAULTS = {kind.__bases__[1]: kind for kind in (_Missing, _Forbidden, _IsFolder, _NoFolder)}
+
+
+def as_path(path: object, operation: str) -> str:
+    """Return a path as text. Raises: InvalidArgument for an object that can name no file."""
+    try:
+        text = os.fsdecode(path)  # type: ignore[arg-type]  # it raises TypeError
+        if not text or b"\0" in os.fsencode(text):
+            raise ValueError
+    except (TypeError, ValueError):
+        fix = 'Give it as text, or as a pathlib.Path: "folder/name".'
+        got = path if isinstance(path, (str, bytes)) else type(path).__name__
+        raise InvalidArgument(operation, "not the path of a file", got=got, fix=fix) from None
+    return text
+
+
+@contextmanager
+def explained(operation: str, path: str, problem: str) -> Iterator[None]:
+    """Raise what the system refuses in the block as a HalError, which is the OSError, too."""
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, HalError):
+            raise
+        kind = _FAULTS.get(type(error), _FileFault)
+        fault = kind(operation, f"{problem}: {error.strerror or error}", got=path)
+        fault.errno, fault.strerror, fault.filename = error.errno, error.strerror, path
+        raise fault from error
+
+
+def write_whole(
+    path: str, *parts: bytes, prefix: str = ".hal-new-", permissions: int = 0o666
+) -> None:
+    """Write a file whole or not at all, whichever other threads and processes write it.
+
+    The parts go to a new file beside it, never through a link, and that file takes its place. A
+    pipe or a device, such as /dev/stdout, is written to as it is.
+    Raises: OSError.
+    """
+    if os.path.exists(path) and not os.path.isfile(path):
+        with open(path, "wb") as stream:
+            stream.writelines(parts)
+        return
+    half = os.path.join(os.path.dirname(path), prefix + os.urandom(8).hex())
+    try:
+        # "x" refuses a name that is there, also one that is a link.
+        with open(half, "xb", opener=lambda name, flags: os.open(name, flags, permissions)) as file:
+            file.writelines(parts)
+        os.replace(half, path)
+    except BaseException:
+        with suppress(OSError):  # Ctrl-C may come behind the replacement
+            os.unlink(half)
+        raise
