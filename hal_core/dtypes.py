@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from typing import NoReturn, Self
 
     import numpy as np
+    from numpy.typing import NDArray
 
 
 class DType(type):
@@ -249,27 +250,76 @@ DTYPES: dict[str, DType] = {
 STORAGE_DTYPES = frozenset({float16, bfloat16})
 
 
+# By the kind of a numpy dtype: what to do where it says more than a number's format.
+_INSTEAD = {
+    "M": "Take its numbers, array.view(np.int64), and keep the unit beside them.",
+    "m": "Take its numbers, array.view(np.int64), and keep the unit beside them.",
+    "V": "Take one field, array[name], or the bytes, array.view(np.uint8).",
+}
+
+
 def as_dtype(value: object, operation: str = "dtype") -> DType:
     """Return the dtype named by `value`: a dtype, its text form, a numpy dtype or scalar type.
 
-    Raises: InvalidArgument for anything else. `f32`, Python's `float` and structured dtypes are
-    refused too: they leave the width to a guess.
+    Raises: InvalidArgument for anything else. `f32` and Python's `float` leave the width to a
+    guess; a numpy dtype of another byte order, with fields or with a unit says more than a dtype.
     """
     if isinstance(value, DType) and value.name in DTYPES:
         return value
-    name = value if isinstance(value, str) else None
-    kind = value if isinstance(value, type) else type(value)
-    if name is None and kind.__module__.split(".")[0] in ("numpy", "ml_dtypes"):
-        name = kind.__name__ if kind is value else getattr(value, "name", None)
+    numpy = sys.modules.get("numpy")
+    of_numpy = numpy is not None and isinstance(value, numpy.dtype)
+    name: Any = value
+    if of_numpy:
+        name = value.name  # type: ignore[attr-defined]
+    elif isinstance(value, type) and value.__module__.split(".")[0] in ("numpy", "ml_dtypes"):
+        name = value.__name__
     found = DTYPES.get(name.rstrip("_")) if isinstance(name, str) else None
-    if found is None:
+    more: Any = value if of_numpy else None
+    if found is not None and more is not None and not more.isnative:
+        fix = f"Use {found.name}. Buffer.from_numpy converts an array of either order."
+        raise InvalidArgument(operation, "not this machine's byte order", got=value, fix=fix)
+    if found is None or (more is not None and more.fields):
         fix = f"Use one of {', '.join(DTYPES)}."
+        if more is not None:
+            fix = _INSTEAD.get("V" if more.fields else more.kind, fix)
         # From the last one, so that "f2" is float16, which numpy has, and not bfloat16.
         short = {f"{one.kind}{one.itemsize}": one.name for one in reversed(DTYPES.values())}
         if name in short:
             fix = f"Did you mean {short[name]}? {fix}"
         raise InvalidArgument(operation, "not a dtype", got=value, fix=fix)
     return found
+
+
+def check_array(array: Any, operation: str) -> None:
+    """Refuse an array that says more than its elements do. Raises: InvalidArgument.
+
+    Those are masked elements, and fields within elements.
+    """
+    numpy = sys.modules.get("numpy")
+    if numpy is None or not isinstance(array, numpy.ndarray):
+        return
+    if array.dtype.fields:
+        as_dtype(array.dtype, operation)  # raises
+    if numpy.ma.is_masked(array):
+        count = numpy.ma.count_masked(array)
+        raise InvalidArgument(
+            operation, "the array has masked elements", got=f"{count} of {array.size}",
+            fix="Fill them first: array.filled(0).",
+        )  # fmt: skip
+
+
+def values_of(array: Any, operation: str) -> tuple[NDArray[Any], DType]:
+    """Return an array's elements in C order and this machine's byte order, and their dtype.
+
+    Raises: InvalidArgument for a dtype that no device has, and for masked elements.
+    """
+    import numpy as np
+
+    check_array(array, operation)
+    given = np.asarray(array, order="C")
+    native = given.dtype.newbyteorder("=")
+    dtype = as_dtype(native, operation)
+    return given if given.dtype.isnative else given.astype(native), dtype
 
 
 def pack(number: float, dtype: DType) -> bytes:

@@ -11,7 +11,7 @@ from hal_core.buffer import dlpack
 from hal_core.buffer.host import check_nbytes, host_bytes, in_place
 from hal_core.concurrency import Living, fresh_copy, never_release, never_released
 from hal_core.device import Device
-from hal_core.dtypes import DType, as_dtype, pack, uint8
+from hal_core.dtypes import DType, as_dtype, pack, uint8, values_of
 from hal_core.errors import DeviceFault, InvalidArgument, InvalidState, NotShareable, shown
 from hal_core.ir import VALUE, Param, convert_value
 from hal_core.profiling import on_switch
@@ -206,7 +206,8 @@ class Buffer:
         Order: `src` may change or go as soon as this returns; with `queue`, it may change after the
         event.
         Owns: a queued copy keeps the host memory.
-        Raises: InvalidArgument naming both sizes, with nothing written; InvalidState.
+        Raises: InvalidArgument naming both sizes, or for elements that are more than their bytes,
+        such as those of another byte order, with nothing written; InvalidState.
         """
         nbytes = self.nbytes
         view = host_bytes(src, nbytes, "copyin", self.device)
@@ -239,7 +240,7 @@ class Buffer:
 
         Order: after all earlier work of the device; the data is there on return. With `queue`:
         after earlier work of the queue, and the data is there after the event.
-        Raises: InvalidArgument naming both sizes; InvalidState.
+        Raises: InvalidArgument naming both sizes, or as `copyin`; InvalidState.
         """
         nbytes = self.nbytes
         view = host_bytes(dest, nbytes, "copyout", self.device)
@@ -398,15 +399,14 @@ class Buffer:
     ) -> Self:
         """Make a buffer with a copy of `array`'s elements in C order; on the default device.
 
-        Raises: InvalidArgument for dtypes no device has (complex, strings, objects).
+        A byte order of its own is converted.
+        Raises: InvalidArgument for dtypes no device has (complex, strings, objects, dates, fields)
+        and for masked elements.
         """
         import numpy as np
 
-        array = np.ascontiguousarray(array)
-        dtype = as_dtype(array.dtype, "from_numpy")
+        array, dtype = values_of(array, "from_numpy")
         made = cls(Device[None] if device is None else device, array.size, dtype, options)
-        if not array.dtype.isnative:
-            array = array.astype(array.dtype.newbyteorder("="))
         return made.allocate().copyin(array.reshape(-1).view(np.uint8))
 
     def as_memoryview(self) -> memoryview:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from hal_core.allocator import DEFAULT_SPEC
 from hal_core.buffer.host import check_visible, in_place
 from hal_core.device import Device
-from hal_core.dtypes import as_dtype
+from hal_core.dtypes import as_dtype, check_array
 from hal_core.errors import InvalidArgument, NotShareable
 
 if TYPE_CHECKING:
@@ -104,6 +104,7 @@ def export(
 def take(cls: type[B], obj: Any, device: str | Compiled | None, copy: bool | None) -> B:
     """Make a buffer over the memory of another library's array, or with a copy of it."""
     opened = Device[device] if device is None or isinstance(device, str) else device
+    check_array(obj, "from_dlpack")
     place: Place
     try:
         kind, number = map(int, obj.__dlpack_device__())

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+from itertools import product
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+from hal_core.dtypes import as_dtype, check_array
 from hal_core.errors import InvalidArgument, NotShareable
 
 if TYPE_CHECKING:
@@ -12,24 +15,40 @@ if TYPE_CHECKING:
 
     from hal_core.buffer import Buffer
 
+# Formats of memory whose bytes are what a device takes; Z is a complex number, c a byte.
+_ORDERS = ("", "@", "=", "<" if sys.byteorder == "little" else ">")
+_LETTERS = (*"?cbBhHiIlLqQnNefd", "Zf", "Zd")
+_NUMBERS = frozenset(map("".join, product(_ORDERS, _LETTERS)))
+
 
 def host_bytes(obj: Any, nbytes: int, operation: str, device: str) -> memoryview:
     """Return the host memory of `obj`, which must have `nbytes` bytes, as one row of bytes.
 
-    Raises: InvalidArgument for another size, for strides, and for an object without host memory.
+    Raises: InvalidArgument for another size, for strides, for an object without host memory, and
+    for elements that are more than their bytes: another byte order, masked, fields, text, objects.
     """
+    if hasattr(obj, "mask"):
+        check_array(obj, operation)
     if obj.__class__ is memoryview:
         view = obj
     else:
         try:
             view = memoryview(obj)
-        except (TypeError, ValueError, BufferError):  # ValueError: such as numpy's datetime64
+        except (TypeError, ValueError, BufferError):
+            numpy = sys.modules.get("numpy")
+            if numpy is not None and isinstance(obj, numpy.ndarray):
+                as_dtype(obj.dtype, operation)  # raises, but for bfloat16, which has no format
+                return host_bytes(obj.view(numpy.uint16), nbytes, operation, device)
             got = type(obj).__name__
             fix = "Give bytes, a bytearray or a numpy array; for device memory use copy_from."
             problem = "the object exposes no host memory"
             raise InvalidArgument(operation, problem, got=got, fix=fix) from None
     if view.format == "B" and view.ndim == 1 and view.nbytes == nbytes and view.contiguous:
         return view
+    if view.format not in _NUMBERS:
+        got, fix = f"format {view.format!r}", "Convert it, or give its bytes: array.view(np.uint8)."
+        problem = "the elements are not numbers in the byte order of this machine"
+        raise InvalidArgument(operation, problem, got=got, device=device, fix=fix)
     check_nbytes(view.nbytes, nbytes, operation, device)
     if not view.c_contiguous:
         got, fix = f"strides {view.strides}", "Use numpy.ascontiguousarray."

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hal_core.cli.kernels import KernelFile
-from hal_core.dtypes import any_
+from hal_core.dtypes import any_, values_of
 from hal_core.errors import InvalidArgument
 from hal_core.geometry import DEFAULT_BLOCK_THREADS, Dim3, Extent, Rules
 from hal_core.interpreter.arguments import LIMITS
@@ -101,8 +101,10 @@ def elements(value: Any, param: Param, operation: str) -> Array:
     """Return the array for a pointer, of which a number gives the size."""
     if isinstance(value, (int, float)) and value == int(value) and value >= 0:
         return made_up(param.dtype, int(value))
-    if isinstance(value, np.ndarray) and param.dtype.name in (value.dtype.name, any_.name):
-        return np.ascontiguousarray(value).reshape(-1).view(stored_as(param.dtype))
+    if isinstance(value, np.ndarray):
+        values, dtype = values_of(value, operation)
+        if param.dtype in (dtype, any_):
+            return values.reshape(-1).view(stored_as(param.dtype))
     got = f"{value.dtype} array" if isinstance(value, np.ndarray) else repr(value)
     raise InvalidArgument(
         operation, f"{param.name!r} takes a number of elements or a numpy array", got=got,

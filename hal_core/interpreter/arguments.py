@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from hal_core.dtypes import any_
+from hal_core.dtypes import any_, as_dtype, check_array
 from hal_core.errors import InvalidArgument
 from hal_core.geometry import Dim3, Extent, Limits, Rules
 from hal_core.interpreter.casts import stored_as
@@ -67,6 +67,7 @@ class Arguments:
             if mask is None:
                 continue
             size = len(arrays[param.position])
+            check_array(mask, self.operation)
             if mask.dtype != np.bool_ or mask.size != size:
                 got, what = f"{mask.size} x {mask.dtype}", f"initialised mask of {param.name!r}"
                 self._refuse(what, got, f"{size} x bool", "Give a bool for each element.")
@@ -128,6 +129,9 @@ class Arguments:
             if dtype.name == "bfloat16":
                 fix = "Convert it first, x.astype(ml_dtypes.bfloat16), or give the bits as uint16."
             self._refuse(f"{what} has the wrong dtype", name, param, fix)
+        check_array(array, self.operation)
+        if not array.dtype.isnative or dtype is any_:
+            as_dtype(array.dtype, self.operation)
         if param.kind != CONST_POINTER and not array.flags.writeable:
             fix = "Give a copy: x.copy()."
             self._refuse(f"{what} cannot be written", "a read-only array", param, fix)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple
 
-from hal_core.dtypes import DTYPES, DType, any_
+from hal_core.dtypes import DTYPES, DType, any_, check_array
 from hal_core.errors import InvalidArgument
 
 POINTER, CONST_POINTER, VALUE = "pointer", "const pointer", "value"
@@ -133,9 +133,9 @@ def convert_value(value: Any, param: Param, operation: str, device: str) -> int 
         and getattr(value, "shape", None) == ()
         and hasattr(value, "item")
     ):
-        kind = value.dtype.kind  # of a numpy scalar; that of bfloat16 is V, void
-        if kind == "V" and value.dtype.name == "bfloat16":
-            kind = "f"
+        check_array(value, operation)  # numpy.ma.masked
+        # The kind of bfloat16 is V, void.
+        kind = "f" if value.dtype.name == "bfloat16" else value.dtype.kind
         plain = float(value) if kind == "f" else value.item() if kind in "biu" else None
     if not isinstance(plain, (int, float)):
         raise InvalidArgument(

@@ -47,8 +47,7 @@ def plain(value: Any) -> Any:
     kind = type(value)
     if kind.__module__ != "numpy" or all(base.__name__ != "generic" for base in kind.__mro__):
         return value
-    number = value.item()
-    return number if isinstance(number, (int, float)) else value
+    return value.item() if value.dtype.kind in "biuf" else value  # a date's item may be an int
 
 
 def computed(dtype: DType) -> DType:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, TypeVar, overload
 
-from hal_core.dtypes import DTYPES, WIDTHS, DType, Scalar, any_, as_dtype
+from hal_core.dtypes import WIDTHS, DType, Scalar, any_, as_dtype
 from hal_core.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -22,8 +22,7 @@ def _pointed(item: object, operation: str) -> DType:
     try:
         return as_dtype(item, operation)
     except InvalidArgument as error:
-        known = f"Use one of {', '.join(DTYPES)}."
-        fix = next((text for kind, text in WIDTHS if item is kind), known)
+        fix = next((text for kind, text in WIDTHS if item is kind), error.fix)
         raise InvalidArgument(operation, error.problem, got=item, fix=fix) from None
 
 

@@ -13,7 +13,8 @@ import math
 import sys
 from typing import Any
 
-from hal_core.dtypes import DTYPES, STORAGE_DTYPES, DType, bool_, float32, int32, int64
+from hal_core.dtypes import STORAGE_DTYPES, DType, bool_, float32, int32, int64, values_of
+from hal_core.errors import InvalidArgument
 from hal_core.ir.uop import TABLE_LIMIT
 from hal_core.lang.constants import fit
 from hal_core.lang.emit import Memory
@@ -33,13 +34,13 @@ def of_array(x: Expressions, at: ast.AST, array: Any) -> Table:
     known = x.emit.tables.get(id(array))
     if known is not None:
         return known[1]  # type: ignore[no-any-return]
-    name = array.dtype.name
-    dtype = DTYPES.get(name)
-    if dtype is None:
-        problem = f"a numpy {type(array).__name__} of {name} is not a constant"
-        problem += " of the kernel language"
+    try:
+        values, dtype = values_of(array, "")
+    except InvalidArgument as error:
+        problem = f"a numpy {type(array).__name__} of {array.dtype.name} is not a constant"
+        problem += f" of the kernel language: {error.problem}"
         fix = "Capture a real number, or an array of real numbers; pass any other as a hal.Buffer."
-        raise x.error(at, problem, fix)
+        raise x.error(at, problem, fix) from None
     if array.nbytes > TABLE_LIMIT:
         problem = f"the array has {array.nbytes} bytes, and {TABLE_LIMIT} is the limit of tables"
         raise x.error(at, problem, _BUFFER)
@@ -47,7 +48,7 @@ def of_array(x: Expressions, at: ast.AST, array: Any) -> Table:
         raise x.error(at, "the array has no elements to index", "Capture its number instead.")
     # float16 and bfloat16 exist in memory only, and a float32 holds each of their numbers.
     held = float32 if dtype in STORAGE_DTYPES else dtype
-    made = _nested(array.astype(held.name).tolist(), held)
+    made = _nested(values.astype(held.name).tolist(), held)
     x.emit.tables[id(array)] = array, made
     return made
 

@@ -21,7 +21,7 @@ from hal_core.buffer import Buffer
 from hal_core.buffer.host import host_bytes
 from hal_core.concurrency import OfThisProcess, run_each
 from hal_core.device import Device
-from hal_core.dtypes import DType, as_dtype, bool_
+from hal_core.dtypes import DType, as_dtype, bool_, values_of
 from hal_core.errors import InvalidArgument
 from hal_core.hookspecs import DeviceInfo
 from hal_core.multidevice.layout import Shard, checked_axis, checked_shape, part_sizes, pieces
@@ -145,11 +145,13 @@ class MultiBuffer(OfThisProcess):
         axis: int | None = 0,
         sizes: Sequence[int] | None = None,
     ) -> Self:
-        """Make a buffer of the array's shape with its elements."""
+        """Make a buffer of the array's shape with its elements.
+
+        Raises: InvalidArgument as `Buffer.from_numpy`.
+        """
         import numpy as np
 
-        given = np.ascontiguousarray(array).reshape(np.shape(array))
-        dtype = as_dtype(given.dtype, "from_numpy")
+        given, dtype = values_of(array, "from_numpy")
         made = cls(devices, given.shape, dtype, axis, sizes)
         return made.copyin(given.reshape(-1).view(np.uint8))
 

@@ -81,8 +81,6 @@ def _from_interface(device: StreamDevice, obj: Any, facts: dict[str, Any]) -> Fo
         problem = "the shape is negative, or the strides do not match it"
     elif size and not address:
         problem = "the array has no memory"
-    elif not kind.isnative:
-        problem = "the elements are in the other byte order"
     elif not _is_dense(shape, strides, kind.itemsize):
         problem = "the array is not C-contiguous"
     elif read_only:

@@ -173,7 +173,7 @@ def test_B4_B5_shapes_and_strides_do_not_matter_the_second_time(
     with pytest.raises(ValueError):
         buffer.copyin(released)
     with pytest.raises(hal.InvalidArgument, match="no host memory"):
-        buffer.copyin(np.zeros(2, "M8[s]"))
+        buffer.copyin(object())
 
 
 def test_B5_reading_what_was_never_written_is_refused(fake: hal.Compiled) -> None:
