@@ -26,8 +26,8 @@ _NAMES = {
     "ir": "Kernel Param Signature Source UOp",
     "lang": "InlineFunction KernelFunction acos acosh acq_rel acquire asin asinh atan atan2 atanh "
     "atomic_add atomic_and atomic_compare_exchange atomic_exchange atomic_load atomic_max "
-    "atomic_min atomic_or atomic_xor ballot barrier bitcast block_dim block_idx ceil clz "
-    "copysign cos cosh ctz erf erfc exp exp2 expm1 fence floor fma fmod func global_idx "
+    "atomic_min atomic_or atomic_store atomic_xor ballot barrier bitcast block_dim block_idx ceil "
+    "clz copysign cos cosh ctz erf erfc exp exp2 expm1 fence floor fma fmod func global_idx "
     "grid_dim hypot isfinite isinf isnan kernel load load_if local log log10 log1p log2 popcount "
     "pow print release rsqrt shared shuffle shuffle_xor sin sinh sqrt store "
     "subgroup_exclusive_sum subgroup_idx subgroup_inclusive_sum subgroup_lane subgroup_max "

@@ -106,6 +106,7 @@ from hal_core.lang import (
     atomic_max as atomic_max,
     atomic_min as atomic_min,
     atomic_or as atomic_or,
+    atomic_store as atomic_store,
     atomic_xor as atomic_xor,
     ballot as ballot,
     barrier as barrier,

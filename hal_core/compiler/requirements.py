@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NoReturn
 from hal_core.dtypes import bfloat16, float16, float64
 from hal_core.errors import Unsupported
 from hal_core.ir import Kernel, Source
-from hal_core.ir.uop import SUBGROUP, TOGETHER
+from hal_core.ir.uop import ATOMIC_OPS, SUBGROUP, TOGETHER
 
 if TYPE_CHECKING:
     from hal_core.device.base import DeviceInfo
@@ -64,6 +64,7 @@ def _needs(kernel: Kernel | Source) -> Iterator[tuple[str, str, str]]:
         if node.op in TOGETHER or (node.op == "SPECIAL" and node.arg[0] in SUBGROUP):
             fix = "Write it with hal.shared and hal.barrier()."
             yield f"it uses subgroups{place}", "subgroups", fix
-        if node.op in ("ATOMIC", "CAS") and node.dtype is not None and node.dtype.itemsize == 8:
-            problem = f"it has an atomic operation on {node.dtype.name}{place}"
+        element = node.src[0].dtype if node.op in ATOMIC_OPS else None
+        if element is not None and element.itemsize == 8:
+            problem = f"it has an atomic operation on {element.name}{place}"
             yield problem, "int64_atomics", "Use elements of 32 bits."

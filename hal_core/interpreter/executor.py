@@ -34,7 +34,7 @@ from hal_core.interpreter.prepared import PreparedKernel, Step
 from hal_core.interpreter.printing import Printer
 from hal_core.interpreter.races import Shadow
 from hal_core.ir import UOp
-from hal_core.ir.uop import is_bound, is_gated
+from hal_core.ir.uop import is_bound, is_fence, is_gated
 
 Array = npt.NDArray[Any]
 
@@ -348,6 +348,20 @@ class Executor:
         kind = step.node.arg if step.node.op == "ATOMIC" else "CAS"
         self._give(step, exchange_each(kind, memory.elements, places, *given))
 
+    def load_atomically(self, step: Step) -> None:
+        memory, places = self._places(step)
+        if self.kernel.fences:
+            acquires = is_fence(step.node)
+            self.order.load(self.lanes, self.running, memory.elements, places, acquires)
+        self._give(step, memory.elements[places])
+
+    def store_atomically(self, step: Step) -> None:
+        memory, places = self._places(step)
+        if self.kernel.fences:
+            releases = is_fence(step.node)
+            self.order.store(self.lanes, self.running, memory.elements, places, releases)
+        memory.elements[places] = self._each(step.sources[2])
+
     def _places(self, step: Step) -> tuple[Memory, Array]:
         """Return the memory of an access, and the checked index of each running lane's element."""
         memory, access = self.memories[step.sources[0]], self._access(step)
@@ -415,4 +429,6 @@ STATEMENTS: dict[str, Callable[[Executor, Step], None]] = {
     "STORE": Executor.store,
     "ATOMIC": Executor.change,
     "CAS": Executor.change,
+    "ATOMICLOAD": Executor.load_atomically,
+    "ATOMICSTORE": Executor.store_atomically,
 }

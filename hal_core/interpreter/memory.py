@@ -12,12 +12,15 @@ from hal_core.errors import KernelFault, OutOfBounds
 from hal_core.interpreter.lanes import Lanes
 from hal_core.interpreter.order import SEVERAL, Order
 from hal_core.interpreter.overlap import ShadowPart
-from hal_core.interpreter.races import ATOMIC, READ, WRITE, Shadow
+from hal_core.interpreter.races import ATOMIC, ATOMIC_READ, READ, WRITE, Shadow
 from hal_core.ir import UOp
 
 Array = npt.NDArray[Any]
 
-HOW = {"LOAD": READ, "STORE": WRITE, "ATOMIC": ATOMIC, "CAS": ATOMIC}
+HOW = {
+    "LOAD": READ, "STORE": WRITE, "ATOMIC": ATOMIC, "CAS": ATOMIC, "ATOMICLOAD": ATOMIC_READ,
+    "ATOMICSTORE": ATOMIC,
+}  # fmt: skip
 
 _EVERY_BYTE = 0x0101_0101_0101_0101  # the mask of 8 written bytes; see `Inputs`
 
@@ -25,9 +28,11 @@ _ORDERED = (
     "Put a barrier between, if they are of one block; else give each thread its own elements, or "
     "use atomics for all accesses."
 )
-_ATOMICALLY = (
-    "Put a barrier between, if they are of one block; else read it with hal.atomic_load(p, i)."
-)
+# A kind of access that races with an atomic -> the atomic that does not.
+_ATOMICALLY = {
+    READ: "read it with hal.atomic_load(p, i).",
+    WRITE: "write it with hal.atomic_store(p, i, value), or hal.atomic_add for a sum.",
+}
 
 
 class Access:
@@ -162,7 +167,7 @@ class Memory:
         if self.written is not None:
             known = self.written.dtype.type(_EVERY_BYTE & (1 << 8 * self.written.itemsize) - 1)
             unknown = self.written[places] != known
-            if how != WRITE and unknown.any():
+            if access.node.op not in ("STORE", "ATOMICSTORE") and unknown.any():
                 first = int(np.argmax(unknown))
                 access.fault(
                     f"a read of element {self._index(places[first])} of {self.name!r}, which "
@@ -183,10 +188,16 @@ class Memory:
             names = " and ".join(map(repr, self.others))
             lies = "lie" if len(self.others) > 1 else "lies"
             what += f", on whose memory {names} {lies} too"
+        plain = {how, race.how} & _ATOMICALLY.keys()
+        fix = _ORDERED
+        if len(plain) == 1 and how != race.how:
+            fix = (
+                f"Put a barrier between, if they are of one block; else {_ATOMICALLY[plain.pop()]}"
+            )
         access.fault(
             f"a race for {what}: {how} by {access.thread(race.access)} and {race.how} by {other}, "
             "with no order between them",
-            _ATOMICALLY if {how, race.how} == {READ, ATOMIC} else _ORDERED,
+            fix,
         )
 
     def _index(self, place: Any) -> int:

@@ -1,6 +1,7 @@
 """Follow what fences order: accesses before a fence of one thread, and those behind one of another.
 
 A thread that passes a fence and then changes an element by an atomic leaves its fence's time there.
+An atomic load that acquires, and a store that releases, are a fence for their own element alone.
 An atomic that finds the time, and a fence behind it, let another thread know all that was done
 before fences up to that time:
 
@@ -45,9 +46,13 @@ class Order:
         self._left: dict[tuple[int, int], Array] = {}
 
     def fence(self, lanes: Lanes, running: Array) -> None:
-        self.time += 1
+        self._mark(lanes, running)
         lanes.fenced[running] = self.time
         lanes.knows[running] = np.maximum(lanes.knows, lanes.heard)[running]
+
+    def _mark(self, lanes: Lanes, running: Array) -> None:
+        """Begin a new time, behind all that the threads have done."""
+        self.time += 1
         threads, epochs = lanes.threads[running], lanes.epochs[running]
         self._fences.append(_Fence(self.time, np.sort(threads), np.unique(epochs)))
 
@@ -60,13 +65,33 @@ class Order:
 
     def change(self, lanes: Lanes, running: Array, elements: Array, places: Array) -> None:
         """Record atomics, which the threads execute one after the other."""
-        key = elements.__array_interface__["data"][0], len(elements)
-        if key not in self._left:
-            self._left[key] = np.zeros(len(elements), np.int64)
-        left = self._left[key]
+        left = self._times(elements)
         for lane, place in zip(running, places, strict=True):
             lanes.heard[lane] = max(lanes.heard[lane], left[place])
             left[place] = max(left[place], lanes.fenced[lane])
+
+    def load(
+        self, lanes: Lanes, running: Array, elements: Array, places: Array, acquires: bool
+    ) -> None:
+        """Record atomic loads. One that acquires knows at once what it hears of."""
+        found = self._times(elements)[places]
+        for times in (lanes.heard, lanes.knows) if acquires else (lanes.heard,):
+            times[running] = np.maximum(times[running], found)
+
+    def store(
+        self, lanes: Lanes, running: Array, elements: Array, places: Array, releases: bool
+    ) -> None:
+        """Record atomic stores. They leave their own time: who reads them hears of no other."""
+        if releases:
+            self._mark(lanes, running)
+        self._times(elements)[places] = self.time if releases else lanes.fenced[running]
+
+    def _times(self, elements: Array) -> Array:
+        """Return the times in an array's elements."""
+        key = elements.__array_interface__["data"][0], len(elements)
+        if key not in self._left:
+            self._left[key] = np.zeros(len(elements), np.int64)
+        return self._left[key]
 
     def covers(self, threads: Array, epochs: Array, times: Array, knows: Array) -> Array:
         """Tell which earlier accesses the threads that now access the elements know of.

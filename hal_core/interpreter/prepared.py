@@ -21,10 +21,10 @@ from typing import Any, NamedTuple
 from hal_core.dtypes import int32
 from hal_core.interpreter.operations import operation
 from hal_core.ir import Kernel, UOp
-from hal_core.ir.uop import OPENS, array_of
+from hal_core.ir.uop import OPENS, array_of, is_fence
 
-_WRITES = frozenset({"STORE", "ATOMIC", "CAS"})
-_ACCESSES = _WRITES | {"LOAD"}
+_WRITES = frozenset({"STORE", "ATOMIC", "CAS", "ATOMICSTORE"})
+_ACCESSES = _WRITES | {"LOAD", "ATOMICLOAD"}
 _ENDS = frozenset({"ENDIF", "ENDRANGE", "ENDLOOP"})
 _INDEX_ARITHMETIC = frozenset({"ADD", "SUB", "MUL"})
 
@@ -51,7 +51,7 @@ class PreparedKernel:
         self.places = {node: place for place, node in enumerate(kernel.uops)}
         # Pointers and shared arrays that are only read cannot race.
         self.written = {array_of(node.src[0]) for node in kernel.uops if node.op in _WRITES}
-        self.fences = any(node.op == "FENCE" for node in kernel.uops)
+        self.fences = any(map(is_fence, kernel.uops))
         # PARAM or SHARED -> the size of the smallest element that a VIEW of it has.
         self.narrowest: dict[UOp, int] = {}
         for node in kernel.uops:

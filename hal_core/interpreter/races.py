@@ -23,9 +23,14 @@ from hal_core.interpreter.order import SEVERAL, Order
 
 Array = npt.NDArray[Any]
 
-READ, WRITE, ATOMIC = "a read", "a write", "an atomic"
+READ, WRITE, ATOMIC, ATOMIC_READ = "a read", "a write", "an atomic", "an atomic read"
 # kind of access -> the kinds of earlier access that it races with
-_AGAINST = {READ: (WRITE, ATOMIC), WRITE: (READ, WRITE, ATOMIC), ATOMIC: (READ, WRITE)}
+_AGAINST = {
+    READ: (WRITE, ATOMIC),
+    WRITE: (READ, WRITE, ATOMIC, ATOMIC_READ),
+    ATOMIC: (READ, WRITE),
+    ATOMIC_READ: (WRITE,),
+}
 NONE = -1  # in the place of a thread or an epoch: there was no access yet
 
 
@@ -34,7 +39,7 @@ class Race(NamedTuple):
 
     access: int  # its index in the arrays given to `touch`
     thread: int  # the earlier thread: its number in the grid, or SEVERAL
-    how: str  # the earlier access: READ, WRITE or ATOMIC
+    how: str  # the earlier access: READ, WRITE, ATOMIC or ATOMIC_READ
 
 
 class Shadow:

@@ -114,10 +114,10 @@ _CALLED = frozenset(
     atomicXor atomic_add atomic_and atomic_cmpxchg atomic_compare_exchange_weak_explicit
     atomic_exchange_explicit atomic_fetch_add_explicit atomic_fetch_and_explicit
     atomic_fetch_max_explicit atomic_fetch_min_explicit atomic_fetch_or_explicit
-    atomic_fetch_xor_explicit atomic_load_explicit atomic_max atomic_min atomic_or atomic_xchg
-    atomic_xor barrier get_global_id get_group_id get_local_id get_local_size get_num_groups
-    threadgroup_barrier vload_half vstore_half_rte atomic_thread_fence mem_fence
-    get_max_sub_group_size get_sub_group_id get_sub_group_local_id sub_group_ballot
+    atomic_fetch_xor_explicit atomic_load_explicit atomic_max atomic_min atomic_or
+    atomic_store_explicit atomic_xchg atomic_xor barrier get_global_id get_group_id get_local_id
+    get_local_size get_num_groups threadgroup_barrier vload_half vstore_half_rte atomic_thread_fence
+    mem_fence get_max_sub_group_size get_sub_group_id get_sub_group_local_id sub_group_ballot
     sub_group_shuffle simd_ballot simd_shuffle
     """.split()  # noqa: SIM905 - words read better so
 )

@@ -18,6 +18,7 @@ from hal_core.ir.uop import (
     FLOAT_BINARY,
     FLOAT_UNARY,
     INTEGER_BINARY,
+    ORDERS,
     SPECIALS,
     STRUCTURE,
     SUBGROUP,
@@ -25,12 +26,13 @@ from hal_core.ir.uop import (
     Kernel,
     UOp,
     array_of,
+    atomic_name,
     is_gated,
 )
 
 _NOT_VALUES = (STRUCTURE - {"RANGE"}) | {
-    "SET", "STORE", "VAR", "SHARED", "LOCAL", "TABLE", "VIEW", "BARRIER", "FENCE", "ASSERT",
-    "PRINT",
+    "SET", "STORE", "ATOMICSTORE", "VAR", "SHARED", "LOCAL", "TABLE", "VIEW", "BARRIER", "FENCE",
+    "ASSERT", "PRINT",
 }  # fmt: skip
 
 _MEMORY = ("SHARED", "LOCAL", "TABLE", "VIEW")  # beside a PARAM that is a pointer
@@ -252,17 +254,20 @@ def store(node: UOp, kernel: Kernel) -> str | None:
 
 
 def atomic(node: UOp, kernel: Kernel) -> str | None:
-    problem = _written(node, kernel)
-    dtype = node.src[0].dtype
+    op, dtype = node.op, node.src[0].dtype
+    problem = (_element if op == "ATOMICLOAD" else _written)(node, kernel)
     if problem or dtype is None:
         return problem
-    if node.src[0].op == "LOCAL":
-        return "no other thread sees a LOCAL, so it takes no atomic"
-    if node.op == "ATOMIC" and node.arg not in ATOMICS:
-        return f"arg must be one of {', '.join(sorted(ATOMICS))}"
-    floats = node.op == "ATOMIC" and node.arg in ("ADD", "EXCHANGE")
+    if node.src[0].op in ("LOCAL", "TABLE"):
+        return f"no other thread changes a {node.src[0].op}, so it takes no atomic"
+    known = sorted(ATOMICS) if op == "ATOMIC" else ORDERS.get(op, (None,))
+    if node.arg not in known:
+        return f"arg must be one of {', '.join(map(str, known))}"
+    floats = op in ORDERS or node.arg in ("ADD", "EXCHANGE")
     if dtype.itemsize < 4 or not (dtype.is_integer or (dtype.is_float and floats)):
-        return f"no atomic {node.arg or 'compare-exchange'} of {dtype}"
+        return f"no atomic {atomic_name(node)} of {dtype}"
+    if op == "ATOMICSTORE":
+        return _no_dtype(node)
     return None if node.dtype is dtype else f"its dtype must be the element's, {dtype}"
 
 
@@ -359,6 +364,8 @@ RULES: dict[str, Rule] = {
     "STORE": store,
     "ATOMIC": atomic,
     "CAS": atomic,
+    "ATOMICLOAD": atomic,
+    "ATOMICSTORE": atomic,
     "BARRIER": plain,
     "FENCE": plain,
     "SHUFFLE": shuffle,
@@ -385,6 +392,6 @@ SOURCE_COUNTS = {
     **dict.fromkeys(
         ("ENDRANGE", "ENDLOOP", "ELSE", "ENDIF", "BREAK", "CONTINUE", "ASSERT", "BALLOT"), 1
     ),
-    **dict.fromkeys(("WHERE", "FMA", "STORE", "ATOMIC", "RANGE"), 3),
+    **dict.fromkeys(("WHERE", "FMA", "STORE", "ATOMIC", "ATOMICSTORE", "RANGE"), 3),
     "CAS": 4,
 }

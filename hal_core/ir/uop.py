@@ -30,6 +30,8 @@ variable (`VAR`, `SET`, `GET`).
 | STORE | memory, integer index, value | (k, n) | None; likewise |
 | ATOMIC | memory, integer index, value | ADD MIN MAX AND OR XOR EXCHANGE | the old value's |
 | CAS | memory, integer index, expected, desired | | the element's: the old value |
+| ATOMICLOAD | memory, integer index | relaxed acquire | the element's |
+| ATOMICSTORE | memory, integer index, value | relaxed release | None |
 | BARRIER | | | None; all threads of the block reach it or none |
 | FENCE | | | None; this thread's accesses before it are seen before those behind it |
 | SHUFFLE | value of 32 or 64 bits, int32 | | the value's: what that thread of the subgroup gives |
@@ -86,6 +88,8 @@ TABLE_LIMIT = 64 << 10  # bytes of all tables: what every device has as constant
 TOGETHER = frozenset({"SHUFFLE", "BALLOT"})  # all threads of a subgroup reach them or none
 LOCAL_LIMIT = 4096  # bytes of a thread's own arrays: OpenCL on CPUs keeps them on a stack
 ATOMICS = frozenset({"ADD", "MIN", "MAX", "AND", "OR", "XOR", "EXCHANGE"})
+ORDERS = {"ATOMICLOAD": ("relaxed", "acquire"), "ATOMICSTORE": ("relaxed", "release")}
+ATOMIC_OPS = frozenset({"ATOMIC", "CAS", *ORDERS})
 VECTORS = (2, 4, 8, 16)  # elements that one access may have
 
 
@@ -141,6 +145,17 @@ def array_of(memory: UOp) -> UOp:
 def is_gated(node: UOp) -> bool:
     """Tell whether a node is a LOAD that reads only where its third source is true."""
     return node.op == "LOAD" and len(node.src) == 4
+
+
+def atomic_name(node: UOp) -> str:
+    """Return what an atomic does: ADD, compare-exchange, load."""
+    names = {"CAS": "compare-exchange", "ATOMICLOAD": "load", "ATOMICSTORE": "store"}
+    return names.get(node.op) or str(node.arg)
+
+
+def is_fence(node: UOp) -> bool:
+    """Tell whether a node orders this thread's accesses: a FENCE, or an atomic with an order."""
+    return node.op == "FENCE" or (node.op in ORDERS and node.arg != "relaxed")
 
 
 def is_bound(node: UOp) -> bool:

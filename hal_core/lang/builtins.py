@@ -108,7 +108,7 @@ def acquire() -> None:
 
 
 def release() -> None:
-    """Order an atomic, `hal.atomic_exchange(p, i, 1, hal.release)`, after this thread's accesses.
+    """Order an atomic, `hal.atomic_store(p, i, 1, hal.release)`, after this thread's accesses.
 
     A thread whose `acquire` atomic reads its value then sees all that this thread wrote before.
     """
@@ -262,9 +262,20 @@ def atomic_exchange(p: Ptr[T], i: Index, value: T | float, order: Order | None =
     raise outside("atomic_exchange")
 
 
-def atomic_load(p: Ptr[T], i: Index, order: Order | None = None) -> T:
-    """Read `p[i]` in one step, while other threads may change it by atomics."""
+def atomic_load(p: ConstPtr[T], i: Index, order: Order | None = None) -> T:
+    """Read `p[i]` in one step, while other threads may change it by atomics.
+
+    It costs what reading `p[i]` costs. The order is `hal.acquire`, or none.
+    """
     raise outside("atomic_load")
+
+
+def atomic_store(p: Ptr[T], i: Index, value: T | float, order: Order | None = None) -> None:
+    """Set `p[i]` to `value` in one step, while other threads may access it by atomics.
+
+    It costs what `p[i] = value` costs. The order is `hal.release`, or none.
+    """
+    raise outside("atomic_store")
 
 
 def atomic_compare_exchange(
@@ -320,7 +331,7 @@ SUBGROUPS: dict[Callable[..., object], int] = {
     **dict.fromkeys((shuffle, shuffle_xor), 2),
 }
 
-# function -> its name, and the kind of ATOMIC; CAS and LOAD are lowered in their own way.
+# function -> its name, and the kind of ATOMIC; CAS, LOAD and STORE are nodes of their own.
 ATOMICS: dict[Callable[..., object], tuple[str, str]] = {
     atomic_add: ("atomic_add", "ADD"),
     atomic_min: ("atomic_min", "MIN"),
@@ -330,5 +341,6 @@ ATOMICS: dict[Callable[..., object], tuple[str, str]] = {
     atomic_xor: ("atomic_xor", "XOR"),
     atomic_exchange: ("atomic_exchange", "EXCHANGE"),
     atomic_load: ("atomic_load", "LOAD"),
+    atomic_store: ("atomic_store", "STORE"),
     atomic_compare_exchange: ("atomic_compare_exchange", "CAS"),
 }

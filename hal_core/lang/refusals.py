@@ -116,6 +116,8 @@ def foreign(name: str) -> str | None:
         return "Write hal.atomic_add(p, i, -v)."
     if "load" in name.lower():
         return "Write hal.atomic_load(p, i)."
+    if "store" in name.lower():
+        return "Write hal.atomic_store(p, i, value)."
     kinds = (
         ("add", "add"), ("min", "min"), ("max", "max"), ("exch", "exchange"), ("and", "and"),
         ("xor", "xor"), ("or", "or"),

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from hal_core.dtypes import DType, bool_
 from hal_core.ir import CONST_POINTER, Signature, UOp
+from hal_core.ir.uop import ATOMIC_OPS
 from hal_core.lang import memory, refusals, shapes
 from hal_core.lang.builtins import local, shared
 from hal_core.lang.constants import computed
@@ -265,7 +266,7 @@ class Statements:
         if isinstance(value, Nothing):
             return
         # The old value of an atomic is seldom needed, and the call has an effect.
-        if isinstance(node.value, ast.Call) and getattr(value, "op", "") in ("ATOMIC", "CAS"):
+        if isinstance(node.value, ast.Call) and getattr(value, "op", "") in ATOMIC_OPS:
             return
         raise self.error(node, "the value is not used", "Assign it, or leave the line out.")
 

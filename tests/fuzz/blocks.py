@@ -119,7 +119,8 @@ class Blocks:
         else:
             s.write(change)
         s.write("hal.barrier()")
-        self._keep(f"{name}[{s.e.index(size)}]", dtype)
+        read = s.random.choice(["{}[{}]", "hal.atomic_load({}, {})"])
+        self._keep(read.format(name, s.e.index(size)), dtype)
         return s.write("hal.barrier()")
 
     def pass_on(self, nesting: int) -> None:

@@ -170,10 +170,16 @@ class Statements:
         text, dtype = self.random.choice(able)
         array, index = text[:-1].rsplit("[", 1)
         index = f"({index})"
-        kind = self.random.choice([*IN_ANY_ORDER, "exchange", "compare_exchange"])
-        values = [self.e.pick(dtype, 1) for _ in range(2 if kind == "compare_exchange" else 1)]
+        kind = self.random.choice([*IN_ANY_ORDER, "exchange", "compare_exchange", "load", "store"])
+        count = {"compare_exchange": 2, "load": 0}.get(kind, 1)
+        given = [array, index, *(self.e.pick(dtype, 1) for _ in range(count))]
+        order = {"load": "hal.acquire", "store": "hal.release"}.get(kind)
+        given += [order] if order and self.random.random() < 0.5 else []
+        call = f"hal.atomic_{kind}({', '.join(given)})"
+        if kind == "store":
+            return self.write(call)
         name = self.new("t")
-        self.write(f"{name} = hal.atomic_{kind}({array}, {index}, {', '.join(values)})")
+        self.write(f"{name} = {call}")
         self.e.frames[-1][name] = dtype
         return None
 

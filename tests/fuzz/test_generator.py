@@ -16,7 +16,7 @@ from reduce import reduced
 from worker import small, verdict
 
 from hal_core.interpreter.operations import OPERATIONS
-from hal_core.ir.uop import ATOMICS
+from hal_core.ir.uop import ATOMICS, ORDERS
 from hal_core.testing import interpret
 
 Array = Any
@@ -52,11 +52,12 @@ def test_kernels_have_a_meaning_and_use_the_whole_language() -> None:
             assert verdict(Interpreted(), trial) == Verdict(OK), trial.case
         for node in trial.kernel.lower().uops:
             seen[node.op] += 1
-            seen[f"{node.op} {node.arg}"] += node.op in ("ATOMIC", "LOAD", "STORE")
+            seen[f"{node.op} {node.arg}"] += node.op in ("ATOMIC", *ORDERS, "LOAD", "STORE")
     wanted = {*OPERATIONS, "BITCAST", "CAST", "SHARED", "LOCAL", "TABLE", "BARRIER", "CAS", "RANGE"}
     wanted |= {"LOOP", "ASSERT", "PRINT", "FENCE", "SHUFFLE", "BALLOT"}
     wanted |= {f"LOAD {(0, count)}" for count in (2, 4, 8)} | {"STORE (0, 2)", "STORE (0, 4)"}
     wanted |= {"BREAK", "CONTINUE", "RETURN", *(f"ATOMIC {kind}" for kind in ATOMICS)}
+    wanted |= {f"{op} {order}" for op, orders in ORDERS.items() for order in orders}
     assert {op for op in wanted if not seen[op]} == set()
 
 

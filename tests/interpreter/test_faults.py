@@ -221,18 +221,28 @@ def test_whole_blocks_need_no_guard(threads: Any) -> None:
 
 
 @hal.kernel
+def raise_flag(flag: hal.Ptr[hal.int32], y: hal.Ptr[hal.int32], plainly: hal.int32) -> None:
+    i = hal.global_idx(0)
+    y[i] = hal.atomic_load(flag, 0)
+    if plainly == 0:
+        hal.atomic_store(flag, 0, 1)
+    elif i == 3:
+        flag[0] = 1
+
+
+@hal.kernel
 def peek(total: hal.Ptr[hal.int32], y: hal.Ptr[hal.int32]) -> None:
     hal.atomic_add(total, 0, 1)
     y[hal.global_idx(0)] = total[0]
 
 
-def test_a_race_of_an_atomic_says_how_to_read() -> None:
+def test_a_race_of_an_atomic_says_how_to_read_or_write() -> None:
     with pytest.raises(hal.KernelFault) as caught:
         interpret(peek, ints(0), np.zeros(64, "i4"), threads=64)
     assert caught.value.fix.endswith("else read it with hal.atomic_load(p, i).")
-    with pytest.raises(hal.KernelFault) as caught:
-        interpret(count_plainly, ints(0), threads=SIZE)
-    assert caught.value.fix.endswith("or use atomics for all accesses.")
+    with pytest.raises(hal.KernelFault, match="a write by .* and an atomic read by") as caught:
+        interpret(raise_flag, ints(0), np.zeros(64, "i4"), vals=(1,), threads=64)
+    assert "else write it with hal.atomic_store(p, i, value), or" in caught.value.fix
 
 
 # -- what is no fault
@@ -259,6 +269,23 @@ def test_atomics_do_not_race() -> None:
     interpret(count, total, seen, threads=100, block=10)
     assert total[0] == 100
     assert seen.tolist() == list(range(100))
+    flag = ints(0)
+    interpret(raise_flag, flag, seen, vals=(0,), threads=100, block=10)
+    assert flag[0] == 1 and set(seen.tolist()) <= {0, 1}
+
+
+def test_an_atomic_store_reads_nothing() -> None:
+    """Memory that nothing has written may be stored to, and is then written."""
+
+    @hal.kernel(block=(4, 1, 1))
+    def first(y: hal.Ptr[hal.int32]) -> None:
+        flag = hal.shared(hal.int32, 1)
+        hal.atomic_store(flag, 0, 7)
+        y[hal.thread_idx(0)] = hal.atomic_load(flag, 0)
+
+    y = np.zeros(4, np.int32)
+    interpret(first, y, threads=4)
+    assert y.tolist() == [7] * 4
 
 
 def test_elements_that_are_known_not_to_be_initialised() -> None:

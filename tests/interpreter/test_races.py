@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hal_core.interpreter import races
-from hal_core.interpreter.races import ATOMIC, EPOCH_BITS, READ, WRITE, Shadow
+from hal_core.interpreter.races import ATOMIC, ATOMIC_READ, EPOCH_BITS, READ, WRITE, Shadow
 
 PLACES = 3
 BLOCK = 3  # threads
@@ -29,7 +29,7 @@ class Access(NamedTuple):
         if self.place != other.place or self.thread == other.thread:
             return False
         kinds = {self.how, other.how}
-        if kinds in ({READ}, {ATOMIC}):
+        if WRITE not in kinds and kinds != {READ, ATOMIC}:
             return False
         together = self.thread // BLOCK == other.thread // BLOCK
         return not together or self.passed == other.passed
@@ -37,7 +37,7 @@ class Access(NamedTuple):
 
 # One instruction: how, and where each thread of some goes. A number is a block's barrier.
 instructions = st.tuples(
-    st.sampled_from([READ, READ, WRITE, ATOMIC]),
+    st.sampled_from([READ, READ, WRITE, ATOMIC, ATOMIC_READ]),
     st.dictionaries(st.integers(0, THREADS - 1), st.integers(0, PLACES - 1), min_size=1),
 )
 histories = st.lists(st.one_of(instructions, st.integers(0, THREADS // BLOCK - 1)), max_size=12)
@@ -70,7 +70,7 @@ def test_exactly_the_races_are_seen(history: list[tuple[str, dict[int, int]] | i
     check(history)
 
 
-# Each is seen by one part of the watch alone.
+# Each is judged by one part of the watch alone.
 HISTORIES: list[list[tuple[str, dict[int, int]] | int]] = [
     [(WRITE, {0: 0}), (READ, {1: 0})],
     [(READ, {0: 0, 1: 0}), (WRITE, {0: 0})],
@@ -82,6 +82,9 @@ HISTORIES: list[list[tuple[str, dict[int, int]] | int]] = [
     [(WRITE, {0: 0}), 0, (WRITE, {1: 0}), 0, (READ, {2: 0})],
     [(WRITE, {0: 0}), 0, (WRITE, {3: 0})],
     [(ATOMIC, {0: 0}), (ATOMIC, {4: 0}), 0, (READ, {1: 0})],
+    [(ATOMIC_READ, {0: 0}), (WRITE, {1: 0})],
+    [(WRITE, {0: 0}), (ATOMIC_READ, {1: 0})],
+    [(ATOMIC, {0: 0}), (ATOMIC_READ, {1: 0})],
 ]
 
 
@@ -99,8 +102,16 @@ def _no_several(self: Shadow, *access: np.ndarray) -> None:
 
 
 MUTANTS: list[tuple[object, str, object]] = [
-    (races, "_AGAINST", {READ: (WRITE,), WRITE: (READ, WRITE, ATOMIC), ATOMIC: (READ, WRITE)}),
-    (races, "_AGAINST", {READ: (WRITE, ATOMIC), WRITE: (WRITE, ATOMIC), ATOMIC: (READ, WRITE)}),
+    *(
+        (races, "_AGAINST", races._AGAINST | changed)
+        for changed in (
+            {READ: (WRITE,)},
+            {WRITE: (WRITE, ATOMIC, ATOMIC_READ)},
+            {WRITE: (READ, WRITE, ATOMIC)},
+            {ATOMIC_READ: ()},
+            {ATOMIC_READ: (WRITE, ATOMIC)},
+        )
+    ),
     (races, "EPOCH_BITS", 0),
     (races, "SEVERAL", races.NONE),
     (Shadow, "_record", _no_several),

@@ -66,6 +66,7 @@ REFUSED = [
     ("hal.fence(1)", "hal.fence", "takes 0 argument(s), not 1. Write hal.fence()."),
     ("hal.atomic_add(y, 0, 1, 2)", "2", "2 is not an order of memory"),
     ("hal.atomic_add(y, 0, 1, hal.release, 2)", "hal.atomic_add", "takes 3 arguments, not 5"),
+    ("v = hal.atomic_load(y, 0, 2)", "2", "order of memory. Write hal.acquire, or leave it out."),
     ("y[i] = hal.acquire", "hal.acquire", "is a function, not a value"),
 ]
 
@@ -123,7 +124,7 @@ def look_back(
     if t == 0:
         total = values[0] + values[1] + values[2] + values[3]
         sums[b] = total
-        hal.atomic_exchange(state, b, 1, hal.release)
+        hal.atomic_store(state, b, 1, hal.release)
         before = 0
         p = b - 1
         while p >= 0:
@@ -216,3 +217,23 @@ def test_what_is_passed_on_is_written_by_block_after_block() -> None:
     total, turn = np.zeros(1, "i4"), np.zeros(1, "i4")
     interpret(turns, total, turn, grid=1, block=1)
     assert turn[0] == 1 and total[0] == 0
+
+
+@hal.kernel
+def handed_on(
+    y: hal.Ptr[hal.int32], data: hal.Ptr[hal.int32], flags: hal.Ptr[hal.int32], read: hal.int32
+) -> None:
+    if hal.block_idx(0) == 0:
+        data[0] = 7
+        hal.atomic_store(flags, 0, 1, hal.release)
+        hal.atomic_store(flags, 1, 1)
+    elif hal.atomic_load(flags, read, hal.acquire) == 1:
+        y[0] = data[0]
+
+
+def test_a_store_that_releases_orders_for_its_own_element_alone() -> None:
+    y = np.zeros(1, "i4")
+    interpret(handed_on, y, np.zeros(1, "i4"), np.zeros(2, "i4"), vals=(0,), grid=2, block=1)
+    assert y[0] == 7
+    with pytest.raises(hal.KernelFault, match="a race for element 0 of 'data'"):
+        interpret(handed_on, y, np.zeros(1, "i4"), np.zeros(2, "i4"), vals=(1,), grid=2, block=1)

@@ -91,6 +91,8 @@ def block(add: Nodes) -> None:
     add("SET", None, turns, add("ADD", int32, now, add.const(1)))
     odd = add("IF", None, add("EQ", bool_, add("MOD", int32, i, add.const(2)), add.const(1)))
     add("CAS", int64, counts, add.const(1), add.const(0, int64), add.const(7, int64))
+    seen = add("ATOMICLOAD", float32, x, i, arg="acquire")
+    add("ATOMICSTORE", None, y, i, seen, arg="release")
     add("ELSE", None, odd)
     add("ASSERT", None, add("LT", bool_, i, n), arg="i < n")
     add("ENDIF", None, odd)
@@ -286,11 +288,16 @@ def of_shared(op: str, dtype: Any, element: DType, arg: Any = None) -> Callable[
     """`op` on a shared array, at 0, with as many values as it takes."""
 
     def build(add: Nodes) -> None:
-        values = [add.const(1, element)] * (2 if op == "CAS" else 1)
+        values = [add.const(1, element)] * {"CAS": 2, "ATOMICLOAD": 0}.get(op, 1)
         memory = add("SHARED", element, arg=("s", 4))
         add(op, dtype, memory, add.const(0), *values, arg=arg)
 
     return build
+
+
+def load_of_a_table(add: Nodes) -> None:
+    table = add("TABLE", int32, arg=("t", (1, 2)))
+    add("ATOMICLOAD", int32, table, add.const(0), arg="relaxed")
 
 
 # None: not broken, for comparison with its neighbours.
@@ -397,6 +404,16 @@ BROKEN: list[tuple[Callable[[Nodes], object], str | None]] = [
     (of_shared("ATOMIC", int64, int32, "ADD"), "its dtype must be the element's, int32"),
     (of_shared("CAS", float32, float32), "no atomic compare-exchange of float32"),
     (with_params("ATOMIC", float32, 1, 2, 3, arg="ADD"), "x: const float32* is only read"),
+    (of_shared("ATOMICLOAD", float32, float32, "acquire"), None),
+    (of_shared("ATOMICLOAD", float32, float32, "release"), "arg must be one of relaxed, acquire"),
+    (of_shared("ATOMICLOAD", uint8, uint8, "relaxed"), "no atomic load of uint8"),
+    (of_shared("ATOMICLOAD", int64, int32, "relaxed"), "its dtype must be the element's, int32"),
+    (of_shared("ATOMICSTORE", None, float32), "arg must be one of relaxed, release"),
+    (of_shared("ATOMICSTORE", None, bool_, "relaxed"), "no atomic store of bool"),
+    (of_shared("ATOMICSTORE", int32, int32, "relaxed"), "ATOMICSTORE has no dtype"),
+    (with_params("ATOMICLOAD", float32, 1, 2, arg="relaxed"), None),
+    (with_params("ATOMICSTORE", None, 1, 2, 3, arg="relaxed"), "x: const float32* is only read"),
+    (load_of_a_table, "no other thread changes a TABLE"),
     (leave("BREAK"), None),
     (leave("RETURN"), None),
     (leave("RETURN", then=True), "no node may follow the RETURN of its block"),
@@ -473,7 +490,7 @@ def test_every_op_has_a_rule() -> None:
     listed = uop.BINARY | uop.COMPARISON | uop.UNARY | uop.STRUCTURE
     others = {"PARAM", "CONST", "SPECIAL", "VAR", "SET", "GET", "CAST", "BITCAST", "WHERE", "FMA"}
     memory = {"SHARED", "LOCAL", "TABLE", "VIEW", "LOAD", "STORE", "ATOMIC", "CAS", "BARRIER"}
-    memory |= {"ASSERT", "PRINT", "FENCE", "SHUFFLE", "BALLOT"}
+    memory |= {"ATOMICLOAD", "ATOMICSTORE", "ASSERT", "PRINT", "FENCE", "SHUFFLE", "BALLOT"}
     assert set(RULES) == listed | others | memory
 
 

@@ -83,6 +83,8 @@ BAD = [
     ("t[2, 0] = 1", "2, 0", "the index 2 is outside of 't'", "The last index is 1."),
     ("t[0] = 1", "t[0]", "takes both indices", "Write t[i, j]."),
     ("hal.atomic_add(t, (0, 0), 1)", "t,", "no other thread sees", "t[i] += value"),
+    ("v = hal.atomic_load(t, (0, 0))", "t,", "no other thread sees", "Write v = t[i], or"),
+    ("hal.atomic_store(t, (0, 0), 1)", "t,", "no other thread sees", "Write t[i] = value, or"),
     ("v = hal.bitcast(hal.int8, t)", "hal.bit", "have one dtype", "hal.bitcast(hal.int8, t[i])"),
     ("t = hal.local(hal.int32, 3)", "t =", "'t' is assigned elsewhere too", "a name of its own"),
     ("if n > 0:\n    v = hal.local(hal.int32, 3)\nv[0] = 1", "v[0]", "on every path", "before the"),

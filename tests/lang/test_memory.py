@@ -12,6 +12,7 @@ from kernel_files import IMPORTS, load
 import hal_core as hal
 from hal_core.dtypes import DTYPES, DType
 from hal_core.ir import Kernel, UOp
+from hal_core.ir.uop import ATOMIC_OPS
 from hal_core.ir.verify import verify
 from hal_core.testing import interpret
 
@@ -165,8 +166,9 @@ def test_a_fixed_block_is_a_constant(tmp_path: Path) -> None:
         ("atomic_xor(y, i, 6)", "ATOMIC", "XOR", hal.int32),
         ("atomic_exchange(z, i, 1)", "ATOMIC", "EXCHANGE", hal.float32),
         ("atomic_compare_exchange(y, i, n, 0)", "CAS", None, hal.int32),
-        ("atomic_load(d, m)", "ATOMIC", "ADD", hal.uint64),
-        ("atomic_load(t, (i, 3))", "ATOMIC", "ADD", hal.int32),
+        ("atomic_load(d, m)", "ATOMICLOAD", "relaxed", hal.uint64),
+        ("atomic_load(t, (i, 3))", "ATOMICLOAD", "relaxed", hal.int32),
+        ("atomic_load(x, i, hal.acquire)", "ATOMICLOAD", "acquire", hal.float32),
         ("atomic_add(t, (i, 3), 1)", "ATOMIC", "ADD", hal.int32),
     ],
 )
@@ -177,8 +179,17 @@ def test_atomics_as_statements_and_as_values(
     found = []
     for body in (f"hal.{call}", f"old = hal.{call}\nv = old + old"):
         kernel = lowered(array + body, tmp_path)
-        found += [node for node in kernel.uops if node.op in ("ATOMIC", "CAS")]
+        found += [node for node in kernel.uops if node.op in ATOMIC_OPS]
     assert [(node.op, node.arg, node.dtype) for node in found] == [(op, arg, dtype)] * 2
+
+
+@pytest.mark.parametrize(("order", "arg"), [("", "relaxed"), (", hal.release", "release")])
+def test_an_atomic_store_is_a_statement(order: str, arg: str, tmp_path: Path) -> None:
+    """Its value becomes the element's dtype; an order is its own, and no fence beside it."""
+    kernel = lowered(f"hal.atomic_store(z, m, 2{order})", tmp_path)
+    (node,) = (node for node in kernel.uops if node.op in {*ATOMIC_OPS, "STORE", "FENCE"})
+    assert (node.op, node.arg, node.dtype) == ("ATOMICSTORE", arg, None)
+    assert node.src[2].dtype is hal.float32
 
 
 @pytest.mark.parametrize("value", [0.0, -0.0, 1.5, -math.inf, math.nan])
@@ -246,7 +257,15 @@ BAD = [
     ("hal.atomic_add(y[i], 1)", "hal.atomic_add", "takes 3 arg", "hal.atomic_add(p, i, value)"),
     ("hal.atomic_compare_exchange(y, i, 1)", "hal.atomic", "takes 4", "(p, i, expected, desired)"),
     ("hal.atomic_load(y)", "hal.atomic_load", "takes 2 arg", "Write hal.atomic_load(p, i)."),
-    ("hal.atomic_load(x, i)", "hal.atomic_load", "'x' is only read", "x: hal.Ptr[hal.float32]"),
+    ("hal.atomic_store(y, i)", "hal.atomic_store", "takes 3 arg", "hal.atomic_store(p, i, value)"),
+    ("hal.atomic_store(x, i, 1.0)", "hal.atomic_s", "'x' is only read", "hal.Ptr[hal.float32]"),
+    ("v = hal.atomic_store(y, i, 1)", "hal.atomic_store", "gives no value", "line of its own"),
+    ("hal.atomic_store(y, i, 0.5)", "0.5", "the float 0.5 is used with int32", "whole number"),
+    ("hal.atomic_load(y, i, hal.release)", "hal.release", "writes nothing, and", "hal.acquire, or"),
+    ("hal.atomic_load(y, i, hal.acq_rel)", "hal.acq_rel", "no order acq_rel", "hal.acquire, or"),
+    ("hal.atomic_load(y, i, 0)", "0", "0 is not an order", "Write hal.acquire, or leave it out."),
+    ("hal.atomic_store(y, i, 1, hal.acquire)", "hal.acq", "reads nothing", "hal.release, or leave"),
+    ("hal.atomic_store(b, i, 1)", "b", "32 and 64 bits, not uint8", "hal.Ptr[hal.int32]"),
     ("hal.atomic_load(b, i)", "b", "32 and 64 bits, not uint8", "hal.Ptr[hal.int32]"),
     ("hal.atomic_add(x, i, 1.0)", "hal.atomic_add", "'x' is only read", "x: hal.Ptr[hal.float32]"),
     ("hal.atomic_add(n, i, 1)", "hal.atomic_add", "only pointers", "n: hal.Ptr[hal.int32]"),

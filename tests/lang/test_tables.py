@@ -116,6 +116,7 @@ BAD = [
     ("y[i] = hal.float32(W[3])", "W[3]", "the index 3 is outside of a tuple", "Correct it"),
     ("y[i] = W[i]", "W[i]", "int32 where float32", "hal.float32"),
     ("W[i] = 3", "W[i]", "the captured tuple W is only read", "hal.Ptr parameter"),
+    ("v = hal.atomic_load(W, i)", "W", "nothing changes the captured tuple 'W'", "Write W[i]."),
     ("y[i] = INF[i]", "INF", "INF holds inf, and a table of float32 cannot", "a buffer"),
     ("y[i] = HUGE[i]", "HUGE", "HUGE holds 1e+300, and a table", 'np.array(HUGE, "f8")'),
     ("v = RAGGED[i][0]", "RAGGED", "the same number of elements", "rows of one length"),

@@ -45,6 +45,8 @@ def everything(
     hal.atomic_max(line, i, old)
     hal.atomic_add(tile, (i, 3), 0.5)
     hal.atomic_compare_exchange(line, m, 0, n)
+    hal.atomic_store(tile, (i, 3), 0.5, hal.release)
+    hal.atomic_store(line, i, hal.atomic_load(line, m, hal.acquire))
     total = hal.float32(0)
     for k in hal.unroll(4):
         total += y[k] * 2 + h[i] * b[k]

@@ -67,11 +67,15 @@ class Builder:
     def store(self, where: str | UOp, index: UOp, value: UOp) -> None:
         self.add("STORE", None, self.memory(where), index, value)
 
-    def atomic(self, op: str, where: str | UOp, index: UOp, *values: UOp) -> UOp:
-        """`op` is ADD, MIN, MAX, EXCHANGE or CAS."""
+    def atomic(
+        self, op: str, where: str | UOp, index: UOp, *values: UOp, order: str = "relaxed"
+    ) -> UOp:
+        """`op` is ADD, MIN, MAX, EXCHANGE, CAS, ATOMICLOAD or ATOMICSTORE; these have an order."""
         memory = self.memory(where)
         if op == "CAS":
             return self.add(op, memory.dtype, memory, index, *values)
+        if op in ("ATOMICLOAD", "ATOMICSTORE"):
+            return self.add(op, None if values else memory.dtype, memory, index, *values, arg=order)
         return self.add("ATOMIC", memory.dtype, memory, index, *values, arg=op)
 
     def barrier(self) -> None:

@@ -17,6 +17,7 @@ from hal_core.ir.uop import (
     FLOAT_BINARY,
     FLOAT_UNARY,
     INTEGER_BINARY,
+    ORDERS,
     SPECIALS,
     SUBGROUP,
 )
@@ -131,6 +132,10 @@ class _Writer:
                     count = 2 if op == "CAS" else 1
                     values = [next(operands) for _ in range(count)]
                     self.keep(b.atomic(op, memory, b.const(3), *values))
+                for order in ORDERS["ATOMICLOAD"] if atomics_of(dtype) else ():
+                    self.keep(b.atomic("ATOMICLOAD", memory, b.const(3), order=order))
+                for order in ORDERS["ATOMICSTORE"] if atomics_of(dtype) else ():
+                    b.atomic("ATOMICSTORE", memory, b.const(3), next(operands), order=order)
         if dtype.is_integer:
             for step in (1, 3):
                 k = b.range(next(operands), next(operands), b.const(step, dtype))

@@ -301,7 +301,7 @@ class Machine:
         self.write(operands[0], "u64", lanes, address - np.uint64(GENERIC), False)
 
     def _ld(self, words: list[str], operands: tuple[str, ...], lanes: Array) -> None:
-        _, space, *vector, kind = words
+        _, space, *vector, kind = self._ordered(words, "acquire")
         registers = self._registers(operands[0], vector)
         if space == "param":
             name = operands[1].strip("[]")
@@ -332,8 +332,16 @@ class Machine:
             raise Fault(f"unaligned access of {size * count} bytes")
         return [place + lane * size for lane in range(count)]
 
+    def _ordered(self, words: list[str], order: str) -> list[str]:
+        """The words of a load or a store without its order; its threads run in turns anyhow."""
+        if words[1] not in ("relaxed", order):
+            return words
+        if words[2] != "gpu" or len(words) != 5:
+            raise Fault("unknown")
+        return [words[0], *words[3:]]
+
     def _st(self, words: list[str], operands: tuple[str, ...], lanes: Array) -> None:
-        _, space, *vector, kind = words
+        _, space, *vector, kind = self._ordered(words, "release")
         registers = self._registers(operands[1], vector)
         places = self._elements(operands[0], space, lanes, TYPES[kind].itemsize, len(registers))
         for register, place in zip(registers, places, strict=True):

@@ -115,8 +115,10 @@ def search(
             continue
         if hal.isnan(value):
             return
-    found[i] = turns
+    hal.atomic_store(found, i, turns)
     hal.atomic_exchange(best, 0, value)
+    if hal.atomic_load(found, i) > 9:
+        hal.atomic_store(found, i, hal.atomic_load(found, i, hal.acquire) + 1, hal.release)
 
 
 @hal.kernel(contract=False)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from hal_core.dtypes import DType
 from hal_core.ir import Kernel, UOp
+from hal_core.ir.uop import ATOMIC_OPS
 from hal_wgpu import wgsl_values as values
 
 
@@ -25,7 +26,7 @@ class Memory:
     """The part of a function's text that knows where elements are."""
 
     def __init__(self, kernel: Kernel) -> None:
-        self.atomic = {uop.src[0] for uop in kernel.uops if uop.op in ("ATOMIC", "CAS")}
+        self.atomic = {uop.src[0] for uop in kernel.uops if uop.op in ATOMIC_OPS}
         self.names: dict[UOp, str] = {}
         self.stored: dict[str, str] = {}  # what each memory is an array of
         self.shared: list[str] = []
@@ -93,6 +94,12 @@ class Memory:
         text = f"atomic{uop.arg.capitalize()}(&{place}, {values.to_bits(uop.dtype, value)})"
         return self.let(uop, values.from_bits(uop.dtype, text))
 
+    def _atomicload(self, uop: UOp, memory: str, index: str) -> None:
+        self._load(_relaxed(uop), memory, index)
+
+    def _atomicstore(self, uop: UOp, memory: str, index: str, value: str) -> None:
+        self._store(_relaxed(uop), memory, index, value)
+
     def _cas(self, uop: UOp, memory: str, index: str, expected: str, desired: str) -> None:
         place, old = self._place(uop, memory, index), f"old{len(self.lines)}"
         self.line(f"var {old} = {expected};")
@@ -109,3 +116,10 @@ class Memory:
         self.line(f"    if ({until}) {{ break; }}")
         self.line("}")
         self.let(uop, values.from_bits(uop.dtype, old))
+
+
+def _relaxed(uop: UOp) -> UOp:
+    """Refuse an order, as a FENCE is refused: WGSL has neither."""
+    if uop.arg != "relaxed":
+        raise KeyError(uop.op)
+    return uop

@@ -26,7 +26,7 @@ from hal_core.ir.blocks.lockstep import without_guards
 from hal_core.ir.blocks.loops import FUNCTIONS, unrolled
 from hal_core.ir.blocks.rows import MIRRORED, OPPOSITE
 from hal_core.ir.blocks.thread_bounds import joins_blocks, parts_of
-from hal_core.ir.uop import UOp
+from hal_core.ir.uop import ATOMIC_OPS, UOp
 
 Test = tuple[UOp, bool]  # a condition, and what it must be
 
@@ -36,7 +36,7 @@ _MOST_NODES = 100
 # Operations of a row in all iterations. Where its threads load the same element, another one in
 # each row, LLVM unrolls about 1000 of them, and a loop is faster than gathers of vectors along y.
 _MOST_OPERATIONS, _MOST_SHARING = 300, 950
-_NEVER = frozenset({"ATOMIC", "CAS", "FENCE", "LOCAL", "PRINT", "RETURN"})
+_NEVER = ATOMIC_OPS | {"FENCE", "LOCAL", "PRINT", "RETURN"}
 _INDICES = [("global_idx", axis) for axis in range(3)]
 
 

@@ -15,12 +15,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from hal_core.ir.blocks.hoisting import PURE
-from hal_core.ir.uop import LEAVES, UOp
+from hal_core.ir.uop import ATOMIC_OPS, LEAVES, UOp
 
 _COMPUTED = PURE | {"CONST", "SPECIAL"}
 _ENDS = {"ENDIF", "ENDRANGE", "ENDLOOP"}
 # Behind these a thread may store nothing more, or read what another one has written meanwhile.
-_HIDES = LEAVES | {"LOOP", "ATOMIC", "CAS", "FENCE", "BARRIER", "ASSERT"}
+_HIDES = LEAVES | ATOMIC_OPS | {"LOOP", "FENCE", "BARRIER", "ASSERT"}
 
 Element = tuple[UOp, UOp]  # memory, index
 

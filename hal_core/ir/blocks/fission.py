@@ -77,7 +77,7 @@ from hal_core.ir.blocks.stores import with_one_store
 from hal_core.ir.blocks.unrolling import with_bits, with_elements
 from hal_core.ir.blocks.values import with_values
 from hal_core.ir.blocks.windows import with_windows
-from hal_core.ir.uop import Kernel, UOp
+from hal_core.ir.uop import ATOMIC_OPS, Kernel, UOp
 
 SPILL_LIMIT = 256 << 10  # bytes per block: often half of a core's second-level cache
 MOST_THREADS = 1024  # in a block whose shape the launch decides
@@ -260,7 +260,7 @@ class _OpenRegion:
             self.reads.add(node.src[0])
         if node.op == "COUNT":
             self.counts.add(node.src[0])
-        self.writes |= node.op in ("STORE", "ATOMIC", "CAS")
+        self.writes |= node.op == "STORE" or node.op in ATOMIC_OPS
 
     def must_end_before(self, node: UOp) -> bool:
         """Tell whether a hoisted node has to run after the region, not in front of it.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hal_core.ir.uop import UOp, array_of
+from hal_core.ir.uop import ATOMIC_OPS, UOp, array_of
 from hal_core.ir.vectors import follows
 
 _LOOPS = {"RANGE": 1, "LOOP": 1, "ENDRANGE": -1, "ENDLOOP": -1}
@@ -28,7 +28,7 @@ def stores_last(uops: Sequence[UOp], apart: bool = False) -> bool:
         op = uop.op
         if op in _LOOPS:
             depth += _LOOPS[op]
-        elif op in ("ATOMIC", "CAS"):
+        elif op in ATOMIC_OPS:
             return False
         elif op == "IF":
             before[uop] = stored.copy()

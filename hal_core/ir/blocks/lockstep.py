@@ -46,7 +46,7 @@ from hal_core.ir.blocks.nests import with_loops_outside, with_strides
 from hal_core.ir.blocks.quotients import growths
 from hal_core.ir.blocks.triangles import with_triangles
 from hal_core.ir.blocks.windows import FITS, with_wide_windows
-from hal_core.ir.uop import LEAVES, Kernel, UOp
+from hal_core.ir.uop import ATOMIC_OPS, LEAVES, Kernel, UOp
 
 _FEWEST_LANES = 4  # threads along x; with fewer, vectors gain nothing
 _GUARD = 64  # most nodes before a guard's IF, because each region computes its condition again
@@ -60,11 +60,9 @@ _MOST_WRITTEN = 16
 _GATHERED = 4  # bytes of the smallest element that processors gather
 # An operation whose result grows with a thread's number as its sources do, or as one of them.
 _MOVES = frozenset({"ADD", "SUB", "CAST", "WHERE", "MIN", "MAX", "MOD"})
-_NEVER = LEAVES | {"LOOP", "ATOMIC", "CAS", "FENCE"}  # a loop that contains one is not hoisted
+_NEVER = LEAVES | ATOMIC_OPS | {"LOOP", "FENCE"}  # a loop that contains one is not hoisted
 # The ops that end the arithmetic at the start of a kernel.
-_BEGINS = frozenset(
-    {"IF", "RANGE", "LOOP", "LOAD", "STORE", "GET", "ATOMIC", "CAS", "FENCE", "RETURN"}
-)
+_BEGINS = ATOMIC_OPS | {"IF", "RANGE", "LOOP", "LOAD", "STORE", "GET", "FENCE", "RETURN"}
 
 
 class Lockstep(NamedTuple):
@@ -366,7 +364,7 @@ class _Search:
         elif op == "SPECIAL" and node.arg[0] in ("thread_idx", "global_idx"):
             self.varies.add(node)
             self.strides[node] = int(node.arg[1] == 0)
-        elif (op in ("LOAD", "ATOMIC", "CAS") and node not in self.hoisted) or (
+        elif ((op == "LOAD" or op in ATOMIC_OPS) and node not in self.hoisted) or (
             op == "GET" and node.src[0] not in self.hoisted and node.src[0] not in self.alone
         ):
             self.varies.add(node)

@@ -39,7 +39,7 @@ from hal_core.ir.blocks.hoisting import PURE
 from hal_core.ir.blocks.quotients import is_remainder
 from hal_core.ir.blocks.rows import OPPOSITE, Counted, Limit, Row
 from hal_core.ir.blocks.thread_bounds import parts_of
-from hal_core.ir.uop import COMPARISON, LEAVES, UOp
+from hal_core.ir.uop import ATOMIC_OPS, COMPARISON, LEAVES, UOp
 
 _CLAMPS = frozenset({"MIN", "MAX", "MOD", "ABS"})
 _HOLDS = {"MIN": "LE", "MAX": "GE", "ABS": "GE", "MOD": "LT"}  # where a clamp is its operand
@@ -177,12 +177,12 @@ def middle(row: Row, guess: Middle | None) -> Middle | None:
             around.append(node.src[0])
         elif node.op == "ENDIF":
             around.pop()
-        elif node.op in ("LOAD", "STORE", "ATOMIC", "CAS"):
+        elif node.op in ATOMIC_OPS or node.op in ("LOAD", "STORE"):
             pending.append(node.src[1])
         elif node.op == "SET":
             sets.setdefault(node.src[0], []).extend((node.src[1], *around))
         spills = node.op == "SET" and node.src[0].op == "SPILL"
-        if spills or node.op in ("STORE", "ATOMIC", "CAS") or node.op in LEAVES:
+        if spills or node.op == "STORE" or node.op in ATOMIC_OPS or node.op in LEAVES:
             pending.extend(around)
     found: set[UOp] = set()
     while pending:

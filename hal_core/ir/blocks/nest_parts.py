@@ -18,14 +18,11 @@ from hal_core.ir.blocks.hoisting import PURE, is_shared
 from hal_core.ir.blocks.loops import iterations
 from hal_core.ir.blocks.rows import ALONG_X, MIRRORED, OPPOSITE
 from hal_core.ir.blocks.strides import Stride
-from hal_core.ir.uop import UOp
+from hal_core.ir.uop import ATOMIC_OPS, UOp
 
-_NEVER = frozenset(
-    {
-        "CONTINUE", "RETURN", "BARRIER", "ATOMIC", "CAS", "FENCE", "LOCAL", "PRINT", "SHUFFLE",
-        "BALLOT",
-    }
-)  # fmt: skip
+_NEVER = ATOMIC_OPS | {
+    "CONTINUE", "RETURN", "BARRIER", "FENCE", "LOCAL", "PRINT", "SHUFFLE", "BALLOT",
+}  # fmt: skip
 _QUOTIENTS = frozenset({"FLOORDIV", "MOD", "TRUNCDIV", "TRUNCMOD"})
 # Nodes that all threads may compute, also those whose IF does not hold.
 _FREE = (PURE - _QUOTIENTS) | {"CONST", "SPECIAL"}

@@ -19,9 +19,9 @@ from __future__ import annotations
 from hal_core.ir.blocks.fission import in_one_region
 from hal_core.ir.blocks.quotients import INDICES
 from hal_core.ir.blocks.rows import ALONG_X, MOST_NODES_IN_PARTS
-from hal_core.ir.uop import Kernel, UOp
+from hal_core.ir.uop import ATOMIC_OPS, Kernel, UOp
 
-_ORDERED = frozenset({"ATOMIC", "CAS", "BARRIER", "FENCE", "SHUFFLE", "BALLOT"})
+_ORDERED = ATOMIC_OPS | {"BARRIER", "FENCE", "SHUFFLE", "BALLOT"}
 _SUMS = frozenset({"ADD", "SUB"})
 _COSTS, _COSTLY = {"FMA": 1, "DIV": 8, "SQRT": 8}, 8  # a formula is eight FMAs, or more
 _SHARED = frozenset({"PARAM", "CONST", "TABLE", "SHARED", "VIEW"})

@@ -20,7 +20,7 @@ from hal_core.dtypes import DType, int32, int64, uint32, uint64
 from hal_core.geometry import MOST_ADDED
 from hal_core.ir.blocks.hoisting import PURE, is_common
 from hal_core.ir.blocks.rows import MOST_NODES_IN_PARTS, PART_START, Counted, Row
-from hal_core.ir.uop import UOp
+from hal_core.ir.uop import ATOMIC_OPS, UOp
 
 QUOTIENTS = frozenset({"FLOORDIV", "TRUNCDIV", "SHR"})
 REMAINDERS = frozenset({"MOD", "TRUNCMOD", "AND"})
@@ -143,7 +143,9 @@ def _dividing(row: Row, least: int) -> list[UOp]:
                 found.append(node)
     if all(divisor_size(node) is None for node in found):
         return found
-    indices = [node.src[1] for node in row.nodes if node.op in ("LOAD", "STORE", "ATOMIC", "CAS")]
+    indices = [
+        node.src[1] for node in row.nodes if node.op in ("LOAD", "STORE") or node.op in ATOMIC_OPS
+    ]
     tests = [node.src[0] for node in row.nodes if node.op == "IF"]
     accessing, steering = (set(row.needed(nodes)) for nodes in (indices, indices + tests))
     return [

@@ -20,10 +20,10 @@ from hal_core.dtypes import bool_
 from hal_core.ir.blocks.hoisting import PURE
 from hal_core.ir.blocks.independence import stores_last
 from hal_core.ir.blocks.liveness import Liveness
-from hal_core.ir.uop import UOp
+from hal_core.ir.uop import ATOMIC_OPS, UOp
 
 _NO_EFFECT = PURE | {"SPECIAL", "CONST", "VAR"}
-_EFFECTS = frozenset({"STORE", "ATOMIC", "CAS", "FENCE", "RETURN"})
+_EFFECTS = ATOMIC_OPS | {"STORE", "FENCE", "RETURN"}
 
 
 def enclosed(body: Sequence[UOp], accesses: Sequence[UOp]) -> list[UOp]:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from hal_core.dtypes import DType, int32, int64
 from hal_core.geometry import MOST_ADDED
 from hal_core.ir.blocks.hoisting import PURE
-from hal_core.ir.uop import UOp, array_of
+from hal_core.ir.uop import UOp, array_of, is_fence
 
 MIRRORED = {"LT": "GT", "LE": "GE", "GT": "LT", "GE": "LE", "EQ": "EQ", "NE": "NE"}
 OPPOSITE = {"LT": "GE", "LE": "GT", "GT": "LE", "GE": "LT", "EQ": "NE", "NE": "EQ"}
@@ -228,7 +228,7 @@ def shared_loads(row: Row, known: Collection[UOp]) -> list[UOp]:
     loads: list[UOp] = []
     skipped: list[bool] = []  # for each open block: some thread may not run it
     for node in row.nodes:
-        if node.op in ("RETURN", "FENCE"):
+        if node.op == "RETURN" or is_fence(node):
             break
         if node.op in ("IF", "RANGE", "LOOP"):
             skipped.append(node.op != "IF" or node.src[0] not in known)

@@ -49,11 +49,11 @@ from hal_core.ir.blocks.parts import Walk, with_inverses
 from hal_core.ir.blocks.quotients import Cut, is_remainder, least_part, parts
 from hal_core.ir.blocks.rows import MOST_NODES, MOST_REGIONS, OPPOSITE, Limit, Row
 from hal_core.ir.blocks.windows import FITS
-from hal_core.ir.uop import UOp
+from hal_core.ir.uop import ATOMIC_OPS, UOp
 
-_EFFECTS = frozenset(
-    {"IF", "RANGE", "LOOP", "LOAD", "GET", "SET", "STORE", "ATOMIC", "CAS", "FENCE", "RETURN"}
-)
+_EFFECTS = ATOMIC_OPS | {
+    "IF", "RANGE", "LOOP", "LOAD", "GET", "SET", "STORE", "FENCE", "RETURN",
+}  # fmt: skip
 _JOINS = frozenset({"AND", "OR", "NOT"})
 _BEYOND = 1 << 40  # beyond any thread
 

@@ -16,12 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from hal_core.ir.uop import TOGETHER, Kernel, UOp
+from hal_core.ir.uop import ATOMIC_OPS, TOGETHER, Kernel, UOp
 
 # SPECIALs that differ between the threads of a subgroup, and of a block.
 _OWN_IN_SUBGROUP = frozenset({"thread_idx", "global_idx", "subgroup_lane"})
 _OWN = _OWN_IN_SUBGROUP | {"subgroup_idx"}
-_JUDGED = TOGETHER | {"SPECIAL", "ATOMIC", "CAS", "LOAD", "GET", "SET"}  # not by all sources
+_JUDGED = TOGETHER | ATOMIC_OPS | {"SPECIAL", "LOAD", "GET", "SET"}  # not by all sources
 _SPLITS = {
     "BREAK": "some threads break out of its loop before others",
     "CONTINUE": "some threads skip to the next iteration of its loop",
@@ -105,7 +105,7 @@ class Uniformity:
         if op == "SPECIAL":
             own = node.arg[0] in (_OWN_IN_SUBGROUP if self._of_subgroup else _OWN)
             return own and not (self._of_row and node.arg[1])
-        if op in ("ATOMIC", "CAS") or (op == "LOAD" and node.src[0].op == "LOCAL"):
+        if op in ATOMIC_OPS or (op == "LOAD" and node.src[0].op == "LOCAL"):
             return True
         if op in TOGETHER and not self._of_subgroup:
             return True

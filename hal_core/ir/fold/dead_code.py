@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from hal_core.ir.uop import CLOSES, OPENS, UOp
+from hal_core.ir.uop import ATOMIC_OPS, CLOSES, OPENS, UOp
 
 # Nodes with a visible effect. A LOAD may fail, which is one too.
-_SEEN = frozenset(
-    {"STORE", "LOAD", "ATOMIC", "CAS", "FENCE", "BARRIER", "SHARED", "RETURN", "LOOP"}
-)
+_SEEN = ATOMIC_OPS | {"STORE", "LOAD", "FENCE", "BARRIER", "SHARED", "RETURN", "LOOP"}
 
 _COMPANIONS = frozenset({"SET", "BREAK", "CONTINUE", "ENDRANGE", "ENDLOOP", "ENDIF"})
 _NOTED = _SEEN | _COMPANIONS | OPENS | CLOSES  # most nodes only compute a value

@@ -184,7 +184,7 @@ class Text(Lines):
         else:
             self.line(f"{call};")
 
-    on_CAS = on_ATOMIC
+    on_CAS = on_ATOMICLOAD = on_ATOMICSTORE = on_ATOMIC
 
     def on_BARRIER(self, uop: UOp) -> None:
         self.write_down_readers(MEMORY)

@@ -36,8 +36,8 @@ for (int32_t thread_z = 0; thread_z < block_dim_z; ++thread_z)
 for (int32_t thread_y = 0; thread_y < block_dim_y; ++thread_y) {"""
 _THREADS = "for (int32_t thread_x = {start}; thread_x < {end}; ++thread_x) {{"
 
-# Relaxed order is enough. Compilers have no atomic minimum, maximum or sum of floats, so these are
-# loops with a compare-exchange.
+# Relaxed order is enough: fences stand around a change. Compilers have no atomic minimum, maximum
+# or sum of floats, so these are loops with a compare-exchange.
 _BETTER = """\
 {type} old = __atomic_load_n(p, __ATOMIC_RELAXED);
 while (v {order} old
@@ -60,6 +60,10 @@ return old;""",
     "XOR": "return __atomic_fetch_xor(p, v, __ATOMIC_RELAXED);",
     "EXCHANGE": "return __atomic_exchange_n(p, v, __ATOMIC_RELAXED);",
     "EXCHANGE f": "{type} old;\n__atomic_exchange(p, &v, &old, __ATOMIC_RELAXED);\nreturn old;",
+    "LOAD": "return __atomic_load_n(p, __ATOMIC_{memory});",
+    "LOAD f": "{type} v;\n__atomic_load(p, &v, __ATOMIC_{memory});\nreturn v;",
+    "STORE": "__atomic_store_n(p, v, __ATOMIC_{memory});",
+    "STORE f": "__atomic_store(p, &v, __ATOMIC_{memory});",
     "CAS": """\
 __atomic_compare_exchange_n(p, &expected, desired, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 return expected;""",

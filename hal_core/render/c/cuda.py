@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hal_core.ir.reserved import CUDA_WORDS
 from hal_core.render.c.family import CFamilyRenderer
-from hal_core.render.c.helpers import BFLOAT16_CASTS
+from hal_core.render.c.helpers import BFLOAT16_CASTS, VOLATILE
 from hal_core.render.c.language import FUNCTIONS, Language, Space
 
 FRAME = """\
@@ -81,6 +81,7 @@ return {of_bits}(old);""",
     "EXCHANGE": "return atomicExch(p, v);",
     "EXCHANGE int64": "return ({type})atomicExch(({uint} *)p, ({uint})v);",
     "EXCHANGE float64": "return {of_bits}(atomicExch(({uint} *)p, {bits}(v)));",
+    **VOLATILE,
     "CAS": "return atomicCAS(p, expected, desired);",
     "CAS int64": "return ({type})atomicCAS(({uint} *)p, ({uint})expected, ({uint})desired);",
 }

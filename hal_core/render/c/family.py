@@ -9,6 +9,7 @@ from hal_core.errors import Unsupported
 from hal_core.ir import Kernel
 from hal_core.ir.blocks.fission import split
 from hal_core.ir.blocks.thread_bounds import with_bounds
+from hal_core.ir.uop import ATOMIC_OPS, atomic_name
 from hal_core.render.c.frame import whole
 from hal_core.render.c.language import Language
 from hal_core.render.c.operations import atomic_body
@@ -46,12 +47,12 @@ class CFamilyRenderer(Renderer):
                 fix="Rename the kernel.",
             )
         for node in kernel.uops:
-            if node.op in ("ATOMIC", "CAS") and atomic_body(self.row, node) is None:
+            if node.op in ATOMIC_OPS and atomic_body(self.row, node) is None:
                 line = f", line {node.line}" if node.line else ""
                 raise Unsupported(
                     f"{operation}{line}",
                     "the language has no such atomic operation",
-                    got=f"{node.arg or 'compare-exchange'} of {dtype_of(node)}",
+                    got=f"{atomic_name(node)} of {dtype_of(node.src[0])}",
                     fix="Use int32 or uint32.",
                 )
 

@@ -111,11 +111,18 @@ HALF_CASTS = {
 }
 
 # The helper of an atomic operation; each language has its bodies. In a body {space} qualifies
-# pointers, {order} is < or >, and {uint} is the unsigned type as wide as {type}.
+# pointers, {order} is < or >, {uint} is the unsigned type as wide as {type}, {memory} is RELAXED,
+# ACQUIRE or RELEASE, and {fence} the fence of the last two, for languages that have no such access.
 ATOMIC = """\
-{static} {type} {name}({space}{type} *p, {parameters}) {{
+{static} {returns} {name}({const}{space}{type} *p{parameters}) {{
     {body}
 }}"""
+
+# Compilers make one access of a volatile element, wherever it is and whatever is around it.
+VOLATILE = {
+    "LOAD": "const {type} v = *(const volatile {space}{type} *)p;\n{fence}return v;",
+    "STORE": "{fence}*(volatile {space}{type} *)p = v;",
+}
 
 # Atomics of shared memory where one worker runs all threads of a block: plain reads and writes.
 PLAIN_ATOMICS = {
@@ -129,6 +136,8 @@ PLAIN_ATOMICS = {
     "XOR": "const {type} old = *p;\n*p = old ^ v;\nreturn old;",
     "EXCHANGE": "const {type} old = *p;\n*p = v;\nreturn old;",
     "CAS": "const {type} old = *p;\nif (old == expected) *p = desired;\nreturn old;",
+    "LOAD": "return *p;",
+    "STORE": "*p = v;",
 }
 
 # One access where the address allows it; a buffer may be a view that begins at any element. The

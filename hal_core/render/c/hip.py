@@ -18,7 +18,13 @@ do {{
     seen = atomicCAS(bits, old, ({uint})v);
 }} while (seen != old);
 return ({type})old;"""
-_ATOMICS = {**ATOMICS, "MIN int64": _BETTER, "MAX int64": _BETTER}
+_ATOMICS = {
+    **ATOMICS,
+    "MIN int64": _BETTER,
+    "MAX int64": _BETTER,
+    "LOAD": "return __hip_atomic_load(p, __ATOMIC_{memory}, __HIP_MEMORY_SCOPE_AGENT);",
+    "STORE": "__hip_atomic_store(p, v, __ATOMIC_{memory}, __HIP_MEMORY_SCOPE_AGENT);",
+}
 
 # Through `asm` a compiler sees nothing of a number. AMD's see too much: they divide by float32 what
 # has few bits and a sign, though a cast to unsigned or to 64 bits has made it large; and where they

@@ -9,6 +9,7 @@ from hal_core.dtypes import float64
 from hal_core.errors import Unsupported
 from hal_core.ir import Kernel
 from hal_core.ir.reserved import METAL_WORDS
+from hal_core.ir.uop import is_fence
 from hal_core.render.c.family import CFamilyRenderer
 from hal_core.render.c.helpers import BFLOAT16_CASTS
 from hal_core.render.c.language import FUNCTIONS, Language, Space
@@ -55,6 +56,17 @@ return seen;"""
 
 def _space(name: str, qualifier: str) -> Space:
     bodies = {"ADD float32": _FLOAT_ADD}
+    floats = "float32", "uint", "as_type<float>(v)", "as_type<uint>(v)"
+    for dtype, bits, value, given in (("int32", "int", *"vv"), ("uint32", "uint", *"vv"), floats):
+        bodies[f"LOAD {dtype}"] = (
+            f"const {bits} v = atomic_load_explicit(\n"
+            f"    (const {{space}}atomic_{bits} *)p, memory_order_relaxed);\n"
+            f"{{fence}}return {value};"
+        )
+        bodies[f"STORE {dtype}"] = (
+            f"{{fence}}atomic_store_explicit(\n    ({{space}}atomic_{bits} *)p, "
+            f"{given}, memory_order_relaxed);"
+        )
     for dtype in ("int32", "uint32"):
         for op in ("ADD", "MIN", "MAX", "AND", "OR", "XOR"):
             bodies[f"{op} {dtype}"] = (
@@ -165,7 +177,7 @@ class MetalRenderer(CFamilyRenderer):
     dtypes = CFamilyRenderer.dtypes - {float64}
 
     def _row(self, kernel: Kernel) -> Language:
-        return FENCED if any(node.op == "FENCE" for node in kernel.uops) else METAL
+        return FENCED if any(map(is_fence, kernel.uops)) else METAL
 
     def _check(self, kernel: Kernel) -> None:
         super()._check(kernel)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hal_core.ir.reserved import OPENCL_WORDS
 from hal_core.render.c.family import CFamilyRenderer
-from hal_core.render.c.helpers import BFLOAT16_CASTS
+from hal_core.render.c.helpers import BFLOAT16_CASTS, VOLATILE
 from hal_core.render.c.language import FUNCTIONS, Language, Space
 
 _FRAME = """\
@@ -54,9 +54,11 @@ def _space(name: str, qualifier: str) -> Space:
     bodies: dict[str, str] = {}
     for width, stem in ((32, "atomic"), (64, "atom")):
         for kind in ("int", "uint"):
+            bodies |= {f"{op} {kind}{width}": body for op, body in VOLATILE.items()}
             for op, call in _CALLS.items():
                 bodies[f"{op} {kind}{width}"] = f"return {stem}_{call}(p, v);"
             bodies[f"CAS {kind}{width}"] = f"return {stem}_cmpxchg(p, expected, desired);"
+        bodies |= {f"{op} float{width}": body for op, body in VOLATILE.items()}
         bodies[f"ADD float{width}"] = _FLOAT_ADD % stem
         bodies[f"EXCHANGE float{width}"] = (
             f"return {{of_bits}}({stem}_xchg((volatile {{space}}{{uint}} *)p, {{bits}}(v)));"

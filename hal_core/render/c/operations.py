@@ -7,7 +7,7 @@ import math
 from hal_core.dtypes import DTYPES
 from hal_core.errors import Unsupported
 from hal_core.ir import UOp
-from hal_core.ir.uop import array_of
+from hal_core.ir.uop import array_of, is_fence
 from hal_core.ir.vectors import NBYTES
 from hal_core.render.c import helpers
 from hal_core.render.c.casts import bitcast, cast
@@ -23,6 +23,8 @@ _INFIX = {
     "LT": "<", "LE": "<=", "GT": ">", "GE": ">=", "EQ": "==", "NE": "!=",
 }  # fmt: skip
 _ORDER = frozenset({"LT", "LE", "GT", "GE"})
+# The parameters of an atomic's helper behind the pointer; the other atomics take one value.
+_VALUES: dict[str, tuple[str, ...]] = {"CAS": ("expected", "desired"), "LOAD": ()}
 _WRAPPING = frozenset({"ADD", "SUB", "MUL", "NEG", "ABS", "SHL"})
 
 
@@ -180,9 +182,10 @@ class Operations(Spelling):
     def atomic(self, uop: UOp, sources: list[Expression]) -> str:
         """Return a call of the helper that does an atomic operation. Raises: Unsupported."""
         memory, index, *values = sources
-        dtype, space = dtype_of(uop), self.row.spaces[array_of(uop.src[0]).op]
-        what = str(uop.arg or "CAS")
-        name = f"hal_{space.name}_{what.lower()}_{dtype.name}"
+        dtype, space = dtype_of(uop.src[0]), self.row.spaces[array_of(uop.src[0]).op]
+        what, ordered = _action(uop), is_fence(uop)
+        order = f"_{uop.arg}" if ordered else ""
+        name = f"hal_{space.name}_{what.lower()}{order}_{dtype.name}"
         body = atomic_body(self.row, uop)
         if body is None:
             raise Unsupported(f"render {uop!r}", "the language has no such atomic operation")
@@ -194,6 +197,8 @@ class Operations(Spelling):
             "type": kind,
             "space": space.qualifier,
             "order": ">" if what == "MAX" else "<",
+            "memory": str(uop.arg).upper(),
+            "fence": f"{self.row.fence}\n" if ordered else "",
             "uint": self.unsigned(dtype),
             "bits": bits,
             "of_bits": of_bits,
@@ -202,11 +207,13 @@ class Operations(Spelling):
             name,
             helpers.ATOMIC,
             body=body.format(**fields).replace("\n", "\n    "),
-            parameters=f"{kind} v" if uop.op == "ATOMIC" else f"{kind} expected, {kind} desired",
+            returns="void" if what == "STORE" else kind,
+            const="const " if what == "LOAD" else "",
+            parameters="".join(f", {kind} {value}" for value in _VALUES.get(what, ("v",))),
             **fields,
         )
-        arguments = ", ".join(value.text for value in values)
-        return f"{name}(&{self.element(uop, memory, index)}, {arguments})"
+        arguments = "".join(f", {value.text}" for value in values)
+        return f"{name}(&{self.element(uop, memory, index)}{arguments})"
 
     def _division(self, uop: UOp, sources: list[Expression]) -> tuple[str, bool]:
         """Return the text of a division or its remainder, and True if it is an atom."""
@@ -223,14 +230,19 @@ class Operations(Spelling):
 
 
 def atomic_body(row: Language, uop: UOp) -> str | None:
-    """Return the body of the helper for an ATOMIC or a CAS; None where the language has none."""
-    dtype, bodies = dtype_of(uop), row.spaces[array_of(uop.src[0]).op].atomics
-    what = uop.arg or "CAS"
+    """Return the body of the helper for an atomic; None where the language has none."""
+    dtype, bodies = dtype_of(uop.src[0]), row.spaces[array_of(uop.src[0]).op].atomics
+    what = _action(uop)
     # The most specific body: for the dtype, for its kind, for all.
     for key in (f"{what} {dtype.name}", f"{what} {dtype.kind}", what):
         if key in bodies:
             return bodies[key]
     return None
+
+
+def _action(uop: UOp) -> str:
+    """Return what an atomic does, as in `Space.atomics`: ADD, CAS, LOAD."""
+    return uop.arg if uop.op == "ATOMIC" else uop.op.removeprefix("ATOMIC")
 
 
 def _amount(amount: UOp, text: str) -> str:

@@ -126,6 +126,27 @@ class Memory(Values):
         how = "fadd" if dtype.is_float else _WHOLE[how]
         return self.let(f"{how} {type_of(dtype)} {old}, {given}")
 
+    def on_ATOMICLOAD(self, uop: UOp) -> None:
+        if array_of(uop.src[0]).op == "SHARED":
+            self.on_LOAD(uop)
+            return
+        dtype, order = dtype_of(uop), uop.arg.replace("relaxed", "monotonic")
+        place = self._address(uop)
+        self.values[uop] = self.let(
+            f"load atomic {type_of(dtype)}, ptr {place} {order}, align {dtype.itemsize}"
+        )
+
+    def on_ATOMICSTORE(self, uop: UOp) -> None:
+        memory, _, value = uop.src
+        if array_of(memory).op == "SHARED":
+            self.on_STORE(uop)
+            return
+        dtype, order = dtype_of(value), uop.arg.replace("relaxed", "monotonic")
+        given, place = self.values[value], self._address(uop)
+        self.line(
+            f"store atomic {type_of(dtype)} {given}, ptr {place} {order}, align {dtype.itemsize}"
+        )
+
     def on_FENCE(self, uop: UOp) -> None:
         self.line("fence acq_rel")
 

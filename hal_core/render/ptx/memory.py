@@ -157,6 +157,15 @@ class Memory(Values):
 
     on_CAS = on_ATOMIC
 
+    def on_ATOMICLOAD(self, uop: UOp) -> None:
+        instruction = f"ld.{uop.arg}.gpu.{_space(uop)}"
+        self.values[uop] = self._read(instruction, dtype_of(uop), self._address(uop))
+
+    def on_ATOMICSTORE(self, uop: UOp) -> None:
+        kind = memory_type_of(dtype_of(uop.src[0]))
+        place, value = self._address(uop), self._stored(uop)
+        self.line(f"st.{uop.arg}.gpu.{_space(uop)}.{kind} [{place}], {value}")
+
     def on_FENCE(self, uop: UOp) -> None:
         self.line("fence.acq_rel.gpu")
 

@@ -254,6 +254,33 @@ def _wide_extremes(random: np.random.Generator) -> Sample:
     return Sample(wide_extremes, arrays, (700,), launch, needs="int64_atomics")
 
 
+@hal.kernel(block=(32, 1, 1))
+def flags(
+    seen: hal.Ptr[hal.int32], raised: hal.Ptr[hal.uint32], f: hal.Ptr[hal.float32],
+    data: hal.Ptr[hal.int32], x: hal.ConstPtr[hal.int32], n: hal.int32,
+) -> None:  # fmt: skip
+    """Load and store atomically in each order; whoever sees a flag sees what it stands for."""
+    own = hal.shared(hal.int32, 32)
+    i, b, t = hal.global_idx(0), hal.block_idx(0), hal.thread_idx(0)
+    hal.atomic_store(own, t, hal.atomic_load(x, i))
+    hal.atomic_store(f, 0, hal.float32(n))  # all threads store the same number
+    hal.barrier()
+    seen[i] = hal.atomic_load(own, 31 - t)
+    if t == 0:
+        data[b] = b + 1
+        hal.atomic_store(raised, b, 1, hal.release)
+    for k in range(n):
+        if hal.atomic_load(raised, k, hal.acquire) == 1 and data[k] != k + 1:
+            seen[i] = -1  # any block may be ahead of any other, and none may be seen half done
+
+
+@_collect
+def _flags(random: np.random.Generator) -> Sample:
+    x = random.integers(-(2**31), 2**31, 5 * 32, np.int32)
+    arrays = [_zeros(5 * 32), np.zeros(5, np.uint32), np.zeros(1, "f4"), _zeros(5), x]
+    return Sample(flags, arrays, (5,), {"grid": 5})
+
+
 @hal.kernel
 def total_by_subgroups(s: hal.Ptr[hal.int32], x: hal.ConstPtr[hal.int32], n: hal.int32) -> None:
     """Add up in subgroups, which gives the same whatever their size is."""

@@ -51,6 +51,40 @@ def test_threads_are_lanes(
     assert re.search(WIDE[processor.machine()], text), text
 
 
+@hal.kernel
+def chase(y: hal.Ptr[hal.int32], x: hal.ConstPtr[hal.int32], n: hal.int32) -> None:
+    i = hal.global_idx(0)
+    at = i
+    for _ in range(n):
+        at = x[at]
+    y[i] = at
+
+
+@hal.kernel
+def chase_atomically(y: hal.Ptr[hal.int32], x: hal.ConstPtr[hal.int32], n: hal.int32) -> None:
+    i = hal.global_idx(0)
+    at = i
+    for _ in range(n):
+        at = hal.atomic_load(x, at, hal.acquire)
+    hal.atomic_store(y, i, at, hal.release)
+
+
+@pytest.mark.parametrize("pair", ["llvm", "clang", "gcc", "zig"])
+def test_an_atomic_load_costs_what_a_plain_one_does(
+    device: hal.Compiled, monkeypatch: pytest.MonkeyPatch, pair: str
+) -> None:
+    """As instructions: none locks the bus or is a fence, and there are no more than for `x[at]`."""
+    monkeypatch.setenv("CPU_CC", pair)
+    try:
+        programs = [device.compile(kernel) for kernel in (chase, chase_atomically)]
+    except (hal.CompilerUnavailable, hal.Unsupported) as error:
+        pytest.skip(str(error))
+    plain, atomic = (device.compiler.disassemble(program.binary.image) for program in programs)
+    dear = re.search(r"\block\b|\bmfence\b|\bxchg\b.*\(|\bldx|\bcas|\bdmb\b|\bldadd", atomic)
+    assert dear is None, dear
+    assert len(atomic.splitlines()) <= len(plain.splitlines())
+
+
 def divided() -> hal.KernelFunction:
     @hal.kernel
     def divided(y: hal.Ptr[hal.int32], x: hal.ConstPtr[hal.int32], n: hal.int32) -> None:
