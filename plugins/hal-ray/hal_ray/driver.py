@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import math
 import os
+import re
 import socket
 import sys
 import threading
@@ -19,12 +20,26 @@ from hal_core.errors import DeviceFault, DeviceUnavailable, HalError, OutOfMemor
 
 log = logging.getLogger("hal_core")
 
+
+def _address(text: str) -> str:
+    """Return the address of a cluster. Raises: ValueError for any other text."""
+    # For `local` Ray would start a cluster, and for NAME:// import the module of that name.
+    address = text.strip()
+    found = re.fullmatch(r"(?:ray://)?(?:[\w.-]+|\[[\w:.%]+\]):(\d+)", address, re.ASCII)
+    if address not in ("", "auto") and not (found and 0 < int(found[1][:6]) < 1 << 16):
+        raise ValueError("expected HOST:PORT, ray://HOST:PORT or auto")
+    return address
+
+
 ADDRESS = config.declare(
     "HAL_RAY_ADDRESS",
     "",
-    "the Ray cluster to connect to, HOST:PORT or auto; whoever reaches that port runs code there",
-    str,
+    "the Ray cluster to connect to, HOST:PORT, ray://HOST:PORT or auto; whoever reaches that port "
+    "runs code there",
+    _address,
 )
+# Ray's own variable, which it takes in the place of auto.
+_AUTO = config.Setting("RAY_ADDRESS", "", "the cluster that HAL_RAY_ADDRESS=auto names", _address)
 SECONDS = config.declare(
     "HAL_RAY_SECONDS",
     30.0,
@@ -103,6 +118,8 @@ def connect() -> Any:
     if loaded is not None and loaded.is_initialized():
         return loaded
     address = ADDRESS.read()
+    if address == "auto":
+        address = _AUTO.read() or address
     if not address:
         problem = "this process is connected to no cluster"
         unconnected = DeviceUnavailable("list RAY", problem, fix=START)
@@ -135,10 +152,10 @@ def connect() -> Any:
 def _check_answers(address: str) -> None:
     """Refuse an address at which nothing listens: Ray itself would try for minutes."""
     host, colon, port = address.removeprefix("ray://").rpartition(":")
-    if not colon or not port.isdigit():
+    if not colon:  # auto
         return
     try:
-        socket.create_connection((host, int(port)), SECONDS.read()).close()
+        socket.create_connection((host.strip("[]"), int(port)), SECONDS.read()).close()
     except OSError as error:
         raise _refused(address, str(error)) from None
 

@@ -11,6 +11,9 @@ from typing import Any
 
 import pytest
 
+import hal_core as hal
+from hal_ray import driver
+
 LIST = """
 import sys
 import hal_core as hal
@@ -61,6 +64,43 @@ for turn in range(2):
 def test_the_plugin_module_imports_nothing_dear() -> None:
     code = "import sys, hal_ray; print(*(n for n in ('ray', 'numpy') if n in sys.modules))"
     assert run(code) == [""]
+
+
+@pytest.mark.parametrize("name", ["HAL_RAY_ADDRESS", "RAY_ADDRESS"])
+@pytest.mark.parametrize(
+    "address",
+    ["local", "LOCAL", "Auto", "garbage", "os://host:1", "http://host:1", "ray://", "ray://host",
+     "host:", ":6379", "host:0", "host:65536", "host:1:2", "host:-1", "host:1 2", "host:\u0661",
+     "::1:6379", "host:" + "9" * 5000],
+)  # fmt: skip
+def test_an_address_for_which_ray_starts_a_cluster_or_none_is_refused(
+    name: str, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ray is not even imported: of `os://host:1` it would import the module `os`."""
+    monkeypatch.setenv("HAL_RAY_ADDRESS", "auto")
+    monkeypatch.setenv(name, address)
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(hal.InvalidArgument, match=f"variable {name}: expected HOST:PORT, ray://"):
+        driver.connect()
+
+
+@pytest.mark.parametrize("address", ["", " "])
+def test_an_empty_address_is_none(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HAL_RAY_ADDRESS", address)
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(hal.DeviceUnavailable, match="connected to no cluster"):
+        driver.connect()
+
+
+@pytest.mark.parametrize(
+    "address", ["auto", "head:6379", "192.0.2.10:1", "ray://head.example-1.org:10001", "[::1]:6379"]
+)
+def test_an_address_of_a_cluster_is_taken(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HAL_RAY_ADDRESS", address)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(hal.DeviceUnavailable, match="Ray cannot be loaded"):  # the next step
+        driver.connect()
 
 
 def test_R10_an_address_where_nothing_listens_is_refused_at_once() -> None:
