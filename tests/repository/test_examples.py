@@ -81,6 +81,7 @@ def test_saxpy_prints_the_right_numbers(tmp_path: Path) -> None:
         ("matmul.py", ("--size", "50")),
         ("reduction.py", ("--count", "70000")),
         ("histogram.py", ("--count", "70000")),
+        ("connected_components.py", ("--size", "60")),
         ("softmax.py", ("--rows", "20", "--columns", "300")),
         ("mandelbrot.py", ("--size", "50")),
         ("wave.py", ("--size", "40", "--steps", "30")),
@@ -102,8 +103,8 @@ def test_an_example_finds_its_answer_right(
 @pytest.mark.parametrize(
     "example",
     [
-        "matmul", "reduction", "histogram", "softmax", "mandelbrot", "wave", "nbody", "sort",
-        "fft", "sparse", "montecarlo",
+        "matmul", "reduction", "histogram", "connected_components", "softmax", "mandelbrot",
+        "wave", "nbody", "sort", "fft", "sparse", "montecarlo",
     ],
 )  # fmt: skip
 def test_an_example_sees_that_its_answer_is_wrong(
@@ -124,6 +125,7 @@ def test_an_example_sees_that_its_answer_is_wrong(
         "matmul": lambda: (numbers, numbers.T),
         "reduction": lambda: (numbers.reshape(-1),),
         "histogram": lambda: (np.arange(100, dtype="u1"),),
+        "connected_components": lambda: (np.ones((5, 5), "u1"), np.ones((5, 5), "i4")),
         "softmax": lambda: (numbers,),
         "mandelbrot": lambda: (np.ones((5, 5), "i4"), None),
         "wave": lambda: (np.ones((9, 9), "u1"), module.reference(np.ones((9, 9), "u1"), 9), 9),
@@ -144,6 +146,7 @@ def test_an_example_sees_that_its_answer_is_wrong(
         ("matmul.py", ("--size", "35")),
         ("reduction.py", ("--count", "3000")),
         ("histogram.py", ("--count", "3000")),
+        ("connected_components.py", ("--size", "20")),
         ("softmax.py", ("--rows", "5", "--columns", "300")),
         ("mandelbrot.py", ("--size", "15")),
         ("wave.py", ("--size", "16", "--steps", "5")),
@@ -251,6 +254,17 @@ def _histogram() -> Launch:
     return Launch(module.histogram, arrays, (20000,), {"grid": -(-20000 // module.SHARE)})
 
 
+def _components(kernel: str) -> Launch:
+    """One round for parts of two pixels each, which is the same whoever comes first."""
+    module, pixel = _example("connected_components"), np.arange(30, dtype="i4")
+    labels = np.where(pixel % 3 == 2, np.int32(-1), pixel)
+    arrays, vals, threads = {
+        "begin": ((np.zeros(99, "i4"), _bytes(5, 99, 2)), (99,), 99),
+        "spread": ((labels, np.zeros(1, "i4")), (30, 1), (30, 1)),
+    }[kernel]
+    return Launch(getattr(module, kernel), arrays, vals, {"threads": threads})
+
+
 def _softmax() -> Launch:
     arrays = (np.zeros(3 * 300, "f4"), 5 * _floats(5, 3, 300))
     return Launch(_example("softmax").softmax, arrays, (300,), {"grid": 3})
@@ -343,6 +357,8 @@ LAUNCHES = {
     "sum_blocks": functools.partial(_reduce, "sum_blocks"),
     "max_blocks": functools.partial(_reduce, "max_blocks"),
     "histogram": _histogram,
+    "components begin": functools.partial(_components, "begin"),
+    "components spread": functools.partial(_components, "spread"),
     "softmax": _softmax,
     "mandelbrot": _mandelbrot,
     "wave": _wave,
