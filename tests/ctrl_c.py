@@ -1,4 +1,4 @@
-"""Press Ctrl-C at the places of some work where Python may hear it, one place at a time.
+"""Press Ctrl-C at the places of some work where Python may hear it, or at a moment by the clock.
 
 A signal is heard at the start of a function, at the return of a call and at the end of a loop's
 turn; to come at any other bytecode is to be heard at the next of these. So it is made to come
@@ -12,11 +12,13 @@ import dis
 import functools
 import os
 import random
+import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from types import CodeType, FrameType, TracebackType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from hal_core import concurrency
 
@@ -36,11 +38,13 @@ class Heard:
 
     def __init__(self) -> None:
         self.frames: list[tuple[str, str]] = []
+        self.where = "nowhere"  # the innermost of them, with its line
 
     def add(self, traceback: TracebackType | None) -> None:
         while traceback is not None:
             code = traceback.tb_frame.f_code
             self.frames.append((code.co_filename, code.co_name))
+            self.where = _place(code, traceback.tb_lineno)
             traceback = traceback.tb_next
 
     def within(self, *files: str) -> bool:
@@ -59,11 +63,11 @@ def press_everywhere(scene: Callable[[], Scene], most: int, seed: int = 0) -> in
     under way, or when the scene's check fails.
     """
     for _ in range(2):  # what is made at the first use is there from then on
-        places = _Play(scene(), -1).seen
+        places = play(scene(), Place(-1)).seen
     chosen: Any = range(places)
     if places > most and not EVERY:
         chosen = sorted(random.Random(seed).sample(chosen, most))
-    return sum(_Play(scene(), place).struck for place in chosen)
+    return sum(play(scene(), Place(place)).struck for place in chosen)
 
 
 class _Signal(int):
@@ -74,64 +78,26 @@ class _Signal(int):
 _CTRL_C = _Signal(2)
 
 
-class _Play:
-    def __init__(self, scene: Scene, place: int) -> None:
-        self.place, self.seen, self.struck, self.where = place, 0, False, "nowhere"
-        self.heard = Heard()
-        hook, sys.unraisablehook = sys.unraisablehook, self._in_finalizer
-        try:
-            self._run(scene.work)
-        finally:
-            sys.unraisablehook = hook
-        try:
-            self._check_locks()
-            scene.check(self.heard)
-        except AssertionError as error:
-            error.add_note(f"Ctrl-C at place {place} of the work, {self.where}")
-            error.add_note("heard in " + " > ".join(name for _, name in self.heard.frames))
-            raise
+class Place:
+    """The nth place, of those in files whose names begin so; below 0, all places are counted."""
 
-    def _run(self, work: Callable[[], object]) -> None:
+    def __init__(self, number: int, files: tuple[str, ...] = ("",)) -> None:
+        self.number, self.files = number, files
+        self.seen = self.bytecodes = 0
+        self.struck, self.where = False, "nowhere"
+
+    def arm(self) -> None:
+        sys._getframe().f_trace_opcodes = True  # Python 3.12 asks before it traces, not later
         sys.settrace(self._trace)
-        try:
-            work()
-            sys.settrace(None)
-            for _ in range(3):  # hears what comes at the very end
-                pass
-        except KeyboardInterrupt as error:
-            sys.settrace(None)
-            self.heard.add(error.__traceback__)
-        except BaseException as error:
-            sys.settrace(None)
-            raise AssertionError(f"Ctrl-C {self.where} became {error!r}") from error
 
-    def _in_finalizer(self, unraisable: Any) -> None:
-        if not isinstance(unraisable.exc_value, KeyboardInterrupt):
-            raise AssertionError(f"{unraisable.object} raised {unraisable.exc_value!r}")
-        self.heard.add(unraisable.exc_value.__traceback__)
-
-    def _check_locks(self) -> None:
-        held: list[object] = []
-
-        def look() -> None:
-            for lock in concurrency._locks:
-                if lock.acquire(timeout=_AT_WORK_SECONDS):
-                    lock.release()
-                else:
-                    held.append(lock)
-
-        other = threading.Thread(target=look)
-        other.start()
-        other.join()
-        if held:
-            raise AssertionError(f"a lock is held: {held}")
-        if concurrency.flights._flights or concurrency.flights._waiting:
-            raise AssertionError("work is noted as under way, or a thread as waiting")
+    def disarm(self) -> None:
+        sys.settrace(None)
 
     # The next functions call nothing behind `_CTRL_C.arrives`: they would hear it themselves.
 
     def _trace(self, frame: FrameType, event: str, what: object) -> Any:
-        if frame.f_code.co_filename == __file__:
+        name = frame.f_code.co_filename
+        if name == __file__ or not name.startswith(self.files):
             return None
         frame.f_trace_lines, frame.f_trace_opcodes = False, True
         if self._is_here(frame):
@@ -140,6 +106,7 @@ class _Play:
 
     def _step(self, frame: FrameType, event: str, what: object) -> Any:
         if event == "opcode":
+            self.bytecodes += 1
             if frame.f_lasti not in _hearing(frame.f_code):
                 return self._step
         elif event != "return":
@@ -150,12 +117,109 @@ class _Play:
 
     def _is_here(self, frame: FrameType) -> bool:
         self.seen += 1
-        if self.seen != self.place + 1:
+        if self.seen != self.number + 1:
             return False
         self.struck = True
         sys.settrace(None)
-        self.where = f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}"
+        self.where = _place(frame.f_code, frame.f_lineno)
         return True
+
+
+class Moment:
+    """A moment, in seconds from the beginning of the work. Calls of the system end early, too."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds, self.struck = max(seconds, 1e-6), False
+        self.where = f"after {self.seconds:.6f} s"
+
+    def arm(self) -> None:
+        signal.signal(signal.SIGALRM, self._strike)
+        signal.setitimer(signal.ITIMER_REAL, self.seconds)
+
+    def disarm(self) -> None:
+        """Stop the clock. If it has run out, wait for the signal, which may come late."""
+        left, _ = signal.setitimer(signal.ITIMER_REAL, 0)
+        while not (left or self.struck):
+            time.sleep(1e-4)
+
+    def _strike(self, number: int, frame: FrameType | None) -> None:
+        self.struck = True
+        if frame is not None:
+            self.where = _place(frame.f_code, frame.f_lineno)
+        signal.raise_signal(signal.SIGINT)
+
+
+Press = TypeVar("Press", Place, Moment)
+
+
+def play(scene: Scene, press: Press) -> Press:
+    """Run a scene and press Ctrl-C once. Fails as `press_everywhere` does."""
+    heard = Heard()
+
+    raised: list[str] = []
+
+    def in_finalizer(unraisable: Any) -> None:
+        if isinstance(unraisable.exc_value, KeyboardInterrupt):
+            heard.add(unraisable.exc_value.__traceback__)
+        else:
+            raised.append(f"{unraisable.object} raised {unraisable.exc_value!r}")
+
+    hook, sys.unraisablehook = sys.unraisablehook, in_finalizer
+    try:
+        _run(scene.work, press, heard)
+    finally:
+        sys.unraisablehook = hook
+    try:
+        if raised:
+            raise AssertionError(raised[0])
+        if press.struck and not heard.frames:
+            raise AssertionError("Ctrl-C was lost")
+        _check_locks()
+        scene.check(heard)
+    except AssertionError as error:
+        number = f" at place {press.number}" if isinstance(press, Place) else ""
+        error.add_note(f"Ctrl-C{number} of the work, {press.where}")
+        error.add_note("heard in " + " > ".join(name for _, name in heard.frames))
+        raise
+    return press
+
+
+def _run(work: Callable[[], object], press: Place | Moment, heard: Heard) -> None:
+    try:
+        press.arm()
+        work()
+        press.disarm()
+        for _ in range(3):  # hears what comes at the very end
+            pass
+    except KeyboardInterrupt as error:
+        press.disarm()
+        heard.add(error.__traceback__)
+    except BaseException as error:
+        press.disarm()
+        raise AssertionError(f"Ctrl-C {press.where} became {error!r}") from error
+
+
+def _check_locks() -> None:
+    held: list[object] = []
+
+    def look() -> None:
+        for lock in concurrency._locks:
+            if lock.acquire(timeout=_AT_WORK_SECONDS):
+                lock.release()
+            else:
+                held.append(lock)
+
+    other = threading.Thread(target=look)
+    other.start()
+    other.join()
+    if held:
+        raise AssertionError(f"a lock is held: {held}")
+    if concurrency.flights._flights or concurrency.flights._waiting:
+        raise AssertionError("work is noted as under way, or a thread as waiting")
+
+
+def _place(code: CodeType, line: int) -> str:
+    return f"{code.co_filename}:{line} in {code.co_name}"
 
 
 @functools.cache
