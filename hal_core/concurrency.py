@@ -78,6 +78,42 @@ def run_unless_busy(lock: threading.RLock, work: Callable[[], object]) -> None:
     lock.release()
 
 
+class Thread(threading.Thread):
+    """A thread whose start Ctrl-C may end, and not break: the thread then runs, or does not.
+
+    `start` waits for the new thread with an Event, whose lock stays held where Ctrl-C comes in the
+    middle of Python's own code: the new thread would wait for it for ever.
+    """
+
+    def __init__(
+        self, name: str, target: Callable[..., object], *args: Any, daemon: bool = True
+    ) -> None:
+        super().__init__(target=target, name=name, args=args, daemon=daemon)
+        self._started = _Started()
+
+
+class _Started:
+    """Has of an Event what a thread needs; the lock is held until it is set."""
+
+    def __init__(self) -> None:
+        self._done, self._lock = False, threading.Lock()
+        self._lock.acquire()
+
+    def is_set(self) -> bool:
+        return self._done
+
+    def set(self) -> None:
+        self._done = True
+        self._lock.release()
+
+    def wait(self) -> None:
+        with self._lock:
+            pass
+
+    def _at_fork_reinit(self) -> None:
+        self._lock = threading.Lock()
+
+
 def hold_during_fork(lock: threading.RLock) -> None:
     """Make every fork wait for `lock`, which guards state that a child could not repair."""
     _held_locks.append(lock)

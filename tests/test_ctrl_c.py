@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import os
+from pathlib import Path
 from types import BuiltinMethodType
 from typing import Any
 
@@ -11,7 +13,7 @@ from fake_backend import FakePlugin, FakeRenderer
 
 import hal_core as hal
 from hal_core import buffer as hal_buffer
-from hal_core import profiling
+from hal_core import concurrency, profiling
 
 MOST = 120  # places of each scene, of some hundreds; all of them under HAL_TEST_EVERY_PLACE=1
 # What happens to memory and programs in the backend's own functions is the backend's.
@@ -241,3 +243,58 @@ def test_ctrl_c_while_a_kernel_is_compiled(plugin: FakePlugin) -> None:
         return Scene(work, check)
 
     assert press_everywhere(scene, MOST // 2) > 50
+
+
+def test_ctrl_c_leaves_no_file_open(tmp_path: Path) -> None:
+    path = tmp_path / "numbers"
+    path.write_bytes(bytes(64))
+    opened: list[int] = []
+
+    def scene() -> Scene:
+        opened.clear()
+
+        def work() -> None:
+            hal.Buffer.from_file(path, hal.int32, device="PYTHON").to_file(path)
+
+        def check(heard: Heard) -> None:
+            gc.collect()
+            # Each new file gets the lowest number that is free.
+            number = os.open(path, os.O_RDONLY)
+            os.close(number)
+            opened.append(number)
+            assert opened[0] == number, "a file stays open"
+
+        return Scene(work, check)
+
+    usual = os.dup(0)
+    os.close(usual)
+    assert press_everywhere(scene, MOST) > 50
+    assert opened[0] == usual
+
+
+def test_ctrl_c_while_the_interpreter_is_waited_for() -> None:
+    device = hal.Device["PYTHON"]
+
+    def scene() -> Scene:
+        def work() -> None:
+            device.synchronize()
+            device.synchronize(10)
+
+        return Scene(work, lambda heard: None)
+
+    assert press_everywhere(scene, MOST) > 5
+
+
+def test_ctrl_c_while_a_thread_is_started() -> None:
+    """The thread then runs, or it does not: none waits for ever for its own start."""
+
+    def scene() -> Scene:
+        ran: list[int] = []
+        thread = concurrency.Thread("served", lambda: ran.append(1))
+
+        def check(heard: Heard) -> None:
+            assert concurrency.poll(lambda: bool(ran) or thread.ident is None, 10)
+
+        return Scene(thread.start, check)
+
+    assert press_everywhere(scene, MOST) > 10

@@ -169,7 +169,8 @@ def _opened(path: Path, flags: int, operation: str) -> Iterator[int]:
     """Open a regular file. Raises: OSError, InvalidArgument for a pipe or a device."""
     text = as_path(path, operation)
     with explained(operation, text, "the file cannot be used"):
-        file = os.open(text, flags | _FLAGS | _NO_WAIT, 0o666)
+        # In one step: behind a call of `os.open` Ctrl-C may come, and nobody would close the file.
+        (file,) = map(os.open, [text], [flags | _FLAGS | _NO_WAIT], [0o666])
         try:
             _check_regular(file, text, operation)
             yield file

@@ -70,10 +70,12 @@ class PythonDevice(Compiled):
         super().__init__(name, info)
 
     def _synchronize(self, timeout: float | None) -> bool:
-        if not self.turn.acquire(timeout=-1 if timeout is None else min(timeout, TIMEOUT_MAX)):
-            return False
-        self.turn.release()
-        return True
+        seconds = -1 if timeout is None else min(timeout, TIMEOUT_MAX)
+        # In one step: behind a call of `acquire` Ctrl-C may come, and the turn would never end.
+        (taken,) = map(self.turn.acquire, [True], [seconds])
+        if taken:
+            self.turn.release()
+        return taken
 
     def interpret(
         self, kernel: PreparedKernel, geometry: tuple[Dim3, Dim3], args: tuple[Any, ...]

@@ -6,10 +6,11 @@ import ctypes
 import os
 import re
 import sys
-import threading
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeVar
+
+from hal_core.concurrency import Thread
 
 T = TypeVar("T")
 
@@ -39,7 +40,8 @@ def quietly(work: Callable[[], T]) -> T:
         except BaseException as error:
             failed.append(error)
 
-    thread = threading.Thread(target=run, name="hal-opencl build")
+    # No daemon: the driver's own end waits for the build.
+    thread = Thread("hal-opencl build", run, daemon=False)
     thread.start()
     thread.join()
     rest = _CHATTER.sub(b"", written)

@@ -10,10 +10,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from ctrl_c import Heard, Scene, press_everywhere
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import hal_core as hal
+from hal_core.concurrency import poll
 from hal_opencl import driver
 from hal_opencl.compiler import Sealed
 from hal_opencl.stderr import quietly
@@ -128,6 +130,23 @@ def test_a_build_takes_stderr_from_no_other_thread_and_no_child(
 def test_what_a_build_raises_gets_out() -> None:
     with pytest.raises(ZeroDivisionError):
         quietly(lambda: 1 // 0)
+
+
+def test_ctrl_c_while_a_build_begins() -> None:
+    """The build's thread ends, wherever Ctrl-C comes: the exit of the process waits for it."""
+
+    def scene() -> Scene:
+        def check(heard: Heard) -> None:
+            assert poll(lambda: not any(map(_builds, threading.enumerate())), 10)
+
+        return Scene(lambda: quietly(lambda: None), check)
+
+    assert press_everywhere(scene, 60) > 10
+
+
+def _builds(thread: threading.Thread) -> bool:
+    # Python keeps a thread without a number in a list where Ctrl-C comes before its start.
+    return thread.name == "hal-opencl build" and thread.ident is not None
 
 
 def test_defines_options_and_includes_reach_the_compiler(

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
-from hal_core.concurrency import fork_safe_lock
+from hal_core.concurrency import Thread, fork_safe_lock
 from hal_cpu import driver, processor
 
 T = TypeVar("T")
@@ -93,7 +93,7 @@ def start_thread(
 
     Raises: RuntimeError when the system grants no more threads.
     """
-    worker = threading.Thread(target=target, args=args, name=name, daemon=True)
+    worker = Thread(name, target, *args)
     with _stack_lock:
         usual = _usual_nbytes()
         try:
@@ -110,7 +110,8 @@ _stack_lock = fork_safe_lock()  # held while `threading.stack_size` is not what 
 
 def _usual_nbytes() -> int:
     """Return what the user set with `threading.stack_size`. The caller holds the lock."""
-    usual = threading.stack_size(0)  # the only way to ask is to set it
+    # The only way to ask is to set it. In one step: behind a call of it Ctrl-C may come.
+    (usual,) = map(threading.stack_size, [0])
     threading.stack_size(usual)
     return usual
 
