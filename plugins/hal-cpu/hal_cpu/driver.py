@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import sys
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -124,26 +125,23 @@ _release_buffer.restype = None
 _PY_BUFFER_NBYTES = 80  # of struct Py_buffer, which begins with the address; part of the ABI
 
 
-class _ReadOnly:
-    """The address of read-only memory, held in place; ctypes does that for writable memory only."""
+class _Held(ctypes.c_char * _PY_BUFFER_NBYTES):  # type: ignore[misc]  # made from a number
+    """A `Py_buffer`, which holds memory in place; a new one, all zeros, holds none.
 
-    __slots__ = ("_buffer", "_release", "address")
+    ctypes does that for writable memory only.
+    """
 
-    def __init__(self, view: memoryview) -> None:
-        self._buffer = ctypes.create_string_buffer(_PY_BUFFER_NBYTES)
-        _get_buffer(view, self._buffer, 0)
-        self._release = _release_buffer  # at exit the module may be cleared already
-        self.address = ctypes.c_void_p.from_buffer(self._buffer).value or 0
-
-    def __del__(self) -> None:
-        self._release(self._buffer)
+    # A default argument, as the module may be cleared at exit.
+    def __del__(self, release: Callable[[Any], None] = _release_buffer) -> None:
+        release(self)
 
 
 def address_of(view: memoryview) -> tuple[int, object]:
     """Return the address of contiguous memory, and an object that holds the memory in place."""
     if view.readonly:
-        holder = _ReadOnly(view)
-        return holder.address, holder
+        held = _Held()
+        _get_buffer(view, held, 0)
+        return ctypes.c_void_p.from_buffer(held).value or 0, held
     byte = ctypes.c_char.from_buffer(view)
     return ctypes.addressof(byte), byte
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from hal_core.device.backend import Backend
 from hal_cpu import plugin
 from hal_cpu.checked.device import CheckedDevice
 from hal_cpu.device import CPUDevice, describe
+
+sys.path.append(str(Path(__file__).resolve().parents[3] / "tests"))
 
 
 @pytest.fixture(scope="session", autouse=True)

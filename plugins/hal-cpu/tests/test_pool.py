@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any, Self
 
 import pytest
+from ctrl_c import Heard, Scene, press_everywhere
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,6 +23,7 @@ from hal_cpu.program import CPUProgram
 from hal_cpu.threads import pool as pool_module
 from hal_cpu.threads import team as team_module
 from hal_cpu.threads.pool import Pool, split
+from hal_cpu.threads.stacks import start_thread
 
 
 @given(blocks=st.integers(1, 2**40), threads=st.integers(1, 64))
@@ -501,3 +503,27 @@ def test_P6_a_worker_that_is_about_to_sleep_helps_with_a_launch_that_begins() ->
     team: Any = Team()
     pool_module._serve(tasks, [], team, 1)
     assert team.looks == 3
+
+
+def test_ctrl_c_while_a_team_is_led_and_a_thread_is_started() -> None:
+    """The team is free again, and threads of others get the stack that they got before."""
+    team, usual = team_module.Team(1), threading.stack_size(1 << 20)
+    kernel = CFUNCTYPE(None, c_void_p, c_void_p, c_int64, c_int64)(lambda *_: None)
+    address = cast(kernel, c_void_p).value
+    assert address is not None
+    try:
+
+        def scene() -> Scene:
+            def work() -> None:
+                team.lead(address, b"", None, c_int64(1))
+                start_thread("served", int)
+
+            def check(heard: Heard) -> None:
+                assert not team._busy.locked()
+                assert threading.stack_size(1 << 20) == 1 << 20
+
+            return Scene(work, check)
+
+        assert press_everywhere(scene, 100) > 10
+    finally:
+        threading.stack_size(usual)

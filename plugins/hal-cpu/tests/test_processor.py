@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+from ctrl_c import Heard, Scene, press_everywhere
 
 from hal_cpu import driver, processor
 from hal_cpu.system import linux
@@ -123,3 +124,20 @@ def test_addresses_of_memory_that_is_held(data: bytes | bytearray) -> None:
         with pytest.raises(BufferError):
             data.append(1)
     del holder
+
+
+def test_ctrl_c_while_memory_is_held_and_released() -> None:
+    """It is held no longer than its holder lives, wherever Ctrl-C comes."""
+
+    def scene() -> Scene:
+        data = bytearray(8)
+        view = memoryview(data).toreadonly()
+
+        def check(heard: Heard) -> None:
+            if not heard.in_finalizer():  # where Python swallows the signal, and the call with it
+                view.release()
+                data.append(1)
+
+        return Scene(lambda: driver.address_of(view), check)
+
+    assert press_everywhere(scene, 100) >= 5

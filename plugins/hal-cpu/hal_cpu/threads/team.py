@@ -232,7 +232,9 @@ class Team:
         Return False, with nothing run, if the team has another launch. `kernel` is the address of
         the function.
         """
-        if not self._busy.acquire(blocking=False):
+        # In one step: behind a call of `acquire` Ctrl-C may come, and the team would stay busy.
+        (free,) = map(self._busy.acquire, [False])
+        if not free:
             return False
         try:
             self._job[16] = kernel
