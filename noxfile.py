@@ -672,6 +672,18 @@ def graphs(session: nox.Session) -> None:
     session.run(*command, "HIP", env=env)
 
 
+@nox.session(python=FULL)
+def interrupts(session: nox.Session) -> None:
+    """Press Ctrl-C in all that hal does, at each of its places and at moments by chance.
+
+    `nox -s interrupts -- CPU OPENCL PYTHON --minutes 60 --seed 3 --only graphs`. What is found is
+    printed with the command that repeats it.
+    """
+    _install(session, *LOCAL)
+    _opencl_platform(session)
+    session.run("python", str(ROOT / "tests" / "interrupts"), *session.posargs)
+
+
 # -- the code
 
 

@@ -1,0 +1,108 @@
+"""Graphs: captured, replayed, changed, saved and loaded."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+from ctrl_c import Heard, Scene, expect
+from interrupts.kernels import assert_adds, made
+from interrupts.queues import assert_in_order
+
+import hal_core as hal
+from hal_core.queue import captures
+
+
+def captured(device: hal.Compiled) -> Scene:
+    x, y, program = *_pair(device), device.compile(made())
+    y.fill(7)
+    graphs: list[hal.Graph] = []
+
+    def work() -> None:
+        with device.capture() as graph:
+            _record(program, x, y)
+        graphs.append(graph)
+
+    def check(heard: Heard) -> None:
+        expect(not captures, "the capture goes on")
+        expect(y.numpy().tolist() == [7] * 64, "something ran")
+        assert_adds(program)
+        for graph in (*graphs, _graph(device, program, x, y)):
+            assert_replays(graph, x, y)
+
+    return Scene(work, check)
+
+
+def replayed(device: hal.Compiled) -> Scene:
+    """Replays on the default queue and on another, with other buffers, and after a change."""
+    x, y, program, queue = *_pair(device), device.compile(made()), device.queue()
+    graph, other = _graph(device, program, x, y), hal.zeros(64, hal.int32, device)
+
+    def work() -> None:
+        graph.replay()
+        graph.replay({y: other})
+        graph.replay(queue=queue).wait()
+        graph.replay(wait=True)
+        graph[2].update(vals=(32,))
+        graph.replay()
+        graph[2].update(vals=(64,))
+        graph.replay()
+
+    def check(heard: Heard) -> None:
+        graph[2].update(vals=(64,))
+        assert_replays(graph, x, y)
+        assert_in_order(device, queue)
+        graph.replay({y: other}, queue=queue).wait()
+        expect(other.numpy().tolist() == [5] * 64, "the replay after it is wrong")
+        queue.close()
+
+    return Scene(work, check)
+
+
+def saved(device: hal.Compiled) -> Scene:
+    """A file that was there is replaced as a whole, or not at all."""
+    folder = tempfile.TemporaryDirectory()
+    path = Path(folder.name, "steps.graph")
+    x, y, program = *_pair(device), device.compile(made())
+    graph = _graph(device, program, x, y)
+    graph.save(path)
+
+    def work() -> None:
+        graph.save(path)
+        hal.load_graph(path, device).replay()
+
+    def check(heard: Heard) -> None:
+        loaded = hal.load_graph(path, device)
+        assert_replays(loaded, *loaded.buffers)
+        expect(os.listdir(folder.name) == [path.name], "a file stays")
+        assert_replays(graph, x, y)
+        folder.cleanup()
+
+    return Scene(work, check)
+
+
+def _pair(device: hal.Compiled) -> tuple[hal.Buffer, hal.Buffer]:
+    return hal.zeros(64, hal.int32, device), hal.zeros(64, hal.int32, device)
+
+
+def _record(program: hal.Program, x: hal.Buffer, y: hal.Buffer) -> None:
+    x.fill(3)
+    y.copyin(b"\2\0\0\0" * 64)
+    program(y, x, vals=(64,), threads=64)
+
+
+def _graph(device: hal.Compiled, program: hal.Program, x: hal.Buffer, y: hal.Buffer) -> hal.Graph:
+    with device.capture() as graph:
+        _record(program, x, y)
+    return graph
+
+
+def assert_replays(graph: hal.Graph, x: hal.Buffer, y: hal.Buffer) -> None:
+    y.fill(0)
+    graph.replay()
+    expect(y.numpy().tolist() == [5] * 64, "the replay after it is wrong")
+    expect(x.numpy().tolist() == [3] * 64, "the replay after it is wrong")
+
+
+SCENES = (captured, replayed, saved)

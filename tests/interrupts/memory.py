@@ -1,0 +1,84 @@
+"""Memory: blocks taken and given back, copies, files."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+import numpy as np
+from ctrl_c import Heard, Scene, expect
+
+import hal_core as hal
+
+
+def allocates(device: hal.Compiled) -> Scene:
+    """The work takes blocks fresh, filled and from the cache, and gives them back in each way."""
+    kept = [hal.empty(size, hal.int8, device) for size in (300, 600)]
+    views = [kept[0].view(size) for size in (10, 20)]
+
+    def work() -> None:
+        made = hal.empty(300, hal.int8, device)
+        zeros = hal.zeros(100, hal.int8, device)
+        kept[1].deallocate()
+        again = hal.empty(600, hal.int8, device)
+        del made, zeros
+        again.view(10).fill(1)
+        device.allocator.free_cache()
+
+    def check(heard: Heard) -> None:
+        views[0].fill(3)
+        expect(kept[0].numpy()[:10].tolist() == [3] * 10, "the view is of other memory")
+        expect(
+            hal.zeros(100, hal.int8, device).numpy().tolist() == [0] * 100, "memory is not filled"
+        )
+
+    return Scene(work, check)
+
+
+def copies(device: hal.Compiled) -> Scene:
+    x, y = hal.zeros(64, hal.int32, device), hal.zeros(64, hal.int32, device)
+    data = np.arange(64, dtype=np.int32)
+
+    def work() -> None:
+        x.copyin(data)
+        y.copy_from(x)
+        y.view(16, offset=64).copy_from(x.view(16))
+        y.fill(2)
+        y.copyout(np.empty_like(data))
+        hal.Buffer.from_numpy(data, device).numpy()
+
+    def check(heard: Heard) -> None:
+        x.copyin(data)
+        y.copy_from(x)
+        expect(y.numpy().tolist() == data.tolist(), "the copy after it is wrong")
+
+    return Scene(work, check)
+
+
+def files(device: hal.Compiled) -> Scene:
+    folder = tempfile.TemporaryDirectory()
+    path = Path(folder.name, "numbers")
+    x = hal.Buffer.from_numpy(np.arange(5000, dtype=np.int32), device)
+    opened = _open_files()
+
+    def work() -> None:
+        x.to_file(path)
+        hal.Buffer.from_file(path, hal.int32, device=device)
+
+    def check(heard: Heard) -> None:
+        x.to_file(path)
+        read = hal.Buffer.from_file(path, hal.int32, device=device)
+        expect(read.numpy().tolist() == list(range(5000)), "the file after it is wrong")
+        expect(os.listdir(folder.name) == [path.name], "a file stays")
+        expect(_open_files() <= opened, "a file stays open")
+        folder.cleanup()
+
+    return Scene(work, check)
+
+
+def _open_files() -> int:
+    return len(os.listdir("/proc/self/fd")) if Path("/proc/self/fd").exists() else 0
+
+
+SCENES = (allocates, copies, files)

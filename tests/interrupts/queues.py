@@ -1,0 +1,141 @@
+"""Queues, events and awaits: work runs once and in order, and no thread stays."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import numpy as np
+from ctrl_c import Heard, Scene, expect
+from interrupts.kernels import assert_adds, made
+
+import hal_core as hal
+
+
+def large(device: hal.Compiled) -> hal.Buffer:
+    """A buffer that an event behind its fill could overtake."""
+    count = 1 << (15 if device.info.kind == "interpreter" else 19)
+    return hal.zeros(count, hal.int32, device)
+
+
+def begins(device: hal.Compiled) -> Scene:
+    """The first calls of a queue."""
+    queue, x = device.queue(), hal.zeros(16, hal.int32, device)
+
+    def work() -> None:
+        x.fill(1, queue=queue)
+        x.fill(2, queue=queue)
+        queue.record().wait()
+
+    def check(heard: Heard) -> None:
+        assert_in_order(device, queue)
+        queue.close()
+
+    return Scene(work, check)
+
+
+def waits(device: hal.Compiled) -> Scene:
+    """Two queues that wait for each other's events, and for one of the host."""
+    first, later, x = device.queue(), device.queue(), hal.zeros(16, hal.int32, device)
+    started = hal.Event()
+
+    def work() -> None:
+        first.wait(started)
+        done = x.fill(3, queue=first)
+        later.wait(done)
+        x.fill(4, queue=later)
+        started.set()
+        first.wait(later.record())
+        first.synchronize()
+        device.synchronize()
+
+    def check(heard: Heard) -> None:
+        started.set()
+        for queue in (first, later):
+            assert_in_order(device, queue)
+            queue.close()
+
+    return Scene(work, check)
+
+
+def copies(device: hal.Compiled) -> Scene:
+    """Copies and launches of a queue."""
+    queue, program = device.queue(), device.compile(made())
+    x, y = hal.zeros(64, hal.int32, device), hal.zeros(64, hal.int32, device)
+    data = np.arange(64, dtype=np.int32)
+
+    def work() -> None:
+        x.copyin(data, queue=queue)
+        y.copy_from(x, queue=queue)
+        program(y, x, vals=(64,), threads=64, queue=queue)
+        y.copyout(np.empty_like(data), queue=queue).wait()
+        program(y, x, vals=(64,), threads=64, queue=queue, wait=True)
+
+    def check(heard: Heard) -> None:
+        assert_in_order(device, queue)
+        assert_adds(program)
+        queue.close()
+
+    return Scene(work, check)
+
+
+def awaits(device: hal.Compiled) -> Scene:
+    """Tasks of a loop that await events of a queue and of the host, one of them cancelled."""
+    queue, x = device.queue(), large(device)
+
+    async def one(value: int) -> None:
+        await x.fill(value, queue=queue)
+
+    async def all_of_them() -> None:
+        never = asyncio.create_task(_await(hal.Event()))
+        await asyncio.gather(one(1), one(2), one(3))
+        never.cancel()
+
+    def work() -> None:
+        asyncio.run(all_of_them())
+
+    def check(heard: Heard) -> None:
+        asyncio.run(one(5))
+        expect(int(x.view(1).numpy()[0]) == 5, "an await ends before its work")
+        assert_in_order(device, queue)
+        queue.close()
+
+    return Scene(work, check)
+
+
+async def _await(event: hal.Event) -> None:
+    await event
+
+
+def closes(device: hal.Compiled) -> Scene:
+    """Queues that are made, used and closed, and one that is dropped with work in it."""
+    x = large(device)
+
+    def work() -> None:
+        with device.queue() as queue:
+            x.fill(1, queue=queue)
+        dropped = device.queue()
+        x.fill(2, queue=dropped)
+        del dropped
+        device.synchronize()
+
+    def check(heard: Heard) -> None:
+        device.synchronize()
+        with device.queue() as queue:
+            assert_in_order(device, queue)
+
+    return Scene(work, check)
+
+
+def assert_in_order(device: hal.Compiled, queue: hal.Queue) -> None:
+    """One thread at most serves the queue, and its events come after the work ahead of them."""
+    x = large(device)
+    for value in range(1, 4):
+        x.fill(value, queue=queue)
+        queue.record().wait()
+        expect(int(x.view(1, offset=x.nbytes - 4).numpy()[0]) == value, "an event came early")
+    serving = [one for one in threading.enumerate() if one.name == queue.name]
+    expect(len(serving) <= 1, f"{len(serving)} threads serve {queue!r}")
+
+
+SCENES = (begins, waits, copies, awaits, closes)

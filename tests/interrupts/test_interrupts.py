@@ -1,0 +1,61 @@
+"""The campaign of interrupts: what it says of a fault."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).parent
+FAULTY = """
+import os, signal, sys, threading, time
+sys.path.insert(0, {tests!r})
+from ctrl_c import Scene
+from interrupts import __main__, scenes
+
+def wrong(device):
+    done = []
+    def check(heard):
+        assert done, "the work is not done"
+    return Scene(lambda: done.append(device.synchronize()), check)
+
+def slow(device):
+    def work():
+        try:
+            device.synchronize()
+        except KeyboardInterrupt:
+            while True:
+                time.sleep(1)
+    return Scene(work, lambda heard: None)
+
+def dying(device):
+    def work():
+        try:
+            device.synchronize()
+        except KeyboardInterrupt:
+            os.kill(os.getpid(), signal.SIGKILL)
+    return Scene(work, lambda heard: None)
+
+scenes.SCENES.clear()
+scenes.SCENES["faulty"] = {scene}
+sys.argv[1:] = ["PYTHON", "--at", "later:3", "--limit", "1.5"]
+sys.exit(__main__.main())
+"""
+
+
+@pytest.mark.parametrize(
+    ("scene", "problem"),
+    [
+        ("wrong", "AssertionError: the work is not done"),
+        ("slow", "it hangs"),
+        ("dying", "the process ended with -9"),
+    ],
+)
+def test_a_fault_is_found_and_can_be_repeated(scene: str, problem: str) -> None:
+    text = FAULTY.format(tests=str(FOLDER.parent), scene=scene)
+    done = subprocess.run((sys.executable, "-c", text), capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stderr
+    assert f"FOUND PYTHON, faulty: {problem}" in done.stdout
+    assert "again: python tests/interrupts PYTHON --only faulty --at later:3" in done.stdout
