@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 
 from hal_core.errors import HalError, InvalidArgument
 
@@ -75,7 +76,8 @@ def write_whole(
     half = os.path.join(os.path.dirname(path), prefix + os.urandom(8).hex())
     try:
         # "x" refuses a name that is there, also one that is a link.
-        with open(half, "xb", opener=lambda name, flags: os.open(name, flags, permissions)) as file:
+        # The opener is no function of Python's: in one Ctrl-C may come behind the call.
+        with open(half, "xb", opener=partial(os.open, mode=permissions)) as file:
             file.writelines(parts)
         os.replace(half, path)
     except BaseException:

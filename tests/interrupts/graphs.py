@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
-from pathlib import Path
-
 from ctrl_c import Heard, Scene, expect
 from interrupts.kernels import assert_adds, made
+from interrupts.memory import NewFile
 from interrupts.queues import assert_in_order
 
 import hal_core as hal
@@ -62,8 +59,8 @@ def replayed(device: hal.Compiled) -> Scene:
 
 def saved(device: hal.Compiled) -> Scene:
     """A file that was there is replaced as a whole, or not at all."""
-    folder = tempfile.TemporaryDirectory()
-    path = Path(folder.name, "steps.graph")
+    file = NewFile("steps.graph")
+    path = file.path
     x, y, program = *_pair(device), device.compile(made())
     graph = _graph(device, program, x, y)
     graph.save(path)
@@ -75,9 +72,8 @@ def saved(device: hal.Compiled) -> Scene:
     def check(heard: Heard) -> None:
         loaded = hal.load_graph(path, device)
         assert_replays(loaded, *loaded.buffers)
-        expect(os.listdir(folder.name) == [path.name], "a file stays")
+        file.check()
         assert_replays(graph, x, y)
-        folder.cleanup()
 
     return Scene(work, check)
 

@@ -56,11 +56,25 @@ def copies(device: hal.Compiled) -> Scene:
     return Scene(work, check)
 
 
+class NewFile:
+    """A path in a folder of its own."""
+
+    def __init__(self, name: str) -> None:
+        self._folder = tempfile.TemporaryDirectory()
+        self.path = Path(self._folder.name, name)
+        self._opened = _open_files()
+
+    def check(self) -> None:
+        """No other file is beside it, and none is open."""
+        expect(os.listdir(self._folder.name) == [self.path.name], "a file stays")
+        expect(_open_files() <= self._opened, "a file stays open")
+        self._folder.cleanup()
+
+
 def files(device: hal.Compiled) -> Scene:
-    folder = tempfile.TemporaryDirectory()
-    path = Path(folder.name, "numbers")
+    file = NewFile("numbers")
+    path = file.path
     x = hal.Buffer.from_numpy(np.arange(5000, dtype=np.int32), device)
-    opened = _open_files()
 
     def work() -> None:
         x.to_file(path)
@@ -70,9 +84,7 @@ def files(device: hal.Compiled) -> Scene:
         x.to_file(path)
         read = hal.Buffer.from_file(path, hal.int32, device=device)
         expect(read.numpy().tolist() == list(range(5000)), "the file after it is wrong")
-        expect(os.listdir(folder.name) == [path.name], "a file stays")
-        expect(_open_files() <= opened, "a file stays open")
-        folder.cleanup()
+        file.check()
 
     return Scene(work, check)
 

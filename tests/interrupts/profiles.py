@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections import Counter
-from pathlib import Path
 
 from ctrl_c import Heard, Scene, expect
 from interrupts.kernels import assert_adds, made
+from interrupts.memory import NewFile
 
 import hal_core as hal
 from hal_core.profiling import events
@@ -69,8 +67,8 @@ def of_a_queue(device: hal.Compiled) -> Scene:
 
 
 def saved(device: hal.Compiled) -> Scene:
-    folder = tempfile.TemporaryDirectory()
-    path = Path(folder.name, "trace.json")
+    file = NewFile("trace.json")
+    path = file.path
     program, x = device.compile(made()), hal.zeros(64, hal.int32, device)
     with hal.profile() as profile:
         x.fill(1)
@@ -84,8 +82,7 @@ def saved(device: hal.Compiled) -> Scene:
             json.loads(path.read_text("utf-8"))
         profile.save(path)
         expect("fill" in path.read_text("utf-8"), "the file after it is wrong")
-        expect(os.listdir(folder.name) == [path.name], "a file stays")
-        folder.cleanup()
+        file.check()
         assert_profiles(program, x)
 
     return Scene(work, check)
