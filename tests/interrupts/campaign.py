@@ -8,6 +8,7 @@ import shutil
 import signal
 import tempfile
 import time
+import traceback
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from multiprocessing.connection import Connection, Pipe, wait
@@ -104,6 +105,8 @@ class _Process:
             into.close()
             child.leave(self.campaign.seconds)
             status = 0
+        except BaseException:
+            traceback.print_exc()
         finally:
             os._exit(status)
 
