@@ -18,7 +18,9 @@ _GOES_SECONDS = 10.0
 def large(device: hal.Compiled) -> hal.Buffer:
     """A buffer that an event behind its fill could overtake."""
     count = 1 << (15 if device.info.kind == "interpreter" else 19)
-    return hal.zeros(count, hal.int32, device)
+    made = hal.zeros(count, hal.int32, device)
+    device.synchronize()  # nothing orders the default queue, which fills it, with others
+    return made
 
 
 def begins(device: hal.Compiled) -> Scene:
