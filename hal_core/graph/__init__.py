@@ -120,6 +120,15 @@ class Graph(OfThisProcess):
             earlier = plan or self._earlier
             plan = self._plan = Plan(self.device, self.nodes, buffers, earlier)
             self._earlier = None
+        try:
+            return self._run(plan, queue, wait, start)
+        except (AttributeError, TypeError):
+            self.device._check_open("replay")  # another thread may have closed it meanwhile
+            raise
+
+    def _run(
+        self, plan: Plan, queue: Queue | None, wait: bool, start: float
+    ) -> Event | float | None:
         if queue is not None:
             queue = checked(queue, "replay", self.device)
             queue._check_device(self.device, "replay")

@@ -154,7 +154,12 @@ def _add(queue: Any, program: Any, geometry: Any, bufs: Any, args: Any) -> None:
     """Queue a launch whose arguments are checked."""
     if not isinstance(queue, Queue):
         checked(queue, f"launch {program.name}", program.device)
-    queue._add_launch(program, geometry, bufs, args)
+    try:
+        queue._add_launch(program, geometry, bufs, args)
+    except (AttributeError, TypeError):
+        if program._unloaded:  # by another thread, since the launch began
+            program._refuse_unloaded()
+        raise
 
 
 def define(text: str, name: str, title: str, names: dict[str, Any]) -> Callable[..., Any]:

@@ -83,6 +83,46 @@ def test_G4_two_threads_capture_at_once(fake: hal.Compiled) -> None:
     assert sorted(map(len, graphs)) == [3, 5] and first(made) == 2
 
 
+@pytest.mark.parametrize("queued", [False, True])
+@pytest.mark.parametrize("error", [AttributeError("'NoneType' has no 'entry'"), TypeError("None")])
+def test_a_replay_on_a_device_that_another_thread_closes_is_refused(
+    error: Exception, queued: bool, fake: hal.Compiled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a driver, whose functions are gone when the programs are."""
+    program, made = double(fake)
+    with fake.capture() as graph:
+        program(made, vals=(N,), threads=N)
+
+    def meanwhile(*anything: Any) -> None:
+        monkeypatch.undo()
+        fake.close()
+        raise error
+
+    queue = fake.queue() if queued else None
+    if queue is None:
+        monkeypatch.setattr(type(fake), "graph", meanwhile)
+    else:
+        monkeypatch.setattr(queue, "_add_replay", meanwhile)
+    with pytest.raises(hal.InvalidState, match="replay: the device is closed"):
+        graph.replay(queue=queue)
+
+
+def test_a_launch_in_a_queue_of_a_device_that_another_thread_closes_is_refused(
+    fake: hal.Compiled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program, made = double(fake)
+    queue = fake.queue()
+
+    def meanwhile(*anything: Any) -> None:
+        monkeypatch.undo()
+        fake.close()
+        raise TypeError("None")
+
+    monkeypatch.setattr(queue, "_launch", meanwhile)
+    with pytest.raises(hal.InvalidState, match="launch double: the device is closed"):
+        program(made, vals=(N,), threads=N, queue=queue)
+
+
 @pytest.mark.parametrize("changed", ["family", "arch", "compiler"])
 def test_G7_a_graph_that_was_made_for_another_target_is_refused(
     changed: str, fake: hal.Compiled, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
