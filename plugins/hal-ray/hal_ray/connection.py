@@ -19,7 +19,7 @@ from time import monotonic, perf_counter_ns, sleep
 from typing import Any
 
 from hal_core.concurrency import fork_safe_lock
-from hal_core.errors import DeviceFault, HalError
+from hal_core.errors import DeviceFault, HalError, InvalidState
 from hal_core.profiling import events
 from hal_ray import driver
 from hal_ray.host import Command, unpack
@@ -32,6 +32,7 @@ _IDLE_TURNS = 50  # after which the thread that sends goes to sleep
 _MOST_COMMANDS = 1 << 16  # not done, or a loop without a wait would fill the actor's memory
 _MOST_CARRIED = 2 << 20  # bytes of copies in a message
 _MOST_ON_THE_WAY = 256 << 20  # bytes of copies that are not done, most of them in object stores
+_CLOSED = "the device was closed meanwhile"
 _LEFT = "the process has left the cluster of this device"
 
 
@@ -43,7 +44,7 @@ class Connection:
 
     def __init__(self, ray: Any, actor: Any, device: str, place: str) -> None:
         self.ray, self.actor, self.device, self.place = ray, actor, device, place
-        self.fault: DeviceFault | None = None  # why nothing more can be sent
+        self.fault: DeviceFault | InvalidState | None = None  # why nothing more can be sent
         self.describe_loss: Callable[[], str] = lambda: ""
         self.arrivals: Callable[[int, int, int], None] | None = None  # for a profile
         self._session = self._find_session()
@@ -71,7 +72,8 @@ class Connection:
     def add(self, *command: Any) -> None:
         """Send a command with those before and behind it. Its failure is told at a later wait.
 
-        Raises: DeviceFault when the actor is gone and somebody knows it.
+        Raises: DeviceFault when the actor is gone and somebody knows it, InvalidState when the
+        device was closed.
         """
         if self.fault is not None:
             self._refuse()
@@ -207,8 +209,8 @@ class Connection:
     def ask(self, *question: Any, seconds: float | None = None) -> Any:
         """Send everything and wait for the answer, at most `seconds`.
 
-        Raises: what happened there; DeviceFault when the actor is gone, DeviceUnavailable when the
-        time has passed.
+        Raises: what happened there; DeviceFault when the actor is gone, InvalidState when another
+        thread has closed the device, DeviceUnavailable when the time has passed.
         """
         if self.fault is not None:
             self._refuse()
@@ -319,15 +321,15 @@ class Connection:
         self._told = True
         fault = self.fault
         if fault is None:
-            fault = DeviceFault("send", "the message was not sent", device=self.device)
-        raise DeviceFault(fault.operation, fault.problem, device=self.device, fix=driver.REOPEN)
+            fault = DeviceFault("send", "the message was not sent", fix=driver.REOPEN)
+        raise type(fault)(fault.operation, fault.problem, device=self.device, fix=fault.fix)
 
     def close(self) -> None:
         """End the actor, and with it all that it has."""
         self._tokens.put(False)
         self._commands.clear()
-        if self.fault is None:
-            self.fault, self._told = DeviceFault("send", "closed", device=self.device), True
+        if self.fault is None:  # before the actor ends, for those who wait for it
+            self._told, self.fault = True, InvalidState("wait", _CLOSED, fix=driver.REOPEN)
         try:
             self._check_session()
         except ConnectionError:

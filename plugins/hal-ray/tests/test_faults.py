@@ -107,6 +107,28 @@ def test_a_dead_actor_is_a_fault_that_says_what_was_lost(
         fresh(y, vals=(100,), threads=100)
 
 
+@pytest.mark.parametrize("use", ["synchronize", "read", "timed launch", "allocate"], indirect=True)
+def test_closing_a_device_that_another_thread_uses_is_no_fault(
+    device: Any, use: Callable[[Any, Any], object]
+) -> None:
+    y, seen, begun = hal.zeros(100, hal.int32, device), list[BaseException](), threading.Event()
+
+    def work() -> None:
+        try:
+            while True:
+                use(device, y)
+                begun.set()
+        except BaseException as error:
+            seen.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    assert begun.wait(IN_TIME)
+    device.close()
+    thread.join(IN_TIME)
+    assert [type(error) for error in seen] == [hal.InvalidState], seen
+
+
 def test_work_after_a_known_fault_is_refused_and_closing_is_quiet(device: Any) -> None:
     y, program = hal.zeros(100, hal.int32, device), device.compile(add_one)
     os.kill(device.process, signal.SIGKILL)
