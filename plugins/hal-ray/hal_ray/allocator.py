@@ -72,6 +72,7 @@ class RayAllocator(LRUAllocator["Place"]):
         if type(src_device) is not type(self.device):
             return False
         there, transport = src_device.connection, self.device.transport_from(src_device)
+        there.takers.add(connection)
         for start in range(0, nbytes, _PART_NBYTES):
             length = min(_PART_NBYTES, nbytes - start)
             connection.count(length)

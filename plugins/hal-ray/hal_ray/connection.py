@@ -17,6 +17,7 @@ from contextlib import suppress
 from queue import SimpleQueue
 from time import monotonic, perf_counter_ns, sleep
 from typing import Any
+from weakref import WeakSet
 
 from hal_core.concurrency import fork_safe_lock
 from hal_core.errors import DeviceFault, HalError, InvalidState
@@ -64,6 +65,7 @@ class Connection:
         self._is_timed = False  # a token to send lies in `_tokens`
         self._tokens: SimpleQueue[bool] = SimpleQueue()
         self._sender: threading.Thread | None = None
+        self.takers: WeakSet[Connection] = WeakSet()  # of devices that copy from this one
         self.measuring = threading.local()  # `.number`: the next command is measured
         self.sent = 0  # messages
 
@@ -325,7 +327,7 @@ class Connection:
         raise type(fault)(fault.operation, fault.problem, device=self.device, fix=fault.fix)
 
     def close(self) -> None:
-        """End the actor, and with it all that it has."""
+        """End the actor, and with it all that it has. Order: after the copies to other devices."""
         self._tokens.put(False)
         self._commands.clear()
         if self.fault is None:  # before the actor ends, for those who wait for it
@@ -334,4 +336,9 @@ class Connection:
             self._check_session()
         except ConnectionError:
             return
-        self.ray.kill(self.actor)
+        try:
+            for taker in list(self.takers):
+                with suppress(HalError):  # of a device that is closed or lost
+                    taker.ask("now")
+        finally:
+            self.ray.kill(self.actor)

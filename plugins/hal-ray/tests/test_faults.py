@@ -129,6 +129,15 @@ def test_closing_a_device_that_another_thread_uses_is_no_fault(
     assert [type(error) for error in seen] == [hal.InvalidState], seen
 
 
+def test_a_device_that_is_closed_has_given_what_others_copy(
+    device: Any, other: hal.Compiled
+) -> None:
+    x, y = hal.zeros(1 << 20, hal.uint8, device).fill(7), hal.empty(1 << 20, hal.uint8, other)
+    y.copy_from(x)
+    device.close()
+    assert (y.numpy() == 7).all()
+
+
 def test_work_after_a_known_fault_is_refused_and_closing_is_quiet(device: Any) -> None:
     y, program = hal.zeros(100, hal.int32, device), device.compile(add_one)
     os.kill(device.process, signal.SIGKILL)
