@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import numpy as np
 import pytest
+from counts import calls
 from one_operation import one_operation
 
 import hal_core as hal
@@ -273,11 +273,8 @@ def test_half_float_arrays(name: str) -> None:
 # -- speed
 
 
-def test_small_kernels_take_milliseconds() -> None:
-    """A fuzzer needs a hundred kernels a second; a busy machine has four times as long."""
+def test_small_kernels_take_some_thousand_calls() -> None:
+    """A fuzzer needs a hundred kernels a second."""
     out = ints(64)
     interpret(search, out, vals=(7,), threads=64, block=8)
-    start = time.thread_time()
-    for _ in range(5):
-        interpret(search, out, vals=(7,), threads=64, block=8)
-    assert (time.thread_time() - start) / 5 < 0.04
+    assert calls(lambda: interpret(search, out, vals=(7,), threads=64, block=8)) < 4000

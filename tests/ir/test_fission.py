@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 from barrier_kernels import BLOCKS, SIZE, drawn
 from builder import Builder
+from counts import calls
 from stepping import Block, Memory, listing
 from worked_examples import side_by_side
 
@@ -233,23 +233,8 @@ def _long(regions: int) -> Kernel:
 
 
 def test_the_time_it_takes_grows_with_the_kernel_only() -> None:
-    """Counted in calls, which do not depend on the machine."""
-
-    def calls(kernel: Kernel) -> int:
-        counted = 0
-
-        def count(frame: Any, event: str, arg: Any) -> None:
-            nonlocal counted
-            counted += 1
-
-        sys.setprofile(count)
-        try:
-            split(kernel)
-        finally:
-            sys.setprofile(None)
-        return counted
-
-    assert calls(_long(400)) < 4.5 * calls(_long(100))
+    short, long = _long(100), _long(400)
+    assert calls(lambda: split(long)) < 4.5 * calls(lambda: split(short))
 
 
 def test_deep_nesting_is_no_recursion() -> None:

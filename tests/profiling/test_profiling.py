@@ -280,18 +280,15 @@ def test_F1_a_launch_is_not_waited_for_where_the_queue_tells_the_time(device: An
     program = compiled(device)
     x = hal.zeros(256, hal.float32, device)
     program(x, vals=(1,), threads=256, wait=True)
-    shares = []
-    # A busy machine may give the caller's core to the kernel for some milliseconds.
+    returned = []  # while the launch still ran; a busy machine may stop the caller for long
     for turns in (300_000, 300_000, 3_000_000, 10_000_000, 30_000_000):
         with hal.profile() as profile:
-            start = perf_counter_ns()
             program(x, vals=(turns,), threads=256)
-            called = perf_counter_ns() - start
-        (event,) = profile.events
-        shares.append(called / (event.end_ns - event.start_ns))
-        if shares[-1] < 0.5:
-            break
-    assert min(shares) < 0.5, shares
+            returned.append(not device.default_queue.record().done)
+        assert [event.kind for event in profile.events] == ["launch"]
+        if any(returned):
+            return
+    pytest.fail("each launch had ended when its call returned")
 
 
 # -- bounds, ranges, several at once

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -56,6 +57,32 @@ def checked(own_cache: None) -> Iterator[CheckedDevice]:
     opened._backend = Backend(plugin, "CPU", "tests")
     yield opened
     opened.close()
+
+
+@pytest.fixture(scope="session")
+def releases_the_gil() -> Callable[..., bool]:
+    """`releases_the_gil(work, times=50)`: whether another thread can run while `work` does."""
+
+    def releases(work: Callable[[], object], times: int = 50) -> bool:
+        gate, ran = threading.Lock(), list[int]()
+        gate.acquire()
+        thread = threading.Thread(target=lambda: (gate.acquire(), ran.append(1)))
+        interval = sys.getswitchinterval()
+        sys.setswitchinterval(1000)  # a thread runs only where another one releases the GIL
+        try:
+            thread.start()  # it has the GIL until it waits at the gate
+            gate.release()
+            sum(range(500_000))  # it wakes, and asks for the GIL
+            for _ in range(times):
+                work()
+                if ran:
+                    break
+            return bool(ran)
+        finally:
+            sys.setswitchinterval(interval)
+            thread.join()
+
+    return releases
 
 
 @pytest.fixture(scope="session")

@@ -5,9 +5,6 @@ from __future__ import annotations
 import ctypes
 import gc
 import itertools
-import sys
-import threading
-import time
 from collections.abc import Callable
 
 import numpy as np
@@ -198,32 +195,19 @@ def test_B9_an_export_outlives_buffer_and_device(own_device: hal.Compiled) -> No
     gc.collect()
 
 
-def test_large_copies_release_the_gil(own_device: hal.Compiled) -> None:
+def test_large_copies_release_the_gil(
+    own_device: hal.Compiled, releases_the_gil: Callable[..., bool]
+) -> None:
     host = np.zeros(256 * MIB, "u1")
     buffer = hal.Buffer(own_device, host.size, hal.uint8).allocate()
     buffer.copyin(host)
-    spans: list[tuple[float, float]] = []
-    ticks: list[float] = []
-    stop = threading.Event()
-
-    def tick() -> None:
-        while not stop.is_set():
-            ticks.append(time.perf_counter())
-            time.sleep(0.001)
-
-    thread = threading.Thread(target=tick)
-    thread.start()
-    for _ in range(3):
-        start = time.perf_counter()
-        buffer.copyin(host)
-        spans.append((start, time.perf_counter()))
-    stop.set()
-    thread.join()
-    assert sum(any(low < tick < high for low, high in spans) for tick in ticks) >= 3
+    assert releases_the_gil(lambda: buffer.copyin(host), 1000)
 
 
 @pytest.mark.parametrize("nbytes", [4096, 64 << 10, MIB])
-def test_A7_short_copies_keep_the_gil(own_device: hal.Compiled, nbytes: int) -> None:
+def test_A7_short_copies_keep_the_gil(
+    own_device: hal.Compiled, nbytes: int, releases_the_gil: Callable[..., bool]
+) -> None:
     """No other thread can free memory that they use, which is not in flight."""
     x, y = (hal.empty(nbytes, hal.uint8, own_device).fill(0) for _ in range(2))
     wide = y.view(min(nbytes, 64 << 10) // 4, hal.int32)  # a longer one is work in flight
@@ -235,28 +219,7 @@ def test_A7_short_copies_keep_the_gil(own_device: hal.Compiled, nbytes: int) -> 
         lambda: x.copyout(bytearray(nbytes)),
     )
     for step in steps:
-        assert keeps_the_gil(step)
-
-
-def keeps_the_gil(work: Callable[[], object]) -> bool:
-    """Return whether another thread, which waits for the GIL, has to wait for the work's end."""
-    asleep, ran = threading.Lock(), list[int]()
-    asleep.acquire()
-    thread = threading.Thread(target=lambda: (asleep.acquire(), ran.append(1)))
-    thread.start()
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1000)  # the thread runs as soon as this one releases the GIL
-    try:
-        asleep.release()
-        end = time.perf_counter() + 0.005
-        while time.perf_counter() < end:  # until it has woken and asks for the GIL
-            pass
-        for _ in range(20):
-            work()
-        return not ran
-    finally:
-        sys.setswitchinterval(interval)
-        thread.join()
+        assert not releases_the_gil(step)
 
 
 def test_large_blocks_lie_in_huge_pages(allocator: CPUAllocator) -> None:

@@ -262,33 +262,18 @@ def test_P4_wait_gives_seconds(device: hal.Compiled) -> None:
     y = hal.Buffer(device, 64, hal.float64)
     start = time.perf_counter()
     seconds = program(y, vals=(20_000,), grid=4, block=16, wait=True)
-    outer = time.perf_counter() - start
-    assert 0.0005 < seconds <= outer
+    assert 0 < seconds <= time.perf_counter() - start
     assert program(y, vals=(1,), grid=4, block=16) is None
 
 
 @ordinary
-def test_the_gil_is_free_during_a_long_kernel(device: hal.Compiled) -> None:
+def test_the_gil_is_free_during_a_long_kernel(
+    device: hal.Compiled, releases_the_gil: Callable[..., bool]
+) -> None:
     program = device.compile(slow)
     y = hal.Buffer(device, 1, hal.float64).allocate()
     program(y, vals=(1,), grid=1, block=1)
-    ticks: list[float] = []
-    stop = threading.Event()
-
-    def tick() -> None:
-        while not stop.is_set():
-            ticks.append(time.perf_counter())
-            time.sleep(0.001)
-
-    thread = threading.Thread(target=tick)
-    thread.start()
-    start = time.perf_counter()
-    program(y, vals=(40_000_000,), grid=1, block=1)
-    end = time.perf_counter()
-    stop.set()
-    thread.join()
-    assert end - start > 0.02
-    assert sum(start < tick < end for tick in ticks) >= 5
+    assert releases_the_gil(lambda: program(y, vals=(2_000_000,), grid=1, block=1), 1000)
 
 
 def test_X1_launches_from_many_threads(device: hal.Compiled) -> None:

@@ -89,9 +89,7 @@ def test_a_command_buffer_that_never_ends(opened: hal.Compiled, control: Any) ->
     opened.synchronize()
     control.go.clear()
     program(made, vals=(1, 4), threads=4)
-    start = time.monotonic()
     assert opened.synchronize(timeout=0.05) is False
-    assert time.monotonic() - start < 20
     event = opened.default_queue.record()
     assert not event.done
     control.go.set()

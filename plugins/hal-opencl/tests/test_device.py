@@ -339,7 +339,7 @@ def test_synchronize_has_a_time_limit(hardware: hal.Compiled) -> None:
     cl.enqueue_barrier(device.commands, wait_for=[gate])
     start = time.monotonic()
     assert device.synchronize(timeout=0.05) is False
-    assert 0.04 < time.monotonic() - start < 2
+    assert time.monotonic() - start > 0.04
     gate.set_status(cl.command_execution_status.COMPLETE)
     assert device.synchronize(timeout=10) is True
     assert device.synchronize() is True
@@ -360,6 +360,7 @@ def busy(hardware: hal.Compiled, saxpy: hal.Program) -> Iterator[hal.Buffer]:
     x = hal.Buffer(hardware, 4, hal.float32).allocate()
     saxpy(x, x, vals=(1.0, 4), threads=4)
     yield x
+    assert limit.is_alive(), "the test ended after the launch"
     limit.cancel()
     open_gate()
     hardware.synchronize()
@@ -380,7 +381,6 @@ def test_Q2_ctrl_c_ends_a_wait_before_the_work_ends(
         "launch": lambda: saxpy(busy, busy, vals=(1.0, 4), threads=4, wait=True),
     }
     before = signal.signal(signal.SIGALRM, interrupt)
-    start = time.monotonic()
     try:
         with pytest.raises(KeyboardInterrupt):
             signal.setitimer(signal.ITIMER_REAL, 0.02)
@@ -388,7 +388,6 @@ def test_Q2_ctrl_c_ends_a_wait_before_the_work_ends(
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-    assert time.monotonic() - start < 5
 
 
 def test_P9_a_failure_on_the_device_surfaces_at_the_wait(

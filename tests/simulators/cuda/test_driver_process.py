@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 CHILD = """
@@ -48,10 +47,8 @@ driver.launch(driver.function(module, "forever"))
 time.sleep(0.2)
 print("left", flush=True)
 """
-    start = time.monotonic()
     done = child(cuda_folder, script, SIM_CUDA_INSTRUCTIONS="1000000000000")
     assert (done.returncode, done.stdout, done.stderr) == (0, "left\n", "")
-    assert time.monotonic() - start < 50
 
 
 def test_leaving_with_copies_in_flight(cuda_folder: Path) -> None:

@@ -1,0 +1,103 @@
+"""No test proves speed by a clock: on a busy machine it would fail. Count, or write a bench row.
+
+A count is of calls (`counts.py`), allocations, looks at a clock of the test's own, or events in
+their order.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+CLOCKS = {"monotonic", "perf_counter", "process_time", "thread_time", "timeit"}
+FOLDERS = ("tests", *(f"plugins/{path.parent.name}/tests" for path in ROOT.glob("plugins/*/tests")),
+           "hal_core/testing/conformance")  # fmt: skip
+# What begins like this may read a clock, for this reason.
+RIGHT = {
+    "a limit, generous, after which a test fails rather than hang": {
+        "hal_core/testing/conformance/forked.py::_read",
+        "hal_core/testing/conformance/test_process.py::_found_not_refused",
+        "hal_core/testing/conformance/test_queue.py::test_Q2_done_and_wait_with_a_timeout",
+        "plugins/hal-cpu/tests/test_pool.py::wait_until",
+        "plugins/hal-cpu/tests/test_program.py::begun",
+        "plugins/hal-cuda/tests/test_device.py::_errors_while",
+        "plugins/hal-cuda/tests/test_queue_failures.py::test_P10_closing_a_queue_while_others_launch",
+        "plugins/hal-ray/tests/test_device.py::test_an_open_device_reserves_and_a_closed_one_gives",
+        "plugins/hal-ray/tests/test_faults.py::",
+        "plugins/hal-ray/tests/test_missing.py::",
+        "plugins/hal-ray/tests/test_program.py::test_a_command_is_sent_after_a_millisecond",
+        "tests/browser/test_viewer.py::call",
+        "tests/cli/test_doctor.py::test_plugins_that_hang",
+        "tests/queue/test_queue.py::test_Q2_one_thread_watches_all_events_of_drivers",
+        "tests/queue/test_queue.py::test_Q4_a_dropped_queue_ends_its_thread",
+    },
+    "a wait or a delay takes at least as long as was asked": {
+        "plugins/hal-cpu/tests/test_checked.py::test_a_loop_that_does_not_end",
+        "plugins/hal-opencl/tests/test_device.py::test_synchronize_has_a_time_limit",
+        "tests/simulators/cuda/test_driver_faults.py::",
+    },
+    "times that a device tells lie within those of its caller": {
+        "hal_core/testing/conformance/test_event.py::",
+        "hal_core/testing/conformance/test_program.py::test_P4_wait_gives_seconds",
+        "plugins/hal-cpu/tests/test_program.py::test_P4_wait_gives_seconds",
+        "plugins/hal-cuda/tests/test_clock.py::",
+        "plugins/hal-opencl/tests/test_clock.py::",
+        "plugins/hal-ray/tests/test_clock.py::",
+        "tests/profiling/test_profiling.py::",
+        "tests/profiling/test_sampled_clock.py::test_F1_work_without_times_has_those_of_its_call",
+        "tests/simulators/cuda/test_driver_streams.py::test_elapsed_time_is_what_passed",
+    },
+    "tried until a quiet moment shows it; what is false never shows it": {
+        "hal_core/testing/conformance/test_program.py::test_synchronize_waits",
+    },
+    "the clock is the test's own": {
+        "plugins/hal-cpu/tests/test_trial.py::__init__",
+        "plugins/hal-cuda/tests/test_drift.py::",
+        "tests/profiling/test_sampled_clock.py::",
+        "tests/repository/test_hardware.py::test_a_row_whose_rounds_take_long_has_fewer",
+        "tests/repository/test_hardware.py::test_what_comes_after_a_task_is_not_timed",
+        "tests/testing/test_fake.py::test_a_slow_copy_is_queued_and_can_be_waited_for_in_vain",
+    },
+    "work lasts for a while, however much that is": {
+        "hal_core/testing/conformance/slow.py::_seconds",
+        "plugins/hal-cpu/tests/test_pool.py::test_a_thread_begins_with_the_same_part_of_each_launch",
+        "plugins/hal-ray/tests/test_chaos.py::",
+        "tests/fuzz/",
+        "tests/queue/test_queue.py::test_Q4_a_long_wait_for_a_dropped_queue_blames_no_event",
+    },
+    "a backend in software, or a broken one, has a clock": {
+        "tests/simulators/metal/",
+        "tests/streams/third_backend.py::record",
+        "tests/testing/mutants_of",
+    },
+    "the list itself": {"tests/repository/test_no_timed_tests.py::"},
+}
+
+
+def _uses() -> Iterator[str]:
+    """Yield `file::function` of each place outside of imports that names a clock."""
+    for folder in FOLDERS:
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            name = path.relative_to(ROOT).as_posix()
+            for top in ast.parse(path.read_text(encoding="utf-8")).body:
+                if isinstance(top, ast.Import | ast.ImportFrom):
+                    continue
+                methods = top.body if isinstance(top, ast.ClassDef) else [top]
+                for one in methods:
+                    words = {
+                        getattr(node, "attr", getattr(node, "id", getattr(node, "value", None)))
+                        for node in ast.walk(one)
+                    }
+                    if any(isinstance(w, str) and w.removesuffix("_ns") in CLOCKS for w in words):
+                        yield f"{name}::{getattr(one, 'name', '')}"
+
+
+def test_clocks_are_read_where_no_machine_changes_the_result() -> None:
+    right = set[str]().union(*RIGHT.values())
+    found = list(_uses())
+    unknown = [use for use in found if not use.startswith(tuple(right))]
+    assert not unknown, "count what it costs, or make it a row of the bench"
+    gone = [one for one in right if not any(use.startswith(one) for use in found)]
+    assert not gone, "it reads no clock any more"
