@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -78,6 +79,30 @@ def test_G6_a_command_buffer_does_what_the_steps_do(buffered: hal.Compiled) -> N
         assert buffered.synchronize(20) if done is None else done.wait(20)
     assert isinstance(graph._plan.native(), native.Replay)
     assert [y.numpy().tolist(), spare.numpy().tolist()] == expected
+
+
+def test_G6_a_replay_makes_as_many_calls_for_many_nodes_as_for_two(
+    buffered: hal.Compiled,
+) -> None:
+    program, y, counts = buffered.compile(add), numbers(buffered), list[int]()
+
+    def count(frame: object, what: str, _: object) -> None:
+        counts[-1] += what in ("call", "c_call")
+
+    for nodes in (2, 200):
+        with buffered.capture() as graph:
+            for _ in range(nodes):
+                program(y, vals=(1, N), threads=N)
+        graph.replay(wait=True)  # records the commands
+        counts.append(0)
+        sys.setprofile(count)
+        try:
+            graph.replay()
+        finally:
+            sys.setprofile(None)
+        buffered.synchronize()
+    assert counts[0] == counts[1] < 30
+    assert y.numpy().tolist() == [k + 2 * 202 for k in range(N)]
 
 
 def test_G6_other_buffers_and_updates_are_recorded_anew(buffered: hal.Compiled) -> None:
