@@ -249,3 +249,44 @@ def test_arrows_leave_room_between_them_until_they_are_zoomed(
     wide = browser.read("canvas.clientWidth")
     assert 20 <= browser.read("drawArrows()") <= 2 * (wide // 16 + 1)
     assert browser.read("(look(4000, 4100), drawArrows())") in range(9, 13), "all that there are"
+
+
+TEXTS = """(() => {
+    const texts = [], real = context.fillText;
+    context.fillText = (text, left, top) =>
+        texts.push([text, left, left + context.measureText(text).width, top]);
+    draw();
+    context.fillText = real;
+    const isAxis = one => one[3] === AXIS / 2;
+    return [texts.filter(isAxis), texts.filter(one => !isAxis(one)), x(from)];
+})()"""
+
+
+@pytest.mark.parametrize("width", [320, 800, 1400, 3000])
+def test_D7_no_text_runs_into_another_at_any_width_and_zoom(
+    browser: Browser, tmp_path: Path, width: int
+) -> None:
+    events = [
+        event("range", "step", 0, 30_000_000, ""),
+        event("launch", "one", 5, 6_000_000, "RAY:12", "queue 1234 of a device with a long name"),
+        event("launch", "two", 10_000_000, 30_000_000, "OPENCL:10", "queue 2 of OPENCL:10"),
+    ]
+    (tmp_path / "wide.html").write_text(trace.page(events, 0), encoding="utf-8")
+    size = {"width": width, "height": 600, "deviceScaleFactor": 1, "mobile": False}
+    browser.call("Emulation.setDeviceMetricsOverride", **size)
+    browser.show((tmp_path / "wide.html").as_uri())
+    for length in (0.0001, 0.02, 3.0, 777.0, 41_000.0, 1e6, 2e7, 3e7, 9e9):
+        for begin in (0.0, 29_999_999.0, -length / 2):
+            browser.read(f"look({begin}, {begin} + {length})")
+            axis, rows, start = browser.read(TEXTS)
+            assert len({text for text, *_ in axis}) == len(axis), axis
+            for (_, _, end, _), (_, left, _, _) in itertools.pairwise(axis):
+                assert end < left, (axis, begin, length)
+            for text, left, end, _ in rows:
+                assert end <= start or left >= start, (text, left, end, start)
+            assert axis or width < 800
+    # The names of devices end where those of rows begin.
+    rows = browser.read(TEXTS)[1]
+    ends = [end for _, left, end, _ in rows if left < 20]
+    assert len(ends) == 3 and max(ends) < min(left for _, left, _, _ in rows if left >= 20)
+    browser.call("Emulation.clearDeviceMetricsOverride")
