@@ -21,6 +21,7 @@ from hal_core.profiling.session import (
     on_switch,
     profile,
     profile_range,
+    saved_elsewhere,
     start_profile,
 )
 
@@ -28,5 +29,5 @@ __all__ = [
     "ClockSamples", "HostClock", "Profile", "ProfileDeviceEvent", "ProfileEvent",
     "ProfileProgramEvent", "ProfileRangeEvent", "Times", "device_changed", "device_made",
     "finalize_profile", "of_thread", "on_switch", "profile", "profile_range", "record",
-    "record_queued", "source_of", "start_profile",
+    "record_queued", "saved_elsewhere", "source_of", "start_profile",
 ]  # fmt: skip

@@ -129,8 +129,16 @@ def restore_all() -> None:
     """Put back the methods of all allocators and programs; their clocks are not used any more."""
     for device in concurrency.devices:
         for target in (_allocator_of(device), *device._loaded):
-            if target is not None:
-                _restore(target)
+            attributes = {} if target is None else vars(target)
+            for name, recording, before in attributes.get("_before_profile", ()):
+                # Anything else that is there now refuses, after an unload or a fork, and stays.
+                if attributes.get(name) is not recording:
+                    continue
+                if before is _ABSENT:
+                    del attributes[name]
+                else:
+                    attributes[name] = before
+            attributes.pop("_before_profile", None)
     _to_stop.extend([clock.stop for clock in _clocks.values()])  # twice does no harm
     _clocks.clear()
 
@@ -138,18 +146,6 @@ def restore_all() -> None:
 def stop_clocks() -> None:
     """Stop the clocks that are not used any more. Order: with no lock held, as one may wait."""
     concurrency.make_calls(_to_stop)
-
-
-def _restore(target: object) -> None:
-    attributes = vars(target)
-    for name, recording, before in attributes.get("_before_profile", ()):
-        # Anything else that is there now refuses, after an unload or a fork, and has to stay.
-        if attributes.get(name) is recording:
-            if before is _ABSENT:
-                del attributes[name]
-            else:
-                attributes[name] = before
-    attributes.pop("_before_profile", None)
 
 
 def _replace(target: object, methods: dict[str, Any]) -> None:

@@ -34,9 +34,7 @@ _process_profile: Profile | None = None  # opened by `start_profile` or HAL_PROF
 
 
 class _Closer(io.IOBase):
-    """An object whose `__exit__`, which is C code, closes a generator."""
-
-    closed = True  # else its finalizer, too, would close the generator
+    """An object whose `__exit__` and finalizer, which are C code, close a generator."""
 
     def __init__(self, steps: Generator[None]) -> None:
         self.close = steps.close  # type: ignore[method-assign]  # which IOBase.__exit__ calls
@@ -50,7 +48,10 @@ class _Exit:
     """
 
     def __get__(self, profile: Profile | None, kind: type[Profile]) -> Callable[..., None]:
-        return self if profile is None else _Closer(profile._steps).__exit__
+        if profile is None:
+            return self
+        profile._check_unused()
+        return _Closer(profile._steps).__exit__
 
     def __call__(self, profile: Profile, *error: object) -> None:  # as an ExitStack does
         profile._steps.close()
@@ -116,10 +117,7 @@ class Profile(events.Entries):
 
     def _open(self) -> None:
         with _lock:
-            if self._used:
-                raise InvalidState(
-                    "profile", "it was opened before", fix="Make a new one: hal.profile()."
-                )
+            self._check_unused()
             self._used = True
         try:
             next(self._steps)
@@ -127,27 +125,29 @@ class Profile(events.Entries):
             self._steps.close()
             raise
 
+    def _check_unused(self) -> None:
+        if self._used:
+            fix = "Make a new one: hal.profile()."
+            raise InvalidState("profile", "it was opened before", fix=fix)
+
     def _opened(self) -> Generator[None]:
         """Open the profile, and close it when the generator is closed.
 
         What Ctrl-C ends in the middle is done once more: every step may be repeated.
         """
         try:
-            self._begin()
-            yield
-        finally:
             try:
+                with _lock:
+                    if not events.open_profiles:
+                        instrumentation.restore_all()  # what Ctrl-C has left, if it came twice
+                    events.open_profiles += (self,)
+                    _follow()
+                yield
+            finally:
                 self._end()
-            except BaseException:
-                self._end()
-                raise
-
-    def _begin(self) -> None:
-        with _lock:
-            if not events.open_profiles:
-                instrumentation.restore_all()  # what Ctrl-C has left, if it came twice
-            events.open_profiles += (self,)
-            _follow()
+        except BaseException:
+            self._end()
+            raise
 
     def _end(self) -> None:
         with _lock:
@@ -235,7 +235,14 @@ def finalize_profile(path: str | PathLike[str] | None = None) -> tuple[ProfileEv
 
 @contextlib.contextmanager
 def profile_range(name: str) -> Iterator[None]:
-    """`with hal.profile_range("step 3"):` records one event that spans the block, on the host."""
+    """`with hal.profile_range("step 3"):` records one event that spans the block, on the host.
+
+    Raises: InvalidArgument for a name that is no text.
+    """
+    given: object = name
+    if not isinstance(given, str):
+        fix = 'Write hal.profile_range("step 3").'
+        raise InvalidArgument("profile_range", "the name is no text", got=given, fix=fix)
     start = perf_counter_ns()
     try:
         yield

@@ -370,6 +370,15 @@ def test_a_profile_in_an_exit_stack(fake: hal.Compiled) -> None:
     assert len(profile.events) == 2 and events.open_profiles == ()
 
 
+@pytest.mark.parametrize("name", [b"x", None, 3])
+def test_E9_the_name_of_a_range_is_text(name: Any) -> None:
+    with hal.profile() as profile:
+        with pytest.raises(hal.InvalidArgument, match="profile_range: the name is no text"):
+            with hal.profile_range(name):
+                pass
+    assert profile.events == ()
+
+
 def test_profiles_open_at_once_each_see_all(fake: hal.Compiled) -> None:
     with hal.profile() as outer:
         hal.empty(4, hal.int8, fake)
