@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
 from hal_core import API_VERSION, __version__
-from hal_core.cli import bench, cache, check, devices, doctor, new, profile, render
-from hal_core.errors import HalError
+from hal_core.cli import bench, cache, check, devices, doctor, new, output, profile, render
 
 # Each module has HELP (a sentence), add_arguments(parser), and run(options), which returns the
 # exit code.
@@ -19,7 +17,14 @@ COMMANDS = {module.__name__.rpartition(".")[2]: module for module in _MODULES}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return the exit code: 1 after a fault was found, 2 after an error."""
+    """Run one command and return the exit code: 1 after a fault was found, 2 after an error.
+
+    Raises: SystemExit from argparse; KeyboardInterrupt, of which the interpreter prints nothing.
+    """
+    return output.told(lambda: _run(arguments))
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     given = (sys.argv[1:] if arguments is None else arguments) or ["--help"]
     parser = make_parser()
     if given[0][:1] != "-" and given[0] not in COMMANDS:
@@ -27,20 +32,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"no such command: {given[0]}.{hint}")
     options, unknown = parser.parse_known_args(given)
     if hasattr(options, "assignments"):  # argparse takes them directly behind FILE only
-        options.assignments += [word for word in unknown if "=" in word and word[0] != "-"]
+        behind = [word for word in unknown if "=" in word and word[0] != "-"]
+        options.assignments = [*options.assignments, *behind]
         unknown = [word for word in unknown if word not in options.assignments]
     if unknown:  # told by the parser of the command, which shows that command's usage
         misspelt = [word for word in unknown if word[:1] == "-"]
         hint = _did_you_mean(misspelt, options.parser._option_string_actions)
         options.parser.error(f"unrecognized arguments: {' '.join(unknown)}.{hint}")
-    try:
-        code: int = options.run(options)
-    except BrokenPipeError:  # `hal devices | head`; the interpreter flushes once more at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except HalError as error:
-        print(f"hal: {error}", file=sys.stderr)
-        return 2
+    code: int = options.run(options)
     return code
 
 

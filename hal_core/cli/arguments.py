@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -31,6 +32,18 @@ class Given(NamedTuple):
     numbers: dict[str, int | float | bool]  # by the name of a value
     arrays: dict[str, Array]  # by the name of a pointer
     geometry: dict[str, Extent]  # `threads`, `block` and `grid` as a launch takes them
+    with_data: frozenset[str] = (
+        frozenset()
+    )  # the arrays whose elements were given, not their number
+
+    def made_up(self, signature: Signature) -> str:
+        """Name the values and the data that are made up; empty if there are none."""
+        names = [
+            f"the data of {param.name}" if param.is_pointer else param.name
+            for param in signature.params
+            if param.name not in self.with_data and param.name not in self.numbers
+        ]
+        return ", ".join(names)
 
 
 class Launch(NamedTuple):
@@ -56,7 +69,8 @@ class Launch(NamedTuple):
 def add_arguments(parser: argparse._ActionsContainer) -> None:
     """Add to a command the arguments that describe a launch; `given` reads them."""
     add = parser.add_argument
-    add("assignments", nargs="*", metavar="NAME=VALUE",
+    # With a default, as argparse takes it for required without one.
+    add("assignments", nargs="*", metavar="NAME=VALUE", default=[],
         help="Set a parameter of the kernel: a value to a number; a pointer to an array or to its "
         "number of elements. VALUE is a Python expression, which may use the file's names. "
         "Parameters that are left out are made up.")  # fmt: skip
@@ -78,11 +92,15 @@ def _extent(text: str) -> tuple[int, ...]:
 def given(options: argparse.Namespace, file: KernelFile, signature: Signature) -> Given:
     """Read what the user gave. Raises: InvalidArgument for a name or a value that does not fit."""
     params = {param.name: param for param in signature.params}
-    numbers, arrays = {}, {}
+    numbers: dict[str, int | float | bool] = {}
+    arrays: dict[str, Array] = {}
+    with_data = set()
     for text in options.assignments:
-        name, equals, expression = (part.strip() for part in text.partition("="))
-        if not equals or name not in params:
-            problem = "no such parameter" if name not in params else "a parameter without a value"
+        name, _, expression = (part.strip() for part in text.partition("="))
+        problem = "a parameter without a value" if not expression else ""
+        problem = "two values of one parameter" if name in numbers | arrays else problem
+        problem = "no such parameter" if name not in params else problem
+        if problem:
             fix = f"Give NAME=VALUE for {', '.join(params) or 'no parameter: it has none'}."
             raise InvalidArgument(f"arguments of {signature.name}", problem, got=name, fix=fix)
         value = file.evaluate(expression)
@@ -92,14 +110,26 @@ def given(options: argparse.Namespace, file: KernelFile, signature: Signature) -
             numbers[name] = convert_value(value, params[name], signature.name, "every device")
         else:
             arrays[name] = elements(value, params[name], signature.name)
+            with_data |= {name} if isinstance(value, np.ndarray) else set()
     chosen = {name: getattr(options, name) for name in ("threads", "block", "grid")}
     geometry = {name: extent for name, extent in chosen.items() if extent is not None}
-    return Given(numbers, arrays, geometry)
+    return Given(numbers, arrays, geometry, frozenset(with_data))
 
 
 def elements(value: Any, param: Param, operation: str) -> Array:
     """Return the array for a pointer, of which a number gives the size."""
-    if isinstance(value, (int, float)) and value == int(value) and value >= 0:
+    is_whole = type(value) is int or (isinstance(value, float) and value.is_integer())
+    if is_whole and value >= 0:
+        try:  # a quarter of the memory, where it is known
+            room = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 4
+        except (AttributeError, ValueError, OSError):
+            room = 4 << 30
+        most = room // param.dtype.itemsize
+        if value > most:
+            raise InvalidArgument(
+                operation, f"{param.name!r} is too large for this machine's memory", got=value,
+                limit=most, fix="Give fewer elements.",
+            )  # fmt: skip
         return made_up(param.dtype, int(value))
     if isinstance(value, np.ndarray):
         values, dtype = values_of(value, operation)
@@ -152,8 +182,15 @@ def guards(kernel: Kernel, numbers: Mapping[str, Any]) -> dict[int, int]:
 
 
 def resolved(kernel: Kernel | Source, geometry: Mapping[str, Extent]) -> tuple[Dim3, Dim3]:
-    """Return (grid, block) of a geometry, as devices choose it. Raises: InvalidArgument."""
+    """Return (grid, block) of a geometry, as devices choose it.
+
+    Raises: InvalidArgument, also for a launch without threads.
+    """
     room = DEFAULT_BLOCK_THREADS if kernel.block is None else LIMITS.max_block_threads
     rules = Rules(kernel.name, "every device", LIMITS, room, kernel.block)
     grid, block, threads = (geometry.get(name) for name in ("grid", "block", "threads"))
-    return rules.resolve(grid, block, threads, 0)
+    blocks, shape = rules.resolve(grid, block, threads, 0)
+    if 0 in blocks or 0 in shape:
+        fix = "Give sizes, and threads, of 1 or more."
+        raise InvalidArgument(kernel.name, "the launch has no threads", got=dict(geometry), fix=fix)
+    return blocks, shape

@@ -71,13 +71,18 @@ def run(options: argparse.Namespace) -> int:
     chosen = file.one()
     kernel = lowered(chosen)
     wanted = given(options, file, kernel.signature)
+    for name in options.devices or ():
+        Device[name]  # one that was asked for and cannot be opened is an error of the command
     work = of_source(kernel, wanted) if isinstance(kernel, Source) else of_kernel(kernel, wanted)
     names = options.devices or Device.get_available_devices()
     found = [measure(name, chosen, work) for name in names]
+    made_up = wanted.made_up(kernel.signature)
     if options.json:
-        print(json.dumps(record(kernel, work, found), indent=2))
+        print(json.dumps({**record(kernel, work, found), "made_up": made_up}, indent=2))
     else:
         show(kernel, work, found)
+        if made_up:
+            print(f"Made up: {made_up}. Times may depend on it: give your own as NAME=VALUE.")
     return 1 if any(one.why for one in found) or not found else 0
 
 
@@ -129,6 +134,7 @@ def of_source(kernel: Source, wanted: Given) -> Work:
     launch = Launch(
         {param.name: numbers[param.name] for param in kernel.signature.values}, wanted.geometry
     )
+    resolved(kernel, wanted.geometry)
     elements = [arrays[param.name] for param in kernel.signature.pointers]
     return Work(launch, elements, None, None)
 

@@ -67,14 +67,20 @@ def check_file(options: argparse.Namespace) -> int:
     """Run each kernel of a file in the interpreter, and print what it finds."""
     file = KernelFile(options.device)
     kernels = file.chosen()
-    if len(kernels) > 1 and any(getattr(options, field) for field in _LAUNCH):
-        problem = f"arguments are for one kernel, and {file.path} has {', '.join(kernels)}"
-        raise InvalidArgument("check", problem, fix="Give FILE:KERNEL.")
+    launch = Given({}, {}, {})
+    is_given = any(getattr(options, field) for field in _LAUNCH)
+    if is_given:
+        if len(kernels) > 1:
+            problem = f"arguments are for one kernel, and {file.path} has {', '.join(kernels)}"
+            raise InvalidArgument("check", problem, fix="Give FILE:KERNEL.")
+        launch = given(options, file, next(iter(kernels.values())).signature)
     table, faults = output.table(("kernel", "result", "launched with")), []
     for name, kernel in kernels.items():
         try:
-            table.add_row(name, *examine(kernel, given(options, file, kernel.signature)))
+            table.add_row(name, *examine(kernel, launch))
         except HalError as error:
+            if is_given and isinstance(error, InvalidArgument):
+                raise  # the launch is wrong, not the kernel
             table.add_row(name, "fault", "")
             faults.append(f"{name}: {error}")
     console = output.console()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import math
 import os
 import runpy
 import sys
@@ -79,11 +80,12 @@ class KernelFile:
         return next(iter(found.values()))
 
     def evaluate(self, expression: str) -> Any:
-        """Return what a Python expression gives among the file's variables.
+        """Return what a Python expression gives among the file's variables, inf and nan.
 
         Raises: InvalidArgument when it fails.
         """
-        return self._run(lambda: eval(expression, self.variables), expression)
+        names = {"inf": math.inf, "nan": math.nan, **self.variables}
+        return self._run(lambda: eval(expression, names), expression)
 
     def _run(self, step: Callable[[], Any], expression: str = "") -> Any:
         """Run the file, or an expression of it. Only if that fails, show what it printed."""

@@ -1,10 +1,14 @@
-"""Tables as the commands print them, for people and for programs that read lines."""
+"""Tables and errors as the commands print them, for people and for programs that read lines."""
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
+
+from hal_core.errors import HalError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -41,3 +45,42 @@ def seconds(value: float) -> str:
             return f"{value:.3f} {unit}"
         value *= 1000
     return f"{value:.1f} us"
+
+
+def told(work: Callable[[], int]) -> int:
+    """Do `work` and return its exit code; tell an error in one line on stderr and return 2.
+
+    Raises: KeyboardInterrupt, of which the interpreter prints nothing then.
+    """
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by the shell
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115  # to the end
+    try:
+        try:
+            return work()
+        finally:
+            sys.stdout.flush()  # here, where a full disk can be told
+    except KeyboardInterrupt:
+        # Python ends such a process by SIGINT, so that a shell's loop ends, too.
+        hook = sys.excepthook
+        sys.excepthook = lambda kind, *error: (
+            None if issubclass(kind, KeyboardInterrupt) else hook(kind, *error)
+        )
+        raise
+    except BrokenPipeError:  # `hal devices | head`
+        _close_stdout()
+        return 0
+    except HalError as error:
+        print(f"hal: {error}", file=sys.stderr)
+    except MemoryError:
+        print("hal: not enough memory. Give smaller sizes.", file=sys.stderr)
+    except OSError as error:
+        _close_stdout()
+        print(f"hal: the output cannot be written: {error.strerror or error}", file=sys.stderr)
+    return 2
+
+
+def _close_stdout() -> None:
+    """Let what is left in stdout go nowhere: the interpreter flushes once more at exit."""
+    with suppress(OSError, ValueError):  # ValueError: a stream without a file, as in tests
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

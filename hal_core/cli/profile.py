@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import atexit
 import json
 import os
 import runpy
 import sys
+import threading
 import traceback
 from collections.abc import Iterable
+from contextlib import ExitStack
 from typing import NamedTuple
 
 from hal_core.cli import output
 from hal_core.cli.kernels import missing
 from hal_core.errors import InvalidArgument
-from hal_core.profiling import ProfileEvent, profile
+from hal_core.profiling import ProfileEvent, profile, saved_elsewhere
 from hal_core.profiling.trace import check_path
 
 HELP = "Run a program and print where its devices' time went."
@@ -55,34 +58,52 @@ def run(options: argparse.Namespace) -> int:
     target = _target(options.out)
     sys.argv = [path, *options.arguments]
     sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
-    code = 0
     out = os.dup(1)
     if options.json:  # what libraries and child processes write there too
         os.dup2(2, 1)
-    with profile(_LIMIT) as whole:
-        try:
-            runpy.run_path(path, run_name="__main__")
-        except SystemExit as error:
-            if error.code is None or isinstance(error.code, int):
-                code = error.code or 0
-            else:  # the interpreter prints anything else and exits with 1
-                print(error.code, file=sys.stderr)
-                code = 1
-        except BaseException:
-            traceback.print_exc()
-            code = 1
-        events, dropped = whole.events, whole.dropped
-    if target:
-        whole.save(target)
-    sys.stdout.flush()
-    os.dup2(out, 1)
-    os.close(out)
-    if options.json:
-        rows = [line._asdict() for line in lines(events)]
-        print(json.dumps({"events": rows, "dropped": dropped}, indent=2))
+    before = set(threading.enumerate())
+    ending = ExitStack()
+    whole = ending.enter_context(profile(_LIMIT))
+    code, is_interrupted = _ran(path)
+
+    def finish() -> int:
+        ending.close()
+        sys.stdout.flush()
+        os.dup2(out, 1)
+        os.close(out)
+        if options.json:
+            rows = [line._asdict() for line in lines(whole.events)]
+            print(json.dumps({"events": rows, "dropped": whole.dropped}, indent=2))
+        else:
+            show(lines(whole.events), whole.dropped, 0 if is_interrupted else code)
+        problem = saved_elsewhere(whole, target) if target else ""
+        if problem:
+            print(f"hal: {problem}", file=sys.stderr)
+        return code
+
+    if any(not thread.daemon for thread in set(threading.enumerate()) - before):
+        atexit.register(output.told, finish)  # the interpreter waits for these threads before
     else:
-        show(lines(events), dropped)
+        finish()
+    if is_interrupted:
+        raise KeyboardInterrupt
     return code
+
+
+def _ran(path: str) -> tuple[int, bool]:
+    """Run a program; return its exit code, and whether Ctrl-C has ended it."""
+    try:
+        runpy.run_path(path, run_name="__main__")
+    except SystemExit as error:
+        if error.code is None or isinstance(error.code, int):
+            return error.code or 0, False
+        # The interpreter prints anything else and exits with 1.
+        print(error.code, file=sys.stderr)
+        return 1, False
+    except BaseException as error:
+        traceback.print_exc()
+        return 1, isinstance(error, KeyboardInterrupt)
+    return 0, False
 
 
 def _target(path: str | None) -> str:
@@ -93,7 +114,8 @@ def _target(path: str | None) -> str:
     if path is None:
         return ""
     target = os.path.abspath(check_path(path, "profile"))
-    if not os.access(os.path.dirname(target), os.W_OK) or os.path.isdir(target):
+    folder = os.path.dirname(target)
+    if not (os.path.isdir(folder) and os.access(folder, os.W_OK)) or os.path.isdir(target):
         fix = "Name a file in a folder that you may write to."
         raise InvalidArgument("profile", "the trace cannot be written", got=path, fix=fix)
     return target
@@ -110,11 +132,14 @@ def lines(events: Iterable[ProfileEvent]) -> list[Line]:
     return sorted(found.values(), key=lambda line: -line.seconds)
 
 
-def show(found: list[Line], dropped: int) -> None:
+def show(found: list[Line], dropped: int, code: int) -> None:
     """Print the table to stderr."""
     console = output.console(stderr=True)
     if not found:
         console.print("hal profile: no device did anything in this process.")
+        if code:
+            said = f"The program ended with exit code {code}. If it needs arguments"
+            console.print(f"{said}, give them behind FILE: hal profile FILE ARGUMENTS.")
         return
     table = output.table(("device", "kind", "name"), ("times", "total", "each", "bytes"))
     for line in found:

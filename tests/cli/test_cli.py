@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import subprocess
@@ -16,7 +17,7 @@ from fake_site import FakeSite
 
 import hal_core as hal
 from hal_core import config
-from hal_core.cli import COMMANDS, main, make_parser
+from hal_core.cli import COMMANDS, doctor, main, make_parser
 from hal_core.compiler import cache
 from hal_core.hookspecs import CAPABILITIES
 from hal_core.testing.kit.report import chapters
@@ -495,3 +496,61 @@ def test_C4_cache_in_json(
     monkeypatch.setenv("HAL_CCACHE", "0")
     assert main(["cache", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["folder"] == ""
+
+
+class Full(io.StringIO):
+    """A stream on a full disk."""
+
+    def write(self, text: str) -> int:
+        raise OSError(28, "No space left on device")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["devices"], ["doctor", "--time-limit", "9"], ["cache"], ["cache", "--json"], ["--help"],
+     ["render", "{kernels}:scale", "--language", "c"], ["check", "{kernels}:scale"]],
+    ids=str,
+)  # fmt: skip
+def test_E10_a_full_disk_is_told_in_one_line(
+    command: list[str], kernels: str, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(sys, "stdout", Full())
+    monkeypatch.setattr(doctor, "probed", lambda plugin, limit: plugin._replace(state="ready"))
+    given = [word.replace("{kernels}", kernels) for word in command]
+    if command == ["--help"]:  # argparse goes on without a word
+        with pytest.raises(SystemExit):
+            main(given)
+        return
+    assert main(given) == 2
+    expected = "hal: the output cannot be written: No space left on device\n"
+    assert capsys.readouterr().err == expected
+
+
+def test_E10_ctrl_c_prints_nothing_and_ends_as_python_does(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An interpreter ends by SIGINT when a KeyboardInterrupt has reached its end."""
+
+    def interrupted(*arguments: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys, "excepthook", sys.__excepthook__)
+    for module in COMMANDS.values():
+        monkeypatch.setattr(module, "run", interrupted)
+    required = {"new": ["A"], "check": ["A"], "render": ["A"], "bench": ["A"], "profile": ["A"]}
+    for name in COMMANDS:
+        with pytest.raises(KeyboardInterrupt) as caught:
+            main([name, *required.get(name, [])])
+        sys.excepthook(caught.type, caught.value, caught.tb)
+        assert capsys.readouterr() == ("", "")
+    sys.excepthook(ValueError, ValueError("of the program"), None)
+    assert "of the program" in capsys.readouterr().err
+
+
+def test_closed_streams_are_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("stdout", "stderr"):
+        monkeypatch.setattr(sys, name, None)
+    assert main(["cache"]) == 0
+    for stream in (sys.stdout, sys.stderr):
+        stream.close()

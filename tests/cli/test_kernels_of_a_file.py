@@ -101,7 +101,8 @@ def test_bench_prints_a_row_for_each_device(
     file: str, quick: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["bench", f"{file}:scale", "--device", "cpu", "--device", "CPU:0"]) == 0
-    launch, heads, *rows = capsys.readouterr().out.splitlines()
+    launch, heads, *rows, made_up = capsys.readouterr().out.splitlines()
+    assert made_up.startswith("Made up: the data of y, a, n. Times may depend on it")
     assert launch == "scale: y = 1024 x float32, a = 1.0, n = 1024, threads = 1024"
     assert heads.split() == ["device", "hardware", "time", "GB/s", "Gop/s"]
     assert [row.split()[0] for row in rows] == ["cpu", "CPU:0"]
@@ -164,11 +165,24 @@ def test_bench_gives_each_launch_the_same_data(
 def test_bench_says_why_a_device_has_no_times(file: str, tmp_path: Path) -> None:
     site = FakeSite(tmp_path / "site")
     site.backend("ACC")
-    given = ["bench", f"{file}:scale", "n=9", "--device", "ACC", "--device", "ACC:9"]
+    given = ["bench", f"{file}:scale", "n=9", "--device", "ACC"]
     done = site.run(f"from hal_core.cli import main; sys.exit(main({given}))")
-    launch, first, second = done.stdout.splitlines()
+    launch, why, _ = done.stdout.splitlines()
     assert (done.returncode, done.stderr) == (1, "") and launch.startswith("scale: ")
-    assert first.startswith("ACC: ") and "compile" in first and second.startswith("ACC:9: open: ")
+    assert why.startswith("ACC: ") and "compile" in why
+
+
+def test_E11_a_device_that_is_not_there_is_told_alike_by_every_command(
+    file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for command in (
+        ["bench", f"{file}:scale", "--device", "NOPE"],
+        ["render", f"{file}:scale", "--device", "NOPE"],
+        ["devices", "NOPE"], ["doctor", "NOPE"], ["check", "NOPE"],
+    ):  # fmt: skip
+        assert main(command) == 2
+        out, err = capsys.readouterr()
+        assert out == "" and "no installed backend has this name (got 'NOPE')" in err
 
 
 @needs_cpu
@@ -203,15 +217,45 @@ def test_bench_of_a_source_needs_every_argument(
         (["scale", "y=ORDER"], "numpy array (got 'int32 array'; expected float32)"),
         (["scale", "n=9", "y=8"], "out of bounds: a read of 'y'"),
         (["compact", "--grid", "3"], "nothing says how many threads run"),
+        (["scale", "n="], "scale: a parameter without a value (got 'n')"),
+        (["scale", "n=1", "n=2"], "scale: two values of one parameter (got 'n')"),
+        (["scale", "n=inf"], "value 'n' is a float where an integer is expected"),
+        (["scale", "y=inf"], "'y' takes a number of elements"),
+        (["scale", "y=nan"], "'y' takes a number of elements"),
+        (["scale", "y=True"], "'y' takes a number of elements"),
+        (["scale", "y=1e15"], "'y' is too large for this machine's memory"),
+        (["scale", "y=10**9999"], "'y' is too large for this machine's memory"),
+        (["scale", "n=0"], "scale: the launch has no threads"),
+        (["scale", "--threads", "0"], "scale: the launch has no threads"),
+        (["scale", "--block", "0"], "scale: the launch has no threads"),
+        (["scale", "--threads", "4", "--block", "0"], "scale: the launch has no threads"),
+        (["scale", "--grid", "0", "--block", "4"], "scale: the launch has no threads"),
+        (["text", "y=1", "n=1", "--threads", "0"], "half: the launch has no threads"),
     ],
     ids=str,
 )
-def test_bench_says_what_is_wrong(
+def test_bench_and_check_say_what_is_wrong(
     file: str, given: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """E4, E11: one parser for both; what is wrong with the arguments is no fault of a kernel."""
     assert main(["bench", f"{file}:{given[0]}", *given[1:]]) == 2
     out, err = capsys.readouterr()
     assert out == "" and said in err
+    if "out of bounds" not in said and given[0] not in ("text", "compact"):
+        assert main(["check", f"{file}:{given[0]}", *given[1:]]) == 2
+        out, err = capsys.readouterr()
+        assert out == "" and said in err
+
+
+def test_E11_numbers_that_are_not_finite_and_no_arguments(
+    file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for text in ("inf", "-inf", "nan"):
+        assert main(["check", f"{file}:scale", f"a={text}"]) == 0
+        assert f"a = {text}," in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main(["bench"])
+    assert capsys.readouterr().err.endswith("arguments are required: FILE[:KERNEL]\n")
 
 
 # -- check

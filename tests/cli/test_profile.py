@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,7 +16,7 @@ from fake_backend import FakePlugin
 import hal_core as hal
 from hal_core.cli import main
 from hal_core.cli import profile as command
-from hal_core.profiling import ProfileDeviceEvent, ProfileEvent, ProfileProgramEvent
+from hal_core.profiling import ProfileDeviceEvent, ProfileEvent, ProfileProgramEvent, trace
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = """
@@ -89,7 +91,6 @@ def test_in_json_what_the_program_prints_goes_to_stderr(tmp_path: Path) -> None:
         ("sys.exit(3)", 3, ""),
         ("sys.exit('no more')", 1, "no more"),
         ("y.deallocate(); y.numpy()", 1, "hal_core.errors.InvalidState: copyout:"),
-        ("raise KeyboardInterrupt", 1, "KeyboardInterrupt"),
     ],
 )
 def test_a_program_that_ends_early_is_in_the_table_too(
@@ -99,6 +100,71 @@ def test_a_program_that_ends_early_is_in_the_table_too(
     err = capsys.readouterr().err
     assert rows(err)["launch"][:2] == ["work", "5"]
     assert said in err and err.index(said) < err.index("launch")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows has no SIGINT of its own")
+def test_E10_ctrl_c_ends_it_as_it_ends_the_program(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text("import os\nos.kill(os.getpid(), 2)\nfor _ in 'abc': pass")
+    command = [sys.executable, "-m", "hal_core", "profile", "program.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == -2 and done.stdout == ""
+    *_, interrupt, table = done.stderr.splitlines()
+    assert interrupt == "KeyboardInterrupt" and "no device did anything" in table
+
+
+def test_E6_threads_of_the_program_are_waited_for(tmp_path: Path) -> None:
+    """Also an idle thread of an executor, which ends when the interpreter does."""
+    (tmp_path / "program.py").write_text(
+        f"import sys\nsys.path.append({str(ROOT / 'tests')!r})\n"
+        "from fake_backend import FakePlugin\nimport hal_core as hal, threading, time\n"
+        "from concurrent.futures import ThreadPoolExecutor\n"
+        "hal.Device.register_plugin('FAKE', FakePlugin())\n"
+        "pool = ThreadPoolExecutor()\npool.submit(print, 'pool').result()\n"
+        "def late():\n    time.sleep(0.2)\n    hal.zeros(64, hal.int8, 'FAKE')\n"
+        "threading.Thread(target=late).start()\nsys.exit(3)\n",
+        encoding="utf-8",
+    )
+    command = [sys.executable, "-m", "hal_core", "profile", "-o", "t.json", "program.py"]
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (done.returncode, done.stdout) == (3, "pool\n")
+    assert rows(done.stderr).keys() == {"alloc", "fill", "free"}
+    assert json.loads((tmp_path / "t.json").read_text())["traceEvents"]
+
+
+def test_E5_a_trace_that_cannot_be_written_costs_no_table(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, failed = trace.write_whole, []
+
+    def full(path: str, data: bytes) -> None:
+        if not failed:
+            failed.append(path)
+            raise OSError(28, "No space left on device")
+        write(path, data)
+
+    monkeypatch.setattr(trace, "write_whole", full)
+    (tmp_path / "program.py").write_text(PROGRAM)
+    target = str(tmp_path / "t.json")
+    assert main(["profile", "-o", target, str(tmp_path / "program.py")]) == 0
+    err = capsys.readouterr().err
+    assert rows(err)["launch"][:2] == ["work", "5"] and failed == [target]
+    assert "trace cannot be written: No space left on device" in err
+    other = Path(err.rstrip().rpartition("The trace is in ")[2])
+    assert json.loads(other.read_text())["traceEvents"]
+    shutil.rmtree(other.parent)
+    # A file where a folder should be is found before the program runs.
+    target = str(tmp_path / "program.py" / "x.html")
+    assert main(["profile", "-o", target, str(tmp_path / "program.py")]) == 2
+    assert "the trace cannot be written" in capsys.readouterr().err
+
+
+def test_D6_a_program_that_wanted_arguments(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert profile(tmp_path, "import sys\nsys.exit(2)") == 2
+    assert "exit code 2. If it needs arguments, give them behind FILE" in capsys.readouterr().err
 
 
 def test_a_program_may_profile_itself(tmp_path: Path) -> None:
