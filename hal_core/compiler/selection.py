@@ -7,6 +7,7 @@ import os
 from typing import TYPE_CHECKING
 
 from hal_core import config
+from hal_core.device.plugin import is_failure, one_line
 from hal_core.errors import CompilerUnavailable, HalError, InvalidArgument
 
 if TYPE_CHECKING:
@@ -88,11 +89,13 @@ def _try(device: Compiled, pair: CompilerPair) -> Compiler | None:
     with device._lock:
         try:
             return device._ready_compilers.setdefault(pair.name, pair.compiler())
-        except (ImportError, OSError) as error:
-            reason = str(error)
         except HalError as error:  # as part of a sentence that names operation and device itself
             reason = f"{error.problem} ({error.fix.rstrip('.')})" if error.fix else error.problem
-        except Exception as error:  # a plugin may raise anything
-            reason = f"{type(error).__name__}: {error}"
+        except BaseException as error:  # a plugin may raise anything
+            if not is_failure(error):
+                raise
+            reason = one_line(error)
+            if isinstance(error, (ImportError, OSError)):
+                reason = reason.partition(": ")[2] or reason
         device._failed_compilers[pair.name] = reason
         return None

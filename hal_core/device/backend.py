@@ -19,7 +19,14 @@ from hal_core.concurrency import (
 )
 from hal_core.device import plugin as checks
 from hal_core.device.names import join
-from hal_core.device.plugin import Extension, Plugin, Unusable, one_line, short_repr
+from hal_core.device.plugin import (
+    Extension,
+    Plugin,
+    Unusable,
+    is_failure,
+    one_line,
+    short_repr,
+)
 from hal_core.errors import DeviceUnavailable, HalError, UnknownDevice
 
 if TYPE_CHECKING:
@@ -209,15 +216,16 @@ class Backend(Plugin, OfThisProcess):
     def _provide(self, hook: str, checked: Callable[[Any], T], **arguments: object) -> T:
         """Call the owner's hook and check the answer.
 
-        Raises: HalError as the hook raised it; PluginError for any other Exception, which names
-        the plugin and the extensions that wrap the hook. SystemExit and KeyboardInterrupt are no
-        failures of a plugin: a signal asks for the program's end.
+        Raises: HalError as the hook raised it; PluginError for any other failure, which names the
+        plugin and the extensions that wrap the hook.
         """
         try:
             return checked(getattr(self.manager.hook, hook)(**arguments))
         except HalError:
             raise
-        except Exception as error:
+        except BaseException as error:
+            if not is_failure(error):
+                raise
             around = [
                 f"{extension.name} ({extension.origin})"
                 for extension in self.extensions
@@ -279,7 +287,9 @@ def _logged(plugin: Plugin, hook: str, device: Compiled) -> Iterator[None]:
     """Log a failure inside the block: an observer or an extension stops no other."""
     try:
         yield
-    except Exception as error:
+    except BaseException as error:
+        if not is_failure(error):
+            raise
         log.warning(
             "%s of plugin %s failed on %s: %s; from %s",
             hook, plugin.name, device.name, one_line(error), plugin.origin, exc_info=error,

@@ -13,7 +13,7 @@ from hal_core import config, discovery
 from hal_core.concurrency import flights, fresh_copy, is_of_a_signal
 from hal_core.device.backend import Backend
 from hal_core.device.names import KNOWN, is_family
-from hal_core.device.plugin import Extension, Plugin, one_line
+from hal_core.device.plugin import Extension, Plugin, is_failure, one_line
 from hal_core.discovery import DEVICES, EXTENSIONS, EntryPoint, Scan, normalize
 from hal_core.errors import (
     DeviceUnavailable,
@@ -232,7 +232,7 @@ class Plugins:
         if not is_family(name):
             raise InvalidArgument("register_plugin", "not a family name", got=name)
         family = name.upper()
-        backend = Backend(plugin, family, "Device.register_plugin")
+        backend = _examined(Backend, plugin, family, "Device.register_plugin")
         backend.forked = any(one.forked for one in self._backends() if one.family == family)
         self._prepare(backend)
         self._registered[family] = backend
@@ -258,7 +258,8 @@ class Plugins:
             if entry.key in self._loaded:
                 return
             try:
-                plugin = kind(_import(entry), name, origin(entry), entry.distribution.name)
+                found = _import(entry)
+                plugin = _examined(kind, found, name, origin(entry), entry.distribution.name)
             except PluginError as error:
                 self._failed[entry.key] = error.with_traceback(None)
                 raise fresh_copy(error) from error.__cause__
@@ -295,6 +296,20 @@ def _import(entry: EntryPoint) -> object:
         fix = f"Upgrade or uninstall it: {entry.distribution.name}."
         raise PluginError(f"load {entry.name}", problem, fix=fix) from error
     return found
+
+
+def _examined(kind: type[P], found: object, name: str, origin: str, distribution: str = "") -> P:
+    """Return a plugin of an object, whose attributes may raise. Raises: PluginError."""
+    try:
+        return kind(found, name, origin, distribution)
+    except HalError:
+        raise
+    except BaseException as error:
+        if not is_failure(error):
+            raise
+        problem = f"its object cannot be examined: {one_line(error)}; from {origin}"
+        fix = f"Upgrade or uninstall it: {distribution or 'its package'}."
+        raise PluginError(f"plugin {name}", problem, fix=fix) from error
 
 
 def _upper(names: Sequence[str]) -> list[str]:

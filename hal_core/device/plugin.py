@@ -37,9 +37,21 @@ short_repr = _reprs.repr  # also of a device whose __init__ did not call super()
 
 def one_line(error: BaseException) -> str:
     """Return the class and the text of an exception, without line breaks."""
+    try:
+        text = str(error)
+    except Exception as wrong:  # its __str__ is a plugin's, too
+        text = f"its text raises {type(wrong).__name__}"
     # A limit, as what a vendor's compiler says may have megabytes.
-    text = " ".join(str(error).split())[:2000]
-    return f"{type(error).__name__}: {text}".rstrip(". ")
+    return f"{type(error).__name__}: {' '.join(text.split())[:2000]}".rstrip(". ")
+
+
+def is_failure(error: BaseException) -> bool:
+    """Tell whether code of a plugin has failed: it raised an Exception, or asked for an exit.
+
+    Ctrl-C and what the handler of a signal raises, such as SystemExit, end the program instead.
+    """
+    exits = isinstance(error, SystemExit) and not concurrency.is_of_a_signal(error)
+    return isinstance(error, Exception) or exits
 
 
 # -- the plugin object
@@ -82,27 +94,15 @@ class Plugin:
             raise self.refuse(
                 f"the entry point names {short_repr(plugin)}, which is no plugin object"
             )
-        if not any(self.manager.parse_hookimpl_opts(plugin, name) for name in dir(plugin)):
+        version: Any = getattr(plugin, "hal_api", None)
+        has_hooks = any(self.manager.parse_hookimpl_opts(plugin, name) for name in dir(plugin))
+        # The version before the hooks: a newer plugin may have hooks that this core lacks.
+        if has_hooks or version is not None:
+            self._check_version(version)
+        if not has_hooks:
             unmarked = [name for name in HOOKS if callable(getattr(plugin, name, None))]
             why = f": {', '.join(unmarked)} not marked @hookimpl" if unmarked else ""
             raise self.refuse(f"{short_repr(plugin)} has no hooks{why}")
-        # The version before the hooks: a newer plugin may have hooks that this core lacks.
-        version: Any = getattr(plugin, "hal_api", None)
-        is_pair = isinstance(version, tuple) and [type(part) for part in version] == [int, int]
-        if not is_pair or version[0] != API_VERSION[0] or version[1] > API_VERSION[1]:
-            upgrade = distribution or "its package"
-            if version is None:
-                problem = "does not say which plugin API it was written for (hal_api is missing)"
-            elif not is_pair:
-                problem = f"says {short_repr(version)} for hal_api, which is not a pair of numbers"
-            else:
-                problem = f"was written for plugin API {version[0]}.{version[1]}"
-                upgrade = "hal-core" if version > API_VERSION else upgrade
-            raise IncompatiblePlugin(
-                f"plugin {name}",
-                f"it {problem}, hal-core has {'.'.join(map(str, API_VERSION))}; from {origin}",
-                fix=f"Run: python -m pip install --upgrade {upgrade}",
-            )
         try:
             self.manager.register(plugin, name)
         except pluggy.PluginValidationError as error:
@@ -111,6 +111,23 @@ class Plugin:
             near = difflib.get_close_matches(name, HOOKS, 1)
             raise self.refuse(
                 f"unknown hook {name!r}" + (f", did you mean {near[0]!r}" if near else "")
+            )
+
+    def _check_version(self, version: Any) -> None:
+        is_pair = isinstance(version, tuple) and [type(part) for part in version] == [int, int]
+        if not is_pair or version[0] != API_VERSION[0] or version[1] > API_VERSION[1]:
+            upgrade = self.distribution or "its package"
+            if version is None:
+                problem = "does not say which plugin API it was written for (hal_api is missing)"
+            elif not is_pair:
+                problem = f"says {short_repr(version)} for hal_api, which is not a pair of numbers"
+            else:
+                problem = f"was written for plugin API {version[0]}.{version[1]}"
+                upgrade = "hal-core" if version > API_VERSION else upgrade
+            raise IncompatiblePlugin(
+                f"plugin {self.name}",
+                f"it {problem}, hal-core has {'.'.join(map(str, API_VERSION))}; from {self.origin}",
+                fix=f"Run: python -m pip install --upgrade {upgrade}",
             )
 
     def refuse(self, problem: str, error: BaseException | None = None) -> PluginError:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import signal
+import time
 import types
 from collections.abc import Iterator
 from typing import Any
@@ -253,9 +255,13 @@ def test_the_end_of_the_program_passes_through_every_hook(end: BaseException, ho
     ends = [end]
     closed = []
 
-    def stop(*_: Any) -> None:
+    def handler(*_: Any) -> None:
+        raise ends.pop()
+
+    def stop() -> None:
         if ends:
-            raise ends.pop()
+            signal.raise_signal(signal.SIGTERM)
+            time.sleep(0)  # where Python hears it, if it has not yet
 
     class Ended(FakePlugin):
         @hookimpl
@@ -280,8 +286,12 @@ def test_the_end_of_the_program_passes_through_every_hook(end: BaseException, ho
             closed.append(device)
 
     owner = make(Ended())
-    with pytest.raises(type(end)):
-        opened(owner)
+    before = signal.signal(signal.SIGTERM, handler)
+    try:
+        with pytest.raises(type(end)):
+            opened(owner)
+    finally:
+        signal.signal(signal.SIGTERM, before)
     assert len(closed) == (hook == "hal_device_opened") and not owner.open_devices
     assert not opened(owner).closed
 

@@ -70,6 +70,16 @@ OBJECTS = {
         "# more\ndel Plugin.hal_api", "hal_api is missing", error="IncompatiblePlugin"
     ),
     "rank is text": Wrong("# more\nPlugin.rank = 'first'", "rank maps device kinds to numbers"),
+    "made for an API to come, whose hooks have other names": Wrong(
+        "class Plugin: hal_api = (99, 0)\nplugin = Plugin()", "plugin API 99.0",
+        error="IncompatiblePlugin",
+    ),
+    "an attribute that raises": Wrong(
+        "# more\nPlugin.rank = property(lambda self: 1 / 0)", "cannot be examined: ZeroDivisionErr"
+    ),
+    "an attribute that exits": Wrong(
+        "# more\nPlugin.hal_api = property(lambda self: exit(3))", "cannot be examined: SystemExit"
+    ),
     "a hook too many": Wrong("# more\nPlugin.hal_fly = hookimpl(lambda self: 1)", "'hal_fly'"),
     "a hook's argument too many": Wrong(
         "# more\nPlugin.hal_doctor = hookimpl(lambda self, moon: 1)", "moon"
@@ -87,6 +97,11 @@ ANSWERS = {
         "as device 0, not a DeviceInfo of EVIL",
     ),
     "enumerating raises": enumerates("1 / 0", "hal_enumerate failed: ZeroDivisionError"),
+    "enumerating exits": enumerates("exit(3)", "hal_enumerate failed: SystemExit: 3"),
+    "an error without a text": enumerates(
+        "exec('class E(Exception):\\n def __str__(self): raise OSError\\nraise E')",
+        "hal_enumerate failed: E: its text raises OSError",
+    ),
     "an unknown kind": replaced("kind='tpu'", "the kind 'tpu'"),
     "no limits": replaced("limits=None", "None for limits, not a Limits"),
     "memory as text": replaced("memory_nbytes='64G'", "'64G' for memory_nbytes, not a int"),
@@ -109,6 +124,19 @@ ANSWERS = {
         "did not call super().__init__",
     ),
     "opening raises": opens("1 / 0", "hal_open_device failed: ZeroDivisionError"),
+    "opening exits": opens("exit(3)", "hal_open_device failed: SystemExit"),
+    "allocator exits": hook(
+        "hal_make_allocator", "self, device", "exit()", "hal_make_allocator failed: SystemExit",
+        "device.allocator",
+    ),
+    "compilers exit": hook(
+        "hal_make_compilers", "self, device", "exit()", "hal_make_compilers failed: SystemExit",
+        "device.compilers",
+    ),
+    "doctor exits": hook(
+        "hal_doctor", "self, family", "exit()", "hal_doctor failed: SystemExit",
+        "registry.backend('EVIL').doctor()",
+    ),
     "an allocator that is none": hook(
         "hal_make_allocator", "self, device", "42", "hal_make_allocator gave 42", "device.allocator"
     ),
@@ -205,6 +233,11 @@ EXTENSIONS = {
     "fails at each hook": "# more\ndef bad(self, device): raise OSError(5)\n"
     "for name in ('hal_device_opened', 'hal_device_closed', 'hal_make_compilers'):\n"
     "    setattr(Plugin, name, hookimpl(bad))",
+    "exits at each hook": "# more\ndef bad(self, device): exit(3)\n"
+    "for name in ('hal_device_opened', 'hal_device_closed', 'hal_make_compilers'):\n"
+    "    setattr(Plugin, name, hookimpl(bad))",
+    "raises what has no text": "# more\nclass E(Exception):\n    __str__ = None\n"
+    "def bad(self, device): raise E\nPlugin.hal_device_opened = hookimpl(bad)",
     "adds rubbish": "# more\nPlugin.hal_make_compilers = hookimpl(lambda self, device: [1, 2])",
     "adds what is no list": "# more\nPlugin.hal_make_compilers = hookimpl(lambda self: 42)",
 }
@@ -234,6 +267,20 @@ def test_R21_a_wrong_extension_is_left_out_and_named(
     assert registry["CPU"].name == "CPU"
     said = [record.getMessage() for record in caplog.records]
     assert said and all("watch" in text and "hal-watch 1.0" in text for text in said)
+
+
+@pytest.mark.parametrize("ends", ["exit()", "None.nothing", "f'{E()}'"])
+def test_A9_a_compiler_that_exits_leaves_the_others(site: FakeSite, ends: str) -> None:
+    source = HOOK.format(
+        hook="hal_make_compilers", args="self, device",
+        answer=f"[__import__('hal_core.compiler').compiler.CompilerPair('cc', 'c', None, "
+        f"lambda: {ends})]",
+    )  # fmt: skip
+    site.backend("EVIL", f"{source}class E:\n    def __str__(self): exit(2)\n")
+    device = DeviceRegistry([str(site)])["EVIL"]
+    with pytest.raises(hal.CompilerUnavailable, match="no compiler can serve: cc: "):
+        device.compile(hal.Source("k", "", "", language="c"))
+    device.close()
 
 
 def test_R21_a_wrapper_that_fails_is_named_beside_the_owner(site: FakeSite) -> None:
