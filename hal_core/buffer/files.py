@@ -172,19 +172,15 @@ def _opened(path: Path, flags: int, operation: str) -> Iterator[int]:
         # In one step: behind a call of `os.open` Ctrl-C may come, and nobody would close the file.
         (file,) = map(os.open, [text], [flags | _FLAGS | _NO_WAIT], [0o666])
         try:
-            _check_regular(file, text, operation)
+            mode = os.fstat(file).st_mode
+            if not stat.S_ISREG(mode):
+                problem = f"{text!r} is no regular file"
+                fix = "Pipes and devices have no offsets: read them with Python, and use copyin."
+                fix = "Name a file in this folder." if stat.S_ISDIR(mode) else fix
+                raise InvalidArgument(operation, problem, fix=fix)
             yield file
         finally:
             os.close(file)
-
-
-def _check_regular(file: int, path: str, operation: str) -> None:
-    mode = os.fstat(file).st_mode
-    if not stat.S_ISREG(mode):
-        problem = f"{path!r} is no regular file"
-        fix = "Pipes and devices have no offsets: read them with Python, and use copyin."
-        fix = "Name a file in this folder." if stat.S_ISDIR(mode) else fix
-        raise InvalidArgument(operation, problem, fix=fix)
 
 
 def _read_at(file: int, memory: memoryview, at: int) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, overload
 
+from hal_core import concurrency
 from hal_core.buffer import Buffer
 from hal_core.concurrency import OfThisProcess
 from hal_core.device import Device
@@ -42,8 +43,14 @@ class Graph(OfThisProcess):
     _instead = "Make it there: `with device.capture() as graph:` around the same work."
 
     def __init__(self, device: str | Compiled | None = None) -> None:
-        """Make an empty graph, on the default device unless one is given."""
-        opened = Device[device] if device is None or isinstance(device, str) else device
+        """Make an empty graph, on the default device unless one is given.
+
+        Raises: as `hal.Device[...]`; InvalidArgument for what is no device.
+        """
+        opened: Any = Device[device] if device is None or isinstance(device, str) else device
+        if not any(opened is one for one in concurrency.devices):
+            problem, fix = "neither a device nor a name of one", 'Write hal.Graph("CPU").'
+            raise InvalidArgument("Graph", problem, got=device, fix=fix)
         self.device = opened
         self.nodes = []
         self._plan: Plan | None = None

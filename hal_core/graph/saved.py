@@ -98,6 +98,9 @@ def from_bytes(device: Compiled, data: bytes, graph: Any) -> None:
     fix = "Save the graph again."
     try:
         label, payload = unseal(_MAKER, data, "load_graph", device.name)
+        ours, theirs = (device.family, device.info.arch), (label["family"], label["arch"])
+        if ours != theirs:
+            raise _foreign(device, theirs, ours)
         _fill(device, label, payload, graph)
     except CompileError as error:
         raise InvalidArgument("load_graph", error.problem, device=device.name, fix=fix) from None
@@ -109,10 +112,6 @@ def from_bytes(device: Compiled, data: bytes, graph: Any) -> None:
 
 
 def _fill(device: Compiled, label: Label, payload: bytes, graph: Any) -> None:
-    ours = device.family, device.info.arch
-    theirs = label["family"], label["arch"]
-    if ours != theirs:
-        raise _foreign(device, theirs, ours)
     buffers = [Buffer(device, size, DTYPES[name]).allocate() for size, name in label["buffers"]]
     programs = [_program(device, facts, payload) for facts in label["programs"]]
     for node in label["nodes"]:

@@ -8,13 +8,15 @@ import os
 import time
 import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from copy import copy
 from importlib.machinery import SourceFileLoader
 from types import CodeType, FunctionType
 
-from hal_core.errors import KernelSyntaxError
+from hal_core.errors import InvalidState, KernelSyntaxError
 
 _STARTED = time.time()
+_TRIES = 100
 
 
 class SourceText:
@@ -59,8 +61,8 @@ class SourceText:
         self.shift = first - 2 if indented else first - 1
         for block in _blocks(self.lines[first - 1 :]):
             try:
-                body = ast.parse("if 1:\n" + block if indented else block).body
-            except (SyntaxError, MemoryError):
+                body = _parsed("if 1:\n" + block if indented else block)
+            except (SyntaxError, MemoryError, ValueError, RecursionError):
                 continue  # cut too short: inside the decorator, the signature, a long string
             found = body[0].body if indented and isinstance(body[0], ast.If) else body
             if len(found) == 1 and isinstance(found[0], ast.FunctionDef):
@@ -117,6 +119,15 @@ class SourceText:
             text=text,
             kernel=self.kernel,
         )
+
+
+def _parsed(text: str) -> list[ast.stmt]:
+    """Parse text. Raises: as `ast.parse`; InvalidState when it is disturbed again and again."""
+    for _ in range(_TRIES):
+        with suppress(SystemError):  # of Python 3.11, when another thread parses in the middle
+            return ast.parse(text).body
+    fix = "Call it again, when no other thread parses Python."
+    raise InvalidState("read kernel", "Python could not parse its text", fix=fix)
 
 
 def is_edited(function: FunctionType, lines: Sequence[str]) -> bool:

@@ -82,10 +82,10 @@ class HelperProcess:
             raise HelperDied("this program is frozen, and has no Python to start", "")
         import tempfile
 
-        self._said = tempfile.TemporaryFile()  # noqa: SIM115  # read when the process has died
         command = [sys.executable, "-c", _START, self._module, *sys.path]
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self._said}
         try:
+            self._said = tempfile.TemporaryFile()  # noqa: SIM115  # read when the process has died
+            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self._said}
             self._process = subprocess.Popen(command, **pipes)  # type: ignore[call-overload]
         except OSError as error:
             raise HelperDied(f"{sys.executable} cannot be started: {error}", "") from None

@@ -181,6 +181,17 @@ def test_G7_a_sealed_file_of_wrong_contents_is_refused(fake: hal.Compiled) -> No
         saved.from_bytes(fake, seal(saved._MAKER, {}, payload), hal.Graph(fake))
 
 
+@pytest.mark.parametrize("device", [42, b"FAKE", object(), hal.Compiled])
+def test_A10_a_graph_of_what_is_no_device_is_refused(
+    device: Any, fake: hal.Compiled, tmp_path: Path
+) -> None:
+    hal.Graph(fake).save(tmp_path / "empty.graph")
+    calls = (lambda: hal.Graph(device), lambda: hal.load_graph(tmp_path / "empty.graph", device))
+    for call in calls:
+        with pytest.raises(hal.InvalidArgument, match="neither a device nor a name of one"):
+            call()
+
+
 def test_a_launch_on_another_device_inside_a_capture_says_what_to_do(fake: hal.Compiled) -> None:
     other = hal.Device["FAKE:1"]
     program, made = double(other)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import gc
 import importlib
 import math
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from hal_core.dtypes import DType
 
 SCALE = 3.0
+KERNEL = "@hal.kernel\ndef f(y: hal.Ptr[hal.int32]):\n    y[0] = 1\n"
 
 
 @hal.kernel
@@ -667,3 +669,22 @@ def test_a_factory_called_after_an_edit_elsewhere_makes_its_kernel(tmp_path: Pat
     module = load(tmp_path, IMPORTS + FACTORIES)
     Path(module.__file__ or "").write_text(IMPORTS + FACTORIES.replace("y[0] = 2", "y[0] = 3"))
     assert set(constants_of(module.first().lower())) == {0, 1}
+
+
+def test_A10_another_thread_that_parses_disturbs_no_kernel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`ast.parse` of Python 3.11 raises SystemError now and then, and not again."""
+    module, parse, disturbed = load(tmp_path, IMPORTS + KERNEL), ast.parse, [3]
+
+    def disturbed_parse(*args: Any) -> ast.AST:
+        if disturbed[0]:
+            disturbed[0] -= 1
+            raise SystemError("AST constructor recursion depth mismatch (before=63, after=60)")
+        return parse(*args)
+
+    monkeypatch.setattr(ast, "parse", disturbed_parse)
+    assert module.f.lower().name == "f" and not disturbed[0]
+    disturbed[0] = 10**6
+    with pytest.raises(hal.InvalidState, match="Python could not parse its text"):
+        load(tmp_path, IMPORTS + KERNEL).f.lower()

@@ -7,6 +7,7 @@ import shutil
 import struct
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -173,6 +174,22 @@ def test_a_c_source_kernel_runs(device: hal.Compiled, cc: str) -> None:
     x, y = (hal.Buffer(device, 1000, hal.float32).fill(value) for value in (3, 0))
     program(y, x, vals=(2.0, 900), threads=1000)
     assert y.numpy().tolist() == [6.0] * 900 + [0.0] * 100
+
+
+def test_A10_without_a_folder_for_temporary_files_it_says_what_to_set(
+    device: hal.Compiled, cc: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiler = present(cc)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "absent"))
+    with pytest.raises(hal.CompileError, match=r"compile scale: no folder .*Set TMPDIR to"):
+        device.compile(scale())
+    monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
+    with pytest.raises(hal.CompileError, match=r"disassemble: no folder .*Set TMPDIR to"):
+        compiler.disassemble(b"")
+    monkeypatch.undo()
+    monkeypatch.setattr(compiler, "_command", ["/absent/compiler"])
+    with pytest.raises(hal.CompileError, match=r"no program to run: .*/absent/compiler"):
+        compiler._compile("", options())
 
 
 def test_defines_includes_and_options(device: hal.Compiled, cc: str, tmp_path: Path) -> None:

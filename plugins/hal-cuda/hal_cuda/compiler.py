@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import subprocess
-import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hal_core import render
 from hal_core.compiler import CompileOptions, Compiler, CompilerPair
 from hal_core.compiler.seal import seal, unseal
 from hal_core.errors import CompileError, InvalidArgument, Unsupported
+from hal_core.files import temporary_folder
 from hal_core.streams.compiler import StreamCompiler
 from hal_cuda import nvrtc
 
@@ -50,11 +51,11 @@ class CUDACompiler(Compiler):
         for name, options in (("nvdisasm", ("-c",)), ("cuobjdump", ("-sass",))):
             tool = find_nvidia_binary_utility(name)
             if tool:
-                with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-                    file.write(payload)
-                    file.flush()
+                with temporary_folder("disassemble", self.device.name) as folder:
+                    path = Path(folder, "kernel.cubin")
+                    path.write_bytes(payload)
                     done = subprocess.run(
-                        [tool, *options, file.name], capture_output=True, text=True, timeout=60
+                        [tool, *options, path], capture_output=True, text=True, timeout=60
                     )
                 if done.returncode == 0:
                     return done.stdout

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 import subprocess
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from hal_core.compiler.logs import fault_line
 from hal_core.compiler.options import refuse_files
 from hal_core.compiler.seal import seal, unseal
 from hal_core.errors import CompileError, CompilerUnavailable
+from hal_core.files import temporary_folder
 from hal_metal import driver
 from hal_metal.arguments import check_room
 from hal_metal.compiler import FILE, MetalCompiler, check_entry, with_macros
@@ -58,7 +58,7 @@ class XcrunCompiler(Compiler):
         refuse_files(options.options, _READS_FILES, operation, device.name)
         text = with_macros(source, options, operation)
         folders = [f"-I{folder}" for folder in options.includes]
-        with tempfile.TemporaryDirectory(prefix="hal-metal-") as folder:
+        with temporary_folder(operation, device.name) as folder:
             path, made = Path(folder) / f"{FILE}.metal", Path(folder) / "made.metallib"
             path.write_text(f'#line 1 "{FILE}"\n{text}', encoding="utf-8")
             command = (*_COMMAND, self._standard, "-fno-fast-math", *options.options, *folders)
@@ -81,11 +81,11 @@ class XcrunCompiler(Compiler):
 def load_file(device: MetalDevice, image: bytes, operation: str) -> Any:
     """Load an image that `xcrun metal` made. Raises: CompileError."""
     _, payload = unseal(MAKER, image, operation, device.name)
-    with tempfile.NamedTemporaryFile(suffix=".metallib") as file:
-        file.write(payload)
-        file.flush()
+    with temporary_folder(operation, device.name) as folder:
+        path = Path(folder, "made.metallib")
+        path.write_bytes(payload)
         try:
-            return driver.build_file(device.hardware, file.name)
+            return driver.build_file(device.hardware, str(path))
         except driver.BuildError as error:
             raise CompileError(
                 operation, "Metal refuses the library", log=error.log, device=device.name,

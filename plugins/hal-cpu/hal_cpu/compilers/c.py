@@ -7,13 +7,13 @@ import os
 import re
 import shutil
 import sys
-import tempfile
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
 from hal_core.compiler import CompileOptions
 from hal_core.errors import CompilerUnavailable
+from hal_core.files import temporary_folder
 from hal_cpu import __version__, processor
 from hal_cpu.compilers import files
 from hal_cpu.compilers.objects import ObjectCompiler
@@ -132,7 +132,7 @@ class CCompilerProgram(ObjectCompiler):
         if options.rendered and "uint64_t" in source and _TO_FLOAT.search(source):
             arguments += self._flags_uint64
         text = text_of(source, options)
-        with tempfile.TemporaryDirectory(prefix="hal-cpu-") as folder:
+        with temporary_folder(f"compile {options.entry}", "CPU") as folder:
             text_path, object_path, rule_path = (
                 os.path.join(folder, f"kernel.{end}") for end in "cod"
             )

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-import tempfile
 
 from hal_core.compiler import CompileOptions, Compiler
 from hal_core.compiler.logs import fault_line
 from hal_core.errors import CompileError, Unsupported
+from hal_core.files import temporary_folder
 from hal_cpu import processor
 from hal_cpu.compilers.source import suggest_signature
 
@@ -35,7 +35,7 @@ class ObjectCompiler(Compiler):
             )
         import subprocess
 
-        with tempfile.TemporaryDirectory(prefix="hal-cpu-") as folder:
+        with temporary_folder("disassemble", "CPU") as folder:
             path = os.path.join(folder, "kernel.o")
             with open(path, "wb") as file:
                 file.write(image)
