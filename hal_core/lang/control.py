@@ -138,34 +138,50 @@ def _open_steps(
     """Open a loop over a range whose step is known at run time only.
 
     Returns it, its counter, and what writes the step to the next number. As in Python the loop
-    counts up or down, and never beyond the last number of its dtype. A step of 0 is no iteration.
+    counts up or down, and never beyond the last number of its dtype. A step of 0 is no iteration. A
+    step of blocks or threads counts up, and its sign is not asked for.
     """
-    emit, dtype = s.emit, dtype_of(start)
+    emit, dtype, rises = s.emit, dtype_of(start), _is_positive(step)
 
     def add(op: str, *src: UOp, of: DType = bool_) -> UOp:
         return emit.node(op, of, src)
 
     zero, least, most = (emit.constant(n, dtype) for n in (0, int(dtype.min), int(dtype.max)))
     emit.node("ASSERT", None, (add("NE", step, zero),), "the step of range is 0")
-    up, down = add("GT", step, zero), add("LT", step, zero)
-    highest, lowest = (add("SUB", end, step, of=dtype) for end in (most, least))
+    if not rises:
+        up, down = add("GT", step, zero), add("LT", step, zero)
+        highest, lowest = (add("SUB", end, step, of=dtype) for end in (most, least))
     variable = emit.variable(name, dtype)
     emit.set(variable, start)
     block = emit.open("LOOP")
     now = emit.get(variable)
-    below = add("AND", up, add("LT", now, stop))
-    above = add("AND", down, add("GT", now, stop))
-    out = emit.open("IF", None, (add("NOT", add("OR", below, above)),))
+    goes_on = add("LT", now, stop)
+    if not rises:
+        above = add("AND", down, add("GT", now, stop))
+        goes_on = add("OR", add("AND", up, goes_on), above)
+    out = emit.open("IF", None, (add("NOT", goes_on),))
     emit.node("BREAK", None, (block,))
     emit.close(out)
     counter = emit.get(variable)
 
     def advance() -> None:
-        fits = add("WHERE", up, add("LE", counter, highest), add("GE", counter, lowest))
         total = add("ADD", counter, step, of=dtype)
+        if rises:
+            fits = add("GT", total, counter)  # also where the product of a step wraps
+        else:
+            fits = add("WHERE", up, add("LE", counter, highest), add("GE", counter, lowest))
         emit.set(variable, add("WHERE", fits, total, stop, of=dtype))
 
     return block, counter, advance
+
+
+def _is_positive(step: UOp) -> bool:
+    """Tell whether a step is a number of blocks or threads, or a positive multiple of one."""
+    if step.op in ("MUL", "CAST"):
+        return all(map(_is_positive, step.src))
+    if step.op == "CONST":
+        return bool(step.arg > 0)
+    return step.op == "SPECIAL" and step.arg[0] in ("block_dim", "grid_dim", "subgroup_size")
 
 
 def _instead(s: Statements, over: ast.expr) -> str:

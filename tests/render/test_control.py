@@ -109,6 +109,53 @@ def test_a_range_whose_step_is_known_at_run_time_counts_as_python_does(
         assert total == (expected + (1 << 63)) % (1 << 64) - (1 << 63), (start, stop, step)
 
 
+@hal.kernel
+def steps_by_the_launch(
+    r: hal.Ptr[hal.int64], bounds: hal.ConstPtr[hal.int32], far: hal.ConstPtr[hal.int64],
+    n: hal.int32, m: hal.int32,
+):  # fmt: skip
+    i = hal.global_idx(0)
+    threads = hal.grid_dim(0) * hal.block_dim(0)
+    total = hal.int64(0)
+    if i < n:
+        for k in range(bounds[2 * i], bounds[2 * i + 1], hal.grid_dim(0)):
+            total += total + hal.int64(k)
+        for k in range(bounds[2 * i], bounds[2 * i + 1], threads):
+            total += total + hal.int64(k)
+        for k in range(bounds[2 * i], bounds[2 * i + 1], 3 * hal.block_dim(0)):
+            total += total + hal.int64(k)
+        for k in range(bounds[2 * i], bounds[2 * i + 1], hal.block_dim(0) * (1 << 29)):
+            total += total + hal.int64(k)  # the step wraps to 0: no loop without end
+        r[i] = total
+    elif i - n < m:
+        c = 2 * (i - n)
+        wide = hal.int64(hal.grid_dim(0)) * hal.int64(hal.block_dim(0))
+        for k in range(far[c], far[c + 1], wide):
+            total += total + k
+        r[i] = total
+
+
+def test_a_step_that_is_the_size_of_the_launch_counts_up(toolchain: Toolchain) -> None:
+    """As Python counts; and nothing asks for its sign."""
+    grid, block = 5, 8
+    near = [(0, 100), (3, 3), (5, 2), (-90, 7), (2**31 - 50, 2**31 - 1), (-(2**31), 90 - 2**31)]
+    far = [(0, 100), (2**63 - 90, 2**63 - 1), (7, -7)]
+    arrays = {"bounds": np.array(near, "i4").ravel(), "far": np.array(far, "i8").ravel()}
+    got = np.zeros(len(near) + len(far), np.int64)
+    kernel = steps_by_the_launch.lower()
+    signs = [n for n in kernel.uops if n.op == "LT" and n.src[1].op == "CONST"]
+    assert signs == [] and all(n.src[1].op == "GET" for n in kernel.uops if n.op == "GT")
+    launch = {"r": got, **arrays, "n": len(near), "m": len(far)}
+    toolchain.run(kernel, launch, grid=(grid, 1, 1), block=(block, 1, 1))
+    for number, ((start, stop), found) in enumerate(zip(near + far, got.tolist(), strict=True)):
+        total = 0
+        steps = (grid, grid * block, 3 * block, 1 << 32) if number < len(near) else (grid * block,)
+        for step in steps:
+            for k in range(start, stop, step):
+                total = 2 * total + k
+        assert found == (total + (1 << 63)) % (1 << 64) - (1 << 63), (start, stop)
+
+
 def test_a_step_of_zero_is_named_in_checked_mode() -> None:
     arrays = np.zeros(1, "i8"), np.array([0, 5, 0], "i4"), np.zeros(3, "i8")
     with pytest.raises(hal.FailedAssert, match="the step of range is 0"):

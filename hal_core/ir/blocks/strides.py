@@ -9,8 +9,8 @@
 thread, plus numbers that all threads of a block share, or as such a number alone. Where it counts
 down, `while i >= 0`, such an index is taken from a number: `i = n - 1 - hal.global_idx(0)`.
 
-`for i in range(hal.global_idx(0), n, step)` is such a loop; it also tests the sign of `step`, and
-whether `i + step` wraps.
+`for i in range(hal.global_idx(0), n, step)` is such a loop; it also tests whether `i + step` wraps,
+and the sign of a `step` that may be negative.
 """
 
 from __future__ import annotations
@@ -110,10 +110,12 @@ class Stride:
         self.negated = self.up != (total.op == "ADD")  # the step towards the limit is -step
         if not (self._is("GET", old) and old in self.body and is_shared(self.step)):
             return False
-        return self.sign in (None, self.step) and (fits is None or self._is_fit(fits))
+        return self.sign in (None, self.step) and (fits is None or self._is_fit(fits, total))
 
-    def _is_fit(self, fits: UOp) -> bool:
+    def _is_fit(self, fits: UOp, total: UOp) -> bool:
         """Tell whether a condition is true if `i + step` does not wrap on its way to the limit."""
+        if fits.op == "GT" and fits.src[0] is total:
+            return self.up and self._is("GET", fits.src[1])
         if fits.op == "WHERE":  # by the sign of the step, which `nests.py` tests
             sign = fits.src[0]
             zero = sign.src[1] if sign.op == "GT" and sign.src[0] is self.step else None
