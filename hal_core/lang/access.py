@@ -13,7 +13,7 @@ from hal_core.lang import memory, refusals, shapes
 from hal_core.lang.builtins import SPECIALS
 from hal_core.lang.constants import plain
 from hal_core.lang.expressions import Expressions
-from hal_core.lang.mathematics import LANGUAGE, MATH_NAMES
+from hal_core.lang.mathematics import MATH_NAMES
 from hal_core.lang.tables import of_array
 
 
@@ -42,11 +42,7 @@ def name(x: Expressions, node: ast.Name) -> Any:
     try:
         value = x.names.outside(label)
     except KeyError:
-        near = x.names.near(label)
-        fix = (
-            f"Did you mean {near[0]}?" if near else "Import it, assign it, or make it a parameter."
-        )
-        fix = f"Write hal.{label}." if label in LANGUAGE else refusals.foreign(label) or fix
+        fix = refusals.undefined(label, x.names.near(label))
         raise x.error(node, f"the name {label!r} is not defined", fix) from None
     return _captured(x, node, value)
 

@@ -151,10 +151,13 @@ def lower_bitcast(x: Expressions, node: ast.Call) -> UOp | Memory:
     if len(node.args) != 2:
         raise x.error(node, f"bitcast takes 2 arguments, not {len(node.args)}", fix)
     dtype, value = x.expression(node.args[0]), x.expression(node.args[1])
+    if not isinstance(dtype, DType) or dtype.name not in DTYPES:
+        written, last = map(ast.unparse, node.args)
+        if isinstance(value, DType):
+            fix = f"Write hal.bitcast({last}, {written})."
+        raise x.error(node.args[0], f"{written} is not a dtype", fix)
     if not isinstance(value, Memory):
         value = x.settled(node.args[1], value, None)
-    if not isinstance(dtype, DType) or dtype.name not in DTYPES:
-        raise x.error(node.args[0], f"{ast.unparse(node.args[0])} is not a dtype", fix)
     if isinstance(value, Memory):
         if value.node.op == "LOCAL":
             written = ast.unparse(node.args[1])

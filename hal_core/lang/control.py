@@ -263,7 +263,7 @@ def _range(s: Statements, name: str, call: ast.Call) -> tuple[UOp, UOp, UOp]:
         values[0] = x.typed(call, values[0], int32 if small else int64)
     start, stop, step = x.unify(call, "range", values)
     if start.dtype not in (int32, int64):
-        fix = "Cast the bounds: hal.int32(...)."
+        fix = f"Cast the bounds: {refusals.index_dtype(start.dtype)}(...)."
         raise s.error(call, f"range takes int32 or int64, not {start.dtype}", fix)
     if step.op == "CONST" and step.arg == 0:
         raise s.error(call.args[2], "the step must be an int other than 0", fix)

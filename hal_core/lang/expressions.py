@@ -17,7 +17,6 @@ from hal_core.dtypes import DType, bool_, float32
 from hal_core.errors import KernelSyntaxError, shown
 from hal_core.ir import UOp
 from hal_core.lang import refusals
-from hal_core.lang.builtins import SPECIALS
 from hal_core.lang.constants import Number, default_dtype, fit, instead
 from hal_core.lang.emit import Emitter, Memory, Nothing, dtype_of
 from hal_core.lang.names import Names
@@ -140,9 +139,7 @@ class Expressions:
                 at, f"the dtype {value} is not a value", f"Cast with it: hal.{value.__name__}(x)."
             )
         if callable(value):
-            # `hal.global_idx` without its call.
-            axis = "0" if value in SPECIALS else "..."
-            fix = f"Call it: {ast.unparse(at)}({axis})."
+            fix = refusals.uncalled(value, ast.unparse(at))
             raise self.error(at, f"{_describe(value)} is a function, not a value", fix)
         raise self.error(
             at,
@@ -169,8 +166,10 @@ class Expressions:
         if isinstance(value, float) and not dtype.is_float:
             whole = int(value) if value.is_integer() else None
             fits = whole is not None and fit(whole, dtype) is not None
-            fix = f"Write {whole if fits else 'a whole number'}, or cast the other: "
-            fix = self._start(at, [float32]) or fix + "hal.float32(...)."
+            fix = f"Write {whole if fits else 'a whole number'}"
+            if not isinstance(at, ast.Constant):
+                fix += ", or cast the other: hal.float32(...)"
+            fix = self._start(at, [float32]) or f"{fix}."
             raise self.error(at, f"the float {value!r} is used with {dtype}", fix)
         holds = f"it holds {dtype.min} to {dtype.max}"
         if dtype.is_float:

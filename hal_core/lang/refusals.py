@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import difflib
+from collections.abc import Callable
+from types import FunctionType
 
+from hal_core.dtypes import uint32, uint64
+from hal_core.lang.builtins import SPECIALS
 from hal_core.lang.mathematics import LANGUAGE
 
 _LOOP = "Write for k in range(...) and guard what it does with if."
@@ -65,6 +70,11 @@ COMPLEX = (
     "There are no complex numbers: view the buffer as floats, z.view('f4') of numpy, and take the "
     "parts z[2 * i] and z[2 * i + 1]."
 )
+
+# A name that most files give a module -> the statement that does.
+_MODULES = {
+    "math": "import math", "np": "import numpy as np", "hal": "import hal_core as hal",
+}  # fmt: skip
 
 # Functions of other kernel languages -> what to write here.
 _FOREIGN = {
@@ -127,6 +137,39 @@ def foreign(name: str) -> str | None:
     if own and "compare" not in name:
         return f"Write hal.atomic_{own[0]}(p, i, value)."
     return "Write hal.atomic_compare_exchange(p, i, expected, desired)."
+
+
+def uncalled(function: Callable[..., object], written: str) -> str:
+    """Return what to write for a function that stands where a value is needed."""
+    kind, name = type(function).__name__, getattr(function, "__name__", written)
+    if function in SPECIALS:  # `hal.global_idx` without its call
+        return f"Call it: {written}(0)."
+    if kind == "KernelFunction":
+        return "Put what both do into a function with @hal.func."
+    if function is getattr(builtins, name, None):
+        return CALLS.get(name, f"Call it: {written}(...).")
+    if kind == "InlineFunction" or function.__module__.startswith("hal_core."):
+        return f"Call it: {written}(...)."
+    if name in LANGUAGE:
+        return f"Write hal.{name}(...)."
+    if isinstance(function, FunctionType):
+        return f"Put @hal.func above def {name}, and call it: {written}(...)."
+    return foreign(name) or "Write its expression here, with operators and hal functions."
+
+
+def undefined(name: str, near: list[str]) -> str:
+    """Return what to write for a name that is not defined; `near` has defined ones like it."""
+    if name in _MODULES:
+        return f"Write {_MODULES[name]} at the top of the file."
+    if name in LANGUAGE:
+        return f"Write hal.{name}."
+    known = f"Did you mean {near[0]}?" if near else "Import it, assign it, or make it a parameter."
+    return foreign(name) or known
+
+
+def index_dtype(dtype: object) -> str:
+    """Return the dtype of an index that holds every number of another dtype."""
+    return "hal.int64" if dtype in (uint32, uint64) else "hal.int32"
 
 
 def absent(name: str) -> str:

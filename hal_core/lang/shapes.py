@@ -17,6 +17,7 @@ from typing import Any
 from hal_core.dtypes import DType, bool_, int32, int64
 from hal_core.errors import shown
 from hal_core.ir import UOp
+from hal_core.lang import refusals
 from hal_core.lang.constants import default_dtype
 from hal_core.lang.emit import Memory, dtype_of
 from hal_core.lang.expressions import Expressions
@@ -122,7 +123,7 @@ def _one_index(x: Expressions, node: ast.expr) -> Extent:
     dtype_or_type = value.dtype if isinstance(value, UOp) else type(value).__name__
     if dtype_or_type not in (int32, int64, "int"):
         problem = f"an index must be int32 or int64, not {dtype_or_type}"
-        raise x.error(node, problem, "Cast it: hal.int32(...).")
+        raise x.error(node, problem, f"Cast it: {refusals.index_dtype(dtype_or_type)}(...).")
     return value if isinstance(value, UOp) else int(value)
 
 
@@ -161,7 +162,7 @@ def shape_of(x: Expressions, node: ast.expr, fix: str) -> tuple[Extent, ...]:
     for size in found:
         if size.dtype not in (int32, int64):
             problem = f"the extents of a shape must be int32 or int64, not {size.dtype}"
-            raise x.error(node, problem, "Cast it: hal.int32(...).")
+            raise x.error(node, problem, f"Cast it: {refusals.index_dtype(size.dtype)}(...).")
     if found:
         x.unify(node, "the shape", [*found])
     return shape

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pytest
 from kernel_files import IMPORTS, load
+from remedies import REMEDIES
 
 import hal_core as hal
 from hal_core.testing import interpret
@@ -46,11 +48,16 @@ def other(y: hal.Ptr[hal.float32]):
 def bad(
     y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32], u: hal.Ptr[hal.uint8],
     a: hal.float32, d: hal.float64, n: hal.int32, m: hal.int64, b: hal.uint8, t: hal.bool_,
+    w: hal.uint32, z: hal.uint64,
 ):
     i = hal.global_idx(0)
 """
 )
 LINE = HEAD.count("\n") + 1
+
+
+def indented(body: str) -> str:
+    return "".join(f"    {line}\n" for line in body.splitlines())
 
 
 class Bad(NamedTuple):
@@ -119,6 +126,8 @@ BAD = [
     Bad("for k in range(1.0):\n    pass", "range", "integers, not floats", "for k in range(n)"),
     Bad("for k in range(b):\n    pass", "range", "not uint8", "hal.int32"),
     Bad("for k in range(a):\n    pass", "range", "int32 or int64, not float32", "hal.int32"),
+    Bad("for k in range(w):\n    pass", "range", "int32 or int64, not uint32", "hal.int64(...)."),
+    Bad("for k in range(1, z, 2):\n    pass", "range", "not uint64", "Cast the bounds: hal.int64"),
     Bad("for k in range(0, n, 0.5):\n    pass", "range", "integers, not floats", "for k in range"),
     Bad("for k in range(n=3):\n    pass", "range", "one to three", "for k in range(n)"),
     Bad("for k in range(n).x:\n    pass", "range", "runs over range", "for k in range(n)"),
@@ -169,6 +178,7 @@ BAD = [
     Bad("atomicMax(y, 0, a)", "atomicMax", "not defined", "hal.atomic_max(p, i, value)"),
     Bad("hal.atomic_sub(y, 0, a)", "hal.atomic_sub", "is not part", "hal.atomic_add(p, i, -v)."),
     Bad("atomicSub(y, 0, a)", "atomicSub", "not defined", "Write hal.atomic_add(p, i, -v)."),
+    Bad("atomic_store_n(y, a)", "atomic_store_n", "not defined", "hal.atomic_store(p, i, value)."),
     Bad("v = atomic_load_n(y)", "atomic_load_n", "not defined", "Write hal.atomic_load(p, i)."),
     Bad("v = np.zeros(3)", "np.zeros(3)", "np.zeros is not part", "Write t = hal.local("),
     Bad(
@@ -260,8 +270,13 @@ BAD = [
     ),
     Bad("v = a + hal.block_dim", "hal.block_dim", "'block_dim' is a function", "hal.block_dim(0)"),
     Bad("v = hal.sqrt + a", "hal.sqrt", "'sqrt' is a function", "Call it: hal.sqrt(...)."),
-    Bad("v = a + helper", "helper", "'helper' is a function", "Call it: helper(...)."),
-    Bad("v = a + np.sqrt", "np.sqrt", "'sqrt' is a function", "Call it: np.sqrt(...)."),
+    Bad("v = a + helper", "helper", "'helper' is a function", "above def helper, and call it:"),
+    Bad("v = a + both", "both", "'both' is a function", "Call it: both(...)."),
+    Bad("v = a + other", "other", "'other' is a function", "a function with @hal.func."),
+    Bad("v = a + abs", "abs", "'abs' is a function", "Call it: abs(...)."),
+    Bad("v = a + len", "len", "'len' is a function", "Pass the number of elements"),
+    Bad("v = a + np.sqrt", "np.sqrt", "'sqrt' is a function", "Write hal.sqrt(...)."),
+    Bad("v = a + np.square", "np.square", "'square' is a function", "Write x * x."),
     # elements
     Bad("y[i] = x", "x", "the pointer 'x' is not a value", "x[i]"),
     Bad("x[i] = 1.0", "x[i]", "'x' is only read", "hal.Ptr[hal.float32]"),
@@ -271,6 +286,8 @@ BAD = [
     Bad("y[a] = a", "a]", "int32 or int64, not float32", "hal.int32"),
     Bad("y[0.0] = a", "0.0]", "int32 or int64, not float", "hal.int32"),
     Bad("y[b] = a", "b]", "int32 or int64, not uint8", "hal.int32"),
+    Bad("y[w] = a", "w]", "int32 or int64, not uint32", "Cast it: hal.int64(...)."),
+    Bad("hal.view(y, (z, n))[0, 0] = a", "(z, n)", "not uint64", "Cast it: hal.int64(...)."),
     Bad("n[0] = a", "n[0]", "only pointers and shared arrays", "n: hal.Ptr[hal.int32]"),
     Bad("y[i] = a[i]", "a[i]", "only pointers and shared arrays", "a: hal.ConstPtr[hal.float32]"),
     Bad("i[0] = 1", "i[0]", "only pointers and shared arrays", "Index a parameter x"),
@@ -320,7 +337,7 @@ BAD = [
         "3000000000.0 is used with int32",
         "Write a whole number, or cast the",
     ),
-    Bad("u[i] = 2.0", "2.0", "the float 2.0 is used with uint8", "Write 2, or cast"),
+    Bad("u[i] = 2.0", "2.0", "the float 2.0 is used with uint8", "Write 2."),
     Bad("v = b * -1", "b * -1", "uint8 cannot hold -1", "Use a signed dtype."),
     Bad("v = n ^ 0x9E3779B9", "n ^", "int32 cannot hold 2654435769", "uint32 holds it: cast with"),
     Bad("v = hal.int32(0x9E3779B9)", "hal.int32", "int32 cannot hold", "uint32 holds it"),
@@ -429,7 +446,7 @@ BAD = [
     Bad("v = hal.float16(1e5)", "hal.float16", "float16 cannot hold 100000.0", "wider"),
     Bad("v = hal.bfloat16(3.4e38)", "hal.bfloat16", "bfloat16 cannot hold 3.4e+38", "wider"),
     Bad("v = hal.bitcast(hal.int32)", "hal.bitcast", "takes 2 arguments", "(hal.int32, x)"),
-    Bad("v = hal.bitcast(a, hal.int32)", "hal.int32)", "the dtype int32 is not", "Cast with it"),
+    Bad("v = hal.bitcast(a, hal.int32)", "a, hal", "a is not a dtype", "hal.bitcast(hal.int32, a)"),
     Bad("v = hal.bitcast(i, a)", "i, a", "i is not a dtype", "hal.bitcast(hal.int32, x)"),
     Bad("v = hal.bitcast(hal.int32, d)", "hal.bitcast", "int32 has 32 bits, float64 64", "width"),
     Bad("v = hal.bitcast(hal.bool_, b)", "hal.bitcast", "does not take bool", "hal.int32(x)"),
@@ -514,3 +531,61 @@ def test_an_operation_that_the_package_does_not_export(
     module = load(tmp_path, HEAD + "    y[i] = hal.exp(x[i])\n")
     with pytest.raises(hal.KernelSyntaxError, match="Add exp to _NAMES in hal_core/__init__.py"):
         module.bad.lower()
+
+
+# -- remedies
+
+
+def followed(row: Bad) -> tuple[str, dict[str, str]] | None:
+    """The body that a row's remedy gives, and what it changes in the head; None for none."""
+    remedy = REMEDIES[row.body]
+    if isinstance(remedy, str):
+        return remedy, {}
+    body, change = remedy
+    if body is None:
+        return None
+    old, new = change.split(" -> ", 1)
+    return body, {old: new}
+
+
+def test_each_refusal_has_its_remedy_tried() -> None:
+    """All but texts that are too long; a row that is gone has none left."""
+    assert set(REMEDIES) == {row.body for row in BAD if not row.fix.startswith("Split it")}
+
+
+TRIED = [row for row in BAD if row.body in REMEDIES and followed(row)]
+
+
+@pytest.mark.parametrize("row", TRIED, ids=[row.body[:40] for row in TRIED])
+def test_a_kernel_that_follows_the_remedy_is_a_kernel(row: Bad, tmp_path: Path) -> None:
+    """And what the remedy names is in it."""
+    with pytest.raises(hal.KernelSyntaxError) as caught:
+        load(tmp_path, HEAD + indented(row.body)).bad.lower()
+    body, changes = followed(row) or ("", {})
+    head = HEAD
+    for old, new in changes.items():
+        assert old in head
+        head = head.replace(old, new, 1)
+    load(tmp_path, head + indented(body)).bad.lower()
+    fix, text = caught.value.fix or "", body + "".join(changes.values())
+    # "Write hal.int32(x) or hal.int64(x)": one of them is enough.
+    names = re.findall(
+        r"hal\.(?!Ptr|Buffer|func)\w+|for k in|math\.\w+|\bmin\(|\bmax\(|\babs\(|==|!=", fix
+    )
+    assert not names or any(name in text for name in names), fix
+    # A code without `...` after these words is the user's own.
+    exact = re.search(r"(?:Cast one:|Start with|Declare it|Index it:|Call it:) (.*)\.$", fix)
+    if exact and "..." not in exact[1] and "x)" not in exact[1] and "for x" not in fix:
+        assert exact[1] in text, fix
+
+
+@pytest.mark.parametrize(
+    ("use", "statement"), [("math.pi", "import math"), ("np.pi", "import numpy as np")]
+)
+def test_a_module_that_is_not_imported_is_to_be(use: str, statement: str, tmp_path: Path) -> None:
+    """Also where a name like it is known."""
+    kernel = f"at = mat = npp = 1\n@hal.kernel\ndef f(y: hal.Ptr[hal.float32]):\n    y[0] = {use}\n"
+    with pytest.raises(hal.KernelSyntaxError) as caught:
+        load(tmp_path, f"import hal_core as hal\n\n{kernel}").f.lower()
+    assert caught.value.fix == f"Write {statement} at the top of the file."
+    load(tmp_path, f"{statement}\nimport hal_core as hal\n\n{kernel}").f.lower()
