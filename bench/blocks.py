@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 import hal_core as hal
 from bench import floors
@@ -150,13 +152,13 @@ def _c(function: ctypes._NamedFuncPointer, y: hal.Buffer, x: hal.Buffer, *sizes:
 # -- the matrix product, by every library
 
 
-def _matrices() -> tuple[np.ndarray, np.ndarray]:
+def _matrices() -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
     generator = np.random.default_rng(0)
     a, b = (generator.random((SIZE, SIZE), dtype=np.float32) for _ in "ab")
     return a, b
 
 
-def _checked(c: np.ndarray) -> None:
+def _checked(c: npt.NDArray[Any]) -> None:
     a, b = _matrices()
     if not np.allclose(c.reshape(SIZE, SIZE), a @ b, rtol=1e-3):
         raise ValueError("the product is wrong")

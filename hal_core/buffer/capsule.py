@@ -85,7 +85,7 @@ def make(
     """
     # With a deleter in Python instead of numpy's the error of a consumer would be lost, and a
     # capsule that is destroyed after the interpreter has ended would call into nothing.
-    array = array_at(pointer, size, f"u{dtype.itemsize}", owner)
+    array: Any = array_at(pointer, size, f"u{dtype.itemsize}", owner)  # numpy 1.26: no max_version
     made = array.__dlpack__(max_version=newest) if VERSION else array.__dlpack__()
     tensor, versioned = _open(made)
     tensor.device_type, tensor.device_id = device

@@ -140,7 +140,7 @@ def _in_pieces(
     starts = range(0, buffer.nbytes, _PIECE_NBYTES)
     work: Callable[[int], None]
     if buffer._device.allocator._host_sees(buffer.options):
-        memory = memoryview(in_place(buffer, operation))
+        memory = in_place(buffer, operation).data
 
         def work(start: int) -> None:
             on_host(memory[start : start + _PIECE_NBYTES], start)

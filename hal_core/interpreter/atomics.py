@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hal_core.interpreter.operations import OPERATIONS
+from hal_core.interpreter.operations import OPERATIONS, choose
 
 Array = npt.NDArray[Any]
-
 
 # kind -> function that returns the new value, given the old one and the operands
 _KINDS: dict[str, Callable[..., Array]] = {
@@ -22,7 +21,7 @@ _KINDS: dict[str, Callable[..., Array]] = {
     "OR": OPERATIONS["OR"],
     "XOR": OPERATIONS["XOR"],
     "EXCHANGE": lambda old, value: value,
-    "CAS": lambda old, expected, desired: np.where(old == expected, desired, old),
+    "CAS": lambda old, expected, desired: choose(old == expected, desired, old),
 }
 
 

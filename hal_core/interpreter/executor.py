@@ -245,7 +245,7 @@ class Executor:
 
     def _subgroup(self, step: Step) -> Array:
         """Return the lanes of the subgroup of each running lane. Raises: KernelFault."""
-        members = self.lanes.members[self.lanes.subgroups[self.running]]
+        members: Array = self.lanes.members[self.lanes.subgroups[self.running]]
         missing = (members >= 0) & ~self.active[members]
         if missing.any():
             who = self.lanes.name(self.lanes.threads[members[missing][0]])

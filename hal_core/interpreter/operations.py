@@ -112,7 +112,7 @@ def _fma64(a: Array, b: Array, c: Array) -> Array:
 def _two_sum(a: Array, b: Array) -> tuple[Array, Array]:
     """Return the rounded sum, and its rounding error (Knuth)."""
     total = a + b
-    grown = total - a
+    grown: Array = total - a
     return total, (a - (total - grown)) + (b - grown)
 
 
@@ -143,6 +143,9 @@ def _exact_fma(a: float, b: float, c: float) -> float:
         return math.inf if exact > 0 else -math.inf
 
 
+# numpy's type of it leaves open whether it chooses or counts.
+choose: Callable[[Array, Array, Array], Array] = np.where
+
 OPERATIONS: dict[str, Callable[..., Array]] = {
     "ADD": np.add,
     "SUB": np.subtract,
@@ -150,8 +153,8 @@ OPERATIONS: dict[str, Callable[..., Array]] = {
     "NEG": np.negative,
     "ABS": np.abs,  # the least integer gives itself
     # Like Python's min and max: only a NaN in the first argument is kept.
-    "MIN": lambda a, b: np.where(b < a, b, a),
-    "MAX": lambda a, b: np.where(b > a, b, a),
+    "MIN": lambda a, b: choose(b < a, b, a),
+    "MAX": lambda a, b: choose(b > a, b, a),
     "FLOORDIV": _quotient(np.floor_divide),
     # The sign is that of b, as in Python; by zero gives 0.
     "MOD": lambda a, b: np.where((b == 0) | _minus_one(b), a.dtype.type(0), a % _divisor(a, b)),

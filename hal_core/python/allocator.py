@@ -94,7 +94,7 @@ class PythonAllocator(LRUAllocator[Memory]):
 
     def _wrap(self, pointer: int, nbytes: int) -> Memory:
         memory = (ctypes.c_uint8 * nbytes).from_address(pointer)
-        return Memory(np.frombuffer(memory, np.uint8), None)
+        return Memory(np.frombuffer(memoryview(memory), np.uint8), None)
 
     def _offset(self, opaque: Memory, nbytes: int, offset: int) -> Memory:
         return opaque.part(offset, nbytes)

@@ -83,4 +83,5 @@ def is_right(got: Array, expected: Array, dtype: hal.DType, ulps: Tolerance = 0)
         # The unit of the least normal number serves all subnormals, which a device may flush.
         unit = np.spacing(np.maximum(np.abs(expected), np.finfo(expected.dtype).tiny))
         near: Array = (np.abs(got - expected) <= ulps * unit) & (np.asarray(ulps) > 0)
-    return same | near | (np.isnan(got) & np.isnan(expected))
+    result: Array = same | near | (np.isnan(got) & np.isnan(expected))
+    return result
