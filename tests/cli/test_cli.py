@@ -323,7 +323,7 @@ def test_render_of_machine_code(
     kernels: str, own_cache: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     if not any(map(which, ("objdump", "llvm-objdump"))):
-        pytest.skip("no objdump on this machine")
+        pytest.skip("objdump is not installed (apt-get install binutils)")
     for given in (["--language", "asm", "--device", "cpu"], ["--device", "CPU"]):
         assert main(["render", f"{kernels}:scale", *given]) == 0
         assert re.search(r"\bret", capsys.readouterr().out)

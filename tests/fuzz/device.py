@@ -100,7 +100,7 @@ class MSL(Runner):
         sys.path.insert(0, str(Path(__file__).parents[1] / "simulators" / "metal"))
         self.msl = importlib.import_module("msl")
         self.subgroup = 1
-        self.why = "" if self.msl.compiler() else "clang is not installed"
+        self.why = "" if self.msl.compiler() else "clang is not installed (apt-get install clang)"
 
     def launch(self, kernel: Any, case: Case, before: list[Array]) -> list[Array]:
         lowered = kernel.lower()

@@ -196,7 +196,7 @@ class CToolchain(NativeToolchain):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         if shutil.which(self.compiler) is None:
-            self.missing = f"{self.compiler} is not installed"
+            self.missing = f"{self.compiler} is not installed (apt-get install {self.compiler})"
 
     def compile(self, kernel: Kernel) -> None:
         """Compile without the passes of -O3, which `run` needs: they take most of the time."""
@@ -323,7 +323,7 @@ class OpenCL(DeviceToolchain):
         except cl.LogicError:
             platforms = []
         if not platforms:
-            self.missing = "PoCL is not installed"
+            self.missing = "PoCL is not installed (apt-get install pocl-opencl-icd)"
             return
         self.context = cl.Context(platforms[0].get_devices()[:1])
         self.queue = cl.CommandQueue(self.context)
@@ -364,7 +364,7 @@ class Metal(DeviceToolchain):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         if not msl.compiler():
-            self.missing = "clang is not installed"
+            self.missing = "clang is not installed (apt-get install clang)"
 
     def text(self, kernel: Kernel) -> str:
         try:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -149,8 +151,27 @@ def test_ci_runs_the_commands_of_the_readme() -> None:
     script = (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
     commands = [line for block in _readme("sh") for line in block.splitlines()]
     assert len(commands) == 2
-    assert [line for line in script if ".venv/bin/nox" in line] == commands
+    ran = [line for line in script if ".venv/bin/nox" in line]
+    assert ran[:2] == commands
+    assert ran[2:] == [".venv/bin/nox -s types", ".venv/bin/nox -s bare -- --short"]
     assert (ROOT / ".ci" / "run").stat().st_mode & 0o111, ".ci/run is not executable"
+
+
+def test_a_run_notes_what_skipped_tests_need(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """nox prints it in one line at its end."""
+    spec = importlib.util.spec_from_file_location("root_conftest", ROOT / "conftest.py")
+    assert spec is not None
+    assert spec.loader is not None
+    conftest = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(conftest)
+    reasons = ["gcc: no (apt-get install gcc). Then apt-get install gcc.", "Windows has no fork"]
+    reasons += ["clang is not installed (apt-get install clang)"] * 2
+    skipped = [SimpleNamespace(longrepr=("a.py", 1, reason)) for reason in reasons]
+    monkeypatch.setenv("TEST_LEFT_OUT", str(tmp_path / "left-out.txt"))
+    conftest.pytest_terminal_summary(SimpleNamespace(stats={"skipped": skipped}))
+    assert (tmp_path / "left-out.txt").read_text("utf-8") == "gcc 1\nclang 2\n"
 
 
 def test_links_between_pages_lead_somewhere() -> None:

