@@ -53,18 +53,30 @@ __all__ = ["API_VERSION", "__version__", *_MODULES, *_HOME]
 
 
 def __getattr__(name: str) -> object:
-    from importlib import import_module
-
-    if name in _MODULES:
-        return import_module(f"hal_core.{_MODULES[name]}")
-    if name not in _HOME:
+    if name not in _HOME and name not in _MODULES:
         problem = f"module 'hal_core' has no attribute {name!r}"
         if name in ("complex64", "complex128"):  # what numpy, CuPy and Numba have
             from hal_core.lang.refusals import COMPLEX
 
             problem += f". {COMPLEX}"
         raise AttributeError(problem)
-    found = globals()[name] = getattr(import_module(f"hal_core.{_HOME[name]}"), name)
+    home = _MODULES.get(name) or _HOME[name]
+    try:
+        from importlib import import_module
+
+        module = import_module(f"hal_core.{home}")
+    except ImportError:
+        # Python ends, and finds no module any more. Its parent still has one that was loaded.
+        first, _, last = home.partition(".")
+        module = globals().get(first)
+        module = getattr(module, last, None) if last else module
+        if module is None and "concurrency" in globals():
+            globals()["concurrency"].refuse_at_exit(f"hal.{name}")
+        if module is None:
+            raise
+    if name in _MODULES:
+        return module
+    found = globals()[name] = getattr(module, name)
     return found
 
 

@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import ExitStack, suppress
 from functools import partial
+from importlib import import_module
 from types import FrameType
 from typing import Any, Generic, NoReturn, Self, SupportsIndex, TypeVar
 from weakref import ref
@@ -39,6 +40,31 @@ class Living(Generic[T]):
 
     def __len__(self) -> int:
         return len(self._known)
+
+
+def refuse_at_exit(operation: str) -> None:
+    """Refuse what may import a module while Python ends. Raises: InvalidState."""
+    if getattr(sys, "meta_path") is None:  # noqa: B009  # an import fails from then on
+        problem, fix = "Python is ending, and imports nothing more", "Do it before, or by atexit."
+        raise InvalidState(operation, problem, fix=fix)
+
+
+class Late:
+    """A module that the first use of an attribute imports. While Python ends it stays usable.
+
+    An import statement fails by then, for modules that are loaded, too.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        if "_module" not in vars(self):
+            refuse_at_exit(f"import {self._name}")
+            self._module = import_module(self._name)
+        value = getattr(self._module, attribute)
+        setattr(self, attribute, value)  # no call of Python from now on
+        return value
 
 
 # -- locks and other state after a fork

@@ -11,13 +11,17 @@ import struct
 import sys
 from typing import TYPE_CHECKING, Any
 
+from hal_core.concurrency import Late
 from hal_core.errors import InvalidArgument, Unsupported
 
 if TYPE_CHECKING:
     from typing import NoReturn, Self
 
+    import ml_dtypes
     import numpy as np
     from numpy.typing import NDArray
+else:
+    ml_dtypes, np = Late("ml_dtypes"), Late("numpy")
 
 
 class DType(type):
@@ -55,19 +59,16 @@ class DType(type):
 
         Raises: Unsupported for bfloat16 without ml_dtypes.
         """
-        import numpy as np
-
         if cls.name != "bfloat16":
             return np.dtype(cls.name)
         try:
-            import ml_dtypes
+            bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
         except ImportError:
             raise Unsupported(
                 "bfloat16 as a numpy dtype",
                 "numpy has none of its own",
                 fix="Install ml_dtypes, or copy bytes with copyin/copyout.",
             ) from None
-        bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
         return bfloat16
 
 
@@ -246,6 +247,9 @@ DTYPES: dict[str, DType] = {
     )
 }  # fmt: skip
 
+# By numpy's format; from the last one, so that "f2" is float16, which numpy has, and not bfloat16.
+_BY_FORMAT = {f"{one.kind}{one.itemsize}": one for one in reversed(DTYPES.values())}
+
 # Formats in memory only: kernels compute with them as float32.
 STORAGE_DTYPES = frozenset({float16, bfloat16})
 
@@ -266,26 +270,24 @@ def as_dtype(value: object, operation: str = "dtype") -> DType:
     """
     if isinstance(value, DType) and value.name in DTYPES:
         return value
-    numpy = sys.modules.get("numpy")
-    of_numpy = numpy is not None and isinstance(value, numpy.dtype)
-    name: Any = value
-    if of_numpy:
-        name = value.name  # type: ignore[attr-defined]
+    found, more = None, False
+    if isinstance(value, str):
+        found = DTYPES.get(value.rstrip("_"))
+    elif isinstance(value, np.dtype):  # whose `name` is slow
+        more = bool(value.fields)
+        found = None if more else _BY_FORMAT.get(f"{value.kind}{value.itemsize}")
+        if found is None and value.type.__name__ == "bfloat16":
+            found = bfloat16
+        if found is not None and not value.isnative:
+            fix = f"Use {found.name}. Buffer.from_numpy converts an array of either order."
+            raise InvalidArgument(operation, "not this machine's byte order", got=value, fix=fix)
     elif isinstance(value, type) and value.__module__.split(".")[0] in ("numpy", "ml_dtypes"):
-        name = value.__name__
-    found = DTYPES.get(name.rstrip("_")) if isinstance(name, str) else None
-    more: Any = value if of_numpy else None
-    if found is not None and more is not None and not more.isnative:
-        fix = f"Use {found.name}. Buffer.from_numpy converts an array of either order."
-        raise InvalidArgument(operation, "not this machine's byte order", got=value, fix=fix)
-    if found is None or (more is not None and more.fields):
-        fix = f"Use one of {', '.join(DTYPES)}."
-        if more is not None:
-            fix = _INSTEAD.get("V" if more.fields else more.kind, fix)
-        # From the last one, so that "f2" is float16, which numpy has, and not bfloat16.
-        short = {f"{one.kind}{one.itemsize}": one.name for one in reversed(DTYPES.values())}
-        if name in short:
-            fix = f"Did you mean {short[name]}? {fix}"
+        found = DTYPES.get(value.__name__.rstrip("_"))
+    if found is None:
+        fix = _INSTEAD.get("V" if more else getattr(value, "kind", ""), "")
+        fix = fix or f"Use one of {', '.join(DTYPES)}."
+        if isinstance(value, str) and value in _BY_FORMAT:
+            fix = f"Did you mean {_BY_FORMAT[value].name}? {fix}"
         raise InvalidArgument(operation, "not a dtype", got=value, fix=fix)
     return found
 
@@ -295,13 +297,12 @@ def check_array(array: Any, operation: str) -> None:
 
     Those are masked elements, and fields within elements.
     """
-    numpy = sys.modules.get("numpy")
-    if numpy is None or not isinstance(array, numpy.ndarray):
+    if not isinstance(array, np.ndarray):
         return
     if array.dtype.fields:
         as_dtype(array.dtype, operation)  # raises
-    if numpy.ma.is_masked(array):
-        count = numpy.ma.count_masked(array)
+    if np.ma.is_masked(array):
+        count = np.ma.count_masked(array)
         raise InvalidArgument(
             operation, "the array has masked elements", got=f"{count} of {array.size}",
             fix="Fill them first: array.filled(0).",
@@ -313,8 +314,6 @@ def values_of(array: Any, operation: str) -> tuple[NDArray[Any], DType]:
 
     Raises: InvalidArgument for a dtype that no device has, and for masked elements.
     """
-    import numpy as np
-
     check_array(array, operation)
     given = np.asarray(array, order="C")
     native = given.dtype.newbyteorder("=")

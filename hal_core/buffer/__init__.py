@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self, overload
 from hal_core.allocator import DEFAULT_SPEC, BufferSpec
 from hal_core.buffer import dlpack
 from hal_core.buffer.host import check_nbytes, host_bytes, in_place
-from hal_core.concurrency import Living, fresh_copy, never_release, never_released
+from hal_core.concurrency import Late, Living, fresh_copy, never_release, never_released
 from hal_core.device import Device
 from hal_core.dtypes import DType, as_dtype, pack, uint8, values_of
 from hal_core.errors import DeviceFault, InvalidArgument, InvalidState, NotShareable, shown
@@ -21,10 +21,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from os import PathLike
 
+    import numpy as np
     from numpy.typing import NDArray
 
     from hal_core.allocator import Allocator
+    from hal_core.buffer import files as _files
     from hal_core.device.base import BufferKey, Compiled
+else:
+    np, _files = Late("numpy"), Late("hal_core.buffer.files")
 
 _ZERO = BufferSpec(zero=True)  # shared by all buffers: garbage collection visits fewer objects
 _SHORT_NBYTES = 1 << 20  # a longer copy goes through the allocator, which may release the GIL
@@ -349,7 +353,7 @@ class Buffer:
         made.offset = self.offset + start
         made._freed = root._freed
         if root._views is None:
-            views = Living[Buffer]()
+            views: Living[Buffer] = Living()  # Living[Buffer]() is slower
             if root._views is None:  # else another thread was faster; one step under the GIL
                 root._views = views
         root._views.add(made)
@@ -375,8 +379,6 @@ class Buffer:
 
     def numpy(self, shape: int | Sequence[int] | None = None) -> NDArray[Any]:
         """Return a copy on the host, one-dimensional or of `shape`. Raises: InvalidArgument."""
-        import numpy as np
-
         array = np.empty(self.size, self.dtype.to_numpy())
         self.copyout(array.view(np.uint8))
         if shape is None:
@@ -403,8 +405,6 @@ class Buffer:
         Raises: InvalidArgument for dtypes no device has (complex, strings, objects, dates, fields)
         and for masked elements.
         """
-        import numpy as np
-
         array, dtype = values_of(array, "from_numpy")
         made = cls(Device[None] if device is None else device, array.size, dtype, options)
         return made.allocate().copyin(array.reshape(-1).view(np.uint8))
@@ -470,13 +470,11 @@ class Buffer:
         the system refuses: it is the OSError, too; InvalidState when another process cuts it
         meanwhile; OutOfMemory.
         """
-        from hal_core.buffer import files
-
         start, kind = _size(offset, "from_file", "offset"), as_dtype(dtype, "from_file")
         if size is None:
-            size = files.elements_in(path, kind.itemsize, start, "from_file")
+            size = _files.elements_in(path, kind.itemsize, start, "from_file")
         made = cls(Device[None] if device is None else device, size, kind, options)
-        files.read(made, path, start, "from_file")
+        _files.read(made, path, start, "from_file")
         return made
 
     def to_file(self, path: str | bytes | PathLike[Any], offset: int = 0) -> Self:
@@ -488,9 +486,7 @@ class Buffer:
         Raises: InvalidArgument for what is no regular file, and for a file that the system refuses:
         it is the OSError, too, and the file as long as it was; InvalidState.
         """
-        from hal_core.buffer import files
-
-        files.write(self, path, _size(offset, "to_file", "offset"), "to_file")
+        _files.write(self, path, _size(offset, "to_file", "offset"), "to_file")
         return self
 
     # -- other libraries

@@ -12,15 +12,19 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from hal_core.allocator import DEFAULT_SPEC
 from hal_core.buffer.host import check_visible, in_place
+from hal_core.concurrency import Late
 from hal_core.device import Device
 from hal_core.dtypes import as_dtype, check_array
 from hal_core.errors import InvalidArgument, NotShareable
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
-    from hal_core.buffer import Buffer
+    from hal_core.buffer import Buffer, capsule
     from hal_core.device.base import Compiled
+else:
+    np, capsule = Late("numpy"), Late("hal_core.buffer.capsule")
 
 B = TypeVar("B", bound="Buffer")
 Place = tuple[int, int]
@@ -53,10 +57,6 @@ def export(
 
     `newest` is the latest DLPack version that the consumer knows.
     """
-    import numpy as np
-
-    from hal_core.buffer import capsule
-
     device, allocator = buffer._device, buffer._device.allocator
     native, visible = allocator.dlpack_device, allocator._host_sees(buffer.options)
     home = place_of(buffer) if native or visible or target is None else _HOST
@@ -161,8 +161,6 @@ def _share(
 
     The producer is asked for the memory at `target`, if that is not where it says that it is.
     """
-    from hal_core.buffer import capsule
-
     options: dict[str, Any] = {"stream": stream}
     if target is not None:
         options |= {"dl_device": target, "copy": False}
@@ -187,14 +185,10 @@ def _share(
 
 def _host_array(obj: Any, place: Place, device: Compiled, copy: bool | None) -> NDArray[Any]:
     """Return a numpy array over the array's memory, or over a copy of it on the host."""
-    import numpy as np
-
-    from hal_core.buffer.capsule import Producer
-
     on_host = place[0] in _HOST_VISIBLE_TYPES
     if not on_host and copy is False:
         raise _must_copy("from_dlpack", "the host does not see the array's memory", device)
-    there = Producer(lambda **options: obj.__dlpack__(**{**options, "dl_device": _HOST}))
+    there = capsule.Producer(lambda **options: obj.__dlpack__(**{**options, "dl_device": _HOST}))
     try:
         return np.from_dlpack(obj if on_host else there)
     except _REFUSALS as error:

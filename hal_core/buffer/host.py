@@ -7,13 +7,17 @@ from itertools import product
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+from hal_core.concurrency import Late
 from hal_core.dtypes import as_dtype, check_array
 from hal_core.errors import InvalidArgument, NotShareable
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
     from hal_core.buffer import Buffer
+else:
+    np = Late("numpy")
 
 # Formats of memory whose bytes are what a device takes; Z is a complex number, c a byte.
 _ORDERS = ("", "@", "=", "<" if sys.byteorder == "little" else ">")
@@ -35,10 +39,9 @@ def host_bytes(obj: Any, nbytes: int, operation: str, device: str) -> memoryview
         try:
             view = memoryview(obj)
         except (TypeError, ValueError, BufferError):
-            numpy = sys.modules.get("numpy")
-            if numpy is not None and isinstance(obj, numpy.ndarray):
+            if isinstance(obj, np.ndarray):
                 as_dtype(obj.dtype, operation)  # raises, but for bfloat16, which has no format
-                return host_bytes(obj.view(numpy.uint16), nbytes, operation, device)
+                return host_bytes(obj.view(np.uint16), nbytes, operation, device)
             got = type(obj).__name__
             fix = "Give bytes, a bytearray or a numpy array; for device memory use copy_from."
             problem = "the object exposes no host memory"
@@ -75,8 +78,6 @@ def array_at(address: int, size: int, typestr: str, owner: object) -> NDArray[An
 
     numpy only records the address. It may be device memory while nobody reads the array.
     """
-    import numpy as np
-
     if not size:
         return np.empty(0, typestr)
     facts = {"version": 3, "shape": (size,), "typestr": typestr, "data": (address, False)}
@@ -89,8 +90,6 @@ def in_place(buffer: Buffer, operation: str) -> NDArray[Any]:
     Order: waits for all work of the device queued so far.
     Raises: NotShareable where the host does not see the memory.
     """
-    import numpy as np
-
     check_visible(buffer, operation)
     opaque = buffer._opaque_for(operation)
     allocator = buffer._device.allocator

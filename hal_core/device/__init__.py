@@ -12,7 +12,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, NoReturn, SupportsIndex
 
 from hal_core import config
-from hal_core.concurrency import OfThisProcess, fork_safe_lock, forkable
+from hal_core.concurrency import OfThisProcess, fork_safe_lock, forkable, refuse_at_exit
 from hal_core.device.backend import Backend, pick
 from hal_core.device.installed import Plugins
 from hal_core.device.names import ELSEWHERE, KNOWN, join, parse
@@ -101,6 +101,7 @@ class DeviceRegistry(OfThisProcess):
         device = self._devices.get(join(family, index))
         if device is not None:
             return device
+        refuse_at_exit(f"open {join(family, index)}")
         try:
             backend = self._plugins.backend(family)
             info = backend.info(index)
@@ -354,6 +355,7 @@ class DeviceRegistry(OfThisProcess):
 
     def refresh(self) -> None:
         """Look again for distributions and devices; failures are forgotten, open devices stay."""
+        refuse_at_exit("refresh")
         self._plugins.refresh()
         self._best = []
 

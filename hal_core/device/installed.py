@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from hal_core import config, discovery
-from hal_core.concurrency import flights, fresh_copy, is_of_a_signal
+from hal_core.concurrency import flights, fresh_copy, is_of_a_signal, refuse_at_exit
 from hal_core.device.backend import Backend
 from hal_core.device.names import KNOWN, is_family
 from hal_core.device.plugin import Extension, Plugin, is_failure, one_line
@@ -278,6 +278,7 @@ def _import(entry: EntryPoint) -> object:
     Raises: PluginError, with whatever the module raised as its cause; InvalidState when the
     module is still being imported, which is no failure to remember.
     """
+    refuse_at_exit(f"load {entry.name}")
     module, _, attributes = entry.value.partition("[")[0].partition(":")
     module = module.strip()
     try:

@@ -175,6 +175,7 @@ class Graph(OfThisProcess):
         The contents of buffers are left out; data of `copyin` and `fill` is in it.
         Raises: InvalidArgument when the file cannot be written; nothing is changed then.
         """
+        self.device._check_open("save")
         saved.write(path, saved.to_bytes(self.device, self.nodes, self.buffers))
 
     def dot(self) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from types import FrameType, FunctionType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
+from hal_core.concurrency import refuse_at_exit
 from hal_core.errors import InvalidArgument, Unsupported
 from hal_core.lang.annotations import Parameter, Returned, parameters_of
 from hal_core.lang.text import SourceText
@@ -57,11 +58,13 @@ class InlineFunction:
 
         Raises: InvalidArgument naming what the text uses and is no constant of the language.
         """
+        refuse_at_exit(f"pickle func {self.__name__}")
         from hal_core.lang.pickling import reduce_function  # few processes send functions
 
         return reduce_function(self)
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
+        refuse_at_exit("unpickle func")
         from hal_core.lang.pickling import restore_function
 
         restore_function(self, state)

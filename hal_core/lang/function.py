@@ -7,7 +7,7 @@ from collections.abc import Callable
 from types import FrameType, FunctionType
 from typing import TYPE_CHECKING, Any, NoReturn, overload
 
-from hal_core.concurrency import fork_safe_lock
+from hal_core.concurrency import fork_safe_lock, refuse_at_exit
 from hal_core.errors import InvalidArgument, KernelSyntaxError, Unsupported
 from hal_core.ir import Kernel, Signature, block_shape
 from hal_core.lang.annotations import signature_of
@@ -62,6 +62,7 @@ class KernelFunction:
 
         Raises: KernelSyntaxError pointing at the first thing outside the kernel language.
         """
+        refuse_at_exit(f"kernel {self.name}")
         from hal_core.lang.lowering import lower
 
         with _lock:
@@ -100,6 +101,7 @@ class KernelFunction:
 
         Raises: KernelSyntaxError as `lower` does, for a kernel that travels by value.
         """
+        refuse_at_exit(f"pickle kernel {self.name}")
         from hal_core.lang.pickling import reduce_kernel  # few processes send kernels
 
         return reduce_kernel(self)

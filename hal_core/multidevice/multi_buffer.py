@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from hal_core.buffer import Buffer
 from hal_core.buffer.host import host_bytes
-from hal_core.concurrency import OfThisProcess, run_each
+from hal_core.concurrency import Late, OfThisProcess, run_each
 from hal_core.device import Device
 from hal_core.dtypes import DType, as_dtype, bool_, values_of
 from hal_core.errors import InvalidArgument
@@ -29,9 +29,12 @@ from hal_core.multidevice.reductions import OPERATIONS, reduce_axis
 from hal_core.queue import DirectQueue, Event, Queue
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
     from hal_core.device.base import Compiled
+else:
+    np = Late("numpy")
 
 
 class MultiBuffer(OfThisProcess):
@@ -95,8 +98,6 @@ class MultiBuffer(OfThisProcess):
 
         Raises: InvalidArgument naming both sizes, with nothing written.
         """
-        import numpy as np
-
         array = self._array(src, "copyin")
         parts = [np.ascontiguousarray(array[self._place(shard)]) for shard in self.shards]
         pieces = [part.reshape(-1).view(np.uint8).data for part in parts]
@@ -110,8 +111,6 @@ class MultiBuffer(OfThisProcess):
 
         Raises: InvalidArgument naming both sizes.
         """
-        import numpy as np
-
         array = self._array(dest, "copyout")
         if not array.flags.writeable:
             raise InvalidArgument(
@@ -131,8 +130,6 @@ class MultiBuffer(OfThisProcess):
 
     def numpy(self) -> NDArray[Any]:
         """Return a copy on the host, of `shape`."""
-        import numpy as np
-
         made = np.empty(self.shape, self.dtype.to_numpy())
         self.copyout(made.reshape(-1).view(np.uint8))  # bytes: numpy exports no bfloat16
         return made
@@ -149,8 +146,6 @@ class MultiBuffer(OfThisProcess):
 
         Raises: InvalidArgument as `Buffer.from_numpy`.
         """
-        import numpy as np
-
         given, dtype = values_of(array, "from_numpy")
         made = cls(devices, given.shape, dtype, axis, sizes)
         return made.copyin(given.reshape(-1).view(np.uint8))
@@ -237,8 +232,6 @@ class MultiBuffer(OfThisProcess):
 
     def _array(self, host: Any, operation: str) -> NDArray[Any]:
         """Return host memory as an array of the buffer's shape, which shares it."""
-        import numpy as np
-
         names = ", ".join(device.name for device in self.devices)
         flat = np.frombuffer(host_bytes(host, self.nbytes, operation, names), np.uint8)
         if not flat.size:

@@ -21,6 +21,9 @@ from hal_core.profiling.events import ProfileEvent, ProfileRangeEvent, record
 
 if TYPE_CHECKING:
     from hal_core.device.base import Compiled
+    from hal_core.profiling import trace
+else:
+    trace = concurrency.Late("hal_core.profiling.trace")
 
 log = logging.getLogger("hal_core")
 
@@ -91,8 +94,6 @@ class Profile(events.Entries):
         `.pickle` the tuple of events. A file that exists is replaced when the new one is whole.
         Raises: InvalidArgument for another suffix, and for a file that cannot be written.
         """
-        from hal_core.profiling import trace
-
         trace.save(*self._read(), trace.check_path(path, "profile.save"))
 
     def _read(self) -> tuple[tuple[ProfileEvent, ...], int]:

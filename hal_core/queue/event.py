@@ -10,14 +10,17 @@ from contextlib import suppress
 from time import monotonic, perf_counter_ns
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hal_core.concurrency import OfThisProcess, fork_error, make_calls, poll
+from hal_core.concurrency import Late, OfThisProcess, fork_error, make_calls, poll
 from hal_core.errors import DeviceFault, InvalidArgument, InvalidState
 from hal_core.queue import watcher
 
 if TYPE_CHECKING:
+    import asyncio
     from asyncio import AbstractEventLoop, Future
 
     from hal_core.queue.base import Queue
+else:
+    asyncio = Late("asyncio")
 
 log = logging.getLogger("hal_core")
 
@@ -118,9 +121,7 @@ class Event(OfThisProcess):
     def __await__(self) -> Generator[Any, None, None]:
         """Let the asyncio task go on once the event has happened. Raises: as `wait` does."""
         if not self._is_over():
-            from asyncio import get_running_loop
-
-            loop = get_running_loop()
+            loop = asyncio.get_running_loop()
             future = loop.create_future()
             self._when_done(lambda: _tell(loop, future))
             yield from future

@@ -18,12 +18,16 @@ import threading
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
-from hal_core.concurrency import fork_safe_lock, forkable
+from hal_core.concurrency import Late, fork_safe_lock, forkable
 from hal_core.errors import KernelFault
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from hal_core.queue.base import Queue
     from hal_core.queue.event import Event
+else:
+    np = Late("numpy")
 
 Clock = dict[str, int]  # name of a queue -> the number of its last access that this one knows of
 Range = tuple[int, int, bool]  # first byte, the byte after the last, whether it is written
@@ -178,8 +182,6 @@ order = Order()
 
 def range_of(memory: memoryview, writes: bool) -> Range:
     """Return the addresses of memory of the host."""
-    import numpy as np
-
     start = int(np.frombuffer(memory, np.uint8).__array_interface__["data"][0])
     return start, start + memory.nbytes, writes
 

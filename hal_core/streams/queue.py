@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakSet, ref
 
 from hal_core.buffer import Buffer, Lease
-from hal_core.concurrency import fork_safe_lock, make_calls, poll, run_unless_busy
+from hal_core.concurrency import Late, fork_safe_lock, make_calls, poll, run_unless_busy
 from hal_core.dtypes import uint8
 from hal_core.errors import DeviceFault, HalError, InvalidState
 from hal_core.profiling import events, record_queued
@@ -32,10 +32,14 @@ from hal_core.streams.staging import BLOCK_NBYTES, LARGE_NBYTES, PinnedBlock
 from hal_core.streams.stretch import Dropped, StreamEvent, Stretch, nothing
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from hal_core.device.base import Compiled
     from hal_core.queue import Keep
     from hal_core.streams.device import StreamDevice
     from hal_core.streams.marks import Mark
+else:
+    np = Late("numpy")
 
 _LEGACY = 0, 1  # handles of the legacy default stream, another one in each context
 _MOST_UNMARKED = 32  # pieces of work, until the queue looks by itself which of them are done
@@ -648,7 +652,5 @@ _HAPPENED.set()
 
 def _range_of(memory: memoryview) -> tuple[int, int]:
     """Return the addresses of host memory."""
-    import numpy as np
-
     start = np.frombuffer(memory, np.uint8).__array_interface__["data"][0] if memory.nbytes else 0
     return start, start + memory.nbytes

@@ -59,6 +59,8 @@ def _imports(tree: ast.AST, lazy: bool = True) -> Iterator[tuple[int, str]]:
             assert not node.level, f"line {node.lineno}: relative import, write it in full"
             # `from hal_core import dtypes` imports the module hal_core.dtypes.
             yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
+        elif lazy and isinstance(node, ast.Call) and ast.unparse(node.func).endswith("Late"):
+            yield from ((node.lineno, arg.value) for arg in node.args)
         elif isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
             yield from _imports(ast.Module(node.orelse, []), lazy)
         else:
