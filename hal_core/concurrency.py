@@ -38,6 +38,9 @@ class Living(Generic[T]):
         # A copy of the set is one step under the GIL, so objects may come and go during the loop.
         return iter([one for known in list(self._known) if (one := known()) is not None])
 
+    def clear(self) -> None:
+        self._known.clear()
+
     def __len__(self) -> int:
         return len(self._known)
 
@@ -247,7 +250,7 @@ def run_each(steps: list[Callable[[], object]]) -> None:
 
 
 def make_calls(calls: deque[Callable[[], object]]) -> None:
-    """Make the calls of a deque in order, and take each out of it.
+    """Make the calls of a deque in order, and take each out of it. An error of one is logged.
 
     What Ctrl-C ends in the middle, the next caller makes again. Concurrency: any thread may.
     """
@@ -260,9 +263,102 @@ def make_calls(calls: deque[Callable[[], object]]) -> None:
         try:
             call()
         except BaseException as error:
-            if not isinstance(error, Exception):
+            if _may_be_ctrl_c(error):
                 calls.appendleft(call)
+                raise
+            log_failure("an event's callback failed", error)
+
+
+def log_failure(what: str, error: BaseException) -> None:
+    """Log an error of other code for which there is no caller."""
+    try:
+        from logging import getLogger
+
+        getLogger("hal_core").warning("%s: %s", what, f"{type(error).__name__}: {error}")
+    except BaseException as raised:  # of the error's own text, or of the program's handlers
+        if _may_be_ctrl_c(raised):
             raise
+
+
+def _may_be_ctrl_c(error: BaseException) -> bool:
+    """Tell whether a signal may have raised the error: only the main thread hears signals."""
+    is_main = threading.current_thread() is threading.main_thread()
+    return is_main and not isinstance(error, Exception)
+
+
+# -- threads that are started when there is work
+
+
+Servers = dict[int, threading.Thread]  # number of some work -> the one thread that does it
+
+
+def start_thread(name: str, target: Callable[..., object], *args: Any) -> threading.Thread:
+    """Start a daemon thread. Raises: RuntimeError when there can be no new one."""
+    thread = Thread(name, target, *args)
+    thread.start()
+    return thread
+
+
+def start_server(
+    servers: Servers,
+    name: str,
+    serve: Callable[[], object],
+    is_needed: Callable[[], object] | None = None,
+    *,
+    number: int = 0,
+    start: Callable[..., threading.Thread] = start_thread,
+) -> None:
+    """Start a thread that serves as one of some numbers, unless another one does.
+
+    Raises: InvalidState when there can be no new thread.
+    """
+    try:
+        thread = start(name, serve_alone, servers, number, serve, is_needed)
+    except RuntimeError as error:
+        heard = error.__context__
+        if heard is not None and not isinstance(heard, Exception):
+            # Ctrl-C in `Thread.start`: the exit of a `with` there has failed for it.
+            raise heard from None
+        fix = "End some threads, or raise the system's limit."
+        raise InvalidState(f"start thread {name!r}", str(error), fix=fix) from error
+    for _ in range(_CLAIM_TURNS):  # or the next call would start one, too
+        if number in servers or not thread.is_alive():
+            return
+        time.sleep(0)
+
+
+def serve_alone(
+    servers: Servers,
+    number: int,
+    serve: Callable[[], object],
+    is_needed: Callable[[], object] | None = None,
+) -> None:
+    """Serve as the only thread of this number: the body of a thread that is started when needed.
+
+    Ctrl-C within the start of a thread leaves open whether there is one, so the next caller starts
+    another. Hence the thread itself claims the work, in one step; one that comes too late ends.
+
+    `serve` returns when there is nothing to do. With `is_needed` the claim is then given up, and
+    taken again if it is True: work that was added before that step has started no thread. Without
+    it the work is over for good.
+    """
+    me = threading.current_thread()
+    while servers.setdefault(number, me) is me:
+        try:
+            serve()
+        except BaseException as error:  # whatever it is, the work behind it must go on
+            log_failure(f"the thread {me.name!r} goes on after an error", error)
+            time.sleep(_AFTER_ERROR_SECONDS)
+            continue
+        if is_needed is None:
+            return
+        del servers[number]
+        if not is_needed():
+            return
+
+
+_CLAIM_TURNS = 1000  # that a thread gets for its first step
+_AFTER_ERROR_SECONDS = 1e-3  # so that an error that comes again takes no processor
 
 
 class _Flight:

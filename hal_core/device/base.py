@@ -340,7 +340,7 @@ class Compiled(concurrency.OfThisProcess):
     def _synchronize_queues(self, deadline: float) -> bool:
         for queue in self._queues:
             try:
-                if not (queue.closed or queue._synchronize(max(0.0, deadline - monotonic()))):
+                if not queue._synchronize(max(0.0, deadline - monotonic())):
                     return False
             except InvalidState:
                 if not queue.closed:  # else another thread closed it, and has waited for its work
@@ -422,6 +422,13 @@ class Compiled(concurrency.OfThisProcess):
         if allocator is not None:
             allocator._after_fork()
         if concurrency.survives_fork(self.info.capabilities):
+            # The child has none of the threads that do the work of its parent's queues.
+            for queue in self._queues:
+                queue._after_fork()  # before its finalizer
+            self._queues.clear()
+            self._busy.clear()
+            self._ends.clear()
+            self.__dict__.pop("default_queue", None)
             return
         programs = list(self._loaded)
         # Never freed: the finalizer of a vendor's object would call the driver.

@@ -118,12 +118,18 @@ class Queue(OfThisProcess):
 
         Raises: InvalidState when it can never end, as queues wait for each other.
         """
-        event = self._record_end()
+        event = self._last_event()
+        if event is None:
+            return self._wait_rest(seconds)
         try:
             return event._reached(seconds)
         except InvalidState as error:
             _abandon(event, error.problem)
             raise
+
+    def _wait_rest(self, seconds: float) -> bool:
+        """Wait for what other threads added beside `close`, which has waited for all else."""
+        return True
 
     def _has_work(self) -> bool:
         """Return whether some work is not known to be done. Never waits."""
@@ -174,13 +180,14 @@ class Queue(OfThisProcess):
     def synchronize(self, timeout: float | None = None) -> bool:
         """Wait for the work queued so far; return False when the timeout passes first.
 
+        Of a closed queue, and of one that another thread closes meanwhile, it waits for what is
+        left, and raises no failure: `close` does.
+
         Units: seconds. Raises: as `Event.wait`.
         """
-        seconds_of(timeout, "synchronize")
-        if self.closed:
-            return True
-        self._check_open("synchronize")
-        return self._record_end().wait(timeout)
+        seconds = seconds_of(timeout, "synchronize")
+        event = self._last_event()
+        return self._wait_rest(seconds) if event is None else event.wait(timeout)
 
     def close(self) -> None:
         """Wait for the work, and refuse more; a second call does nothing.
@@ -277,11 +284,32 @@ class Queue(OfThisProcess):
         """Return an event of the work queued so far."""
         return self._placed(self.event_class())
 
+    def _last_event(self) -> Event | None:
+        """Return an event of the work queued so far; None if the queue is closed and takes none."""
+        try:
+            self._check_open("synchronize")
+            return self._record_end()
+        except InvalidState:
+            if not self.closed:
+                raise
+            return None
+
     def _placed(self, event: Event) -> Event:
-        """Record an event behind the work queued so far."""
-        if self.device._order is not None:
-            self.device._order.recorded(self, event)
-        self._record(self._stamped(event))
+        """Record an event behind the work queued so far.
+
+        A refusal leaves it without a place. After Ctrl-C nobody knows whether the queue has it, so
+        it is recorded again: it happens at the first of its places.
+        """
+        try:
+            if self.device._order is not None:
+                self.device._order.recorded(self, event)
+            self._record(self._stamped(event))
+        except Exception:
+            event.queue = None
+            raise
+        except BaseException:
+            self._record(self._stamped(event))
+            raise
         return event
 
     def _stamped(self, event: Event) -> Event:
@@ -334,8 +362,7 @@ class Queue(OfThisProcess):
             raise fork_error(operation, self.device.name)
         self.device._check_open(operation)
         if self.closed:
-            fix = "Make a new one: device.queue()."
-            raise InvalidState(operation, f"{self.name} is closed", fix=fix)
+            raise closed_error(operation, self.name)
 
     def _stop(self) -> None:
         """Wait for the work at the end of the device, unless it can never end; then refuse more."""
@@ -366,6 +393,11 @@ def can_never_happen(event: Event) -> bool:
     """Tell whether an event waits for a circle, or for an event that no queue records."""
     way, is_circle = obstacle(event)
     return is_circle or (bool(way) and unset(event) is not None)
+
+
+def closed_error(operation: str, queue: str) -> InvalidState:
+    """Return the error of work for a queue that is closed."""
+    return InvalidState(operation, f"{queue} is closed", fix="Make a new one: device.queue().")
 
 
 def _abandon(event: Event, why: str) -> None:

@@ -79,14 +79,27 @@ class Event(OfThisProcess):
 
     def _sleep(self, seconds: float) -> None:
         """Wait until the event happens, at most `seconds`."""
-        if self._end.acquire(timeout=seconds):
-            self._wake()
+        try:
+            self._end.acquire(timeout=seconds)
+        finally:
+            # Whoever has got the lock lets others go on. No function of ours is called between
+            # the two: Ctrl-C behind the first would leave those others asleep.
+            if self._done:
+                try:  # noqa: SIM105
+                    self._end.release()
+                except RuntimeError:  # another was faster
+                    pass
 
     def _when_done(self, call: Callable[[], object]) -> None:
         """Call `call()` in some thread once the event has happened; at once if it has already."""
         self._callbacks.append(call)
         if self._done:
             make_calls(self._callbacks)
+
+    def _forget(self, call: Callable[[], object]) -> None:
+        """Take back a call of `_when_done`, which nobody waits for any more."""
+        with suppress(ValueError, IndexError):  # it is made now, or others change the deque
+            self._callbacks.remove(call)
 
     def _time_ns(self) -> int:
         """Return when it happened, on the clock of its queue's device."""
@@ -121,10 +134,14 @@ class Event(OfThisProcess):
     def __await__(self) -> Generator[Any, None, None]:
         """Let the asyncio task go on once the event has happened. Raises: as `wait` does."""
         if not self._is_over():
-            loop = asyncio.get_running_loop()
-            future = loop.create_future()
-            self._when_done(lambda: _tell(loop, future))
-            yield from future
+            waiting = _Await(asyncio.get_running_loop())
+            try:
+                self._when_done(waiting)
+                while not self._is_over():
+                    self._check_can_happen()
+                    yield from waiting.pause(_LOOK_SECONDS)
+            finally:
+                self._forget(waiting)
         self._raise_failure("await")
 
     def seconds_since(self, earlier: Event) -> float:
@@ -175,17 +192,26 @@ class Event(OfThisProcess):
         return True
 
     def _happen(self, failure: Failure | None) -> None:
-        """Let the event happen; a second call finishes what Ctrl-C has ended in the middle."""
+        """Let the event happen; a second call changes nothing. Raises: Ctrl-C, after all is done.
+
+        Nobody else would wake those who sleep, or make the calls.
+        """
+        try:
+            self._end_with(failure)
+            make_calls(self._callbacks)
+        except BaseException:
+            self._end_with(failure)
+            make_calls(self._callbacks)
+            raise
+
+    def _end_with(self, failure: Failure | None) -> None:
         if not self._done:
             self._failure, self._ns = failure, perf_counter_ns()
-            self._done = True
-            self._wake()
-        make_calls(self._callbacks)
-
-    def _wake(self) -> None:
-        """Let go on who sleeps, each of whom comes here, too."""
-        with suppress(RuntimeError):  # another was faster
-            self._end.release()
+            try:
+                self._done = True
+                self._end.release()  # as in `_sleep`: Ctrl-C comes before both, or behind both
+            except RuntimeError:  # another thread was faster
+                pass
 
     def _raise_failure(self, operation: str) -> None:
         if self._seen is not None:
@@ -215,6 +241,9 @@ class PolledEvent(Event):
 
     def _when_done(self, call: Callable[[], object]) -> None:
         watcher.watch(self._poll, call)
+
+    def _forget(self, call: Callable[[], object]) -> None:
+        watcher.forget(call)
 
 
 def obstacle(event: Event) -> tuple[list[Queue], bool]:
@@ -274,12 +303,26 @@ def seconds_of(timeout: float | None, operation: str) -> float:
     return min(max(0.0, timeout), threading.TIMEOUT_MAX)
 
 
-def _tell(loop: AbstractEventLoop, future: Future[None]) -> None:
-    """End the future in its own loop, which may be closed by now, or have cancelled it."""
+class _Await:
+    """One `await` of an event. Called in any thread once the event has happened."""
 
-    def end() -> None:
-        if not future.done():
-            future.set_result(None)
+    def __init__(self, loop: AbstractEventLoop) -> None:
+        self._loop = loop
+        self._future: Future[None] | None = None
 
-    if not loop.is_closed():
-        loop.call_soon_threadsafe(end)
+    def __call__(self) -> None:
+        with suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._end)
+
+    def pause(self, seconds: float) -> Generator[Any, None, None]:
+        """Let the task go on when the event has happened, or after some seconds."""
+        self._future = self._loop.create_future()
+        timer = self._loop.call_later(seconds, self._end)
+        try:
+            yield from self._future
+        finally:
+            timer.cancel()
+
+    def _end(self) -> None:
+        if self._future is not None and not self._future.done():
+            self._future.set_result(None)

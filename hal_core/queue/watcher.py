@@ -5,68 +5,70 @@ The process has one such thread while any events are awaited, however many, and 
 
 from __future__ import annotations
 
-import logging
-import threading
 import time
 from collections.abc import Callable
 
-from hal_core.concurrency import fork_safe_lock, forkable
-
-log = logging.getLogger("hal_core")
+from hal_core.concurrency import Servers, forkable, log_failure, start_server
 
 _SHORTEST, _LONGEST = 50e-6, 2e-3  # seconds between two looks; short after something has happened
 
-Watched = tuple[Callable[[], bool], Callable[[], object]]
-
 
 class Watcher:
-    """Calls back when events have happened."""
+    """Calls back when events have happened.
+
+    Concurrency: no lock; each change of the table is one step under the GIL.
+    """
 
     def __init__(self) -> None:
-        self._lock = fork_safe_lock()
         self._after_fork()
         forkable.add(self)
 
     def _after_fork(self) -> None:
-        self._watched: list[Watched] = []
-        self._runs = False
+        self._watched: dict[Callable[[], object], Callable[[], bool]] = {}
+        self._servers: Servers = {}
 
     def watch(self, is_done: Callable[[], bool], call: Callable[[], object]) -> None:
         """Call `call()` once `is_done()` is true, in the watcher's thread."""
-        with self._lock:
-            self._watched.append((is_done, call))
-            if not self._runs:
-                threading.Thread(target=self._serve, name="hal-events", daemon=True).start()
-                self._runs = True  # last, as Ctrl-C may come, or there may be no new thread
+        try:
+            self._watched[call] = is_done
+            if not self._servers:
+                start_server(self._servers, "hal-events", self._serve, lambda: self._watched)
+        except BaseException:
+            self.forget(call)
+            raise
+
+    def forget(self, call: Callable[[], object]) -> None:
+        """Do not call any more what nobody waits for."""
+        self._watched.pop(call, None)
 
     def _serve(self) -> None:
         pause = _SHORTEST
-        while True:
-            with self._lock:
-                watched = list(self._watched)
-                if not watched:
-                    self._runs = False
-                    return
-            ready = [entry for entry in watched if _has_happened(entry[0])]
-            if ready:
-                with self._lock:
-                    self._watched = [entry for entry in self._watched if entry not in ready]
-            for _, call in ready:
+        while self._watched:
+            pause = _SHORTEST if self._look() else min(2 * pause, _LONGEST)
+            if self._watched:
+                time.sleep(pause)
+
+    def _look(self) -> bool:
+        """Make the calls of events that have happened; return False where there are none."""
+        watched = list(self._watched.items())
+        ready = [call for call, is_done in watched if _has_happened(is_done)]
+        for call in ready:
+            if self._watched.pop(call, None) is not None:  # else forgotten meanwhile
                 try:
                     call()
-                except Exception as error:
-                    log.warning("an event's callback failed: %s", error)
-            pause = _SHORTEST if ready else min(2 * pause, _LONGEST)
-            time.sleep(pause)
+                except BaseException as error:
+                    log_failure("an event's callback failed", error)
+        return bool(ready)
 
 
 def _has_happened(is_done: Callable[[], bool]) -> bool:
     try:
         return is_done()
-    except Exception as error:  # the others are watched on
-        log.warning("an event cannot be asked whether it has happened: %s", error)
+    except BaseException as error:  # the others are watched on
+        log_failure("an event cannot be asked whether it has happened", error)
         return False
 
 
 _watcher = Watcher()
 watch = _watcher.watch
+forget = _watcher.forget

@@ -6,12 +6,13 @@ import threading
 from collections.abc import Callable
 from functools import partial
 from queue import SimpleQueue
-from time import monotonic, perf_counter_ns
-from typing import TYPE_CHECKING, Any
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any, NoReturn
+from weakref import ref
 
 from hal_core import profiling
-from hal_core.concurrency import fork_safe_lock
-from hal_core.queue.base import Keep, Queue
+from hal_core.concurrency import Servers, start_server
+from hal_core.queue.base import Keep, Queue, closed_error
 from hal_core.queue.event import Event, Failure, PolledEvent
 from hal_core.queue.order import HOST, working
 
@@ -21,37 +22,54 @@ if TYPE_CHECKING:
 
 
 class Worker:
-    """The thread of one queue and its work.
+    """The work of one queue, and the thread that does it.
 
-    The thread keeps this, not the queue: a queue that is garbage puts None behind its work, and the
-    thread ends there.
+    The thread keeps this, not the queue. When the queue is closed or garbage, `gone` stands behind
+    its work, and the thread ends there.
     """
 
-    def __init__(self, finish: Callable[[], object] | None) -> None:
-        self.items: SimpleQueue[Any] = SimpleQueue()  # (work, name, keep), an Event, or None
+    def __init__(self, queue: WorkerQueue, finish: Callable[[], object] | None) -> None:
+        self.items: SimpleQueue[Any] = SimpleQueue()  # (work, name, keep), an Event, or `gone`
+        # Python itself puts it there when it frees the queue: no Ctrl-C comes between.
+        self.gone = ref(queue, self.items.put)
+        self.over = Event()  # all is done, and the thread ends
         self.failure: Failure | None = None
         self.running = ""
-        self.thread: threading.Thread | None = None
+        self.servers: Servers = {}
         self._finish = finish
+
+    @property
+    def has_begun(self) -> bool:
+        """True once there is work. A thread that has taken some is a server already."""
+        return not self.items.empty() or bool(self.servers)
 
     def serve(self, queue: str) -> None:
         """Do the work in its order; after a failure drop the rest, whose events have it then."""
         working.now = True
         profiling.of_thread.queue = queue
-        while (item := self.items.get()) is not None:
+        ending = False
+        while not (ending and self.items.empty()):  # another thread may have put work behind it
+            item = self.items.get()
+            if item is self.gone:
+                ending = True
+            else:
+                self._do(item, queue)
+            item = None  # while the thread waits, nothing keeps the memory of work that is done
+        self.over._happen(None)
+
+    def _do(self, item: Any, queue: str) -> None:
+        try:
             if isinstance(item, Event):
                 item._happen(self.failure)
             elif self.failure is None:
                 self.running = item[1]
-                try:
-                    item[0]()
-                    if self._finish is not None:
-                        self._finish()
-                except BaseException as error:
-                    # Its traceback would keep this frame, and so the memory of the work.
-                    self.failure = Failure(self.running, queue, error.with_traceback(None))
-                self.running = ""
-            item = None  # while the thread waits, nothing keeps the memory of work that is done
+                item[0]()
+                if self._finish is not None:
+                    self._finish()
+        except BaseException as error:
+            # Its traceback would keep this frame, and so the memory of the work.
+            self.failure = Failure(self.running, queue, error.with_traceback(None))
+        self.running = ""
 
 
 class WorkerQueue(Queue):
@@ -66,8 +84,9 @@ class WorkerQueue(Queue):
         self, device: Compiled, finish: Callable[[], object] | None = None, name: str = ""
     ) -> None:
         super().__init__(device, name)
-        self._worker = Worker(finish)
-        self._starting = fork_safe_lock()
+        self._worker = Worker(self, finish)
+        self._servers = self._worker.servers
+        # This decides what is taken: `_close` exchanges it. To read and to call it is one step.
         self._put = self._worker.items.put
 
     @property
@@ -76,18 +95,14 @@ class WorkerQueue(Queue):
         return self._worker.running
 
     def _add(self, work: Callable[[], object], name: str, keep: Keep) -> None:
-        if self._worker.thread is None:
+        item = work, name, keep  # not in the call below, which is to be one step
+        if not self._servers:
             self._start()
-        self._put((work, name, keep))
+        self._put(item)
 
     def _start(self) -> None:
-        with self._starting:
-            if self._worker.thread is None:
-                thread = threading.Thread(
-                    target=self._worker.serve, args=(self.name,), name=self.name, daemon=True
-                )
-                thread.start()
-                self._worker.thread = thread
+        if not self.closed:
+            start_server(self._servers, self.name, partial(self._worker.serve, self.name))
 
     def _launch(self, program: Program, geometry: Any, args: tuple[Any, ...], keep: Keep) -> None:
         # The program's launch is read when it runs: a profile may have replaced it by then.
@@ -125,7 +140,7 @@ class WorkerQueue(Queue):
         self._add(lambda: allocator._fill(dest, nbytes, pattern), "fill", keep)
 
     def _record(self, event: Event) -> None:
-        if self._worker.thread is None:
+        if not self._servers:
             self._start()
         self._put(event)
 
@@ -141,19 +156,24 @@ class WorkerQueue(Queue):
 
         self._add(wait, "wait", (event,))
 
+    def _wait_rest(self, seconds: float) -> bool:
+        return not self._worker.has_begun or self._worker.over._reached(seconds)
+
     def _close(self) -> None:
-        self._put(None)
-        thread = self._worker.thread
+        self._put = partial(_refuse, self.name)  # what was put until now stands before the end
+        self._worker.items.put(self._worker.gone)
+        thread = self._servers.get(0)
         if thread is not None and thread is not threading.current_thread():
             thread.join(_JOIN_SECONDS)
 
     def __del__(self) -> None:
-        if not getattr(self, "closed", True) and not self.forked:
-            end = Event()
-            self._put(end)  # may be called in the middle of anything: SimpleQueue allows it
-            self._put(None)
-            if self._worker.thread is not None:
-                self.device._ends.append(end)
+        worker: Worker | None = getattr(self, "_worker", None)
+        if worker is not None and worker.has_begun and not (self.forked or worker.over._done):
+            self.device._ends.append(worker.over)
+
+
+def _refuse(queue: str, item: object) -> NoReturn:
+    raise closed_error("queue work", queue)
 
 
 _WAIT_SECONDS = 3600.0  # of a thread that has nothing else to do
@@ -219,10 +239,12 @@ class DirectQueue(Queue):
         self.device.allocator._fill(dest, nbytes, pattern)
 
     def _record(self, event: Event) -> None:
-        if not isinstance(event, _IdleEvent):
-            deadline = monotonic() + _WAIT_SECONDS
-            self.device._synchronize(deadline - monotonic())
-            event._happen(None)
+        if not isinstance(event, _IdleEvent):  # it does not poll
+            after = self._stamped(_IdleEvent())
+            if after._poll():
+                event._happen(after._failure)
+            else:
+                after._when_done(lambda: event._happen(after._failure))
 
     def _wait(self, event: Event) -> None:
         start = perf_counter_ns()

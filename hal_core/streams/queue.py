@@ -14,13 +14,21 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from functools import partial
-from threading import Thread, current_thread, get_ident
+from threading import TIMEOUT_MAX, current_thread, get_ident
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet, ref
 
 from hal_core.buffer import Buffer, Lease
-from hal_core.concurrency import Late, fork_safe_lock, make_calls, poll, run_unless_busy
+from hal_core.concurrency import (
+    Late,
+    Servers,
+    fork_safe_lock,
+    make_calls,
+    poll,
+    run_unless_busy,
+    start_server,
+)
 from hal_core.dtypes import uint8
 from hal_core.errors import DeviceFault, HalError, InvalidState
 from hal_core.profiling import events, record_queued
@@ -70,7 +78,7 @@ class StreamQueue(Queue):
         self._known: WeakSet[Lease] = WeakSet()  # memory that this queue has used
         self._held: Event | None = None  # that the calls of `_later` wait for
         self._later: deque[Callable[[], object]] = deque()
-        self._at_work: Thread | None = None  # makes these calls
+        self._servers: Servers = {}  # the thread that makes these calls
         self._outside: deque[Callable[[], object]] = deque()  # calls to make without the lock
         self._last: Callable[[], Event | None] = nothing  # behind all work, a weak reference
         self._asked: Event | None = None  # that `synchronize` waits for
@@ -128,28 +136,21 @@ class StreamQueue(Queue):
             if held._done:  # Ctrl-C came before we were told
                 self._resume(held)
             return
-        if self._makes_calls():  # it has the lock in a call, which may take long
+        if self._servers:  # it has the lock in a call, which may take long
             return
         try:
-            with self._lock:
-                if self._later and not self._makes_calls():
-                    name = f"hal {self.name}"
-                    made = Thread(target=self._make_kept_calls, name=name, daemon=True)
-                    made.start()
-                    self._at_work = made
-        except RuntimeError:  # at the end of the interpreter there are no new threads
+            start_server(self._servers, f"hal {self.name}", self._make_kept_calls, self._has_calls)
+        except InvalidState:  # at the end of the interpreter there are no new threads
             self._make_kept_calls()
 
-    def _makes_calls(self) -> bool:
-        at_work = self._at_work
-        return at_work is not None and at_work.is_alive()
+    def _has_calls(self) -> bool:
+        return bool(self._later) and self._held is None
 
     def _make_kept_calls(self) -> None:
         while True:
             self._make_room()
             with self._lock:
-                if not self._later or self._held is not None:
-                    self._at_work = None
+                if not self._has_calls():
                     return
                 try:
                     self._later[0]()
@@ -161,9 +162,8 @@ class StreamQueue(Queue):
     def _catch_up(self) -> None:
         """Wait until the calls that were kept are made, up to one that waits."""
         self._go_on()
-        at_work = self._at_work
-        if at_work is not None and at_work is not current_thread():
-            at_work.join()
+        if self._servers.get(0) is not current_thread():
+            poll(lambda: not self._has_calls(), TIMEOUT_MAX)
 
     def _settle(self) -> None:
         """Let events happen, whose callbacks may work with other queues: without the lock."""
@@ -397,6 +397,9 @@ class StreamQueue(Queue):
             return False
         # Work before the one that failed may be on the stream still.
         return self._failure is None or poll(self._is_idle, deadline - monotonic())
+
+    def _wait_rest(self, seconds: float) -> bool:
+        return self.borrowed or poll(self._is_idle, seconds)
 
     def _is_idle(self) -> bool:
         try:

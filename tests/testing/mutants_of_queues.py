@@ -128,7 +128,6 @@ def a_dropped_queue_drops_its_work() -> None:
     def __del__(self: Any) -> None:
         while not self._worker.items.empty():
             self._worker.items.get()
-        self._put(None)
 
     WorkerQueue.__del__ = __del__  # type: ignore[attr-defined]
 

@@ -8,6 +8,7 @@ import gc
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -266,6 +267,34 @@ class TestQueue:
             event = made.fill(7, queue=queue)
         assert event.done and first(made) == 7
 
+    @pytest.mark.parametrize("use", ["record", "synchronize", "the device"])
+    def test_Q4_a_queue_is_closed_while_it_is_used(
+        self, device: hal.Compiled, monkeypatch: pytest.MonkeyPatch, use: str
+    ) -> None:
+        """It is closed behind the look whether it is open: nothing waits for ever."""
+        queue, event = device.queue(), hal.Event()
+        ints(device).fill(1, queue=queue)
+        record = queue._record
+
+        def late(event: hal.Event) -> None:
+            monkeypatch.setattr(queue, "_record", record)
+            queue.close()
+            record(event)
+
+        monkeypatch.setattr(queue, "_record", late)
+        if use == "synchronize":
+            assert queue.synchronize(SECONDS) is True
+        elif use == "the device":
+            assert device.synchronize(SECONDS) is True
+        else:
+            try:
+                queue.record(event)
+            except hal.InvalidState:
+                event.set()  # it is free
+            assert event.wait(SECONDS)
+        queue.close()
+        assert queue.synchronize(SECONDS) is True
+
     def test_Q4_events_of_a_closed_device_have_happened(self, device: hal.Compiled) -> None:
         queue = device.queue()
         event = ints(device).fill(1, queue=queue)
@@ -313,6 +342,24 @@ class TestQueue:
         with contextlib.suppress(hal.DeviceFault):
             opened.close()
 
+    def test_Q2_a_cancelled_await_leaves_nothing(self, device: hal.Compiled) -> None:
+        loop, queue = asyncio.new_event_loop(), device.queue()
+        futures = weakref.WeakSet[Any]()
+        make = loop.create_future
+        loop.create_future = lambda: _added(futures, make())  # type: ignore[method-assign]
+        with held(queue):
+            event = queue.record()
+            for _ in range(3):
+                with contextlib.suppress(asyncio.TimeoutError):
+                    loop.run_until_complete(asyncio.wait_for(_awaited(event), 0.001))
+            deadline = time.monotonic() + SECONDS
+            while len(futures) and time.monotonic() < deadline:  # a look may be under way
+                time.sleep(0.001)
+                gc.collect()
+            assert not len(futures) and not event.done
+        loop.close()
+        assert event.wait(SECONDS)
+
     def test_Q8_queues_that_wait_for_each_other_are_shown(self, device: hal.Compiled) -> None:
         queues, events = [device.queue() for _ in range(3)], [hal.Event() for _ in range(3)]
         for number, queue in enumerate(queues):
@@ -323,6 +370,8 @@ class TestQueue:
             events[0].wait(0.05)
         text = str(caught.value)
         assert "wait for each other" in text and all(name in text for name in names)
+        with pytest.raises(hal.InvalidState, match="wait for each other"):
+            asyncio.run(asyncio.wait_for(_awaited(events[0]), SECONDS))
         rescue = device.queue()
         assert rescue.synchronize(SECONDS)  # the others are not in its way
         events[0]._happen(None)  # so that the device can be closed at once
@@ -418,6 +467,11 @@ class TestQueue:
             made, vals=(2, SIZE), threads=SIZE, queue=queue, wait=True
         )
         assert 0 <= seconds < SECONDS and first(made) == 2
+
+
+def _added(futures: weakref.WeakSet[Any], future: Any) -> Any:
+    futures.add(future)
+    return future
 
 
 async def _awaited(event: hal.Event) -> None:

@@ -73,9 +73,9 @@ def test_P6_every_chunk_runs_once_on_several_threads(pool: Pool) -> None:
 
 
 def test_no_thread_before_the_first_launch(pool: Pool) -> None:
-    assert pool._workers == []
+    assert pool._workers == {}
     pool.run(Recorder(), b"", None, split(8, 4))
-    assert len(pool._workers) == 3
+    wait_until(lambda: len(pool._workers) == 3)
 
 
 def test_X1_concurrent_callers_each_get_their_own(pool: Pool) -> None:
@@ -222,9 +222,9 @@ def test_work_is_done_by_the_threads_that_could_be_started(
         record = Recorder(0.001)
         pool.run(record, b"", None, split(32, 8))
     assert len(record.seen) == 32
-    assert len(pool._workers) == granted
+    wait_until(lambda: len(pool._workers) == granted)
     assert pool._queue.empty()  # no worker would take a job from it
-    workers = list(pool._workers)
+    workers = list(pool._workers.values())
     pool.close()
     wait_until(lambda: not any(worker.is_alive() for worker in workers))
 
@@ -232,7 +232,7 @@ def test_work_is_done_by_the_threads_that_could_be_started(
 def test_close_ends_the_threads_and_a_closed_pool_still_serves() -> None:
     pool = Pool(3)
     pool.run(Recorder(), b"", None, split(12, 3))
-    workers = list(pool._workers)
+    workers = list(pool._workers.values())
     pool.close()
     wait_until(lambda: not any(worker.is_alive() for worker in workers))
     record = Recorder()

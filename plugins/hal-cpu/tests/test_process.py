@@ -76,7 +76,7 @@ with warnings.catch_warnings():
     child = os.fork()
 if child == 0:
     try:
-        assert device.pool._workers == []
+        assert device.pool._workers == {}
         launch()
         assert hal.Device["CPU"] is not device
         os._exit(0)
@@ -355,7 +355,7 @@ def test_a_setting_that_is_no_number_is_refused(
 
 def test_closing_the_device_ends_its_threads(own_device: hal.Compiled) -> None:
     own_device.pool._start()
-    workers = list(own_device.pool._workers)
+    workers = list(own_device.pool._workers.values())
     own_device.close()
     for worker in workers:
         worker.join(20)  # where `close` did not wait long enough for a busy machine

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import ref
 
-from hal_core.concurrency import fork_safe_lock, run_unless_busy
+from hal_core.concurrency import fork_safe_lock, poll, run_unless_busy
 from hal_core.profiling import record_queued
 from hal_core.queue import Event, Failure, PolledEvent, Queue, WorkerQueue
 from hal_metal import driver, transfers
@@ -258,7 +258,7 @@ class MetalQueue(Queue):
                 if isinstance(event, MetalEvent):
                     event.value, event.work = value, work
         if not isinstance(event, MetalEvent):  # an event of another class does not poll
-            after = self.record()
+            after = self._record_end()  # also when another thread closes the queue meanwhile
             after._when_done(after._poll)
 
     def _wait(self, event: Event) -> None:
@@ -282,6 +282,9 @@ class MetalQueue(Queue):
     def _has_work(self) -> bool:
         self.look()
         return bool(self._pending)
+
+    def _wait_rest(self, seconds: float) -> bool:
+        return poll(lambda: not self._has_work(), seconds)
 
     def __del__(self) -> None:
         # Metal finishes the commands; what they need stays until the device is asked again.

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary, ref
 
-from hal_core.concurrency import fork_safe_lock, run_unless_busy
+from hal_core.concurrency import fork_safe_lock, poll, run_unless_busy
 from hal_core.profiling import record_queued
 from hal_core.queue import Event, Failure, PolledEvent, Queue, WorkerQueue
 from hal_opencl import driver
@@ -228,7 +228,7 @@ class OpenCLQueue(Queue):
 
         self._add("event", mark, None, event=ref(event))
         if not isinstance(event, OpenCLEvent):  # an event of another class does not poll
-            after = self.record()
+            after = self._record_end()  # also when another thread closes the queue meanwhile
             after._when_done(after._poll)
 
     def _wait(self, event: Event) -> None:
@@ -248,6 +248,9 @@ class OpenCLQueue(Queue):
     def _has_work(self) -> bool:
         self.look()
         return bool(self._pending)
+
+    def _wait_rest(self, seconds: float) -> bool:
+        return poll(lambda: not self._has_work(), seconds)
 
     def __del__(self) -> None:
         # The driver finishes the commands. The device keeps what they need until it sees their end.

@@ -19,7 +19,7 @@ from time import monotonic, perf_counter_ns, sleep
 from typing import Any
 from weakref import WeakSet
 
-from hal_core.concurrency import fork_safe_lock
+from hal_core.concurrency import Servers, fork_safe_lock, start_server
 from hal_core.errors import DeviceFault, HalError, InvalidState
 from hal_core.profiling import events
 from hal_ray import driver
@@ -64,7 +64,7 @@ class Connection:
         self._on_the_way = 0  # bytes of copies since the last answer
         self._is_timed = False  # a token to send lies in `_tokens`
         self._tokens: SimpleQueue[bool] = SimpleQueue()
-        self._sender: threading.Thread | None = None
+        self._servers: Servers = {}  # the thread that sends
         self.takers: WeakSet[Connection] = WeakSet()  # of devices that copy from this one
         self.measuring = threading.local()  # `.number`: the next command is measured
         self.sent = 0  # messages
@@ -103,10 +103,10 @@ class Connection:
 
     def _time(self) -> None:
         """Let a thread send the commands after a while."""
-        self._is_timed = True
-        if self._sender is None:
-            self._start()
+        if not self._servers:
+            start_server(self._servers, f"messages to {self.device}", self._serve)
         self._tokens.put(True)
+        self._is_timed = True  # last, as Ctrl-C may come; a token more does no harm
 
     def count(self, nbytes: int) -> None:
         """Count the bytes of a copy whose command comes next; wait if too many are on the way."""
@@ -182,29 +182,27 @@ class Connection:
         self._limit = min(_GROWTH * self._limit, _LARGEST)
         return None
 
-    def _start(self) -> None:
-        with self._lock:
-            if self._sender is None:
-                self._sender = threading.Thread(
-                    target=self._serve, name=f"messages to {self.device}", daemon=True
-                )
-                self._sender.start()
-
     def _serve(self) -> None:
         while self._tokens.get():
-            # Waking this thread for each command would take longer than the command itself.
-            idle = 0
-            while idle < _IDLE_TURNS and self.fault is None:
-                waiting = len(self._commands)
-                sleep(_SOON_SECONDS)
-                idle += 1
-                if waiting and self._commands:
-                    idle = 0
-                    self.send()
-            self._is_timed = False
-            if self._commands:  # added between the last look and that line
-                self._tokens.put(True)
-                self._is_timed = True
+            try:
+                self._send_soon()
+            finally:
+                self._is_timed = False
+                if self._commands:  # added between the last look and that line
+                    self._tokens.put(True)
+                    self._is_timed = True
+
+    def _send_soon(self) -> None:
+        """Send the commands until there have been none for some time."""
+        # Waking this thread for each command would take longer than the command itself.
+        idle = 0
+        while idle < _IDLE_TURNS and self.fault is None:
+            waiting = len(self._commands)
+            sleep(_SOON_SECONDS)
+            idle += 1
+            if waiting and self._commands:
+                idle = 0
+                self.send()
 
     # -- questions
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import itertools
-import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from ctypes import c_int64
+from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
-from hal_core.concurrency import fork_safe_lock, forkable
+from hal_core.concurrency import Servers, fork_safe_lock, forkable, start_server
+from hal_core.errors import InvalidState
 from hal_cpu.threads.stacks import start_thread
 from hal_cpu.threads.team import CHUNKS_PER_THREAD, Team, make_team
 
@@ -100,15 +102,16 @@ class Pool:
     def _forget_workers(self) -> None:
         self._queue: Tasks = SimpleQueue()
         self._idle: list[None] = []  # an entry for each worker that waits for the queue
-        self._workers: list[threading.Thread] = []
+        self._workers: Servers = {}
         self._team: Team | None = None
+        self._is_complete = False  # True: all threads are started that can be
 
     def run(self, run: LaunchFunction, args: bytes, launch: Any, chunks: Chunks) -> None:
         """Call `run(args, launch, first, last)` for every chunk.
 
         `run` must release the GIL, or nothing is gained.
         """
-        if not self._workers:
+        if not self._is_complete:
             self._start()
         code, team = getattr(run, "code", None), self._team
         if team is not None and code is not None:
@@ -139,26 +142,26 @@ class Pool:
 
     def _start(self) -> None:
         with self._lock:
-            queue, workers = self._queue, self._workers
-            if workers:  # another thread was faster
+            if self._is_complete:  # another thread was faster
                 return
-            self._team = make_team(self.threads)
-            while len(workers) < self.threads - 1:
-                me = len(workers) + 1
-                given = queue, self._idle, self._team, me
-                try:
-                    workers.append(start_thread(f"hal-cpu-{me}", _serve, *given))
-                except RuntimeError:  # can't start new thread: work with fewer, or none
-                    return
+            # Ctrl-C may have ended an earlier start in the middle, with some of the workers.
+            self._team = team = self._team or make_team(self.threads)
+            with suppress(InvalidState):  # no more threads: work with fewer, or none
+                for me in range(1, self.threads):
+                    serve = partial(_serve, self._queue, self._idle, team, me)
+                    start_server(
+                        self._workers, f"hal-cpu-{me}", serve, number=me, start=start_thread
+                    )
+            self._is_complete = True
 
     def close(self) -> None:
         """Stop the workers; a launch that runs now is finished by its caller."""
         with self._lock:
             queue, workers = self._queue, self._workers
             self._forget_workers()
-        for _ in workers:
+        for _ in list(workers):
             queue.put(None)
-        for worker in workers:
+        for worker in list(workers.values()):
             worker.join(_JOIN_SECONDS)
 
 
@@ -171,8 +174,8 @@ class LargeStackLaunch:
 
     def __call__(self, args: bytes, launch: Any, first: c_int64, last: c_int64) -> None:
         job = Job(self._run, args, launch, [(first, last)])
-        start_thread("hal-cpu-stack", job.help)
         try:
+            start_thread("hal-cpu-stack", job.help)
             job.wait()
         except BaseException:
             job.abandon()

@@ -1,0 +1,470 @@
+"""The states of queues, events and awaits (docs/design/queues.md), disturbed between any two."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import interrupted
+import pytest
+from ctrl_c import Heard, Scene, press_everywhere
+
+import hal_core as hal
+from hal_core.concurrency import Servers, make_calls, serve_alone, start_server
+from hal_core.queue import PolledEvent
+from hal_core.queue import watcher as watcher_module
+from hal_core.queue.watcher import Watcher
+
+FOLDERS = [str(Path(hal.__file__).parent / part) for part in ("queue", "device", "concurrency.py")]
+MOST = 200  # places of each scene; all of them under HAL_TEST_EVERY_PLACE=1
+
+
+def wait_until(true: Callable[[], object]) -> None:
+    end = time.monotonic() + 20
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.001)
+
+
+def alive(name: str) -> int:
+    return sum(one.is_alive() for one in threading.enumerate() if one.name == name)
+
+
+# -- close, beside what another thread does
+
+
+def beside_close(device: hal.Compiled, work: Callable[[hal.Queue], object]) -> None:
+    """Close a queue on another thread at every place of some work."""
+
+    def scene() -> interrupted.Scene:
+        queue = device.queue()
+        queue.record()
+        return interrupted.Scene(lambda: work(queue), queue.close, lambda: None)
+
+    assert interrupted.everywhere(FOLDERS, scene, on_another_thread=True) > 20
+
+
+def test_Q4_a_device_is_synchronized_beside_the_close_of_a_queue(fake: hal.Compiled) -> None:
+    beside_close(fake, lambda queue: fake.synchronize())
+
+
+def test_Q4_a_queue_is_synchronized_beside_its_close(fake: hal.Compiled) -> None:
+    def synchronize(queue: hal.Queue) -> None:
+        assert queue.synchronize() is True
+
+    beside_close(fake, synchronize)
+
+
+def test_Q4_an_event_recorded_beside_a_close_happens_or_is_free(fake: hal.Compiled) -> None:
+    def record(queue: hal.Queue) -> None:
+        event = hal.Event()
+        try:
+            queue.record(event)
+        except hal.InvalidState:
+            event.set()  # it has no place
+        assert event.wait()
+
+    beside_close(fake, record)
+
+
+def test_Q4_what_is_put_behind_the_end_is_done(fake: hal.Compiled) -> None:
+    """As by a thread that had looked before the queue was closed."""
+    ran: list[int] = []
+    queue: Any = fake.queue()
+    worker, gate, late = queue._worker, threading.Event(), hal.Event()
+    queue._add(lambda: gate.wait(20), "launch", ())
+    for _ in range(2):  # as two threads that close it put two
+        worker.items.put(worker.gone)
+    queue._add(lambda: ran.append(1), "launch", ())
+    queue.record(late)
+    gate.set()
+    assert late.wait(20) and ran == [1]
+    assert worker.over.wait(20)
+    queue.closed = True
+
+
+# -- errors of other code
+
+
+class Loop(asyncio.SelectorEventLoop):
+    """A loop that refuses calls of other threads, as one that is closed does."""
+
+    error: BaseException | None = None
+
+    def call_soon_threadsafe(  # type: ignore[override]  # asyncio's has a variadic type
+        self, callback: Any, *args: Any, context: Any = None
+    ) -> Any:
+        if self.error is not None:
+            raise self.error
+        return super().call_soon_threadsafe(callback, *args, context=context)
+
+
+@pytest.mark.parametrize(
+    "error", [RuntimeError("Event loop is closed"), KeyError(1), SystemExit(1)]
+)
+def test_Q2_a_loop_that_refuses_ends_no_queue(
+    fake: hal.Compiled, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    monkeypatch.setattr("hal_core.queue.event._LOOK_SECONDS", 0.01)
+    queue, gate, loop = fake.queue(), hal.Event(), Loop()
+    event = queue.wait(gate).record()
+
+    async def begin() -> None:
+        task = asyncio.ensure_future(awaited(event))
+        await asyncio.sleep(0)
+        loop.error = error
+        gate.set()
+        await asyncio.sleep(0.01)
+        loop.error = None
+        await task  # a look finds what the loop did not hear
+
+    try:
+        loop.run_until_complete(asyncio.wait_for(begin(), 20))
+    finally:
+        loop.close()
+    assert queue.record().wait(5)
+
+
+def test_Q2_an_error_of_a_call_stops_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    made: list[int] = []
+    event = hal.Event()
+    event._when_done(lambda: 1 / 0)
+    event._when_done(lambda: made.append(1))
+    event.set()
+    assert made == [1] and "division by zero" in caplog.text
+
+
+def test_X1_a_thread_of_ours_goes_on_after_any_error() -> None:
+    """Also when the program's own handler of the log raises."""
+
+    class Raises(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            raise SystemExit(2)
+
+    class Nameless(Exception):
+        def __str__(self) -> str:
+            raise ValueError
+
+    log, handler = logging.getLogger("hal_core"), Raises()
+    errors, done = deque([ZeroDivisionError(), Nameless(), SystemExit(3)]), threading.Event()
+
+    def serve() -> None:
+        if errors:
+            raise errors.popleft()
+        done.set()
+
+    log.addHandler(handler)
+    try:
+        servers: Servers = {}
+        start_server(servers, "hal test", serve)
+        assert done.wait(20)
+        watcher, heard = Watcher(), threading.Event()
+        watcher.watch(lambda: True, lambda: 1 / 0)
+        watcher.watch(lambda: True, heard.set)
+        assert heard.wait(20)
+    finally:
+        log.removeHandler(handler)
+
+
+# -- Ctrl-C
+
+
+def test_Q1_ctrl_c_at_the_first_use_of_a_queue(fake: hal.Compiled) -> None:
+    """One thread serves it, and what is queued later comes later."""
+
+    def scene() -> Scene:
+        queue = fake.queue()
+
+        def check(heard: Heard) -> None:
+            seen: list[int] = []
+            work: Any = queue
+            for number in range(3):
+                work._add(partial(seen.append, number), "launch", ())
+            assert queue.record().wait(20) and seen == [0, 1, 2]
+            wait_until(lambda: alive(queue.name) == 1)
+            assert alive(queue.name) == 1
+            queue.close()
+
+        return Scene(queue.record, check)
+
+    assert press_everywhere(scene, MOST) > 50
+
+
+def test_Q2_ctrl_c_at_the_start_of_the_thread_that_watches() -> None:
+    def scene() -> Scene:
+        watcher, gate = Watcher(), threading.Event()
+        calls: list[int] = []
+
+        def check(heard: Heard) -> None:
+            done = threading.Event()
+            watcher.watch(gate.is_set, done.set)
+            wait_until(lambda: alive("hal-events") == 1)
+            gate.set()
+            assert done.wait(20) and len(calls) <= 1
+            wait_until(lambda: not alive("hal-events"))
+
+        return Scene(lambda: watcher.watch(gate.is_set, lambda: calls.append(1)), check)
+
+    assert press_everywhere(scene, MOST) > 50
+
+
+def test_Q2_ctrl_c_while_an_event_is_set(fake: hal.Compiled) -> None:
+    """It is set or not; what waits for it goes on once it is, and all its calls are made."""
+
+    def scene() -> Scene:
+        event, queue = hal.Event(), fake.queue()
+        calls: list[int] = []
+        behind = queue.wait(event).record()
+        for number in range(3):
+            event._when_done(partial(calls.append, number))
+
+        def check(heard: Heard) -> None:
+            if not event.done:
+                event.set()
+            assert behind.wait(20) and sorted(set(calls)) == [0, 1, 2]
+            queue.close()
+
+        return Scene(event.set, check)
+
+    assert press_everywhere(scene, MOST) > 10
+
+
+def test_Q2_ctrl_c_in_a_wait_leaves_others_awake(fake: hal.Compiled) -> None:
+    """A queue that sleeps for the same event is woken, whoever got the lock first."""
+
+    def scene() -> Scene:
+        event, queue = hal.Event(), fake.queue()
+        behind = queue.wait(event).record()
+        timer = threading.Timer(0.002, event.set)
+        timer.start()
+
+        def check(heard: Heard) -> None:
+            timer.join()
+            assert behind.wait(20)
+            queue.close()
+
+        return Scene(lambda: event.wait(20), check)
+
+    assert press_everywhere(scene, 60) > 10
+
+
+def test_Q2_ctrl_c_while_an_event_is_recorded(fake: hal.Compiled) -> None:
+    """It has its place and happens there, or it is free."""
+
+    def scene() -> Scene:
+        event, queue = hal.Event(), fake.queue()
+
+        def check(heard: Heard) -> None:
+            if event.queue is None:
+                queue.record(event)
+            assert event.wait(20)
+            queue.close()
+
+        return Scene(lambda: queue.record(event), check)
+
+    assert press_everywhere(scene, MOST) > 50
+
+
+def test_Q4_ctrl_c_while_a_queue_is_closed_or_dropped(fake: hal.Compiled) -> None:
+    """Its thread ends, and the device waits for its work."""
+
+    def scene() -> Scene:
+        queues = [fake.queue(), fake.queue()]
+        name, seen = queues[0].name, []
+        for queue in queues:
+            work: Any = queue
+            work._add(lambda: seen.append(1), "launch", ())
+        del queue, work
+
+        def check(heard: Heard) -> None:
+            queues.clear()
+            gc.collect()
+            assert fake.synchronize(20) and seen == [1, 1]
+            wait_until(lambda: not alive(name))
+            fake._forget_ends()
+            assert not fake._ends
+
+        def work_() -> None:
+            queues[0].close()
+            queues.clear()
+
+        return Scene(work_, check)
+
+    assert press_everywhere(scene, MOST) > 50
+
+
+def test_X1_one_thread_serves_and_none_misses_work() -> None:
+    """Threads that come too late end; work added while one ends is done."""
+    servers: Servers = {}
+    items, done = deque(range(0)), []
+    busy = threading.Lock()
+
+    def serve() -> None:
+        assert busy.acquire(blocking=False), "two threads serve"
+        while items:
+            done.append(items.popleft())
+        busy.release()
+
+    for number in range(300):
+        items.append(number)
+        if not servers or number % 7 == 0:
+            start_server(servers, "hal test", serve, lambda: items)
+    wait_until(lambda: len(done) == 300 and not servers)
+    assert done == list(range(300))
+    late: Servers = {0: threading.current_thread()}
+    other = threading.Thread(target=serve_alone, args=(late, 0, done.clear))
+    other.start()
+    other.join(20)
+    assert done and not other.is_alive()
+
+
+# -- awaits
+
+
+def test_Q2_cancelled_awaits_leave_nothing(fake: hal.Compiled) -> None:
+    gate = hal.Event()
+    behind = fake.queue().wait(gate).record()
+    polled = PolledEvent()
+
+    def count() -> int:
+        gc.collect()
+        return sum(isinstance(one, asyncio.Future) for one in gc.get_objects())
+
+    async def cancel_all() -> None:
+        before = count()
+        tasks = [
+            asyncio.ensure_future(awaited(event))
+            for event in (gate, behind, polled)
+            for _ in range(1000)
+        ]
+        await asyncio.sleep(0)
+        assert count() >= 6000 + before  # of the awaits, and the tasks
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        tasks.clear()
+        del task
+        for _ in range(100):  # the thread that watches may be in the middle of a look
+            if count() <= before + 1:  # that which `asyncio.wait` has made
+                return
+            await asyncio.sleep(0.005)
+        raise AssertionError(count())
+
+    asyncio.run(cancel_all())
+    assert not (gate._callbacks or behind._callbacks or watcher_module._watcher._watched)
+    gate.set()
+
+
+def test_Q2_an_await_looks_now_and_then(
+    fake: hal.Compiled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A circle that closes during the await is found, as it is by a wait."""
+    monkeypatch.setattr("hal_core.queue.event._LOOK_SECONDS", 0.001)
+    one, two, first, second = fake.queue(), fake.queue(), hal.Event(), hal.Event()
+    one.wait(second)
+    one.record(first)
+
+    async def main() -> None:
+        task = asyncio.ensure_future(awaited(first))
+        await asyncio.sleep(0.01)
+        assert not task.done() and len(first._callbacks) == 1
+        two.wait(first)
+        two.record(second)
+        with pytest.raises(hal.InvalidState, match="wait for each other"):
+            await asyncio.wait_for(task, 20)
+
+    asyncio.run(main())
+    assert not first._callbacks
+    second._happen(None)
+    assert two.synchronize(20)
+
+
+async def awaited(event: hal.Event) -> None:
+    await event
+
+
+# -- fork
+
+
+@pytest.fixture
+def python() -> Iterator[hal.Compiled]:
+    """A device that survives a fork."""
+    device = hal.Device["PYTHON"]
+    yield device
+    device.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+@pytest.mark.parametrize("use", ["synchronize", "to_file", "dlpack", "queues", "close"])
+def test_X2_a_child_works_whatever_queues_its_parent_has(
+    python: hal.Compiled, use: str, tmp_path: Path
+) -> None:
+    import numpy as np
+
+    idle, busy, dropped, gate = python.queue(), python.queue(), python.queue(), hal.Event()
+    x = hal.zeros(4, hal.int32, python)
+    python.default_queue.record()
+    x.fill(1, queue=idle).wait(20)
+    for queue in (busy, dropped):
+        queue.wait(gate)
+        pending = queue.record()
+    del queue, dropped
+    gc.collect()
+
+    def in_child() -> None:
+        if use == "synchronize":
+            assert python.synchronize()
+        elif use == "to_file":
+            x.to_file(tmp_path / "x")
+        elif use == "dlpack":
+            assert np.from_dlpack(x).tolist() == [1] * 4
+        elif use == "queues":
+            assert x.fill(2, queue=python.queue()).wait(20)
+            assert python.default_queue.record().wait(20) and python.synchronize()
+            for call in (idle.record, busy.synchronize, lambda: x.fill(1, queue=idle)):
+                with pytest.raises(hal.ForkError):
+                    call()
+            with pytest.raises(hal.ForkError):
+                asyncio.run(asyncio.wait_for(awaited(pending), 20))
+        else:
+            python.close()
+
+    pid = os.fork()
+    if not pid:
+        code = 1
+        try:
+            threading.Timer(10, os._exit, (2,)).start()
+            in_child()
+            code = 0
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    gate.set()
+    assert busy.synchronize(20)
+
+
+def test_make_calls_is_resumed_after_ctrl_c() -> None:
+    calls: deque[Callable[[], object]] = deque()
+
+    def once() -> None:
+        if not made:
+            made.append(0)
+            raise KeyboardInterrupt
+        made.append(1)
+
+    made: list[int] = []
+    calls.extend([once, lambda: made.append(2)])
+    with pytest.raises(KeyboardInterrupt):
+        make_calls(calls)
+    make_calls(calls)
+    assert made == [0, 1, 2]
