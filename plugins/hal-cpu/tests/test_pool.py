@@ -527,3 +527,27 @@ def test_ctrl_c_while_a_team_is_led_and_a_thread_is_started() -> None:
         assert press_everywhere(scene, 100) > 10
     finally:
         threading.stack_size(usual)
+
+
+def test_P6_ctrl_c_at_the_first_launch_leaves_each_number_one_thread() -> None:
+    """Two threads of one number would both run its part of a launch, and one too few is slow."""
+
+    def scene() -> Scene:
+        before, pool = set(threading.enumerate()), Pool(3)
+
+        def names() -> list[str]:
+            made = set(threading.enumerate()) - before
+            return sorted(one.name for one in made if one.is_alive())
+
+        def check(heard: Heard) -> None:
+            record = Recorder()
+            pool.run(record, b"", None, split(12, 3))
+            assert sorted(first for first, _ in record.seen) == list(range(12))
+            wait_until(lambda: len(pool._workers) == 2)
+            wait_until(lambda: names() == ["hal-cpu-1", "hal-cpu-2"])
+            pool.close()
+            wait_until(lambda: not names())
+
+        return Scene(lambda: pool.run(Recorder(), b"", None, split(12, 3)), check)
+
+    assert press_everywhere(scene, 80) > 50
