@@ -1,14 +1,29 @@
-"""The campaign of interrupts: what it says of a fault."""
+"""The short form of the campaign of interrupts, and what the campaign says of a fault."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 FOLDER = Path(__file__).parent
+# A device, and how many places and moments of each scene. Each scene opens OpenCL anew.
+DEVICES = {"CPU": 3, "PYTHON": 3, "OPENCL": 1}
+PRESENT = [
+    name for name in DEVICES if name == "PYTHON" or find_spec(f"hal_{name.lower()}") is not None
+]
+
+
+@pytest.mark.parametrize("device", PRESENT)
+def test_ctrl_c_anywhere_leaves_all_in_order(device: str) -> None:
+    command = [sys.executable, str(FOLDER), device, "--points", str(DEVICES[device])]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 FAULTY = """
 import os, signal, sys, threading, time
 sys.path.insert(0, {tests!r})

@@ -59,12 +59,6 @@ class InFlight:
             for (address,) in _addresses(args)
         )
 
-    def end(self, args: bytes) -> None:
-        """Forget the work, and give back blocks that were freed while it ran."""
-        self.work.pop(id(args), None)
-        if self.freed:
-            self.give_back()
-
     def wait(self, timeout: float | None) -> bool:
         """Wait for the work that other threads have in flight; False when `timeout` seconds pass.
 
@@ -94,11 +88,14 @@ class InFlight:
     def using(self, *addresses: int) -> Iterator[None]:
         """Count the block of the `with` statement as work on the memory at these addresses."""
         args = b"".join(map(_pack, addresses))
+        key = id(args)
         try:
-            self.work[id(args)] = args, get_ident()
+            self.work[key] = args, get_ident()
             yield
-        finally:
-            self.end(args)
+        finally:  # no other call comes first: Ctrl-C in it would leave the work in flight
+            self.work.pop(key, None)
+            if self.freed:
+                self.give_back()
 
 
 class TrackedLaunch:
@@ -114,7 +111,7 @@ class TrackedLaunch:
         try:
             self._work[key] = args, get_ident()
             self._run(args, launch, first, last)
-        finally:  # as `end`, without the call
+        finally:
             self._work.pop(key, None)
             if self._in_flight.freed:
                 self._in_flight.give_back()

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from ctrl_c import Heard, Scene, press_everywhere
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -427,3 +428,20 @@ def test_P1_a_binary_of_another_kind(
     made = binary(RAW, "raw", "out: uint8*")
     with pytest.raises(hal.CompileError, match=cause):
         device.load(made._replace(**fields))
+
+
+def test_ctrl_c_leaves_no_work_in_flight(own_device: hal.Compiled) -> None:
+    """Other threads would wait for it for ever, and its memory would never be given back."""
+    in_flight = own_device.in_flight
+
+    def scene() -> Scene:
+        def work() -> None:
+            with in_flight.using(4096):
+                TrackedLaunch(lambda *_: None, in_flight)(b"arguments", None, None, None)
+
+        def check(heard: Heard) -> None:
+            assert not in_flight.work
+
+        return Scene(work, check)
+
+    assert press_everywhere(scene, 100) > 10
