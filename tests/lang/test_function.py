@@ -683,8 +683,9 @@ def test_A10_another_thread_that_parses_disturbs_no_kernel(
             raise SystemError("AST constructor recursion depth mismatch (before=63, after=60)")
         return parse(*args)
 
-    monkeypatch.setattr(ast, "parse", disturbed_parse)
-    assert module.f.lower().name == "f" and not disturbed[0]
-    disturbed[0] = 10**6
-    with pytest.raises(hal.InvalidState, match="Python could not parse its text"):
-        load(tmp_path, IMPORTS + KERNEL).f.lower()
+    with monkeypatch.context() as patched:  # pytest parses, too, to show a failure
+        patched.setattr(ast, "parse", disturbed_parse)
+        assert module.f.lower().name == "f" and not disturbed[0]
+        disturbed[0] = 10**6
+        with pytest.raises(hal.InvalidState, match="Python could not parse its text"):
+            load(tmp_path, IMPORTS + KERNEL).f.lower()
