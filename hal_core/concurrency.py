@@ -321,6 +321,9 @@ def start_server(
             raise heard from None
         fix = "End some threads, or raise the system's limit."
         raise InvalidState(f"start thread {name!r}", str(error), fix=fix) from error
+    if is_needed is None:  # it serves for good, so this claim cannot be of a thread that has ended
+        servers.setdefault(number, thread)
+        return
     for _ in range(_CLAIM_TURNS):  # or the next call would start one, too
         if number in servers or not thread.is_alive():
             return

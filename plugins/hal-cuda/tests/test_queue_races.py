@@ -120,7 +120,7 @@ def test_Q6_a_closed_queue_makes_none_of_the_calls_that_were_kept(
     monkeypatch.setattr(queue, "synchronize", interrupted)
     with pytest.raises(KeyboardInterrupt):
         queue.close()
-    at_work = queue._at_work
+    at_work = queue._servers.get(0)
     if at_work is not None:
         at_work.join(20)
     assert simulator.stale() == stale
