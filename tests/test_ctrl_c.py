@@ -214,6 +214,23 @@ def test_ctrl_c_while_a_profile_begins_and_ends(plugin: FakePlugin) -> None:
     assert press_everywhere(lambda: Scene(of_the_process, check), MOST) > MOST // 2
 
 
+def test_R14_ctrl_c_while_a_device_is_closed_leaves_it_open_or_closed(
+    plugin: FakePlugin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def scene() -> Scene:
+        device, released = hal.Device["FAKE"], list[bool]()
+        monkeypatch.setattr(device, "_close", lambda: released.append(device.closed))
+
+        def check(heard: Heard) -> None:
+            device.close()
+            assert released in ([], [True]), "the driver of an open device is released"
+            hal.Device["FAKE"].close()
+
+        return Scene(device.close, check)
+
+    assert press_everywhere(scene, MOST) > 20
+
+
 def made() -> hal.KernelFunction:
     @hal.kernel
     def doubled(y: hal.Ptr[hal.float32], n: hal.int32) -> None:

@@ -358,22 +358,18 @@ class Compiled(concurrency.OfThisProcess):
             if self._backend is not None:
                 self._backend.closing(self)
 
-            def wait() -> None:
-                try:
-                    self._synchronize(None)
-                finally:
-                    self.closed = True
-                    self._programs.clear()
-                    if self._order is not None:
-                        self._order.seen_all(self.name)
-
             def stop() -> None:
                 ends = [partial(end._reached, threading.TIMEOUT_MAX) for end in self._ends]
                 concurrency.run_each([*[queue._stop for queue in self._queues], *ends])
 
-            # Twice: another thread may make a queue until the device is closed.
-            steps: list[Callable[[], object]] = [stop, wait, stop]
-            steps += [self._busy.clear, self._ends.clear]
+            # A step of its own, and no function of Python's: at the start of one Ctrl-C may come,
+            # and what follows would release the driver of a device that is open.
+            closed = partial(setattr, self, "closed", True)
+            steps: list[Callable[[], object]] = [stop, partial(self._synchronize, None), closed]
+            if self._order is not None:
+                steps.append(partial(self._order.seen_all, self.name))
+            # Again: another thread may make a queue until the device is closed.
+            steps += [stop, self._programs.clear, self._busy.clear, self._ends.clear]
             steps += [program.unload for program in self._loaded]
             if "allocator" in self.__dict__:
                 steps.append(self.allocator.close)
