@@ -138,11 +138,12 @@ class Moment:
         signal.setitimer(signal.ITIMER_REAL, self.seconds)
 
     def disarm(self) -> None:
-        """Stop the clock. If it has run out, wait for the signal, which may come late."""
+        """Stop the clock. If it has run out, wait for the signal, which another thread may get."""
         left, _ = signal.setitimer(signal.ITIMER_REAL, 0)
-        while not (left or self.struck):
+        # Less than a microsecond that is left is 0, too, and then no signal comes.
+        latest = time.monotonic() + 1.0
+        while not (left or self.struck) and time.monotonic() < latest:
             time.sleep(1e-4)
-            repr(self)  # asks for signals, also where another thread has taken the notice of one
 
     def _strike(self, number: int, frame: FrameType | None) -> None:
         self.struck = True
