@@ -138,12 +138,12 @@ def subgroup_lane() -> int32:
     raise outside("subgroup_lane")
 
 
-def shuffle(x: T, lane: int32 | int) -> T:
+def shuffle(x: T | float, lane: int32 | int) -> T:
     """Return the `x` of the thread with the index `lane` in this subgroup, which must have it."""
     raise outside("shuffle")
 
 
-def shuffle_xor(x: T, mask: int32 | int) -> T:
+def shuffle_xor(x: T | float, mask: int32 | int) -> T:
     """Return the `x` of the thread whose index in the subgroup is this thread's, `^ mask`."""
     raise outside("shuffle_xor")
 
@@ -153,27 +153,27 @@ def ballot(condition: bool) -> uint64:
     raise outside("ballot")
 
 
-def subgroup_sum(x: T) -> T:
+def subgroup_sum(x: T | float) -> T:
     """Return the sum of `x` over the subgroup. Floats are added in the order of a scan's tree."""
     raise outside("subgroup_sum")
 
 
-def subgroup_min(x: T) -> T:
+def subgroup_min(x: T | float) -> T:
     """Return the least `x` of the subgroup."""
     raise outside("subgroup_min")
 
 
-def subgroup_max(x: T) -> T:
+def subgroup_max(x: T | float) -> T:
     """Return the greatest `x` of the subgroup."""
     raise outside("subgroup_max")
 
 
-def subgroup_inclusive_sum(x: T) -> T:
+def subgroup_inclusive_sum(x: T | float) -> T:
     """Return the sum of `x` over the subgroup's threads up to this one."""
     raise outside("subgroup_inclusive_sum")
 
 
-def subgroup_exclusive_sum(x: T) -> T:
+def subgroup_exclusive_sum(x: T | float) -> T:
     """Return the sum of `x` over the subgroup's threads before this one; 0 for the first."""
     raise outside("subgroup_exclusive_sum")
 
@@ -302,7 +302,7 @@ def bitcast(dtype: type[T], x: ConstPtr[Any] | Scalar | float) -> ConstPtr[T] | 
     raise outside("bitcast")
 
 
-def unroll(start: int, stop: int = 0, step: int = 1, /) -> Iterable[int32]:
+def unroll(start: int, stop: int = 0, step: int = 1, /) -> Iterable[int]:
     """Unroll `for k in hal.unroll(4):`: each iteration has its own code, with a constant k.
 
     The arguments are those of `range` and known at compile time, for 256 iterations at most.

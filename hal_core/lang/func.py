@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import linecache
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import FrameType, FunctionType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -16,7 +16,7 @@ from hal_core.lang.text import SourceText
 if TYPE_CHECKING:
     from typing import Self
 
-F = TypeVar("F")
+R = TypeVar("R")
 
 
 class InlineFunction:
@@ -79,7 +79,7 @@ class InlineFunction:
         return f"<func {self.__name__}({', '.join(name for name, _ in self.parameters)})>"
 
 
-def func(function: F, /) -> F:
+def func(function: Callable[..., R], /) -> Callable[..., R]:
     """Make a function that kernels and other such functions can call: `@hal.func`.
 
     It is written in the language of kernels, is inlined where it is called, and has locals of its
@@ -95,7 +95,7 @@ def func(function: F, /) -> F:
         fix = "Put @hal.func directly above a def."
         raise InvalidArgument("func", "not a Python function", got=function, fix=fix)
     made: Any = InlineFunction(function, sys._getframe(1))
-    return made  # type: ignore[no-any-return]  # to type checkers it stays the function
+    return made  # type: ignore[no-any-return]  # to type checkers it is one of any arguments: numbers, too
 
 
 def current_lines(function: FunctionType) -> Sequence[str]:

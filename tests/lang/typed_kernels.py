@@ -41,6 +41,7 @@ def everything(
     hal.barrier()
     put(tile, i, y[i])
     put(y, i, first(y) + first(tile))
+    put(y, 0, clamp(y[i], 0, 1.5) + hal.subgroup_sum(y[i] if i < n else 0))
     old = hal.atomic_add(c, i, 1)
     hal.atomic_max(line, i, old)
     hal.atomic_add(tile, (i, 3), 0.5)
@@ -51,6 +52,7 @@ def everything(
     for k in hal.unroll(4):
         total += y[k] * 2 + h[i] * b[k]
         total += hal.float32(k) * h[i]
+        y[k] = k
         y[i + k] = h[i]
         h[i] = total
         h[i] = 2 * h[i]
