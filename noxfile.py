@@ -150,7 +150,7 @@ SYNTAX = (
 # In five minutes, as on a machine without root: kit and examples on what wheels bring.
 BARE = (
     ("conformance(CPU-llvm)", "conformance(CPU-zig)", "conformance(PYTHON-uops)",
-     "conformance(OPENCL-driver)", "--", "--chapter", "buffer", "program", "dtype"),
+     "conformance(OPENCL-driver)", "--", "--chapter", *CORE_CHAPTERS),
     ("together", "--", str(ROOT / "tests" / "repository" / "test_examples.py")),
     ("demo",),
 )  # fmt: skip

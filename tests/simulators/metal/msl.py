@@ -121,7 +121,9 @@ _keep: list[object] = []
 @functools.cache
 def _runtime() -> ctypes.CDLL:
     path = _folder() / "libruntime.so"
-    command = (*compiler(), "-std=gnu11", "-O2", "-Wall", "-Werror", "-shared", "-fPIC")
+    # zig's bare clang knows no headers of C, as `zig cc` does.
+    clang = ["cc" if word == "clang" else word for word in compiler()]
+    command = (*clang, "-std=gnu11", "-O2", "-Wall", "-Werror", "-shared", "-fPIC")
     subprocess.run([*command, str(HERE / "runtime.c"), "-o", str(path)], check=True)
     return ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
 
@@ -273,7 +275,7 @@ def _compiled(text: str, clang: tuple[str, ...]) -> Path:
     command = (
         *clang, "-x", "cl", "-cl-std=clc++2021", "-cl-no-stdinc", "-I", str(HERE),
         "-cl-single-precision-constant",  # 1.0 is a float in Metal
-        "-O1", "-fPIC", "-shared", "-Wall", "-Wno-unknown-attributes",
+        "-O1", "-fPIC", "-c", "-Wall", "-Wno-unknown-attributes",
         "-Wno-unknown-pragmas", "-Wno-char-subscripts", "-Wno-unused-variable",
         "-Wno-unused-function", "-Wno-tautological-compare", "-Wno-unused-value",
     )  # fmt: skip
@@ -283,5 +285,9 @@ def _compiled(text: str, clang: tuple[str, ...]) -> Path:
     )
     if done.returncode:
         raise CompileError(done.stderr)
-    partial.rename(made)
+    # zig's bare clang has no linker on a machine without one, and no library for half numbers.
+    link = (*clang[: clang.index("clang")], "cc") if "ziglang" in clang else clang
+    library = partial.with_suffix(f"{partial.suffix}-linked")
+    subprocess.run([*link, "-shared", str(partial), "-o", str(library)], check=True)
+    library.rename(made)
     return made
