@@ -279,7 +279,7 @@ def _compiled(text: str, clang: tuple[str, ...]) -> Path:
         "-Wno-unknown-pragmas", "-Wno-char-subscripts", "-Wno-unused-variable",
         "-Wno-unused-function", "-Wno-tautological-compare", "-Wno-unused-value",
     )  # fmt: skip
-    partial = made.with_suffix(f".{threading.get_ident()}")
+    partial = made.with_suffix(f".{threading.get_ident()}.o")  # zig goes by the ending
     done = subprocess.run(
         [*command, str(source), "-o", str(partial)], capture_output=True, text=True, check=False
     )
