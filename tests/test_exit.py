@@ -215,3 +215,48 @@ def test_B6_public_methods_give_a_result_or_InvalidState_while_python_ends(tmp_p
     missing = _public() - said.keys() - OTHERS
     assert not missing, f"not called: {sorted(missing)}"
     assert len(said) > 100 and said["Buffer.__len__"] == "result"
+
+
+# Finalizers that keep something, and `in_a_cycle`, which leaves them to the last collection. In
+# this order of objects Python 3.12 crashed every time.
+MANY_FINALIZERS = """
+import sys, types
+import hal_core as hal
+from hal_core.python import plugin
+
+class Ending:
+    kept = []
+    def __del__(self):
+        self.kept.append((self.held,))
+
+class Cycle:
+    def __init__(self):
+        self.me = self
+    def __del__(self):
+        print("finalized before the modules", sys.meta_path is not None)
+
+def in_a_cycle():
+    pass
+
+if "PYTHON" not in hal.Device:
+    hal.Device.register_plugin("PYTHON", plugin)
+hal.Device["PYTHON"]
+for number in range(400):
+    module = sys.modules[f"module_{number}"] = types.ModuleType("module")
+    module.me = module
+many = [Ending()]
+for _ in range(1000):
+    many.append(Ending())
+    many[-2].held = ([],)
+many[-1].held = ()
+Cycle()
+"""
+
+
+def test_R15_many_modules_and_finalizers_at_exit_leave_the_exit_code() -> None:
+    done = subprocess.run(
+        (sys.executable, "-c", MANY_FINALIZERS), capture_output=True, text=True, timeout=60,
+        check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "finalized before the modules True\n"

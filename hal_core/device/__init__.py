@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import atexit
+import gc
 import logging
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -126,6 +128,12 @@ class DeviceRegistry(OfThisProcess):
                 del self._devices[name]
 
     def _close_all(self) -> None:
+        if sys.version_info[:2] == (3, 12):
+            # A collection that is due starts there in the middle of the one under way, here the
+            # last, and Python crashes: 350 modules make one due, and 700 finalizers of buffers the
+            # next. With a threshold of 0 none is due. Not `gc.disable`: that would leave out the
+            # collection before the modules are cleared.
+            gc.set_threshold(0)
         newest_first = reversed(dict.fromkeys(self._devices.values()))
         fault: DeviceFault | None = None
         for device in list(newest_first):
