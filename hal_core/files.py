@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -70,14 +71,16 @@ def write_whole(
     Raises: OSError.
     """
     if os.path.exists(path) and not os.path.isfile(path):
-        with open(path, "wb") as stream:
+        # The builtin `open` is gone while Python ends.
+        with io.open(path, "wb") as stream:  # noqa: UP020
             stream.writelines(parts)
         return
     half = os.path.join(os.path.dirname(path), prefix + os.urandom(8).hex())
     try:
         # "x" refuses a name that is there, also one that is a link.
         # The opener is no function of Python's: in one Ctrl-C may come behind the call.
-        with open(half, "xb", opener=partial(os.open, mode=permissions)) as file:
+        opener = partial(os.open, mode=permissions)
+        with io.open(half, "xb", opener=opener) as file:  # noqa: UP020
             file.writelines(parts)
         os.replace(half, path)
     except BaseException:

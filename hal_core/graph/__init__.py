@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from hal_core import concurrency
 from hal_core.buffer import Buffer
 from hal_core.concurrency import OfThisProcess
 from hal_core.device import Device
@@ -48,7 +47,7 @@ class Graph(OfThisProcess):
         Raises: as `hal.Device[...]`; InvalidArgument for what is no device.
         """
         opened: Any = Device[device] if device is None or isinstance(device, str) else device
-        if not any(opened is one for one in concurrency.devices):
+        if not hasattr(type(opened), "allocator"):
             problem, fix = "neither a device nor a name of one", 'Write hal.Graph("CPU").'
             raise InvalidArgument("Graph", problem, got=device, fix=fix)
         self.device = opened

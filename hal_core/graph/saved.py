@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from types import UnionType
 from typing import TYPE_CHECKING, Any
 
@@ -181,5 +182,9 @@ def write(path: object, content: bytes) -> None:
 def read(path: object) -> bytes:
     """Read a file. Raises: InvalidArgument naming the path and the cause."""
     text = as_path(path, "load_graph")
-    with explained("load_graph", text, "the file cannot be read"), open(text, "rb") as file:
+    # The builtin `open` is gone while Python ends.
+    with (
+        explained("load_graph", text, "the file cannot be read"),
+        io.open(text, "rb") as file,  # noqa: UP020
+    ):
         return file.read()

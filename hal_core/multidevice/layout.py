@@ -56,7 +56,10 @@ def pieces(
         here = _box(dest, axis)
         for src in chosen:
             there = _box(src, source_axis)
-            both = [_overlap(a, b) for a, b in zip(here, there, strict=True)]
+            both = [
+                range(max(a.start, b.start), min(a.stop, b.stop))
+                for a, b in zip(here, there, strict=True)
+            ]
             if all(both):
                 to, begin = _start(both, here), _start(both, there)
                 if to is None or begin is None:
@@ -72,10 +75,6 @@ def _box(shard: Shard, axis: int | None) -> list[range]:
     if axis is not None:
         box[axis] = range(shard.start, shard.start + shard.size)
     return box
-
-
-def _overlap(a: range, b: range) -> range:
-    return range(max(a.start, b.start), min(a.stop, b.stop))
 
 
 def _start(part: list[range], whole: list[range]) -> int | None:

@@ -128,7 +128,7 @@ class Queue(OfThisProcess):
             raise
 
     def _wait_rest(self, seconds: float) -> bool:
-        """Wait for what other threads added beside `close`, which has waited for all else."""
+        """Wait for what other threads added while `close` waited; optional: nothing is left."""
         return True
 
     def _has_work(self) -> bool:

@@ -193,7 +193,10 @@ def _commands(device: StreamDevice, number: int, step: Step, parts: Parts) -> li
         dest, src, nbytes, _ = step.args
         if abs(dest - src) >= nbytes:
             return [Command("copy", (dest, src, nbytes))]
-        between = _part(device, (number, "between"), nbytes, parts)
+        key = number, "between"  # memory of the graph's own
+        if key not in parts or parts[key][0] != nbytes:
+            parts[key] = nbytes, Buffer(device, nbytes, uint8).allocate()
+        between = int(parts[key][1]._buf)
         return [Command("copy", (between, src, nbytes)), Command("copy", (dest, between, nbytes))]
     dest, nbytes, pattern = step.args
     half = len(pattern) // 2
@@ -214,13 +217,6 @@ def _kept(device: Compiled, number: int, data: memoryview, parts: Parts) -> int:
         buffer = Buffer(device, data.nbytes, uint8).copyin(data)
         parts[number, "data"] = data, buffer
     return int(parts[number, "data"][1]._buf)
-
-
-def _part(device: Compiled, key: tuple[int, str], nbytes: int, parts: Parts) -> int:
-    """Return the address of memory of the graph's own."""
-    if key not in parts or parts[key][0] != nbytes:
-        parts[key] = nbytes, Buffer(device, nbytes, uint8).allocate()
-    return int(parts[key][1]._buf)
 
 
 def _has_zero(command: Command) -> bool:
