@@ -142,6 +142,7 @@ CALLS = {
     "Profile.__repr__": lambda: repr(profile),
     "Profile.__enter__": lambda: hal.profile().__enter__(),
     "Profile.__exit__": lambda: profile.__exit__(None, None, None),
+    "Profile.__setstate__": lambda: hal.profile().__setstate__(profile.__getstate__()),
     "KernelFunction.lower": lambda: never_lowered.lower(),
     "KernelFunction.__repr__": lambda: repr(fill_in),
     "KernelFunction.__reduce__": lambda: fill_in.__reduce__(),
