@@ -153,7 +153,7 @@ def test_C3_a_full_disk_leaves_nothing_half_written(
 
         return Full()
 
-    monkeypatch.setattr(files, "open", full, raising=False)
+    monkeypatch.setattr(files.io, "open", full)
     cache.store(KEY, CONTENT)
     assert [path for path in own_cache.rglob("*") if path.is_file()] == []
     assert cache.load(KEY) is None
