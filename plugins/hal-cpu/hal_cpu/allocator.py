@@ -114,6 +114,12 @@ class CPUAllocator(LRUAllocator[int]):
         if not (in_flight.work and in_flight.defer(self, opaque, nbytes, options)):
             super()._take_back(opaque, nbytes, options)
 
+    def _drain(self) -> None:
+        in_flight = self.device.in_flight
+        if in_flight.freed:  # perhaps left by Ctrl-C at the end of the work that used it
+            in_flight.return_unused()
+        super()._drain()
+
 
 def _repeat(address: int, nbytes: int, pattern: bytes) -> None:
     """Fill memory with copies of the pattern; each step doubles the part that is filled.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import struct
-from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import get_ident
@@ -21,7 +20,8 @@ if TYPE_CHECKING:
     from hal_cpu.allocator import CPUAllocator
     from hal_cpu.threads.pool import LaunchFunction
 
-FreedBlock = tuple["CPUAllocator", int, int, "BufferSpec"]  # allocator, address, nbytes, options
+Work = tuple[bytes, int]  # a launch's packed arguments, eight bytes each; the thread that launches
+FreedBlock = tuple["CPUAllocator", int, "BufferSpec"]  # allocator, nbytes, options
 
 _addresses = struct.Struct("@Q").iter_unpack
 _pack = struct.Struct("@Q").pack
@@ -31,33 +31,29 @@ class InFlight:
     """The launches and long copies of one device that run now.
 
     Memory that one of them uses, and another thread frees, is given back when that work ends.
-    Concurrency: no locks, as finalizers free memory at any moment; each change is one step under
-    the GIL.
+    Concurrency: no locks, as finalizers free memory at any moment, and Ctrl-C may end any call.
+    Python lets both and other threads in at calls and at the end of a loop's turn only, so each
+    change is one step: statements without these.
     """
 
     def __init__(self) -> None:
-        # id of a launch's packed arguments -> the arguments, eight bytes each, and the thread that
-        # launches. A number among them may look like an address; then a block waits in vain, which
-        # is harmless.
-        self.work: dict[int, tuple[bytes, int]] = {}
-        self.freed: deque[FreedBlock] = deque()
+        # By the id of the arguments. A number among them may look like an address; then a block
+        # waits in vain, which is harmless.
+        self.work: dict[int, Work] = {}
+        self.freed: dict[int, FreedBlock] = {}  # by address; such a block is live to its allocator
 
-    def defer(self, *block: Any) -> bool:
-        """Keep a freed block that work in flight uses, to give it back later; False: none does."""
-        if not self._uses(*block):
-            return False
-        self.freed.append(block)
-        if not self._uses(*block):  # the work has ended since, perhaps without seeing the block
-            self.give_back()
-        return True
+    def defer(self, allocator: CPUAllocator, start: int, nbytes: int, options: BufferSpec) -> bool:
+        """Keep a freed block that work in flight uses, to give it back later; False: none does.
 
-    def _uses(self, allocator: CPUAllocator, start: int, nbytes: int, _: BufferSpec) -> bool:
-        end = start + nbytes
-        return any(
-            start <= address < end
-            for args, _thread in list(self.work.values())
-            for (address,) in _addresses(args)
-        )
+        When Ctrl-C ends this, nothing was done.
+        """
+        block = allocator, nbytes, options
+        for key, entry in list(self.work.items()):
+            # One step behind `_uses`: work that has not ended by now sees the block at its end.
+            if _uses(entry, start, nbytes) and key in self.work and self.work[key] is entry:
+                self.freed[start] = block
+                return True
+        return False
 
     def wait(self, timeout: float | None) -> bool:
         """Wait for the work that other threads have in flight; False when `timeout` seconds pass.
@@ -76,13 +72,30 @@ class InFlight:
         return poll(ended, math.inf if timeout is None else timeout)
 
     def give_back(self) -> None:
-        """Give back the blocks that no work uses any more."""
-        for _ in range(len(self.freed)):
-            try:
-                allocator, opaque, nbytes, options = self.freed.popleft()
-            except IndexError:  # another thread was faster
-                return
-            allocator._give_back(opaque, nbytes, options)  # or defers again, for other work
+        """Give back the blocks that no work uses any more, as a free does."""
+        for allocator in self.return_unused():
+            allocator._settle_unless_busy()
+
+    def return_unused(self) -> list[CPUAllocator]:
+        """Return blocks that no work uses to their allocators, which have yet to settle them.
+
+        Blocks that Ctrl-C leaves here, at the end of work or in the middle, are for the next call.
+        """
+        owners = []
+        for start, block in list(self.freed.items()):
+            allocator, nbytes, options = block
+            returned = ((start, nbytes, options),)
+            owners.append(allocator)
+            if any(_uses(entry, start, nbytes) for entry in list(self.work.values())):
+                continue
+            if start in self.freed and self.freed[start] is block:  # no other thread was faster
+                del self.freed[start]
+                try:
+                    allocator._returned += returned  # as `_take_back`, which is a call
+                except BaseException:  # Ctrl-C in the recorder of a profile, before it has noted it
+                    self.freed[start] = block
+                    raise
+        return owners
 
     @contextmanager
     def using(self, *addresses: int) -> Iterator[None]:
@@ -96,6 +109,10 @@ class InFlight:
             self.work.pop(key, None)
             if self.freed:
                 self.give_back()
+
+
+def _uses(work: Work, start: int, nbytes: int) -> bool:
+    return any(start <= address < start + nbytes for (address,) in _addresses(work[0]))
 
 
 class TrackedLaunch:

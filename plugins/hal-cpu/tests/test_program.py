@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import threading
@@ -445,3 +446,34 @@ def test_ctrl_c_leaves_no_work_in_flight(own_device: hal.Compiled) -> None:
         return Scene(work, check)
 
     assert press_everywhere(scene, 100) > 10
+
+
+@pytest.mark.parametrize("profiled", [False, True])
+def test_A7_ctrl_c_while_memory_in_flight_is_freed(own_device: Any, profiled: bool) -> None:
+    """The block goes back once, when no work uses it any more: not twice, and not never."""
+    allocator, in_flight = own_device.allocator, own_device.in_flight
+    options = hal.BufferSpec(nolru=profiled)
+
+    def scene() -> Scene:
+        x = hal.Buffer(own_device, 64, hal.uint8, options).allocate()
+        address = x._buf
+
+        def work() -> None:
+            with in_flight.using(1), in_flight.using(address):
+                x.deallocate()
+                gone = not x.is_allocated
+                assert not gone or address in allocator._live, "freed under the work that uses it"
+
+        def check(heard: Heard) -> None:
+            assert not in_flight.work
+            was_freed = not x.is_allocated
+            facts = allocator.statistics()  # raises for a block that came back twice
+            assert facts.live == (not was_freed) and not in_flight.freed
+            if not was_freed:
+                x.deallocate()
+            assert allocator.statistics().live == 0
+
+        return Scene(work, check)
+
+    with hal.profile() if profiled else contextlib.nullcontext():
+        assert press_everywhere(scene, 1000) > 50  # every place
