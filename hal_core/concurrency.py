@@ -229,24 +229,46 @@ class OfThisProcess:
 
 
 def run_each(steps: list[Callable[[], object]]) -> None:
-    """Call every step in order, whatever another raises. Raises: the first error.
+    """Call every step in order, whatever another raises. Raises: Ctrl-C, else the first error.
 
-    An ExitStack would do, but for Ctrl-C in its own code: the steps left would not be run.
+    A step may append more steps. Ctrl-C loses none that has not begun, and repeats none that has:
+    a step must stand to be ended in the middle by it, and never to be done again.
+    An ExitStack would do, but for Ctrl-C in its own code and at the start of a step.
     """
-    first: BaseException | None = None
+    errors: list[BaseException] = []
     while steps:
         try:
-            while steps:
+            while True:  # the jump back of `while steps` is outside of the `try` in Python 3.13
+                if not steps:
+                    break
                 step = steps[0]
                 del steps[0]
-                step()
-        except BaseException as error:
-            first = first or error
+                try:
+                    step()
+                except BaseException as error:
+                    errors += [error]
+                    if _came_at_start(error):
+                        steps[:0] = [step]
+        except BaseException as error:  # Ctrl-C between two steps
+            errors += [error]
     try:
-        if first is not None:
-            raise first
+        if errors:
+            raise next((one for one in errors if not isinstance(one, Exception)), errors[0])
     finally:
-        del first  # its traceback has this frame
+        del errors  # their tracebacks have this frame
+
+
+def _came_at_start(error: BaseException) -> bool:
+    """Tell whether a signal was heard at the start of the function that the caller called.
+
+    Python looks for signals at RESUME, behind one instruction for each variable that is a cell and
+    one for all that are another function's, and before the first line.
+    """
+    place = error.__traceback__ and error.__traceback__.tb_next  # None: it called a C function
+    if place is None:
+        return False
+    code = place.tb_frame.f_code
+    return place.tb_lasti == 2 * (len(code.co_cellvars) + bool(code.co_freevars))
 
 
 def make_calls(calls: deque[Callable[[], object]]) -> None:

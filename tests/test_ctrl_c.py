@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from types import BuiltinMethodType
 from typing import Any
@@ -229,6 +231,46 @@ def test_R14_ctrl_c_while_a_device_is_closed_leaves_it_open_or_closed(
         return Scene(device.close, check)
 
     assert press_everywhere(scene, MOST) > 20
+
+
+def test_R14_ctrl_c_at_the_start_of_a_step_does_not_lose_it() -> None:
+    """Every step is begun once: functions with cells, in C, and that fail or add a step."""
+
+    def scene() -> Scene:
+        begun = dict.fromkeys(["adds", "cells", "fails", "C", "lambda", "added"], 0)
+        steps: list[Callable[[], object]] = []
+
+        def adds() -> None:
+            begun["adds"] += 1
+            steps[9:] = [added]  # no call, which Ctrl-C could end
+
+        def cells(name: str = "cells") -> Callable[[], str]:
+            begun[name] += 1
+            return lambda: name
+
+        def fails() -> None:
+            begun["fails"] += 1
+            raise ValueError
+
+        def added() -> None:
+            begun["added"] += 1
+
+        in_c = partial(begun.__setitem__, "C", 1)
+        steps += [adds, cells, fails, in_c, lambda: begun.__setitem__("lambda", 1)]
+
+        def work() -> None:
+            with suppress(ValueError):
+                concurrency.run_each(steps)
+
+        def check(heard: Heard) -> None:
+            if any(begun.values()):  # else before the first step
+                assert not steps and set(begun.values()) == {1}, begun
+            else:
+                assert heard.frames
+
+        return Scene(work, check)
+
+    assert press_everywhere(scene, 1000) > 20  # every place
 
 
 def made() -> hal.KernelFunction:

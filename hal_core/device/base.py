@@ -362,8 +362,8 @@ class Compiled(concurrency.OfThisProcess):
                 ends = [partial(end._reached, threading.TIMEOUT_MAX) for end in self._ends]
                 concurrency.run_each([*[queue._stop for queue in self._queues], *ends])
 
-            # A step of its own, and no function of Python's: at the start of one Ctrl-C may come,
-            # and what follows would release the driver of a device that is open.
+            # A step of its own, and no function of Python's, which Ctrl-C might end: what follows
+            # would release the driver of a device that is open.
             closed = partial(setattr, self, "closed", True)
             steps: list[Callable[[], object]] = [stop, partial(self._synchronize, None), closed]
             if self._order is not None:

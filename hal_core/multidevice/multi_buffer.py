@@ -261,27 +261,25 @@ class MultiBuffer(OfThisProcess):
         chosen = self.shards if shards is None else shards
         for shard in chosen:
             shard.buffer._opaque_for(operation)
-        events: list[tuple[Queue, Event]] = []
-        run_each(
-            [
-                lambda: run_each([partial(self._start, work, shard, events) for shard in chosen]),
-                lambda: run_each([partial(self._end, wait, *one) for one in events]),
-            ]
-        )
+        steps: list[Callable[[], object]] = []
+        steps += [partial(self._start, work, shard, wait, steps) for shard in chosen]
+        run_each(steps)
 
     def _start(
         self,
         work: Callable[[Shard, Queue], object],
         shard: Shard,
-        events: list[tuple[Queue, Event]],
+        wait: bool,
+        steps: list[Callable[[], object]],
     ) -> None:
+        """Queue work on one device; its end becomes a step behind every start."""
         queue, default = self._queue_of(shard.device), shard.device.default_queue
         if queue is not default:
             queue.wait(default.record())
         try:
             work(shard, queue)
         finally:
-            events.append((queue, queue.record()))
+            steps.append(partial(self._end, wait, queue, queue.record()))
 
     def _end(self, wait: bool, queue: Queue, event: Event) -> None:
         default = queue.device.default_queue
