@@ -18,7 +18,8 @@ class Mark:
         self.handle, self.spare = handle, spare
 
     def __del__(self) -> None:
-        self.spare.append(self.handle)
+        if hasattr(self, "spare"):  # else Ctrl-C came ahead of it
+            self.spare.append(self.handle)
 
 
 class Marks:

@@ -24,10 +24,16 @@ PRESENT = [
 ]
 
 
+def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
+    # Without -O, which would leave out the assert of the wrong scene below.
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONOPTIMIZE"}
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=env)
+
+
 @pytest.mark.parametrize("device", PRESENT)
 def test_ctrl_c_anywhere_leaves_all_in_order(device: str) -> None:
     command = [sys.executable, str(FOLDER), device, *ARGUMENTS[device].split()]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = _run(command)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -69,7 +75,7 @@ sys.exit(__main__.main())
 
 def test_faults_are_found_and_can_be_repeated() -> None:
     text = FAULTY.format(tests=str(FOLDER.parent))
-    done = subprocess.run((sys.executable, "-c", text), capture_output=True, text=True, check=False)
+    done = _run([sys.executable, "-c", text])
     assert done.returncode == 1, done.stderr
     for scene, problem in (
         ("wrong", "AssertionError: the work is not done"),

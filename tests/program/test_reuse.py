@@ -137,22 +137,33 @@ def test_A7_two_launches_that_use_it_keep_it_until_both_ended() -> None:
     given: list[Any] = []
 
     class Allocator:
-        def _give_back(self, *block: Any) -> None:
+        def __init__(self) -> None:
+            self._returned: list[Any] = []
+
+        def free(self, *block: Any) -> None:
             if not running.defer(self, *block):
                 given.append(block)
+
+        def _settle_unless_busy(self) -> None:
+            while self._returned:
+                self.free(*self._returned.pop())
+
+    def end(work: bytes) -> None:
+        del running.work[id(work)]
+        running.give_back()
 
     allocator, spec = Allocator(), hal.BufferSpec()
     first, second = (struct.pack("@2Q", 5, address) for address in (1000, 1099))
     running.work = {id(first): (first, 1), id(second): (second, 2)}
     for block in ((900, 100, spec), (1100, 8, spec), (1000, 100, spec)):
-        allocator._give_back(*block)
+        allocator.free(*block)
     assert given == [(900, 100, spec), (1100, 8, spec)]
-    running.end(first)
+    end(first)
     assert len(given) == 2
-    running.end(second)
+    end(second)
     assert given[2:] == [(1000, 100, spec)] and not running.work
     with running.using(1000):
-        allocator._give_back(1000, 8, spec)
+        allocator.free(1000, 8, spec)
         assert len(given) == 3
     assert given[3:] == [(1000, 8, spec)]
 

@@ -21,15 +21,14 @@ def parts_begin_one_element_late() -> None:
 def the_second_part_is_left_out_of_reductions() -> None:
     @around(multi_buffer, "reduce_axis")
     def reduce_axis(inner: Any, operation: str, queue: Any, y: Any, x: Any, *counts: int) -> None:
-        inner(operation, queue, y, x, max(1, counts[0] - 1), counts[1])
+        inner(operation, queue, y, x, max(1, counts[0] - 1), *counts[1:])
 
 
 @mutant("M1", "many")
 def a_part_is_copied_from_the_beginning_of_its_source() -> None:
-    @around(MultiBuffer, "_range")
-    def range_of(inner: Any, self: Any, shard: Any) -> Any:
-        start, end = inner(self, shard)
-        return 0, end - start
+    @around(multi_buffer, "pieces")
+    def pieces(inner: Any, *layouts: Any) -> Any:
+        return [piece._replace(src_start=0) for piece in inner(*layouts)]
 
 
 @mutant("M1", "many")

@@ -267,7 +267,7 @@ class TestQueue:
             event = made.fill(7, queue=queue)
         assert event.done and first(made) == 7
 
-    @pytest.mark.parametrize("use", ["record", "synchronize", "the device"])
+    @pytest.mark.parametrize("use", ["record", "synchronize", "device"])
     def test_Q4_a_queue_is_closed_while_it_is_used(
         self, device: hal.Compiled, monkeypatch: pytest.MonkeyPatch, use: str
     ) -> None:
@@ -284,7 +284,7 @@ class TestQueue:
         monkeypatch.setattr(queue, "_record", late)
         if use == "synchronize":
             assert queue.synchronize(SECONDS) is True
-        elif use == "the device":
+        elif use == "device":
             assert device.synchronize(SECONDS) is True
         else:
             try:

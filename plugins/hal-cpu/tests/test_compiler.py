@@ -181,8 +181,9 @@ def test_A10_without_a_folder_for_temporary_files_it_says_what_to_set(
 ) -> None:
     compiler = present(cc)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "absent"))
+    new = scale(f"{SCALE}// {tmp_path}\n")  # compiled by no other test
     with pytest.raises(hal.CompileError, match=r"compile scale: no folder .*Set TMPDIR to"):
-        device.compile(scale())
+        device.compile(new)
     monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
     with pytest.raises(hal.CompileError, match=r"disassemble: no folder .*Set TMPDIR to"):
         compiler.disassemble(b"")
