@@ -362,7 +362,7 @@ class Queue(OfThisProcess):
             raise fork_error(operation, self.device.name)
         self.device._check_open(operation)
         if self.closed:
-            raise closed_error(operation, self.name)
+            refuse_as_closed(operation, self.name)
 
     def _stop(self) -> None:
         """Wait for the work at the end of the device, unless it can never end; then refuse more."""
@@ -395,9 +395,10 @@ def can_never_happen(event: Event) -> bool:
     return is_circle or (bool(way) and unset(event) is not None)
 
 
-def closed_error(operation: str, queue: str) -> InvalidState:
-    """Return the error of work for a queue that is closed."""
-    return InvalidState(operation, f"{queue} is closed", fix="Make a new one: device.queue().")
+def refuse_as_closed(operation: str, queue: str, work: object = None) -> NoReturn:
+    """Refuse work for a queue that is closed. Raises: InvalidState."""
+    fix = "Make a new one: device.queue()."
+    raise InvalidState(operation, f"{queue} is closed", fix=fix)
 
 
 def _abandon(event: Event, why: str) -> None:

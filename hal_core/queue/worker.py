@@ -7,12 +7,12 @@ from collections.abc import Callable
 from functools import partial
 from queue import SimpleQueue
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from hal_core import profiling
 from hal_core.concurrency import Servers, start_server
-from hal_core.queue.base import Keep, Queue, closed_error
+from hal_core.queue.base import Keep, Queue, refuse_as_closed
 from hal_core.queue.event import Event, Failure, PolledEvent
 from hal_core.queue.order import HOST, working
 
@@ -160,7 +160,8 @@ class WorkerQueue(Queue):
         return not self._worker.has_begun or self._worker.over._reached(seconds)
 
     def _close(self) -> None:
-        self._put = partial(_refuse, self.name)  # what was put until now stands before the end
+        # What was put until now stands before the end.
+        self._put = partial(refuse_as_closed, "queue work", self.name)
         self._worker.items.put(self._worker.gone)
         thread = self._servers.get(0)
         if thread is not None and thread is not threading.current_thread():
@@ -170,10 +171,6 @@ class WorkerQueue(Queue):
         worker: Worker | None = getattr(self, "_worker", None)
         if worker is not None and worker.has_begun and not (self.forked or worker.over._done):
             self.device._ends.append(worker.over)
-
-
-def _refuse(queue: str, item: object) -> NoReturn:
-    raise closed_error("queue work", queue)
 
 
 _WAIT_SECONDS = 3600.0  # of a thread that has nothing else to do
