@@ -202,7 +202,7 @@ def _public() -> set[str]:
     }  # fmt: skip
 
 
-def test_B6_public_methods_give_a_result_or_InvalidState_while_python_ends(tmp_path: Path) -> None:
+def test_public_methods_give_a_result_or_InvalidState_while_python_ends(tmp_path: Path) -> None:
     path = tmp_path / "program.py"
     path.write_text(PROGRAM, encoding="utf-8")
     done = subprocess.run(

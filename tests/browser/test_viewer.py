@@ -263,7 +263,7 @@ TEXTS = """(() => {
 
 
 @pytest.mark.parametrize("width", [320, 800, 1400, 3000])
-def test_D7_no_text_runs_into_another_at_any_width_and_zoom(
+def test_no_text_runs_into_another_at_any_width_and_zoom(
     browser: Browser, tmp_path: Path, width: int
 ) -> None:
     events = [

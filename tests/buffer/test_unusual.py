@@ -225,7 +225,7 @@ OTHERS = {
 
 @pytest.mark.parametrize("kind", DTYPES)
 @pytest.mark.parametrize("door", [*OF_DTYPES, "Buffer.from_file dtype"])
-def test_B1_a_dtype_that_says_more_is_refused(door: str, kind: str, tmp_path: Path) -> None:
+def test_a_dtype_that_says_more_is_refused(door: str, kind: str, tmp_path: Path) -> None:
     take = OF_DTYPES.get(door, lambda it: read(tmp_path / "file", it))
     assert take(PLAIN) is take(METADATA) is hal.int32
     with pytest.raises(hal.InvalidArgument):
@@ -241,7 +241,7 @@ def _ordinary() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("door", OF_ARRAYS)
-def test_B1_an_array_that_says_more_is_converted_or_refused(door: str) -> None:
+def test_an_array_that_says_more_is_converted_or_refused(door: str) -> None:
     take = OF_ARRAYS[door]
     for array in _ordinary():
         if door == "a captured table" and isinstance(array, np.ma.MaskedArray):
@@ -264,7 +264,7 @@ def test_B1_an_array_that_says_more_is_converted_or_refused(door: str) -> None:
 
 
 @pytest.mark.parametrize("door", OF_NUMBERS)
-def test_B1_a_number_that_says_more_is_refused(door: str) -> None:
+def test_a_number_that_says_more_is_refused(door: str) -> None:
     take = OF_NUMBERS[door]
     assert take(3).tolist() == take(np.zeros(1, DTYPES["byte order"])[0] + 3).tolist() == [3] * 4
     for kind, value in STRANGE_NUMBERS.items():
@@ -273,13 +273,13 @@ def test_B1_a_number_that_says_more_is_refused(door: str) -> None:
             pytest.fail(f"{door} took {kind}")
 
 
-def test_B1_a_mask_of_initialised_elements_has_no_mask_of_its_own() -> None:
+def test_a_mask_of_initialised_elements_has_no_mask_of_its_own() -> None:
     assert masked_by(np.ones(4, bool)).all()
     with pytest.raises(hal.InvalidArgument, match="the array has masked elements"):
         masked_by(np.ma.array([True] * 4, mask=[0, 1, 0, 0]))
 
 
-def test_E2_bfloat16_goes_in_and_out_by_every_way() -> None:
+def test_bfloat16_goes_in_and_out_by_every_way() -> None:
     ml_dtypes = pytest.importorskip("ml_dtypes")
     array = np.array(NUMBERS, ml_dtypes.bfloat16)
     many = hal.MultiBuffer.from_numpy(array, [DEVICE])
@@ -314,7 +314,7 @@ def _parameters() -> Iterator[str]:
                     yield f"{method} {parameter.name}"
 
 
-def test_B1_every_public_method_that_takes_arrays_or_dtypes_is_in_a_table() -> None:
+def test_every_public_method_that_takes_arrays_or_dtypes_is_in_a_table() -> None:
     tables = {*OF_DTYPES, *OF_ARRAYS, *OF_NUMBERS, *OTHERS}
     tables |= {"Buffer.from_file dtype", "testing.interpret initialised"}
     found = set(_parameters())
@@ -323,7 +323,7 @@ def test_B1_every_public_method_that_takes_arrays_or_dtypes_is_in_a_table() -> N
 
 
 @pytest.mark.parametrize("kind", [np.float32, np.uint8, np.complex64])
-def test_B1_a_plain_array_costs_two_calls_of_python(kind: Any) -> None:
+def test_a_plain_array_costs_two_calls_of_python(kind: Any) -> None:
     """Before the checks of this page it was as many: a copy stays as fast as it was."""
     import sys
 

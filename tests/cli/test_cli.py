@@ -511,7 +511,7 @@ class Full(io.StringIO):
      ["render", "{kernels}:scale", "--language", "c"], ["check", "{kernels}:scale"]],
     ids=str,
 )  # fmt: skip
-def test_E10_a_full_disk_is_told_in_one_line(
+def test_a_full_disk_is_told_in_one_line(
     command: list[str], kernels: str, capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
@@ -527,7 +527,7 @@ def test_E10_a_full_disk_is_told_in_one_line(
     assert capsys.readouterr().err == expected
 
 
-def test_E10_ctrl_c_prints_nothing_and_ends_as_python_does(
+def test_ctrl_c_prints_nothing_and_ends_as_python_does(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An interpreter ends by SIGINT when a KeyboardInterrupt has reached its end."""

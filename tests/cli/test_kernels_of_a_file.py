@@ -172,7 +172,7 @@ def test_bench_says_why_a_device_has_no_times(file: str, tmp_path: Path) -> None
     assert why.startswith("ACC: ") and "compile" in why
 
 
-def test_E11_a_device_that_is_not_there_is_told_alike_by_every_command(
+def test_a_device_that_is_not_there_is_told_alike_by_every_command(
     file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for command in (
@@ -237,7 +237,7 @@ def test_bench_of_a_source_needs_every_argument(
 def test_bench_and_check_say_what_is_wrong(
     file: str, given: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """E4, E11: one parser for both; what is wrong with the arguments is no fault of a kernel."""
+    """One parser serves both; what is wrong with the arguments is no fault of a kernel."""
     assert main(["bench", f"{file}:{given[0]}", *given[1:]]) == 2
     out, err = capsys.readouterr()
     assert out == "" and said in err
@@ -247,7 +247,7 @@ def test_bench_and_check_say_what_is_wrong(
         assert out == "" and said in err
 
 
-def test_E11_numbers_that_are_not_finite_and_no_arguments(
+def test_numbers_that_are_not_finite_and_no_arguments(
     file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for text in ("inf", "-inf", "nan"):

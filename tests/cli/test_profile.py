@@ -103,7 +103,7 @@ def test_a_program_that_ends_early_is_in_the_table_too(
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows has no SIGINT of its own")
-def test_E10_ctrl_c_ends_it_as_it_ends_the_program(tmp_path: Path) -> None:
+def test_ctrl_c_ends_it_as_it_ends_the_program(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text("import os\nos.kill(os.getpid(), 2)\nfor _ in 'abc': pass")
     command = [sys.executable, "-m", "hal_core", "profile", "program.py"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
@@ -112,7 +112,7 @@ def test_E10_ctrl_c_ends_it_as_it_ends_the_program(tmp_path: Path) -> None:
     assert interrupt == "KeyboardInterrupt" and "no device did anything" in table
 
 
-def test_E6_threads_of_the_program_are_waited_for(tmp_path: Path) -> None:
+def test_threads_of_the_program_are_waited_for(tmp_path: Path) -> None:
     """Also an idle thread of an executor, which ends when the interpreter does."""
     (tmp_path / "program.py").write_text(
         f"import sys\nsys.path.append({str(ROOT / 'tests')!r})\n"
@@ -133,7 +133,7 @@ def test_E6_threads_of_the_program_are_waited_for(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "t.json").read_text())["traceEvents"]
 
 
-def test_E5_a_trace_that_cannot_be_written_costs_no_table(
+def test_a_trace_that_cannot_be_written_costs_no_table(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write, failed = trace.write_whole, []
@@ -160,7 +160,7 @@ def test_E5_a_trace_that_cannot_be_written_costs_no_table(
     assert "the trace cannot be written" in capsys.readouterr().err
 
 
-def test_D6_a_program_that_wanted_arguments(
+def test_a_program_that_wanted_arguments(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert profile(tmp_path, "import sys\nsys.exit(2)") == 2

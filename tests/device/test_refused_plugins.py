@@ -270,7 +270,7 @@ def test_R21_a_wrong_extension_is_left_out_and_named(
 
 
 @pytest.mark.parametrize("ends", ["exit()", "None.nothing", "f'{E()}'"])
-def test_A9_a_compiler_that_exits_leaves_the_others(site: FakeSite, ends: str) -> None:
+def test_a_compiler_that_exits_leaves_the_others(site: FakeSite, ends: str) -> None:
     source = HOOK.format(
         hook="hal_make_compilers", args="self, device",
         answer=f"[__import__('hal_core.compiler').compiler.CompilerPair('cc', 'c', None, "

@@ -182,7 +182,7 @@ def test_G7_a_sealed_file_of_wrong_contents_is_refused(fake: hal.Compiled) -> No
 
 
 @pytest.mark.parametrize("device", [42, b"FAKE", object(), hal.Compiled])
-def test_A10_a_graph_of_what_is_no_device_is_refused(
+def test_a_graph_of_what_is_no_device_is_refused(
     device: Any, fake: hal.Compiled, tmp_path: Path
 ) -> None:
     hal.Graph(fake).save(tmp_path / "empty.graph")

@@ -671,7 +671,7 @@ def test_a_factory_called_after_an_edit_elsewhere_makes_its_kernel(tmp_path: Pat
     assert set(constants_of(module.first().lower())) == {0, 1}
 
 
-def test_A10_another_thread_that_parses_disturbs_no_kernel(
+def test_another_thread_that_parses_disturbs_no_kernel(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`ast.parse` of Python 3.11 raises SystemError now and then, and not again."""

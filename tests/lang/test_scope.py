@@ -1,4 +1,4 @@
-"""Names in annotations that are text mean what they mean where the function stands (B2)."""
+"""Names in annotations that are text mean what they mean where the function stands."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ made = make(hal.int32)
 }
 
 
-def test_B2_the_file_is_read_again_only_where_a_call_is_unknown(
+def test_the_file_is_read_again_only_where_a_call_is_unknown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[str] = []
@@ -186,7 +186,7 @@ def _with(decorator: str, text: str) -> str:
 
 @pytest.mark.parametrize("decorator", DECORATORS)
 @pytest.mark.parametrize("name", SCOPES)
-def test_B2_a_name_is_looked_up_where_the_function_stands(
+def test_a_name_is_looked_up_where_the_function_stands(
     name: str, decorator: str, tmp_path: Path
 ) -> None:
     made: Any = load(tmp_path, _with(decorator, SCOPES[name])).made
@@ -198,7 +198,7 @@ def test_B2_a_name_is_looked_up_where_the_function_stands(
 
 @pytest.mark.parametrize("decorator", DECORATORS)
 @pytest.mark.parametrize("name", LOST)
-def test_B2_a_name_whose_value_is_out_of_reach_is_refused(
+def test_a_name_whose_value_is_out_of_reach_is_refused(
     name: str, decorator: str, tmp_path: Path
 ) -> None:
     with pytest.raises(hal.KernelSyntaxError) as raised:
@@ -207,7 +207,7 @@ def test_B2_a_name_whose_value_is_out_of_reach_is_refused(
     assert f"Put @{decorator} above its def, below the line that" in str(raised.value)
 
 
-def test_B2_a_name_of_a_decorator_alone_is_not_defined(tmp_path: Path) -> None:
+def test_a_name_of_a_decorator_alone_is_not_defined(tmp_path: Path) -> None:
     text = """
 def decorator(function):
     dtype = hal.int8

@@ -371,7 +371,7 @@ def test_a_profile_in_an_exit_stack(fake: hal.Compiled) -> None:
 
 
 @pytest.mark.parametrize("name", [b"x", None, 3])
-def test_E9_the_name_of_a_range_is_text(name: Any) -> None:
+def test_the_name_of_a_range_is_text(name: Any) -> None:
     with hal.profile() as profile:
         with pytest.raises(hal.InvalidArgument, match="profile_range: the name is no text"):
             with hal.profile_range(name):
