@@ -127,6 +127,7 @@ def test_Q6_a_command_queue_of_others_is_borrowed(device: hal.Compiled, control:
     theirs = device.hardware.newCommandQueue()  # type: ignore[attr-defined]
     queue = hal.Queue.wrap(theirs, device)
     y = hal.zeros(64, hal.int32, device)
+    queue.wait(device.default_queue.record())  # which fills `y`
     device.compile(add)(y, vals=(3, 64), threads=64, queue=queue)
     queue.synchronize()
     assert y.numpy()[0] == 3
