@@ -301,8 +301,9 @@ def check_array(array: Any, operation: str) -> None:
         return
     if array.dtype.fields:
         as_dtype(array.dtype, operation)  # raises
-    if np.ma.is_masked(array):
-        count = np.ma.count_masked(array)
+    masks: Any = np.ma  # whose functions have no types in older versions of numpy
+    if masks.is_masked(array):
+        count = masks.count_masked(array)
         raise InvalidArgument(
             operation, "the array has masked elements", got=f"{count} of {array.size}",
             fix="Fill them first: array.filled(0).",
