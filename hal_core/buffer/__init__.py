@@ -11,7 +11,7 @@ from hal_core.buffer import dlpack
 from hal_core.buffer.host import check_nbytes, host_bytes, in_place
 from hal_core.concurrency import Late, Living, fresh_copy, never_release, never_released
 from hal_core.device import Device
-from hal_core.dtypes import DType, as_dtype, pack, uint8, values_of
+from hal_core.dtypes import DType, any_, as_dtype, pack, uint8, values_of
 from hal_core.errors import DeviceFault, InvalidArgument, InvalidState, NotShareable, shown
 from hal_core.ir import VALUE, Param, convert_value
 from hal_core.profiling import on_switch
@@ -110,7 +110,7 @@ class Buffer:
                 "Buffer", "neither a device nor a name of one", got=device,
                 fix='Write hal.Buffer("CPU", 1024, hal.float32).',
             ) from None  # fmt: skip
-        if dtype.__class__ is not DType:
+        if dtype.__class__ is not DType or dtype is any_:
             dtype = as_dtype(dtype, "Buffer")
         if size.__class__ is not int or size < 0:
             size = _size(size, "Buffer")

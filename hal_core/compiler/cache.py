@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
+import io
 import logging
 import os
 import re
@@ -168,7 +169,7 @@ def _read_entry(path: str, key: str) -> tuple[bytes | None, str]:
     user, or root, can have written it.
     """
     try:
-        with open(path, "rb", opener=_open) as file:
+        with io.open(path, "rb", opener=_open) as file:  # noqa: UP020  # lives while Python ends
             # The facts of the opened file: nobody can exchange it between check and read.
             facts = os.fstat(file.fileno())
             if not stat.S_ISREG(facts.st_mode):
@@ -228,7 +229,10 @@ def _is_entry(file: tuple[str, os.stat_result]) -> bool:
     if _HALF_WRITTEN in name:
         return False
     start = _MAGIC + bytes.fromhex(name)
-    with contextlib.suppress(OSError), open(path, "rb", opener=_open) as entry:
+    with (
+        contextlib.suppress(OSError),
+        io.open(path, "rb", opener=_open) as entry,  # noqa: UP020
+    ):
         return entry.read(len(start)) == start
     return False
 

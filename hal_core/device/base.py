@@ -350,6 +350,8 @@ class Compiled(concurrency.OfThisProcess):
     def close(self) -> None:
         """Wait for queued work and release everything; a second call does nothing.
 
+        Work that waits for an event which nobody has set is given up, and its events fail.
+
         The device's buffers and programs raise InvalidState afterwards.
         """
         with self._lock:

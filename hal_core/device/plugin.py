@@ -46,12 +46,13 @@ def one_line(error: BaseException) -> str:
 
 
 def is_failure(error: BaseException) -> bool:
-    """Tell whether code of a plugin has failed: it raised an Exception, or asked for an exit.
+    """Tell whether code of a plugin has failed: it raised anything, or asked for an exit.
 
     Ctrl-C and what the handler of a signal raises, such as SystemExit, end the program instead.
     """
-    exits = isinstance(error, SystemExit) and not concurrency.is_of_a_signal(error)
-    return isinstance(error, Exception) or exits
+    if isinstance(error, Exception):
+        return True
+    return not (isinstance(error, KeyboardInterrupt) or concurrency.is_of_a_signal(error))
 
 
 # -- the plugin object

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from types import UnionType
 from typing import TYPE_CHECKING, Any
 
@@ -182,6 +183,9 @@ def write(path: object, content: bytes) -> None:
 def read(path: object) -> bytes:
     """Read a file. Raises: InvalidArgument naming the path and the cause."""
     text = as_path(path, "load_graph")
+    if os.path.exists(text) and not (os.path.isfile(text) or os.path.isdir(text)):
+        problem, fix = f"{text!r} is no regular file", "Name a file that graph.save has written."
+        raise InvalidArgument("load_graph", problem, fix=fix)
     # The builtin `open` is gone while Python ends.
     with (
         explained("load_graph", text, "the file cannot be read"),

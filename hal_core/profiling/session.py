@@ -10,6 +10,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Generator, Iterator
+from functools import partial
 from os import PathLike
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Self
@@ -53,10 +54,12 @@ class _Exit:
     def __get__(self, profile: Profile | None, kind: type[Profile]) -> Callable[..., None]:
         if profile is None:
             return self
-        profile._check_unused()
+        if profile._used:  # entered by hand, or a second `with`, which `__enter__` refuses
+            return partial(self, profile)
         return _Closer(profile._steps).__exit__
 
-    def __call__(self, profile: Profile, *error: object) -> None:  # as an ExitStack does
+    def __call__(self, profile: Profile, *error: object) -> None:
+        """Close a profile that was opened by hand or by an ExitStack."""
         profile._steps.close()
 
 
@@ -122,6 +125,8 @@ class Profile(events.Entries):
             self._used = True
         try:
             next(self._steps)
+        except StopIteration:  # `__exit__` came first
+            self._check_unused()
         except BaseException:
             self._steps.close()
             raise

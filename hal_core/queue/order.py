@@ -77,7 +77,9 @@ class Order:
             name, clock = queue._ordered_as or queue.name, self._clock(queue)
             number = clock.get(name, 0) + 1
             made = self._checked(queue.device.name, name, number, works)
-            if name == HOST:  # all that comes later comes after it
+            # The host: all that comes later comes after it. Behind an event that has no place yet:
+            # nobody knows what the work comes after.
+            if name == HOST or self._unknown.get(name):
                 return
             clock[name] = number
             for access in made:

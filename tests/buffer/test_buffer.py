@@ -41,7 +41,9 @@ def test_B1_refuses_sizes_that_are_none(fake: hal.Compiled, size: Any) -> None:
         hal.Buffer(fake, size, hal.int8)
 
 
-@pytest.mark.parametrize("dtype", ["f4", "float", float, int, None, 4, np.complex64, "S3"])
+@pytest.mark.parametrize(
+    "dtype", ["f4", "float", float, int, None, 4, np.complex64, "S3", hal.any_]
+)
 def test_B1_refuses_what_is_no_dtype(fake: hal.Compiled, dtype: Any) -> None:
     with pytest.raises(hal.InvalidArgument, match="not a dtype"):
         hal.Buffer(fake, 1, dtype)

@@ -98,6 +98,10 @@ ANSWERS = {
     ),
     "enumerating raises": enumerates("1 / 0", "hal_enumerate failed: ZeroDivisionError"),
     "enumerating exits": enumerates("exit(3)", "hal_enumerate failed: SystemExit: 3"),
+    "enumerating raises no Exception": enumerates(
+        "exec('raise BaseExceptionGroup(\\'no\\', [GeneratorExit()])')",
+        "hal_enumerate failed: BaseException",
+    ),
     "an error without a text": enumerates(
         "exec('class E(Exception):\\n def __str__(self): raise OSError\\nraise E')",
         "hal_enumerate failed: E: its text raises OSError",

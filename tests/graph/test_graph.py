@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -121,6 +122,14 @@ def test_a_launch_in_a_queue_of_a_device_that_another_thread_closes_is_refused(
     monkeypatch.setattr(queue, "_launch", meanwhile)
     with pytest.raises(hal.InvalidState, match="launch double: the device is closed"):
         program(made, vals=(N,), threads=N, queue=queue)
+
+
+def test_G7_what_has_no_end_is_no_graph(fake: hal.Compiled, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for path in ("/dev/zero", pipe):
+        with pytest.raises(hal.InvalidArgument, match="no regular file"):
+            hal.load_graph(path, fake)
 
 
 @pytest.mark.parametrize("changed", ["family", "arch", "compiler"])

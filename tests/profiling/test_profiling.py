@@ -396,6 +396,19 @@ def test_profiles_open_at_once_each_see_all(fake: hal.Compiled) -> None:
     assert events.open_profiles == ()
 
 
+def test_a_profile_is_opened_and_closed_by_hand(fake: hal.Compiled) -> None:
+    profile = hal.profile()
+    profile.__enter__()
+    hal.empty(4, hal.int8, fake)
+    profile.__exit__(None, None, None)
+    assert len(profile.events) >= 1 and events.open_profiles == ()
+    closed = hal.profile()
+    closed.__exit__(None, None, None)
+    with pytest.raises(hal.InvalidState, match="opened before"):
+        closed.__enter__()
+    assert events.open_profiles == ()
+
+
 def test_a_profile_opened_twice_is_refused(fake: hal.Compiled) -> None:
     with hal.profile() as profile:
         for again in (profile, copy.copy(profile)):

@@ -111,6 +111,24 @@ def test_Q7_the_host_is_a_queue_like_any_other(device: hal.Compiled) -> None:
     assert x.numpy().tolist() == [1] * N
 
 
+@pytest.mark.parametrize("late", ["recorded", "set"])
+def test_Q7_work_behind_an_event_without_a_place_is_no_fault(
+    device: hal.Compiled, late: str
+) -> None:
+    first, second, event = device.queue(), device.queue(), hal.Event()
+    x, program = hal.zeros(N, hal.int32, device), device.compile(add_one)
+    second.wait(event)
+    for queue in (second, first):
+        program(x, vals=(N,), threads=N, queue=queue)
+    if late == "recorded":
+        first.record(event)
+    else:
+        first.synchronize(20)
+        event.set()
+    second.synchronize(20)
+    assert x.numpy().tolist() == [2] * N
+
+
 def _polled(event: hal.Event) -> None:
     while not event.done:
         pass
