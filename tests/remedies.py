@@ -1,4 +1,4 @@
-"""What each refused body of `test_refusals.BAD` becomes by its error's remedy.
+"""The refused bodies of `test_refusals.BAD`, corrected as their errors say.
 
 A text is the whole body; two texts are the body and what replaces a parameter or a captured name
 of the head, as `"t: hal.bool_ -> t: hal.int32"`; None with a reason is a remedy that no text shows.

@@ -89,7 +89,7 @@ def test_G4_two_threads_capture_at_once(fake: hal.Compiled) -> None:
 def test_a_replay_on_a_device_that_another_thread_closes_is_refused(
     error: Exception, queued: bool, fake: hal.Compiled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As on a driver, whose functions are gone when the programs are."""
+    """Play a driver whose functions are gone with its programs."""
     program, made = double(fake)
     with fake.capture() as graph:
         program(made, vals=(N,), threads=N)

@@ -28,7 +28,7 @@ _WARM_PLAYS = 2  # what is made at the first use is there from then on
 
 
 class Point(NamedTuple):
-    """Where Ctrl-C comes: at the nth place of hal's code in a new process or in one that has
+    """A point for Ctrl-C: the nth place of hal's code in a new process or in one that has
     played the scene before, or so many microseconds after the work has begun."""
 
     device: str
@@ -41,7 +41,7 @@ class Point(NamedTuple):
 
 
 class Count(NamedTuple):
-    """What a scene has on a device: places of each kind, bytecodes, and how long it takes."""
+    """The size of a scene on a device: places of each kind, bytecodes, and how long it takes."""
 
     first: int
     later: int
@@ -88,7 +88,7 @@ def enter(folder: str, log: int, seconds: float) -> None:
 
 
 class Title(NamedTuple):
-    """What a device calls itself."""
+    """The text that a device prints about itself."""
 
     text: str
 

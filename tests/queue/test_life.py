@@ -77,7 +77,7 @@ def test_Q4_an_event_recorded_beside_a_close_happens_or_is_free(fake: hal.Compil
 
 
 def test_Q4_what_is_put_behind_the_end_is_done(fake: hal.Compiled) -> None:
-    """As by a thread that had looked before the queue was closed."""
+    """Put work as a thread does that had looked before the queue was closed."""
     ran: list[int] = []
     queue: Any = fake.queue()
     worker, gate, late = queue._worker, threading.Event(), hal.Event()

@@ -136,7 +136,7 @@ def steps_by_the_launch(
 
 
 def test_a_step_that_is_the_size_of_the_launch_counts_up(toolchain: Toolchain) -> None:
-    """As Python counts; and nothing asks for its sign."""
+    """Count as Python does, with no test of the sign of the step."""
     grid, block = 5, 8
     near = [(0, 100), (3, 3), (5, 2), (-90, 7), (2**31 - 50, 2**31 - 1), (-(2**31), 90 - 2**31)]
     far = [(0, 100), (2**63 - 90, 2**63 - 1), (7, -7)]

@@ -73,7 +73,7 @@ def chase_atomically(y: hal.Ptr[hal.int32], x: hal.ConstPtr[hal.int32], n: hal.i
 def test_an_atomic_load_costs_what_a_plain_one_does(
     device: hal.Compiled, monkeypatch: pytest.MonkeyPatch, pair: str
 ) -> None:
-    """As instructions: none locks the bus or is a fence, and there are no more than for `x[at]`."""
+    """Count instructions: no lock, no fence, and no more of them than for `x[at]`."""
     monkeypatch.setenv("CPU_CC", pair)
     try:
         programs = [device.compile(kernel) for kernel in (chase, chase_atomically)]
