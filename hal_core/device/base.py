@@ -326,7 +326,7 @@ class Compiled(concurrency.OfThisProcess):
             return self._synchronize(timeout)
         self._forget_queues()  # the queues that are left have work, or somebody refers to them
         deadline = monotonic() + seconds_of(timeout, "synchronize")
-        if not self._synchronize_queues(deadline):
+        if not all(one._synchronize(max(0.0, deadline - monotonic())) for one in self._queues):
             return False
         self._forget_queues()  # dropped queues become ends
         for end in list(self._ends):
@@ -336,16 +336,6 @@ class Compiled(concurrency.OfThisProcess):
         if self._order is not None:
             self._order.seen_all(self.name)
         return self._synchronize(None if timeout is None else max(0.0, deadline - monotonic()))
-
-    def _synchronize_queues(self, deadline: float) -> bool:
-        for queue in self._queues:
-            try:
-                if not queue._synchronize(max(0.0, deadline - monotonic())):
-                    return False
-            except InvalidState:
-                if not queue.closed:  # else another thread closed it, and has waited for its work
-                    raise
-        return True
 
     def close(self) -> None:
         """Wait for queued work and release everything; a second call does nothing.

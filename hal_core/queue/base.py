@@ -119,8 +119,6 @@ class Queue(OfThisProcess):
         Raises: InvalidState when it can never end, as queues wait for each other.
         """
         event = self._last_event()
-        if event is None:
-            return self._wait_rest(seconds)
         try:
             return event._reached(seconds)
         except InvalidState as error:
@@ -128,7 +126,10 @@ class Queue(OfThisProcess):
             raise
 
     def _wait_rest(self, seconds: float) -> bool:
-        """Wait for what other threads added while `close` waited; optional: nothing is left."""
+        """Wait for what a closed queue still has; optional: nothing is left.
+
+        Other threads may have added it while `close` waited, or `close` ended by an error.
+        """
         return True
 
     def _has_work(self) -> bool:
@@ -186,8 +187,7 @@ class Queue(OfThisProcess):
         Units: seconds. Raises: as `Event.wait`.
         """
         seconds = seconds_of(timeout, "synchronize")
-        event = self._last_event()
-        return self._wait_rest(seconds) if event is None else event.wait(timeout)
+        return self._last_event().wait(seconds)
 
     def close(self) -> None:
         """Wait for the work, and refuse more; a second call does nothing.
@@ -284,15 +284,15 @@ class Queue(OfThisProcess):
         """Return an event of the work queued so far."""
         return self._placed(self.event_class())
 
-    def _last_event(self) -> Event | None:
-        """Return an event of the work queued so far; None if the queue is closed and takes none."""
+    def _last_event(self) -> Event:
+        """Return an event of the work queued so far, also of a queue that is closed."""
         try:
             self._check_open("synchronize")
             return self._record_end()
         except InvalidState:
             if not self.closed:
                 raise
-            return None
+            return self._stamped(_Rest())
 
     def _placed(self, event: Event) -> Event:
         """Record an event behind the work queued so far.
@@ -366,15 +366,15 @@ class Queue(OfThisProcess):
 
     def _stop(self) -> None:
         """Wait for the work at the end of the device, unless it can never end; then refuse more."""
-        if self.closed or self.forked:
+        if self.forked:
+            return
+        if self.closed:
+            self._end(self._stamped(_Rest()))
             return
         try:
-            event = self._stamped(self.event_class())
-            self._record(event)
-            while not event._is_over():
-                event._sleep(_LOOK_SECONDS)
-                if not event._is_over() and can_never_happen(event):
-                    _abandon(event, f"{self.device.name} was closed")
+            event = self.event_class()
+            self._record(self._stamped(event))
+            self._end(event)
         except InvalidState:
             if not self.closed:  # by another thread, which has waited for the work
                 raise
@@ -382,8 +382,26 @@ class Queue(OfThisProcess):
             self.closed = True
             self._close()
 
+    def _end(self, event: Event) -> None:
+        """Wait for an event at the end of the work, and give up what keeps it from happening."""
+        while not event._is_over():
+            event._sleep(_LOOK_SECONDS)
+            if not event._is_over() and can_never_happen(event):
+                _abandon(event, f"{self.device.name} was closed")
+
     def _after_fork(self) -> None:
         self.forked = True
+
+
+class _Rest(Event):
+    """The end of a closed queue, which records no event. It waits for what the queue waits for."""
+
+    def _poll(self) -> bool:
+        return self.queue is None or self.queue._wait_rest(0.0)
+
+    def _sleep(self, seconds: float) -> None:
+        if self.queue is not None:
+            self.queue._wait_rest(seconds)
 
 
 _LOOK_SECONDS = 0.05  # between two looks whether a device that is being closed waits in vain

@@ -38,11 +38,6 @@ class Worker:
         self.servers: Servers = {}
         self._finish = finish
 
-    @property
-    def has_begun(self) -> bool:
-        """True once there is work. A thread that has taken some is a server already."""
-        return not self.items.empty() or bool(self.servers)
-
     def serve(self, queue: str) -> None:
         """Do the work in its order; after a failure drop the rest, whose events have it then."""
         working.now = True
@@ -157,7 +152,8 @@ class WorkerQueue(Queue):
         self._add(wait, "wait", (event,))
 
     def _wait_rest(self, seconds: float) -> bool:
-        return not self._worker.has_begun or self._worker.over._reached(seconds)
+        # Without a thread there is no work: whoever adds some starts one first.
+        return not self._servers or self._worker.over._reached(seconds)
 
     def _close(self) -> None:
         # What was put until now stands before the end.
@@ -169,7 +165,7 @@ class WorkerQueue(Queue):
 
     def __del__(self) -> None:
         worker: Worker | None = getattr(self, "_worker", None)
-        if worker is not None and worker.has_begun and not (self.forked or worker.over._done):
+        if worker is not None and worker.servers and not (self.forked or worker.over._done):
             self.device._ends.append(worker.over)
 
 

@@ -92,6 +92,70 @@ def test_Q4_what_is_put_behind_the_end_is_done(fake: hal.Compiled) -> None:
     queue.closed = True
 
 
+# -- circles of queues that are closed
+
+
+@pytest.mark.parametrize("closed", [[0], [1], [0, 1]])
+@pytest.mark.parametrize("end", ["synchronize", "queue", "close"])
+def test_Q8_a_circle_is_found_and_given_up_when_its_queues_are_closed(
+    monkeypatch: pytest.MonkeyPatch, closed: list[int], end: str
+) -> None:
+    monkeypatch.setattr("hal_core.queue.worker._JOIN_SECONDS", 0.001)
+    device = hal.Device["PYTHON"]
+    queues, events = [device.queue(), device.queue()], [hal.Event(), hal.Event()]
+    for number in (0, 1):
+        queues[number].wait(events[1 - number])
+        queues[number].record(events[number])
+    for number in closed:
+        with pytest.raises(hal.InvalidState, match="wait for each other"):
+            queues[number].close()
+    if end == "queue":
+        with pytest.raises(hal.InvalidState, match="wait for each other"):
+            queues[closed[0]].synchronize(5)
+    if end != "close":
+        with pytest.raises(hal.InvalidState, match="wait for each other"):
+            device.synchronize(5)
+        assert device.synchronize(20)
+    device.close()
+    for event in events:
+        with pytest.raises(hal.DeviceFault):
+            event.wait(20)
+    for queue in queues:
+        wait_until(lambda queue=queue: not alive(queue.name))  # type: ignore[misc]
+
+
+def test_Q8_a_closed_queue_whose_event_nobody_sets_ends_with_its_device(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As Ctrl-C leaves one whose `close` it ends."""
+    monkeypatch.setattr("hal_core.queue.worker._JOIN_SECONDS", 0.001)
+    device, late = hal.Device["PYTHON"], hal.Event()
+    queue = device.queue().wait(late)
+    queue.closed = True
+    queue._close()
+    assert not queue.synchronize(0.01)
+    device.close()
+    assert late.done
+    wait_until(lambda: not alive(queue.name))
+
+
+def test_Q4_a_queue_whose_thread_cannot_start_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As at the end of the program, when Python starts no more threads."""
+
+    def refuse(*_: object) -> None:
+        raise hal.InvalidState("start thread", "there can be none")
+
+    monkeypatch.setattr("hal_core.queue.worker.start_server", refuse)
+    device = hal.Device["PYTHON"]
+    queue, idle = device.queue(), device.queue()
+    with pytest.raises(hal.InvalidState, match="there can be none"):
+        queue.close()
+    assert queue.synchronize(5)
+    with pytest.raises(hal.InvalidState, match="there can be none"):
+        device.close()
+    assert device.closed and idle.closed
+
+
 # -- errors of other code
 
 
