@@ -40,12 +40,13 @@ class Code:
     __slots__ = ("_unmap", "address", "entry", "nbytes")
 
     def __init__(self, address: int, nbytes: int) -> None:
-        self._unmap = driver.unmap_pages  # at exit the module may be cleared already
         self.address, self.nbytes = address, nbytes
         self.entry = 0
+        self._unmap = driver.unmap_pages  # at exit the module may be cleared already
 
     def __del__(self) -> None:
-        self._unmap(self.address, self.nbytes)
+        if hasattr(self, "_unmap"):  # else Ctrl-C came ahead of it
+            self._unmap(self.address, self.nbytes)
 
     def __repr__(self) -> str:
         return f"<Code {self.nbytes} bytes at {self.address:#x}>"
