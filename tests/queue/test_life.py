@@ -127,7 +127,7 @@ def test_Q8_a_circle_is_found_and_given_up_when_its_queues_are_closed(
 def test_Q8_a_closed_queue_whose_event_nobody_sets_ends_with_its_device(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As Ctrl-C leaves one whose `close` it ends."""
+    """Leave a closed queue with work, as Ctrl-C in its `close` does."""
     monkeypatch.setattr("hal_core.queue.worker._JOIN_SECONDS", 0.001)
     device, late = hal.Device["PYTHON"], hal.Event()
     queue = device.queue().wait(late)
@@ -140,7 +140,7 @@ def test_Q8_a_closed_queue_whose_event_nobody_sets_ends_with_its_device(
 
 
 def test_Q4_a_queue_whose_thread_cannot_start_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As at the end of the program, when Python starts no more threads."""
+    """Play the end of the program, when Python starts no more threads."""
 
     def refuse(*_: object) -> None:
         raise hal.InvalidState("start thread", "there can be none")
