@@ -23,7 +23,7 @@ _NAMES = {
     "PluginError UnknownDevice Unsupported",
     "graph": "Graph Node load_graph",
     "hookspecs": "hookimpl",
-    "ir": "Kernel Param Signature Source UOp",
+    "ir": "Kernel UOp",
     "lang": "InlineFunction KernelFunction acos acosh acq_rel acquire asin asinh atan atan2 atanh "
     "atomic_add atomic_and atomic_compare_exchange atomic_exchange atomic_load atomic_max "
     "atomic_min atomic_or atomic_store atomic_xor ballot barrier bitcast block_dim block_idx ceil "
@@ -40,6 +40,8 @@ _NAMES = {
     "program": "Program ProgramInfo",
     "queue": "Event Queue",
     "render": "Renderer",
+    "signature": "Param Signature",
+    "source": "Source",
 }
 _MODULES = {
     "cache": "compiler.cache",

@@ -81,9 +81,6 @@ from hal_core.hookspecs import (
 )
 from hal_core.ir import (
     Kernel as Kernel,
-    Param as Param,
-    Signature as Signature,
-    Source as Source,
     UOp as UOp,
 )
 from hal_core.lang import (
@@ -201,6 +198,13 @@ from hal_core.queue import (
 )
 from hal_core.render import (
     Renderer as Renderer,
+)
+from hal_core.signature import (
+    Param as Param,
+    Signature as Signature,
+)
+from hal_core.source import (
+    Source as Source,
 )
 
 __all__: list[str]

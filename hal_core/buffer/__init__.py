@@ -13,9 +13,9 @@ from hal_core.concurrency import Late, Living, fresh_copy, never_release, never_
 from hal_core.device import Device
 from hal_core.dtypes import DType, any_, as_dtype, pack, uint8, values_of
 from hal_core.errors import DeviceFault, InvalidArgument, InvalidState, NotShareable, shown
-from hal_core.ir import VALUE, Param, convert_value
 from hal_core.profiling import on_switch
 from hal_core.queue import Event, Queue, capturing, checked, on_captures, refuse_in_capture
+from hal_core.signature import VALUE, Param, convert_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -17,7 +17,9 @@ from hal_core.geometry import DEFAULT_BLOCK_THREADS, Dim3, Extent, Rules
 from hal_core.interpreter.arguments import LIMITS
 from hal_core.interpreter.casts import stored_as
 from hal_core.interpreter.sampling import made_up, sources_of
-from hal_core.ir import Kernel, Param, Signature, Source, convert_value
+from hal_core.ir import Kernel
+from hal_core.signature import Param, Signature, convert_value
+from hal_core.source import Source
 
 Array = npt.NDArray[Any]
 

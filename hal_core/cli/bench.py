@@ -21,7 +21,9 @@ from hal_core.device import Device
 from hal_core.dtypes import any_, uint8
 from hal_core.errors import HalError, InvalidArgument
 from hal_core.interpreter.sampling import made_up, sample
-from hal_core.ir import CONST_POINTER, Kernel, Source
+from hal_core.ir import Kernel
+from hal_core.signature import CONST_POINTER
+from hal_core.source import Source
 
 HELP = "Measure a kernel on every device, and compare them in one table."
 

@@ -11,7 +11,7 @@ from hal_core.cli.kernels import AnyKernel, KernelFile, is_file, lowered
 from hal_core.errors import HalError, InvalidArgument
 from hal_core.interpreter import interpret
 from hal_core.interpreter.sampling import made_up, sample
-from hal_core.ir import Source
+from hal_core.source import Source
 
 HELP = "Test the backend of a device with the conformance kit, or the kernels of a file."
 

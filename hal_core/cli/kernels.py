@@ -15,8 +15,9 @@ from typing import Any
 
 from hal_core.device import Device
 from hal_core.errors import InvalidArgument, KernelSyntaxError
-from hal_core.ir import Kernel, Source
+from hal_core.ir import Kernel
 from hal_core.lang import KernelFunction
+from hal_core.source import Source
 
 AnyKernel = KernelFunction | Kernel | Source
 

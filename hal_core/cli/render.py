@@ -9,8 +9,8 @@ from hal_core.compiler.selection import select
 from hal_core.device import Device
 from hal_core.errors import InvalidArgument
 from hal_core.files import as_path, explained, write_whole
-from hal_core.ir import Source
 from hal_core.render import RENDERERS
+from hal_core.source import Source
 
 HELP = "Print the text of a kernel in one language."
 

@@ -15,11 +15,13 @@ from hal_core.compiler.requirements import check_kernel
 from hal_core.compiler.selection import select
 from hal_core.concurrency import OfThisProcess
 from hal_core.errors import CompilerUnavailable, InvalidArgument, Unsupported
-from hal_core.ir import Kernel, Signature, Source
+from hal_core.ir import Kernel
 from hal_core.ir.cost import operations_per_thread
 from hal_core.ir.verify import verify
 from hal_core.lang import KernelFunction
 from hal_core.profiling import ProfileProgramEvent, record
+from hal_core.signature import Signature
+from hal_core.source import Source
 
 if TYPE_CHECKING:
     from hal_core.device.base import Compiled

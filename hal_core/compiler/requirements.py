@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, NoReturn
 
 from hal_core.dtypes import bfloat16, float16, float64
 from hal_core.errors import Unsupported
-from hal_core.ir import Kernel, Source
+from hal_core.ir import Kernel
 from hal_core.ir.uop import ATOMIC_OPS, SUBGROUP, TOGETHER
+from hal_core.source import Source
 
 if TYPE_CHECKING:
     from hal_core.device.base import DeviceInfo

@@ -25,11 +25,12 @@ from hal_core.errors import InvalidArgument, InvalidState, Unsupported
 from hal_core.geometry import Limits
 from hal_core.graph import Graph, Step, capture
 from hal_core.hookspecs import CAPABILITIES, DeviceInfo
-from hal_core.ir import Kernel, Source
+from hal_core.ir import Kernel
 from hal_core.lang import KernelFunction
 from hal_core.program import Program
 from hal_core.queue import DirectQueue, Event, Queue, WorkerQueue, seconds_of
 from hal_core.queue.order import order
+from hal_core.source import Source
 
 if TYPE_CHECKING:
     from hal_core.compiler import Compiler, CompilerPair

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hal_core.concurrency import OfThisProcess
 from hal_core.errors import InvalidArgument
-from hal_core.ir import POINTER
+from hal_core.signature import POINTER
 
 if TYPE_CHECKING:
     from hal_core.buffer import Buffer

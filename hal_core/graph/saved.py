@@ -15,7 +15,7 @@ from hal_core.dtypes import DTYPES
 from hal_core.errors import CompileError, HalError, InvalidArgument
 from hal_core.files import as_path, explained, write_whole
 from hal_core.graph.node import COPY, COPYIN, FILL, LAUNCH, Node
-from hal_core.ir import Signature
+from hal_core.signature import Signature
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,7 +12,8 @@ from hal_core.dtypes import any_, as_dtype, check_array
 from hal_core.errors import InvalidArgument
 from hal_core.geometry import Dim3, Extent, Limits, Rules
 from hal_core.interpreter.casts import stored_as
-from hal_core.ir import CONST_POINTER, Kernel, Param, convert_value
+from hal_core.ir import Kernel
+from hal_core.signature import CONST_POINTER, Param, convert_value
 
 Array = npt.NDArray[Any]
 

@@ -18,8 +18,8 @@ import re
 
 from hal_core.dtypes import DTYPES, DType, any_
 from hal_core.errors import InvalidKernel
-from hal_core.ir.signature import Signature
 from hal_core.ir.uop import Kernel, UOp
+from hal_core.signature import Signature
 
 _HEAD = re.compile(r"kernel (\w+)\(([^()]*)\)(?: block=(\(.*?\)))?( contract=False)?\Z")
 # The argument is matched lazily, so that a line number after it is not taken for a part of it.

@@ -9,7 +9,6 @@ import math
 from collections.abc import Callable, Sequence
 
 from hal_core.dtypes import STORAGE_DTYPES, DType, any_, bool_, float32, int32, uint64
-from hal_core.ir.signature import CONST_POINTER, Param
 from hal_core.ir.uop import (
     ARITHMETIC,
     ATOMICS,
@@ -29,6 +28,7 @@ from hal_core.ir.uop import (
     atomic_name,
     is_gated,
 )
+from hal_core.signature import CONST_POINTER, Param
 
 _NOT_VALUES = (STRUCTURE - {"RANGE"}) | {
     "SET", "STORE", "ATOMICSTORE", "VAR", "SHARED", "LOCAL", "TABLE", "VIEW", "BARRIER", "FENCE",

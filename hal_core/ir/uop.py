@@ -62,7 +62,7 @@ from typing import Any, NamedTuple
 
 from hal_core.dtypes import DType, bool_
 from hal_core.errors import InvalidKernel
-from hal_core.ir.signature import Signature
+from hal_core.signature import Signature
 
 SPECIALS = ("global_idx", "block_idx", "thread_idx", "block_dim", "grid_dim")
 SUBGROUP = ("subgroup_size", "subgroup_idx", "subgroup_lane")  # SPECIALs too; their axis is 0

@@ -13,7 +13,6 @@ from hal_core.dtypes import DTYPES, any_
 from hal_core.errors import InvalidArgument, InvalidKernel, shown
 from hal_core.ir.blocks.uniformity import divergent
 from hal_core.ir.rules import RULES, SOURCE_COUNTS
-from hal_core.ir.signature import LONGEST_NAME, Signature
 from hal_core.ir.uop import (
     CLOSES,
     LEAVES,
@@ -24,6 +23,7 @@ from hal_core.ir.uop import (
     UOp,
     is_gated,
 )
+from hal_core.signature import LONGEST_NAME, Signature
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z", re.ASCII)
 

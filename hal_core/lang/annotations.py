@@ -10,11 +10,10 @@ from typing import Any, get_args, get_origin
 
 from hal_core.dtypes import DTYPES, STORAGE_DTYPES, WIDTHS, DType
 from hal_core.errors import HalError, InvalidArgument, KernelSyntaxError
-from hal_core.ir import CONST_POINTER, POINTER, VALUE, Param, Signature
 from hal_core.ir.reserved import is_taken
-from hal_core.ir.signature import LONGEST_NAME
 from hal_core.lang.pointers import PointerType
 from hal_core.lang.scope import OutOfReach, Scope
+from hal_core.signature import CONST_POINTER, LONGEST_NAME, POINTER, VALUE, Param, Signature
 
 # Flags of code objects: *args and **kwargs, coroutines and async generators.
 _VARARGS = 0x04 | 0x08

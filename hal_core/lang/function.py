@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any, NoReturn, overload
 
 from hal_core.concurrency import fork_safe_lock, refuse_at_exit
 from hal_core.errors import InvalidArgument, KernelSyntaxError, Unsupported
-from hal_core.ir import Kernel, Signature, block_shape
+from hal_core.ir import Kernel
 from hal_core.lang.annotations import signature_of
 from hal_core.lang.func import current_lines
+from hal_core.signature import Signature
+from hal_core.source import block_shape
 
 if TYPE_CHECKING:
     from typing import Self

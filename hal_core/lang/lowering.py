@@ -6,7 +6,7 @@ import ast
 from collections.abc import Sequence
 from types import FunctionType
 
-from hal_core.ir import Kernel, Signature
+from hal_core.ir import Kernel
 from hal_core.ir.blocks.uniformity import divergent
 from hal_core.lang import access, calls, control, operators
 from hal_core.lang.emit import Emitter
@@ -14,6 +14,7 @@ from hal_core.lang.expressions import Grammar
 from hal_core.lang.names import Names
 from hal_core.lang.statements import TOO_DEEP, Statements
 from hal_core.lang.text import SourceText
+from hal_core.signature import Signature
 
 _GRAMMAR = Grammar(
     {

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from hal_core.dtypes import DType, bool_
-from hal_core.ir import CONST_POINTER, Signature, UOp
+from hal_core.ir import UOp
 from hal_core.ir.uop import ATOMIC_OPS
 from hal_core.lang import memory, refusals, shapes
 from hal_core.lang.builtins import local, shared
@@ -18,6 +18,7 @@ from hal_core.lang.func import InlineFunction
 from hal_core.lang.names import Names, Path
 from hal_core.lang.operators import binary
 from hal_core.lang.text import SourceText
+from hal_core.signature import CONST_POINTER, Signature
 
 _NEVER = "Leave it out, or put the return, break or continue before it under if."
 TOO_DEEP = "too long or nested too deeply", "Split it over several statements."

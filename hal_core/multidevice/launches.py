@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from hal_core.errors import InvalidArgument
 from hal_core.geometry import Extent
-from hal_core.ir import Kernel, Source
+from hal_core.ir import Kernel
 from hal_core.lang import KernelFunction
 from hal_core.multidevice.layout import Shard
 from hal_core.multidevice.multi_buffer import MultiBuffer
 from hal_core.queue import Queue
+from hal_core.source import Source
 
 if TYPE_CHECKING:
     from hal_core.buffer import Buffer

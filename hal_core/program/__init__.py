@@ -18,9 +18,9 @@ from hal_core.concurrency import OfThisProcess
 from hal_core.dtypes import any_
 from hal_core.errors import InvalidArgument, InvalidState
 from hal_core.geometry import Dim3, Extent, Rules, is_plain
-from hal_core.ir import Param, Signature, convert_value
 from hal_core.program.generated import ANY_ALIGNMENT, specialised
 from hal_core.queue import Queue, checked
+from hal_core.signature import Param, Signature, convert_value
 
 if TYPE_CHECKING:
     from hal_core.compiler import Binary

@@ -37,8 +37,8 @@ from threading import get_ident
 from typing import Any, TypeVar
 
 from hal_core.dtypes import DType, any_
-from hal_core.ir import Signature
 from hal_core.queue import Queue, captures, checked, on_captures
+from hal_core.signature import Signature
 
 ANY_ALIGNMENT = 8  # bytes: memory without a dtype may be seen as elements of any
 

@@ -15,7 +15,8 @@ from hal_core.render import UOpsRenderer
 
 if TYPE_CHECKING:
     from hal_core.device.base import Compiled
-    from hal_core.ir import Kernel, Signature
+    from hal_core.ir import Kernel
+    from hal_core.signature import Signature
 
 MAKER = "hal-core-uops 1"  # the format of binaries and its version
 

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 from hal_core.concurrency import OfThisProcess, fork_error, forkable
 from hal_core.device import Device
 from hal_core.errors import InvalidArgument, InvalidState
-from hal_core.ir import POINTER
 from hal_core.queue.event import Event, Failure, obstacle, seconds_of, unset
 from hal_core.queue.order import Range, range_of
+from hal_core.signature import POINTER
 
 if TYPE_CHECKING:
     from hal_core.buffer import Buffer

@@ -19,8 +19,8 @@ from hal_core import testing
 from hal_core.buffer.host import host_bytes
 from hal_core.cli.arguments import elements
 from hal_core.dtypes import DType
-from hal_core.ir import POINTER, Param
 from hal_core.python import plugin
+from hal_core.signature import POINTER, Param
 from hal_core.testing import interpret
 
 DEVICE, NUMBERS = "PYTHON", [1, 2, 3, 4]

@@ -11,7 +11,7 @@ from fake_backend import FakeCompiler, FakePlugin
 
 import hal_core as hal
 from hal_core.compiler import CompileOptions, cache, digest
-from hal_core.ir import Signature
+from hal_core.signature import Signature
 
 TEXT = "def k(t): pass"
 

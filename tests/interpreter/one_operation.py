@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from hal_core.dtypes import DType, bfloat16, int32
-from hal_core.ir import Kernel, Signature, UOp
+from hal_core.ir import Kernel, UOp
+from hal_core.signature import Signature
 from hal_core.testing import interpret
 
 

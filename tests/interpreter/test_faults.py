@@ -13,7 +13,8 @@ import pytest
 import hal_core as hal
 from hal_core import interpreter
 from hal_core.dtypes import bool_, float32, int32
-from hal_core.ir import Kernel, Signature, UOp
+from hal_core.ir import Kernel, UOp
+from hal_core.signature import Signature
 from hal_core.testing import interpret
 
 SIZE = 8

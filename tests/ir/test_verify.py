@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 import hal_core as hal
 from hal_core.dtypes import DType, bool_, float16, float32, int32, int64, uint8, uint64
-from hal_core.ir import VALUE, Kernel, Param, Signature, UOp
+from hal_core.ir import Kernel, UOp
 from hal_core.ir.rules import RULES
 from hal_core.ir.verify import verify
+from hal_core.signature import VALUE, Param, Signature
 
 SIGNATURE = Signature.parse("k", "y: float32*, x: const float32*, n: int32, a: float32")
 

@@ -12,10 +12,11 @@ from kernel_files import IMPORTS, load
 
 import hal_core as hal
 from hal_core.dtypes import DTYPES, DType, float32
-from hal_core.ir import Kernel, Signature, UOp
+from hal_core.ir import Kernel, UOp
 from hal_core.ir.fold import fold
 from hal_core.ir.listing import listing, parse_listing
 from hal_core.ir.verify import verify
+from hal_core.signature import Signature
 from hal_core.testing import interpret
 
 WEIGHTS = (0.25, 0.5, 0.25)

@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from hal_core.ir import CONST_POINTER, Kernel, UOp
+from hal_core.ir import Kernel, UOp
 from hal_core.ir.blocks.compiler_faults import low_bits
 from hal_core.ir.blocks.fission import block_threads
 from hal_core.ir.blocks.loops import unrolled
@@ -21,6 +21,7 @@ from hal_core.render.c.lines import Lines
 from hal_core.render.c.operations import MEMORY
 from hal_core.render.c.uses import ends_in, stays_in_range
 from hal_core.render.renderer import dtype_of, writers
+from hal_core.signature import CONST_POINTER
 
 _ELSE = "} else {"
 

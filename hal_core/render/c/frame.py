@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from hal_core.dtypes import DType
-from hal_core.ir import CONST_POINTER, Kernel, Param, UOp
+from hal_core.ir import Kernel, UOp
 from hal_core.render.c.body import Text
 from hal_core.render.c.language import Language
 from hal_core.render.c.words import AXES
+from hal_core.signature import CONST_POINTER, Param
 
 
 def whole(row: Language, kernel: Kernel, uops: tuple[UOp, ...], reserved: frozenset[str]) -> str:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from hal_core.dtypes import DType, bool_, uint32, uint64
-from hal_core.ir import Kernel, Param, UOp
+from hal_core.ir import Kernel, UOp
 from hal_core.ir.uop import array_of
 from hal_core.ir.vectors import NBYTES, vectors
 from hal_core.render.ptx.casts import bitcast
 from hal_core.render.ptx.text import kind_of, literal, memory_type_of, type_of
 from hal_core.render.ptx.values import Values
 from hal_core.render.renderer import dtype_of
+from hal_core.signature import Param
 
 _SPACES = {"PARAM": "global", "SHARED": "shared", "LOCAL": "local", "TABLE": "const"}
 _OF_BITS = {"EXCHANGE": "exch", "AND": "and", "OR": "or", "XOR": "xor"}

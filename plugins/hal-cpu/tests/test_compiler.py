@@ -517,7 +517,8 @@ import sys
 import hal_core as hal, hal_cpu
 hal.Device.register_plugin("CPU", hal_cpu.plugin)
 device = hal.Device["CPU"]
-from hal_core.ir import Kernel, Signature, UOp
+from hal_core.ir import Kernel, UOp
+from hal_core.signature import Signature
 kernel = Kernel("nothing", Signature.parse("nothing", "n: int32"), ())
 device.compile(kernel)(vals=(1,), grid=1, block=1)
 print(sum(name.startswith("llvmlite") for name in sys.modules))

@@ -22,7 +22,7 @@ from hal_core.compiler import CompileOptions, CompilerPair
 from hal_core.device.backend import Backend
 from hal_core.errors import CompileError
 from hal_core.hookspecs import hookimpl
-from hal_core.ir import Signature
+from hal_core.signature import Signature
 from hal_core.testing.conformance import TestLanguage  # noqa: F401
 from hal_cpu import CPUPlugin, driver, loader, processor
 from hal_cpu.compiler import llvm_renderer

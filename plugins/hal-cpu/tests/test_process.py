@@ -16,7 +16,7 @@ PREFACE = """
 import warnings
 import hal_core as hal, hal_cpu
 hal.Device.register_plugin("CPU", hal_cpu.plugin)
-from hal_core.ir import Signature
+from hal_core.signature import Signature
 @hal.kernel
 def slow(y: hal.Ptr[hal.float64], rounds: hal.int32):
     i = hal.global_idx(0)

@@ -22,7 +22,7 @@ from hal_core.dtypes import pack
 from hal_core.errors import Unsupported
 
 if TYPE_CHECKING:
-    from hal_core.ir import Param, Signature
+    from hal_core.signature import Param, Signature
 
 MOST_ENTRIES = 31  # of the table
 MOST_BYTES = 4096  # of one entry that is no buffer

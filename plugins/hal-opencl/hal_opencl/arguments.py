@@ -12,7 +12,7 @@ from hal_opencl.driver import cl
 
 if TYPE_CHECKING:
     from hal_core.compiler import Binary, CompileOptions
-    from hal_core.ir import Param, Signature
+    from hal_core.signature import Param, Signature
 
 # OpenCL types for a dtype's elements: its own type, or an integer type of the same size.
 _TYPES = {

@@ -10,7 +10,7 @@ from hal_core.compiler import CompileOptions
 from hal_core.concurrency import poll
 from hal_core.device.base import Compiled, DeviceInfo, Limits
 from hal_core.errors import CompileError, CompilerUnavailable, DeviceUnavailable, InvalidArgument
-from hal_core.ir import Signature
+from hal_core.signature import Signature
 from hal_opencl import driver
 from hal_opencl.clock import OpenCLClock
 from hal_opencl.compiler import OpenCLCompiler

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 from hal_core.compiler import CompileOptions
 from hal_core.errors import DeviceFault
-from hal_core.ir import Signature
+from hal_core.signature import Signature
 from hal_cpu import driver, loader
 from hal_cpu.threads.stacks import STACK_NBYTES, call_on_stack
 

@@ -14,9 +14,9 @@ from hal_core.interpreter.arguments import Inputs
 from hal_core.interpreter.casts import stored_as
 from hal_core.interpreter.executor import LoopLimits
 from hal_core.interpreter.prepared import PreparedKernel
-from hal_core.ir import POINTER
 from hal_core.python.compiler import ListingCompiler
 from hal_core.queue.order import Range
+from hal_core.signature import POINTER
 from hal_cpu import driver
 from hal_cpu.compilers.objects import ObjectCompiler
 

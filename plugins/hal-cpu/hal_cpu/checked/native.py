@@ -16,7 +16,7 @@ import numpy as np
 
 from hal_core.errors import DeviceFault, KernelFault, OutOfBounds
 from hal_core.geometry import Dim3
-from hal_core.ir import CONST_POINTER, Param
+from hal_core.signature import CONST_POINTER, Param
 from hal_cpu import driver
 from hal_cpu.checked.child_process import Outcome, Region, run_in_child
 from hal_cpu.checked.guarded_memory import Address

@@ -17,7 +17,7 @@ import re
 from typing import TYPE_CHECKING
 
 from hal_core.compiler.options import refuse_files
-from hal_core.ir import CONST_POINTER, Param, Signature
+from hal_core.signature import CONST_POINTER, Param, Signature
 
 if TYPE_CHECKING:
     from hal_core.compiler import CompileOptions

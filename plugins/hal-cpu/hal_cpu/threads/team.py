@@ -28,7 +28,7 @@ from typing import Any
 
 from hal_core.compiler import CompileOptions
 from hal_core.errors import HalError
-from hal_core.ir import Signature
+from hal_core.signature import Signature
 from hal_cpu import driver, loader, processor
 
 YIELD = "NtYieldExecution" if sys.platform == "win32" else "sched_yield"

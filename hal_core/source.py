@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from hal_core.errors import InvalidArgument
-from hal_core.ir.signature import Signature
+from hal_core.signature import Signature
 
 
 class Source:
