@@ -48,7 +48,8 @@ class CUDA:
     def ptx(self, kernel: hal.KernelFunction) -> str:
         """Return the PTX that every candidate of a launch runs."""
         (pair,) = (pair for pair in self.device.compilers if pair.name == "ptx")
-        return pair.renderer().render(kernel.lower())  # type: ignore[misc]
+        text: str = pair.renderer().render(kernel.lower())  # type: ignore[misc]
+        return text
 
     def launch(self, kernel: hal.KernelFunction, count: int, batch: int) -> Task:
         module = checked(cu.cuModuleLoadData, self.ptx(kernel).encode() + b"\0")

@@ -12,7 +12,7 @@ from hal_core.discovery import API_VERSION, __version__
 _NAMES = {
     "allocator": "Allocator AllocatorStatistics BufferSpec LRUAllocator",
     "buffer": "Buffer empty zeros",
-    "compiler": "Binary CompileOptions Compiler CompilerPair",
+    "compiler": "Compiler CompilerPair",
     "device": "Device DeviceRegistry",
     "device.base": "Compiled DeviceInfo Limits",
     "dtypes": "DType any_ bfloat16 bool_ float16 float32 float64 int8 int16 int32 int64 "
@@ -40,8 +40,8 @@ _NAMES = {
     "program": "Program ProgramInfo",
     "queue": "Event Queue",
     "render": "Renderer",
-    "signature": "Param Signature",
-    "source": "Source",
+    "signature": "Interface Param Signature",
+    "source": "Binary Source",
 }
 _MODULES = {
     "cache": "compiler.cache",
@@ -58,7 +58,7 @@ def __getattr__(name: str) -> object:
     if name not in _HOME and name not in _MODULES:
         problem = f"module 'hal_core' has no attribute {name!r}"
         if name in ("complex64", "complex128"):  # what numpy, CuPy and Numba have
-            from hal_core.lang.refusals import COMPLEX
+            from hal_core.dtypes import COMPLEX
 
             problem += f". {COMPLEX}"
         raise AttributeError(problem)

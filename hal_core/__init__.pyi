@@ -14,8 +14,6 @@ from hal_core.buffer import (
     zeros as zeros,
 )
 from hal_core.compiler import (
-    Binary as Binary,
-    CompileOptions as CompileOptions,
     Compiler as Compiler,
     CompilerPair as CompilerPair,
 )
@@ -200,10 +198,12 @@ from hal_core.render import (
     Renderer as Renderer,
 )
 from hal_core.signature import (
+    Interface as Interface,
     Param as Param,
     Signature as Signature,
 )
 from hal_core.source import (
+    Binary as Binary,
     Source as Source,
 )
 

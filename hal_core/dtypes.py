@@ -261,6 +261,12 @@ _INSTEAD = {
     "V": "Take one field, array[name], or the bytes, array.view(np.uint8).",
 }
 
+# What to do without a dtype that numpy, CuPy and Numba have.
+COMPLEX = (
+    "There are no complex numbers: view the buffer as floats, z.view('f4') of numpy, and take the "
+    "parts z[2 * i] and z[2 * i + 1]."
+)
+
 
 def as_dtype(value: object, operation: str = "dtype") -> DType:
     """Return the dtype named by `value`: a dtype, its text form, a numpy dtype or scalar type.

@@ -26,10 +26,11 @@ from hal_core.geometry import Limits
 
 if TYPE_CHECKING:
     from hal_core.allocator import Allocator
-    from hal_core.compiler import Binary, CompilerPair
+    from hal_core.compiler import CompilerPair
     from hal_core.device.base import Compiled
     from hal_core.dtypes import DType
     from hal_core.program import Program
+    from hal_core.source import Binary
 
 PROJECT = "hal"
 hookspec = pluggy.HookspecMarker(PROJECT)

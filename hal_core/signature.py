@@ -1,4 +1,4 @@
-"""Signatures: a kernel's typed parameters in order, and their text form."""
+"""Signatures: a kernel's typed parameters in order, their text form, and what a launch needs."""
 
 from __future__ import annotations
 
@@ -105,6 +105,21 @@ class Signature(NamedTuple):
             kind = VALUE if not star else CONST_POINTER if const else POINTER
             params.append(Param(label, dtype, kind, position))
         return cls(name, tuple(params))
+
+
+class Interface(NamedTuple):
+    """The facts of a kernel that its compilation, its loading and its launch need.
+
+    `rendered` says that a renderer wrote the text, which fixes the calling convention; `offsets`
+    that each pointer of a text by hand is followed by its offset in bytes.
+    """
+
+    signature: Signature  # its name is the entry in the text and in the machine code
+    block: tuple[int, int, int] | None = None  # the only block shape it runs with
+    shared_nbytes: int = 0  # of each block, without the dynamic shared memory of a launch
+    rendered: bool = False
+    work: int | None = None  # operations of each thread; None: unknown
+    offsets: bool = False
 
 
 def _check_length(operation: str, name: str) -> None:

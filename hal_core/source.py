@@ -1,13 +1,17 @@
-"""Kernels written as text in a device's own language."""
+"""Kernels outside of a front end: as text in a device's own language, and as machine code."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from hal_core.errors import InvalidArgument
-from hal_core.signature import Signature
+from hal_core.signature import Interface, Signature
+
+# Compilers written in C would stop at a zero; a lone surrogate cannot be encoded.
+_UNREADABLE = re.compile("[\0\ud800-\udfff]")
 
 
 class Source:
@@ -19,25 +23,22 @@ class Source:
     that the text depends on that block shape, `work` how many operations a thread does: the CPU
     keeps the GIL during launches that it knows to be short. `offsets=True` says that each pointer
     is followed by its offset in bytes, 64 bits wide, as OpenCL needs it for views at any offset.
+    A compiler that writes text by a renderer of hal-core says so with `rendered=True`, and gives
+    the `shared_nbytes` of a block.
 
     Raises: InvalidArgument for a name, a signature or a block that cannot be read.
     """
 
     __slots__ = (
-        "__weakref__", "block", "defines", "includes", "language", "name", "offsets", "options",
-        "signature", "text", "work",
+        "__weakref__", "defines", "includes", "interface", "language", "options", "text",
     )  # fmt: skip
 
-    name: str
     text: str
-    signature: Signature
+    interface: Interface
     language: str
     options: tuple[str, ...]
     defines: tuple[tuple[str, str], ...]
-    includes: tuple[str, ...]
-    block: tuple[int, int, int] | None
-    work: int | None
-    offsets: bool
+    includes: tuple[str, ...]  # folders of headers
 
     def __init__(
         self,
@@ -50,6 +51,8 @@ class Source:
         defines: Mapping[str, object] | None = None,
         includes: Iterable[str] = (),
         block: int | tuple[int, ...] | None = None,
+        shared_nbytes: int = 0,
+        rendered: bool = False,
         work: int | None = None,
         offsets: bool = False,
     ) -> None:
@@ -61,49 +64,86 @@ class Source:
             raise InvalidArgument(operation, problem, fix='Write options=("-O2",).')
         if work is not None and (type(work) is not int or work < 0):
             problem = "work must be the number of operations of a thread, 0 or more"
-            fix = "Leave it out where you do not know."
-            raise InvalidArgument(operation, problem, got=work, fix=fix)
+            raise InvalidArgument(operation, problem, got=work, fix="Leave it out if unknown.")
         if not isinstance(signature, Signature):
             signature = Signature.parse(name, signature)
+        elif signature.name != name:
+            signature = signature._replace(name=name)
         try:
             macros = tuple((key, str(value)) for key, value in (defines or {}).items())
         except ValueError:  # an integer of more than 4,300 digits, which Python does not write
             problem = "a macro's number is too long"
             raise InvalidArgument(operation, problem, got=defines) from None
+        interface = Interface(
+            signature, block_shape(block, operation), shared_nbytes, bool(rendered), work,
+            bool(offsets),
+        )  # fmt: skip
         fields = {
-            "name": name, "text": text, "signature": signature, "language": language,
-            "options": tuple(options), "includes": tuple(map(str, includes)),
-            "defines": macros,
-            "block": block_shape(block, operation), "work": work, "offsets": bool(offsets),
+            "text": text, "interface": interface, "language": language, "options": tuple(options),
+            "defines": macros, "includes": tuple(map(str, includes)),
         }  # fmt: skip
         for field, value in fields.items():
             object.__setattr__(self, field, value)
         for part in (text, *self.options, *sum(self.defines, ())):
-            # Compilers written in C would stop at a zero; a lone surrogate cannot be encoded.
-            try:
-                wrong = "\0" if b"\0" in part.encode() else ""
-            except UnicodeEncodeError as error:
-                wrong = part[error.start]
+            wrong = _UNREADABLE.search(part)
             if wrong:
                 problem = "it has a character that no compiler can read"
                 fix = "Take it out of the text, the options or the macros."
-                raise InvalidArgument(operation, problem, got=wrong, fix=fix)
+                raise InvalidArgument(operation, problem, got=wrong[0], fix=fix)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a Source is frozen: make a new one instead of setting {name}")
 
     __delattr__ = None  # type: ignore[assignment]
 
+    @property
+    def name(self) -> str:
+        """The kernel's name."""
+        return self.interface.signature.name
+
+    @property
+    def signature(self) -> Signature:
+        """The kernel's parameters."""
+        return self.interface.signature
+
+    @property
+    def block(self) -> tuple[int, int, int] | None:
+        """The only block shape that the kernel runs with."""
+        return self.interface.block
+
     def __reduce__(self) -> tuple[object, ...]:
+        facts = self.interface._asdict()
         keywords: dict[str, Any] = {
             "language": self.language, "options": self.options, "defines": dict(self.defines),
-            "includes": self.includes, "block": self.block, "work": self.work,
-            "offsets": self.offsets,
+            "includes": self.includes,
         }  # fmt: skip
-        return partial(Source, **keywords), (self.name, self.text, self.signature)
+        signature = facts.pop("signature")
+        return partial(Source, **keywords, **facts), (self.name, self.text, signature)
 
     def __repr__(self) -> str:
         return f"<Source {self.name}({self.signature}) {self.language}>"
+
+
+class Binary(NamedTuple):
+    """Machine code of one kernel, and the facts that launching it needs."""
+
+    image: bytes
+    format: str  # "elf", "opencl", "cubin", "ptx", ...
+    target: str  # the architecture it was compiled for
+    interface: Interface
+
+    @property
+    def name(self) -> str:
+        """The kernel's name."""
+        return self.interface.signature.name
+
+    @property
+    def signature(self) -> Signature:
+        """The kernel's parameters."""
+        return self.interface.signature
+
+    def __repr__(self) -> str:
+        return f"<Binary {self.name} {self.format} {self.target} {len(self.image)} bytes>"
 
 
 def block_shape(block: int | tuple[int, ...] | None, operation: str) -> tuple[int, int, int] | None:

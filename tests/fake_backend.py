@@ -13,13 +13,14 @@ from collections.abc import Callable
 from typing import Any
 
 from hal_core.allocator import BufferSpec
-from hal_core.compiler import Binary, CompileOptions, Compiler, CompilerPair
+from hal_core.compiler import Compiler, CompilerPair
 from hal_core.device.base import Compiled, DeviceInfo, Limits
 from hal_core.errors import CompileError, OutOfMemory
 from hal_core.hookspecs import hookimpl
 from hal_core.ir import Kernel
 from hal_core.program import Program
 from hal_core.render import Renderer
+from hal_core.source import Binary, Source
 from hal_core.testing.fake import allocator, chip, device
 
 MEMORY = 64 << 20
@@ -94,16 +95,16 @@ class FakeCompiler(Compiler):
     identity = "fake 1"
     compiled = 0
 
-    def _compile(self, source: str, options: CompileOptions) -> bytes:
+    def _compile(self, source: Source) -> bytes:
         type(self).compiled += 1
         try:
-            compile(source, options.entry, "exec")
+            compile(source.text, source.name, "exec")
         except SyntaxError as error:
             raise CompileError(
-                f"compile {options.entry}", "syntax", log=str(error), source=source,
+                f"compile {source.name}", "syntax", log=str(error), source=source.text,
                 line=error.lineno,
             ) from None  # fmt: skip
-        return source.encode()
+        return source.text.encode()
 
 
 class FakeRenderer(Renderer):
@@ -122,9 +123,9 @@ class FakeProgram(Program):
         super().__init__(device, binary)
         space: dict[str, Any] = {}
         exec(binary.image.decode(), space)
-        if binary.entry not in space:
-            raise CompileError(f"load {binary.entry}", "no such entry", device=device.name)
-        self.function = space[binary.entry]
+        if binary.name not in space:
+            raise CompileError(f"load {binary.name}", "no such entry", device=device.name)
+        self.function = space[binary.name]
         self.launches: list[tuple[Any, tuple[Any, ...]]] = []
 
     def _bind(self) -> Any:

@@ -44,7 +44,7 @@ def public_objects(plugin: FakePlugin) -> dict[str, Any]:
         made(), twice, kernel, kernel.uops[0], kernel.signature, kernel.signature.params[0],
         device.compilers[0], device.compiler, FakeRenderer(), profile, *profile.events,
         hal.int32, hal.Ptr[hal.int32], hal.ConstPtr[hal.int32], hal.Device, hal.cache.statistics(),
-        hal.CompileOptions("k", kernel.signature), hal.OutOfMemory("allocate", "no room"),
+        hal.Interface(kernel.signature), hal.OutOfMemory("allocate", "no room"),
         device.queue(), hal.Event(), graph, *graph.nodes, hal.MultiBuffer([device], 4, hal.int32),
     ]  # fmt: skip
     return {name.__name__: one for one in found for name in type(one).__mro__} | {

@@ -31,9 +31,10 @@ from hal_core.errors import DeviceUnavailable, HalError, UnknownDevice
 
 if TYPE_CHECKING:
     from hal_core.allocator import Allocator
-    from hal_core.compiler import Binary, CompilerPair
+    from hal_core.compiler import CompilerPair
     from hal_core.device.base import Compiled, DeviceInfo
     from hal_core.program import Program
+    from hal_core.source import Binary
 
 log = logging.getLogger("hal_core")
 

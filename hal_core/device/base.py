@@ -16,7 +16,7 @@ from weakref import ref
 
 from hal_core import concurrency, config, profiling
 from hal_core.allocator import Allocator
-from hal_core.compiler import Binary, compile_kernel
+from hal_core.compiler import compile_kernel
 from hal_core.compiler.selection import select
 from hal_core.concurrency import Living
 from hal_core.device.plugin import short_repr
@@ -25,18 +25,15 @@ from hal_core.errors import InvalidArgument, InvalidState, Unsupported
 from hal_core.geometry import Limits
 from hal_core.graph import Graph, Step, capture
 from hal_core.hookspecs import CAPABILITIES, DeviceInfo
-from hal_core.ir import Kernel
-from hal_core.lang import KernelFunction
 from hal_core.program import Program
 from hal_core.queue import DirectQueue, Event, Queue, WorkerQueue, seconds_of
 from hal_core.queue.order import order
-from hal_core.source import Source
+from hal_core.source import Binary, Source
 
 if TYPE_CHECKING:
-    from hal_core.compiler import Compiler, CompilerPair
+    from hal_core.compiler import Compiler, CompilerPair, Writable
     from hal_core.device.backend import Backend
     from hal_core.dtypes import DType
-    from hal_core.render import Renderer
 
 __all__ = ["CAPABILITIES", "BufferKey", "Compiled", "DeviceInfo", "Limits"]
 
@@ -238,8 +235,11 @@ class Compiled(concurrency.OfThisProcess):
         return capture(self)
 
     @property
-    def renderer(self) -> Renderer:
-        """The renderer of the compiler pair that serves `@hal.kernel` functions now."""
+    def renderer(self) -> Any:
+        """The renderer of the compiler pair that serves `@hal.kernel` functions now.
+
+        The core asks it for `supports(dtype)` alone; all else is between it and the kernels.
+        """
         self._check_open("compile")
         pair, _ = select(self, None)
         return pair.renderer()  # type: ignore[misc]  # select(None) gives one that has a renderer
@@ -265,13 +265,14 @@ class Compiled(concurrency.OfThisProcess):
 
     # -- compile
 
-    def compile(self, kernel: KernelFunction | Kernel | Source) -> Program:
-        """Render, compile (or take from the cache on disk) and load.
+    def compile(self, kernel: Source | Writable) -> Program:
+        """Write the kernel as text, compile it (or take it from the cache on disk) and load it.
 
-        A `@hal.kernel` function or a `Source` gives the same program as long as it lives; which
-        compiler serves is decided at its first compile, and a later change of `CPU_CC` counts for
-        other kernels and for a device that is opened anew. A `hal.Kernel`, such as
-        `function.lower()`, is a plain tuple and compiled each time.
+        A kernel is a `Source`, or an object with `__hal_source__(device)`, which returns one: a
+        `@hal.kernel` function, a `hal.Kernel`, and those of other compilers. It gives the same
+        program as long as it lives; which compiler serves is decided at its first compile, and a
+        later change of `CPU_CC` counts for other kernels and for a device that is opened anew. An
+        object without weak references, as a plain tuple or a `hal.Kernel`, is compiled each time.
 
         Raises: KernelSyntaxError, InvalidKernel, CompileError, CompilerUnavailable; Unsupported
         for a dtype, an atomic operation, a block or shared memory that the device lacks.
@@ -280,7 +281,7 @@ class Compiled(concurrency.OfThisProcess):
         if known is not None and known[0]() is kernel:
             return known[1]
         self._check_open("compile")
-        if not isinstance(kernel, (KernelFunction, Source)):
+        if not type(kernel).__weakrefoffset__:
             return compile_kernel(self, kernel)
         with self._lock:
             known = self._programs.get(id(kernel))  # another thread may have compiled it by now

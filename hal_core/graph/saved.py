@@ -8,14 +8,14 @@ from types import UnionType
 from typing import TYPE_CHECKING, Any
 
 from hal_core.buffer import Buffer
-from hal_core.compiler import Binary
 from hal_core.compiler.seal import seal, unseal
 from hal_core.compiler.selection import select
 from hal_core.dtypes import DTYPES
 from hal_core.errors import CompileError, HalError, InvalidArgument
 from hal_core.files import as_path, explained, write_whole
 from hal_core.graph.node import COPY, COPYIN, FILL, LAUNCH, Node
-from hal_core.signature import Signature
+from hal_core.signature import Interface, Signature
+from hal_core.source import Binary
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,9 +47,12 @@ def to_bytes(device: Compiled, nodes: Sequence[Node], roots: Sequence[Buffer]) -
         "buffers": [(root.size, root.dtype.name) for root in roots],
         "programs": [
             {
-                **program.binary._replace(image=b"", signature=None)._asdict(),  # type: ignore[arg-type]
-                "image": stored(program.binary.image),
+                **program.binary.interface._asdict(),
+                "format": program.binary.format,
+                "target": program.binary.target,
+                "entry": program.name,
                 "signature": str(program.signature),
+                "image": stored(program.binary.image),
                 "pair": program.pair,
                 "identity": _identity(device, program.pair),
             }
@@ -156,9 +159,11 @@ def _program(device: Compiled, facts: Label, payload: bytes) -> Program:
     identity, here = facts.pop("identity"), _identity(device, pair := facts.pop("pair"))
     if identity and identity != here:
         raise _foreign(device, identity, here)
-    signature = Signature.parse(facts["entry"], facts.pop("signature"))
+    signature = Signature.parse(facts.pop("entry"), facts.pop("signature"))
     image = payload[start : start + nbytes]
-    return device.load(Binary(image, signature=signature, block=block, **facts), pair=pair)
+    format, target = facts.pop("format"), facts.pop("target")
+    interface = Interface(signature=signature, block=block, **facts)
+    return device.load(Binary(image, format, target, interface), pair=pair)
 
 
 def _plain(extent: Any) -> Any:

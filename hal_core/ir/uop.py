@@ -58,11 +58,15 @@ of a (k, n) is a multiple of n, which is in VECTORS; its memory is no LOCAL and 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hal_core.dtypes import DType, bool_
 from hal_core.errors import InvalidKernel
 from hal_core.signature import Signature
+
+if TYPE_CHECKING:
+    from hal_core.device.base import Compiled
+    from hal_core.source import Source
 
 SPECIALS = ("global_idx", "block_idx", "thread_idx", "block_dim", "grid_dim")
 SUBGROUP = ("subgroup_size", "subgroup_idx", "subgroup_lane")  # SPECIALs too; their axis is 0
@@ -190,6 +194,18 @@ class Kernel(NamedTuple):
     def table_nbytes(self) -> int:
         """The bytes of constant memory, each table rounded up to 16."""
         return self._nbytes("TABLE")
+
+    def __hal_source__(self, device: Compiled) -> Source:
+        """Return the text of this kernel for a device, which its `compile` asks for.
+
+        Raises: InvalidKernel when the IR breaks a rule; Unsupported; CompilerUnavailable.
+        """
+        from hal_core.ir.verify import verify
+        from hal_core.ir.writing import source_of
+
+        renderer = device.renderer  # first: a device without a compiler says so
+        verify(self)  # a user's own IR may have nodes of any form
+        return source_of(self, device, renderer)
 
     def _nbytes(self, op: str) -> int:
         nodes = [uop for uop in self.uops if uop.op == op]

@@ -13,10 +13,12 @@ from hal_core.ir import Kernel
 from hal_core.lang.annotations import signature_of
 from hal_core.lang.func import current_lines
 from hal_core.signature import Signature
-from hal_core.source import block_shape
+from hal_core.source import Source, block_shape
 
 if TYPE_CHECKING:
     from typing import Self
+
+    from hal_core.device.base import Compiled
 
 _lock = fork_safe_lock()
 
@@ -78,6 +80,16 @@ class KernelFunction:
                     raise error.with_traceback(None) from None
                 self._lines = ()  # lines of the whole file, which nothing needs any more
             return self._kernel
+
+    def __hal_source__(self, device: Compiled) -> Source:
+        """Return the text of this kernel for a device, which its `compile` asks for.
+
+        Raises: as `lower`; Unsupported for what the device lacks; CompilerUnavailable.
+        """
+        from hal_core.ir.writing import source_of
+
+        renderer = device.renderer  # first: a device without a compiler says so
+        return source_of(self.lower(), device, renderer)
 
     def __call__(self, *args: object, **kwargs: object) -> NoReturn:
         raise self._not_launched()

@@ -8,7 +8,7 @@ import difflib
 from collections.abc import Callable
 from types import FunctionType
 
-from hal_core.dtypes import uint32, uint64
+from hal_core.dtypes import COMPLEX, uint32, uint64
 from hal_core.lang.builtins import SPECIALS
 from hal_core.lang.mathematics import LANGUAGE
 
@@ -65,11 +65,6 @@ INTEGER_FIXES = {
     "**": "Write the product, or cast first: hal.pow(hal.float32(a), hal.float32(b)).",
 }
 BOOL_FIX = "Cast first: hal.int32(a). Join conditions with and, or."
-
-COMPLEX = (
-    "There are no complex numbers: view the buffer as floats, z.view('f4') of numpy, and take the "
-    "parts z[2 * i] and z[2 * i + 1]."
-)
 
 # A name that most files give a module -> the statement that does.
 _MODULES = {

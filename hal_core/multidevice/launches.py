@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from hal_core.errors import InvalidArgument
 from hal_core.geometry import Extent
-from hal_core.ir import Kernel
-from hal_core.lang import KernelFunction
 from hal_core.multidevice.layout import Shard
 from hal_core.multidevice.multi_buffer import MultiBuffer
 from hal_core.queue import Queue
@@ -16,6 +14,7 @@ from hal_core.source import Source
 
 if TYPE_CHECKING:
     from hal_core.buffer import Buffer
+    from hal_core.compiler import Writable
     from hal_core.device.base import Compiled
     from hal_core.program import Program
 
@@ -25,7 +24,7 @@ T = TypeVar("T")
 
 
 def launch(
-    kernel: KernelFunction | Kernel | Source,
+    kernel: Source | Writable,
     *bufs: MultiBuffer,
     vals: Sequence[Any] | Callable[[Shard], Sequence[Any]] = (),
     grid: Extent | Callable[[Shard], Extent] | None = None,

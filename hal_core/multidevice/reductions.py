@@ -9,12 +9,10 @@ from functools import cache
 from math import inf
 from typing import TYPE_CHECKING
 
-from hal_core.dtypes import DType, bool_, int32
-from hal_core.lang import KernelFunction, global_idx, isnan, kernel
-from hal_core.lang.pointers import ConstPtr, Ptr
-
 if TYPE_CHECKING:
     from hal_core.buffer import Buffer
+    from hal_core.compiler import Writable
+    from hal_core.dtypes import DType
     from hal_core.queue import Queue
 
 OPERATIONS = ("sum", "prod", "min", "max")
@@ -32,27 +30,29 @@ def reduce_axis(
 
 
 @cache
-def _reduction(operation: str, dtype: DType) -> KernelFunction:
+def _reduction(operation: str, dtype: DType) -> Writable:
     """Make a kernel that reduces the middle axis of (outer, count, inner) elements."""
+    import hal_core as hal  # a user's names: the kernel language is no part of the core
+
     adds, multiplies, is_least = (operation == name for name in ("sum", "prod", "min"))
     may_be_nan = dtype.is_float and operation in ("min", "max")
     limit = inf if is_least else -inf
 
-    @kernel
+    @hal.kernel
     def combine(
-        y: Ptr[dtype],
-        x: ConstPtr[dtype],
-        size: int32,
-        count: int32,
-        inner: int32,
-        is_first: bool_,
+        y: hal.Ptr[dtype],
+        x: hal.ConstPtr[dtype],
+        size: hal.int32,
+        count: hal.int32,
+        inner: hal.int32,
+        is_first: hal.bool_,
     ) -> None:
-        i = global_idx(0)
+        i = hal.global_idx(0)
         if i < size:
             start = i // inner * count * inner + i % inner
             total = x[start]
             # `min` and `max` keep a NaN that is their first argument: here that of the whole axis.
-            if may_be_nan and not is_first and isnan(total):
+            if may_be_nan and not is_first and hal.isnan(total):
                 total = dtype(limit)
             for k in range(1, count):
                 value = x[start + k * inner]

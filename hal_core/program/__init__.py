@@ -23,8 +23,8 @@ from hal_core.queue import Queue, checked
 from hal_core.signature import Param, Signature, convert_value
 
 if TYPE_CHECKING:
-    from hal_core.compiler import Binary
     from hal_core.device.base import Compiled
+    from hal_core.source import Binary
 
 _MAX_GEOMETRIES = 1024
 # (class of a number, kind of a dtype) -> what makes a Python number of it. A launch with the first
@@ -67,18 +67,18 @@ class Program(OfThisProcess):
         if cls is Program:
             fix = "Write device.compile(kernel), or device.load(binary)."
             raise InvalidArgument("Program", "its device makes a program", fix=fix)
-        any_offset = binary.rendered or binary.offsets
+        any_offset = binary.interface.rendered or binary.interface.offsets
         return object.__new__(specialised(cls, binary.signature, any_offset))
 
     def __init__(self, device: Compiled, binary: Binary) -> None:
         self.device = device
         self.binary = binary
-        self.name = binary.entry
+        self.name = binary.name
         self.signature = binary.signature
-        self._kinds = "".join(param.dtype.kind for param in binary.signature.values)
-        static = binary.shared_nbytes if binary.rendered else None
+        self._kinds = "".join(param.dtype.kind for param in self.signature.values)
+        static = binary.interface.shared_nbytes if binary.interface.rendered else None
         self.info = ProgramInfo(shared_nbytes=static)
-        dtypes = [param.dtype for param in binary.signature.pointers]
+        dtypes = [param.dtype for param in self.signature.pointers]
         # A key for each pointer; for one without a dtype, the keys of all dtypes.
         self._keys, self._misaligned = (
             tuple(frozenset(keys.values()) if dtype is any_ else keys[dtype] for dtype in dtypes)
@@ -211,8 +211,8 @@ class Program(OfThisProcess):
             self.device.name,
             limits,
             self.info.max_block_threads or limits.max_block_threads,
-            self.binary.block,
-            self.info.shared_nbytes or self.binary.shared_nbytes,
+            self.binary.interface.block,
+            self.info.shared_nbytes or self.binary.interface.shared_nbytes,
         )
 
     def _resolved(
@@ -328,7 +328,8 @@ class Program(OfThisProcess):
             fix = "Copy it first: there.copy_from(here)."
             self._refuse(f"{what} is on another device", buffer.device, self.device.name, fix)
         alignment, start = self.device.info.limits.view_alignment, buffer._start()
-        if not (self.binary.rendered or self.binary.offsets) and start % alignment:
+        interface = self.binary.interface
+        if not (interface.rendered or interface.offsets) and start % alignment:
             problem = f"{what} starts at an offset the device cannot give to a Source kernel"
             fix = "Copy the part into a buffer of its own. Kernels of @hal.kernel take any offset."
             self._refuse(problem, start, f"a multiple of {alignment} bytes", fix)

@@ -13,11 +13,12 @@ from hal_core.hookspecs import Check, hookimpl
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hal_core.compiler import Binary, CompilerPair
+    from hal_core.compiler import CompilerPair
     from hal_core.device.base import DeviceInfo
     from hal_core.program import Program
     from hal_core.python.allocator import PythonAllocator
     from hal_core.python.device import PythonDevice
+    from hal_core.source import Binary
 
 
 class PythonPlugin:

@@ -6,12 +6,13 @@ import re
 from functools import partial
 from typing import TYPE_CHECKING
 
-from hal_core.compiler import CompileOptions, Compiler, CompilerPair
+from hal_core.compiler import Compiler, CompilerPair
 from hal_core.compiler.seal import seal, unseal
 from hal_core.errors import CompileError, HalError, Unsupported
 from hal_core.ir.listing import parse_listing
 from hal_core.ir.verify import verify
 from hal_core.render import UOpsRenderer
+from hal_core.source import Source
 
 if TYPE_CHECKING:
     from hal_core.device.base import Compiled
@@ -36,15 +37,15 @@ class ListingCompiler(Compiler):
     def __init__(self, device: str) -> None:
         self.device = device  # for errors
 
-    def _compile(self, source: str, options: CompileOptions) -> bytes:
-        operation = f"compile {options.entry}"
-        given = options.options, options.defines, options.includes
+    def _compile(self, source: Source) -> bytes:
+        operation = f"compile {source.name}"
+        given = source.options, source.defines, source.includes
         if any(given):
             problem = "options, defines and includes mean nothing to a listing"
             fix = "Leave them out."
             raise Unsupported(operation, problem, got=given, device=self.device, fix=fix)
-        parse(source, options.entry, options.signature, operation, self.device)
-        return seal(MAKER, None, source.encode())
+        parse(source.text, source.name, source.signature, operation, self.device)
+        return seal(MAKER, None, source.text.encode())
 
     def _disassemble(self, image: bytes) -> str:
         return unseal(MAKER, image, "disassemble", self.device)[1].decode()

@@ -18,8 +18,8 @@ from hal_core.program import Program
 from hal_core.python.compiler import MAKER, parse
 
 if TYPE_CHECKING:
-    from hal_core.compiler import Binary
     from hal_core.python.allocator import Memory
+    from hal_core.source import Binary
 
 
 class Geometry(NamedTuple):
@@ -37,9 +37,15 @@ class InterpretedProgram(Program):
 
     def __init__(self, device: Any, binary: Binary) -> None:
         super().__init__(device, binary)
-        operation = f"load {binary.entry}"
+        operation = f"load {binary.name}"
         _, text = unseal(MAKER, binary.image, operation, device.name)
-        kernel = parse(text.decode(), binary.entry, binary.signature, operation, device.name)
+        kernel = parse(
+            text.decode(),
+            binary.name,
+            binary.signature,
+            operation,
+            device.name,
+        )
         self._kernel: PreparedKernel | None = PreparedKernel(kernel, device.name)
         self.info = self.info._replace(max_block_threads=device.info.limits.max_block_threads)
 

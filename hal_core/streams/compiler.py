@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from hal_core.compiler import CompileOptions, Compiler
+from hal_core.compiler import Compiler
 from hal_core.compiler.logs import fault_line
 from hal_core.compiler.options import refuse_files
 from hal_core.compiler.seal import seal
 from hal_core.errors import CompileError
+from hal_core.source import Source
 from hal_core.streams.device import StreamDevice
 from hal_core.streams.runtime_compiler import CompilerRefused
 
@@ -26,24 +27,24 @@ class StreamCompiler(Compiler):
     error: re.Pattern[str]  # one error of the log: see `fault_line`
     device: StreamDevice
 
-    def _translate(self, source: str, options: CompileOptions, flags: tuple[str, ...]) -> bytes:
+    def _translate(self, source: Source, flags: tuple[str, ...]) -> bytes:
         """Return the machine code; `flags` are the options, defines and folders of headers.
 
         Raises: CompilerRefused, with the log.
         """
         raise NotImplementedError
 
-    def _compile(self, source: str, options: CompileOptions) -> bytes:
-        operation, device = f"compile {options.entry}", self.device.name
-        refuse_files(options.options, self.reads_files, operation, device)
-        defines = tuple(f"-D{name}={value}" for name, value in options.defines)
-        folders = tuple(f"-I{path}" for path in (*options.includes, *self.headers))
+    def _compile(self, source: Source) -> bytes:
+        operation, device = f"compile {source.name}", self.device.name
+        refuse_files(source.options, self.reads_files, operation, device)
+        defines = tuple(f"-D{name}={value}" for name, value in source.defines)
+        folders = tuple(f"-I{path}" for path in (*source.includes, *self.headers))
         try:
-            image = self._translate(source, options, (*options.options, *defines, *folders))
+            image = self._translate(source, (*source.options, *defines, *folders))
         except CompilerRefused as error:
-            line = fault_line(error.log, self.text_name.format(options.entry), self.error)
+            line = fault_line(error.log, self.text_name.format(source.name), self.error)
             raise CompileError(
-                operation, f"{self.title} refuses the text: {error}", log=error.log, source=source,
-                line=line, device=device,
+                operation, f"{self.title} refuses the text: {error}", log=error.log,
+                source=source.text, line=line, device=device,
             ) from None  # fmt: skip
         return seal(self.maker, self.label, image)

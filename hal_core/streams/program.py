@@ -7,13 +7,13 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from hal_core.compiler import Binary
 from hal_core.compiler.seal import unseal
 from hal_core.concurrency import fork_safe_lock
 from hal_core.errors import CompileError, Unsupported
 from hal_core.geometry import Dim3
 from hal_core.program import Program, ProgramInfo
 from hal_core.program.generated import define, spare_storage
+from hal_core.source import Binary
 from hal_core.streams import driver
 from hal_core.streams.borrowed import drain
 from hal_core.streams.device import StreamDevice, wait_for_others
@@ -55,7 +55,7 @@ class StreamProgram(Program):
 
     def __init__(self, device: StreamDevice, binary: Binary) -> None:
         super().__init__(device, binary)
-        operation = f"load {binary.entry}"
+        operation = f"load {binary.name}"
         if binary.format != self.format:
             problem = f"not a {self.format.upper()} binary, but {binary.format!r}"
             raise CompileError(operation, problem, device=device.name)
@@ -204,7 +204,7 @@ class ArgumentStorage:
         letters = ["Q" if p.is_pointer else p.dtype.format for p in binary.signature.params]
         if "" in letters:  # `struct` has no letter for bfloat16
             raise Unsupported(
-                f"load {binary.entry}", "a kernel takes no bfloat16 values", device=device
+                f"load {binary.name}", "a kernel takes no bfloat16 values", device=device
             )
         packer = struct.Struct("@" + "".join(letters))
         self.pack_into = packer.pack_into

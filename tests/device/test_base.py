@@ -242,7 +242,7 @@ def test_P5_shared_memory_is_limited_at_compilation_and_with_what_a_launch_adds(
     most = LIMITS.shared_nbytes
     refused(plain, shared(most + 1), f"shared memory is larger.*got {most + 16}; limit {most}")
     program: Any = plain.compile(shared(most - 30))
-    assert program.binary.shared_nbytes == program.info.shared_nbytes == most - 16
+    assert program.binary.interface.shared_nbytes == program.info.shared_nbytes == most - 16
     program(threads=1)
     program(threads=1, shared=16)
     for _ in range(2):

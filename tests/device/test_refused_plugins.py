@@ -165,7 +165,7 @@ ANSWERS = {
     ),
     "a program that is none": hook(
         "hal_make_program", "self, device, binary", "device", "which is no Program",
-        "device.load(hal.Binary(b'', 'x', 'x', 'k', hal.Signature('k', ())))",
+        "device.load(hal.Binary(b'', 'x', 'x', hal.Interface(hal.Signature('k', ()))))",
     ),
     "checks that are none": hook(
         "hal_doctor", "self, family", "42", "no list of checks",

@@ -17,10 +17,9 @@ from case import EVERY, OF_METAL, Array, Case, Kinds
 from harness import UNSUPPORTED, WRONG, Runner, Trial, Verdict
 
 import hal_core as hal
-from hal_core.compiler import Binary, CompileOptions, Compiler, compile_kernel
-from hal_core.compiler.requirements import check_kernel
-from hal_core.ir import Kernel
+from hal_core.compiler import compile_kernel
 from hal_core.render import MetalRenderer
+from hal_core.source import Binary
 
 
 class Target(NamedTuple):
@@ -124,13 +123,6 @@ def joined(texts: Iterable[str]) -> str:
     return "\n\n".join(dict.fromkeys(part for text in texts for part in text.split("\n\n")))
 
 
-def _binary(compiler: Compiler, image: bytes, options: CompileOptions) -> Binary:
-    return Binary(
-        image, compiler.format, compiler.target, options.entry, options.signature, options.block,
-        options.shared_nbytes, options.rendered, options.work,
-    )  # fmt: skip
-
-
 class Opened(Runner):
     """One target of a device. Those of one process share the device, and take turns."""
 
@@ -183,19 +175,22 @@ class Opened(Runner):
         os.environ.update(self.target.environment)
         self.programs.clear()
         device = hal.Device[self.device]
-        renderer, groups = device.renderer, defaultdict[tuple[str, ...], list[Kernel]](list)
-        for trial in trials if renderer.language in JOINED else ():
+        compiler, groups = device.compiler, defaultdict[tuple[str, ...], list[hal.Source]](list)
+        for trial in trials if compiler.language in JOINED else ():
             with suppress(SyntaxError, NameError, hal.HalError):  # `run` will meet it
-                kernel = trial.kernel.lower()
-                check_kernel(kernel, device.info)
-                groups[renderer.options(kernel)].append(kernel)
+                source = trial.kernel.__hal_source__(device)
+                groups[source.options].append(source)
         try:
-            for options, kernels in groups.items():
-                text = joined(map(renderer.render, kernels))
-                known = [CompileOptions.of_kernel(kernel, options) for kernel in kernels]
-                image = device.compiler.compile(text, known[0])
-                for one in known:
-                    self.programs[one.entry] = device.load(_binary(device.compiler, image, one))
+            for options, sources in groups.items():
+                first = sources[0]
+                whole = hal.Source(
+                    first.name, joined(source.text for source in sources), first.signature,
+                    language=first.language, options=options, rendered=True,
+                )  # fmt: skip
+                image = compiler.compile(whole)
+                for one in sources:
+                    made = Binary(image, compiler.format, compiler.target, one.interface)
+                    self.programs[one.name] = device.load(made)
         except hal.HalError as error:
             alone = [trial.case.seed for trial in trials]
             return f"as one text {alone} are refused: {error}"

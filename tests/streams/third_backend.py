@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from hal_core.compiler import Binary, CompileOptions, Compiler, CompilerPair
+from hal_core.compiler import Compiler, CompilerPair
 from hal_core.compiler.seal import seal, unseal
 from hal_core.device.base import DeviceInfo
 from hal_core.errors import CompileError, InvalidKernel
@@ -25,6 +25,7 @@ from hal_core.interpreter.casts import stored_as
 from hal_core.ir.listing import parse_listing
 from hal_core.ir.verify import verify
 from hal_core.render import UOpsRenderer
+from hal_core.source import Binary, Source
 from hal_core.streams import device as streams
 from hal_core.streams.allocator import StreamAllocator
 from hal_core.streams.driver import (
@@ -225,13 +226,13 @@ class ThirdDevice(streams.StreamDevice):
 class ThirdCompiler(Compiler):
     language, format, target, identity = "uops", "third", "third", "third 1"
 
-    def _compile(self, source: str, options: CompileOptions) -> bytes:
+    def _compile(self, source: Source) -> bytes:
         try:
-            verify(parse_listing(source))
+            verify(parse_listing(source.text))
         except InvalidKernel as error:
             problem = "not a valid listing"
-            raise CompileError("compile", problem, log=str(error), source=source) from None
-        return seal(MAKER, "third", source.encode())
+            raise CompileError("compile", problem, log=str(error), source=source.text) from None
+        return seal(MAKER, "third", source.text.encode())
 
     def _disassemble(self, image: bytes) -> str:
         return unseal(MAKER, image, "disassemble", "THIRD")[1].decode()

@@ -13,31 +13,29 @@ from hal_core.compiler import cache, selection
 from hal_core.dtypes import DType, bfloat16
 from hal_core.errors import CompileError, InvalidKernel
 from hal_core.interpreter import operations
+from hal_core.ir import writing
 from hal_core.ir.listing import parse_listing
 from hal_core.program import Program
+from hal_core.source import Source
 from hal_core.testing.fake.compiler import FakeCompiler
 
 # -- the cache and its key
 
 
-def _key(change: dict[int, Any]) -> None:
-    """Replace some of (source, options, identity), by place, in every cache key."""
-
-    @around(compiler, "digest")
-    def digest(inner: Any, *parts: Any) -> str:
-        return str(inner(*(change.get(place, part) for place, part in enumerate(parts))))
-
-
 @mutant("C1 C2 C3", "compile")
 def key_forgets_the_source() -> None:
     @around(compiler, "digest")
-    def digest(inner: Any, source: str, options: Any, identity: str) -> str:
-        return str(inner("", options._replace(entry="", signature=""), identity))
+    def digest(inner: Any, source: Source, identity: str) -> str:
+        interface = source.interface
+        plain = Source("k", "", "", language="", rendered=True, block=interface.block)
+        return str(inner(plain, identity))
 
 
 @mutant("C2", "compile")
 def key_forgets_the_compiler() -> None:
-    _key({2: "any"})
+    @around(compiler, "digest")
+    def digest(inner: Any, source: Source, identity: str) -> str:
+        return str(inner(source, "any"))
 
 
 @mutant("C2", "compile")
@@ -84,9 +82,9 @@ def a_damaged_entry_is_believed() -> None:
 @mutant("C5", "compile")
 def compiler_prints_its_errors() -> None:
     @around(FakeCompiler, "_compile")
-    def _compile(inner: Any, self: Any, source: str, options: Any) -> bytes:
+    def _compile(inner: Any, self: Any, source: Source) -> bytes:
         try:
-            return inner(self, source, options)  # type: ignore[no-any-return]
+            return inner(self, source)  # type: ignore[no-any-return]
         except CompileError as error:
             os.write(2, str(error).encode())
             raise
@@ -94,9 +92,9 @@ def compiler_prints_its_errors() -> None:
 
 def _changes_errors(**facts: Any) -> None:
     @around(FakeCompiler, "_compile")
-    def _compile(inner: Any, self: Any, source: str, options: Any) -> bytes:
+    def _compile(inner: Any, self: Any, source: Source) -> bytes:
         try:
-            return inner(self, source, options)  # type: ignore[no-any-return]
+            return inner(self, source)  # type: ignore[no-any-return]
         except CompileError as error:
             known: dict[str, Any] = {"log": error.log, "source": error.source, "line": error.line}
             known |= {"device": error.device} | facts
@@ -121,19 +119,20 @@ def compile_errors_show_another_line() -> None:
 @mutant("C5", "compile")
 def compile_errors_escape_raw() -> None:
     @around(FakeCompiler, "_compile")
-    def _compile(inner: Any, self: Any, source: str, options: Any) -> bytes:
+    def _compile(inner: Any, self: Any, source: Source) -> bytes:
         try:
-            parse_listing(source)
+            parse_listing(source.text)
         except InvalidKernel as error:
             raise RuntimeError(str(error)) from None
-        return inner(self, source, options)  # type: ignore[no-any-return]
+        return inner(self, source)  # type: ignore[no-any-return]
 
 
 @mutant("options", "compile")
 def options_mean_nothing() -> None:
     @around(FakeCompiler, "_compile")
-    def _compile(inner: Any, self: Any, source: str, options: Any) -> bytes:
-        return inner(self, source, options._replace(options=(), defines=(), includes=()))  # type: ignore[no-any-return]
+    def _compile(inner: Any, self: Any, source: Source) -> bytes:
+        plain = Source(source.name, source.text, source.signature, language=source.language)
+        return inner(self, plain)  # type: ignore[no-any-return]
 
 
 # -- which compiler, and what it can
@@ -153,25 +152,29 @@ def disassembly_is_empty() -> None:
 def sources_take_any_offset() -> None:
     @around(Program, "_check_buffer")
     def _check_buffer(inner: Any, self: Any, param: Any, buffer: Any) -> None:
-        rendered, self.binary = self.binary, self.binary._replace(rendered=True)
+        binary = self.binary
+        self.binary = binary._replace(interface=binary.interface._replace(rendered=True))
         try:
             inner(self, param, buffer)
         finally:
-            self.binary = rendered
+            self.binary = binary
 
 
 @mutant("D1", "dtype")
 def kernels_are_compiled_for_what_the_device_lacks() -> None:
-    compiler.check_kernel = lambda kernel, info: None
+    writing.check = lambda interface, info, needs: None
+    compiler.check = lambda interface, info: None
 
 
 @mutant("C9", "dtype")
 def a_dtype_is_claimed_and_not_compiled() -> None:
     @around(FakeCompiler, "_compile")
-    def _compile(inner: Any, self: Any, source: str, options: Any) -> bytes:
-        if "uint16" in source:
-            raise CompileError(f"compile {options.entry}", "no uint16", log="none", source=source)
-        return inner(self, source, options)  # type: ignore[no-any-return]
+    def _compile(inner: Any, self: Any, source: Source) -> bytes:
+        if "uint16" in source.text:
+            raise CompileError(
+                f"compile {source.name}", "no uint16", log="none", source=source.text
+            )
+        return inner(self, source)  # type: ignore[no-any-return]
 
 
 @mutant("D1", "dtype")

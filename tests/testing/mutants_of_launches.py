@@ -63,7 +63,7 @@ def z_is_ignored() -> None:
 def surplus_threads_do_not_run() -> None:
     @around(Program, "__call__")
     def __call__(inner: Any, self: Any, *bufs: Any, threads: Any = None, **options: Any) -> Any:
-        if threads is not None and self.binary.block is None:
+        if threads is not None and self.binary.interface.block is None:
             options |= {"grid": threads, "block": 1}
             threads = None
         return inner(self, *bufs, threads=threads, **options)

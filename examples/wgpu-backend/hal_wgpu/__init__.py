@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 from hal_core.hookspecs import Check, hookimpl
 
 if TYPE_CHECKING:
-    from hal_core.compiler import Binary, CompilerPair
+    from hal_core.compiler import CompilerPair
     from hal_core.device.base import Compiled, DeviceInfo
     from hal_core.program import Program
+    from hal_core.source import Binary
     from hal_wgpu.device import WGPUAllocator, WGPUDevice
 
 

@@ -6,8 +6,9 @@ import re
 from functools import partial
 from typing import TYPE_CHECKING
 
-from hal_core.compiler import CompileOptions, Compiler, CompilerPair
+from hal_core.compiler import Compiler, CompilerPair
 from hal_core.errors import CompileError, Unsupported
+from hal_core.source import Source
 from hal_wgpu import driver
 from hal_wgpu.wgsl import WGSLRenderer
 
@@ -33,29 +34,29 @@ class WGSLCompiler(Compiler):
         self.device = device
         self.identity = device.identity
 
-    def _compile(self, source: str, options: CompileOptions) -> bytes:
-        operation = f"compile {options.entry}"
-        if options.options or options.defines or options.includes:
+    def _compile(self, source: Source) -> bytes:
+        operation = f"compile {source.name}"
+        if source.options or source.defines or source.includes:
             raise Unsupported(
                 operation,
                 "WGSL has no preprocessor, and naga no options",
-                got=(options.options, options.defines, options.includes),
+                got=(source.options, source.defines, source.includes),
                 device=self.device.name,
                 fix="Write constants into the text.",
             )
         try:
-            self.device.gpu.create_shader_module(code=PRELUDE + source)
+            self.device.gpu.create_shader_module(code=PRELUDE + source.text)
         except driver.library().GPUValidationError as error:
             place = re.search(r"wgsl:(\d+):", str(error))
             raise CompileError(
                 operation,
                 "naga refuses the text",
                 log=str(error),
-                source=source,
+                source=source.text,
                 line=int(place[1]) if place else None,
                 device=self.device.name,
             ) from None
-        return source.encode() + b"\n" + END
+        return source.text.encode() + b"\n" + END
 
     def _disassemble(self, image: bytes) -> str:
         return image.removesuffix(END).decode()

@@ -12,7 +12,7 @@ from hal_wgpu import driver
 from hal_wgpu.compiler import END, PRELUDE
 
 if TYPE_CHECKING:
-    from hal_core.compiler import Binary
+    from hal_core.source import Binary
     from hal_wgpu.device import WGPUDevice
 
 
@@ -27,9 +27,9 @@ class WGPUProgram(Program):
 
     def __init__(self, device: WGPUDevice, binary: Binary) -> None:
         super().__init__(device, binary)
-        self.rendered = binary.rendered
-        self.entry = f"hal_{binary.entry}" if binary.rendered else binary.entry
-        self.codes = "I" * len(self.signature.pointers) * binary.rendered
+        self.rendered = binary.interface.rendered
+        self.entry = f"hal_{binary.name}" if binary.interface.rendered else binary.name
+        self.codes = "I" * len(self.signature.pointers) * binary.interface.rendered
         self.codes += "".join(_code(param.dtype) for param in self.signature.values)
         self.values = device.make_buffer(-(-max(4 * len(self.codes), 4) // 16) * 16)
         try:
@@ -52,7 +52,7 @@ class WGPUProgram(Program):
             ]
         )
         self.layout = gpu.create_pipeline_layout(bind_group_layouts=[self.group])
-        self._pipeline(binary.block or (1, 1, 1))  # so that a missing entry is found here
+        self._pipeline(binary.interface.block or (1, 1, 1))  # so that a missing entry is found here
 
     def _pipeline(self, block: tuple[int, int, int]) -> Any:
         constants = {f"block_{axis}": size for axis, size in zip("xyz", block, strict=True)}

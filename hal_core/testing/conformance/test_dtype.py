@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import hal_core as hal
-from hal_core.compiler import CompileOptions
 from hal_core.dtypes import DTYPES, STORAGE_DTYPES
 from hal_core.interpreter.casts import stored_as
 from hal_core.lang import KernelFunction
+from hal_core.source import Source
 from hal_core.testing.conformance import edges
 from hal_core.testing.conformance.arithmetic import (
     carrier,
@@ -61,7 +61,7 @@ class TestDtype:
     def refused(self, device: hal.Compiled, monkeypatch: pytest.MonkeyPatch) -> Refused:
         """A check that a kernel is refused by the name of one of these dtypes, uncompiled."""
 
-        def compiles(source: str, options: CompileOptions) -> bytes:
+        def compiles(source: Source) -> bytes:
             raise AssertionError("it came to the compiler")
 
         def refuses(kernel: KernelFunction, dtypes: list[str]) -> None:

@@ -85,9 +85,10 @@ class TestProgram:
     @pytest.mark.parametrize("entry", ["nobody", "count", "count_up_", "COUNT_UP", "main"])
     def test_P1_an_entry_that_is_not_there(self, device: hal.Compiled, entry: str) -> None:
         program = device.compile(count_up)
+        named = program.binary.interface._replace(signature=program.signature._replace(name=entry))
         with pytest.raises(hal.CompileError, match=entry):
             # Some loaders fall back to the first function of a binary.
-            device.load(program.binary._replace(entry=entry))
+            device.load(program.binary._replace(interface=named))
         works(program)
 
     @pytest.mark.parametrize("image", FOREIGN.values(), ids=FOREIGN)
@@ -548,6 +549,6 @@ class TestProgram:
         assert (program.name, program.signature.name) == ("count_up", "count_up")
         assert str(program.signature) == "y: int32*, start: int32, n: int32"
         assert program.source and program.pair in [pair.name for pair in device.compilers]
-        assert program.binary.image and program.binary.entry == "count_up"
+        assert program.binary.image and program.binary.name == "count_up"
         assert device.name in repr(program) and "count_up" in repr(program)
         assert device.compile(count_up) is program, "compiled once"

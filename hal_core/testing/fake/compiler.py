@@ -6,11 +6,12 @@ import re
 from functools import partial
 from typing import TYPE_CHECKING
 
-from hal_core.compiler import CompileOptions, Compiler, CompilerPair
+from hal_core.compiler import Compiler, CompilerPair
 from hal_core.errors import CompileError, InvalidKernel, Unsupported
 from hal_core.ir.listing import parse_listing
 from hal_core.ir.verify import verify
 from hal_core.render import UOpsRenderer
+from hal_core.source import Source
 from hal_core.testing.fake.chip import END
 
 if TYPE_CHECKING:
@@ -32,30 +33,30 @@ class FakeCompiler(Compiler):
     def __init__(self, device: Compiled) -> None:
         self.device = device
 
-    def _compile(self, source: str, options: CompileOptions) -> bytes:
-        if options.options or options.defines or options.includes:
+    def _compile(self, source: Source) -> bytes:
+        if source.options or source.defines or source.includes:
             raise Unsupported(
-                f"compile {options.entry}",
+                f"compile {source.name}",
                 "options, defines and includes mean nothing to a listing",
-                got=(options.options, options.defines, options.includes),
+                got=(source.options, source.defines, source.includes),
                 device=self.device.name,
                 fix="Leave them out.",
             )
         try:
-            kernel = parse_listing(source)
+            kernel = parse_listing(source.text)
             verify(kernel)
         except InvalidKernel as error:
             log = str(error)
             place = re.search(r"line (\d+)", log)
             raise CompileError(
-                f"compile {options.entry}",
+                f"compile {source.name}",
                 "not a valid listing",
                 log=log,
-                source=source,
+                source=source.text,
                 line=int(place[1]) if place else None,
                 device=self.device.name,
             ) from None
-        return source.encode() + END
+        return source.text.encode() + END
 
     def _disassemble(self, image: bytes) -> str:
         return image.removesuffix(END).decode()

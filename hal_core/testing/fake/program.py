@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hal_core.program import Program
 
 if TYPE_CHECKING:
-    from hal_core.compiler import Binary
+    from hal_core.source import Binary
     from hal_core.testing.fake.device import FakeDevice
 
 
@@ -20,8 +20,8 @@ class FakeProgram(Program):
 
     def __init__(self, device: FakeDevice, binary: Binary) -> None:
         super().__init__(device, binary)
-        status, self.handle = device.chip.load(binary.image, binary.entry)
-        device.check(f"load of {binary.entry}", status)
+        status, self.handle = device.chip.load(binary.image, binary.name)
+        device.check(f"load of {binary.name}", status)
         # Unloads a program that is garbage, too. Not at exit, when the device is closed already.
         self._end = weakref.finalize(self, device.chip.unload, self.handle)
         self._end.atexit = False

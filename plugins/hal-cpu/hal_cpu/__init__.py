@@ -9,10 +9,11 @@ from hal_core.hookspecs import hookimpl
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hal_core.compiler import Binary, CompilerPair
+    from hal_core.compiler import CompilerPair
     from hal_core.device.base import DeviceInfo
     from hal_core.hookspecs import Check
     from hal_core.program import Program
+    from hal_core.source import Binary
     from hal_cpu.allocator import CPUAllocator
     from hal_cpu.device import CPUDevice
 

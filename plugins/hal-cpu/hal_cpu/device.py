@@ -18,9 +18,9 @@ from hal_cpu.threads.pool import Pool
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hal_core.compiler import Binary
     from hal_core.graph import Step
     from hal_core.program import Program
+    from hal_core.source import Binary
     from hal_cpu.allocator import CPUAllocator
 
 _MAX_DEVICES = 64

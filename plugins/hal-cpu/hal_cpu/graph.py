@@ -389,7 +389,7 @@ def native_replay(device: Compiled, steps: list[Step]) -> Callable[[], None] | N
 def _operations(step: Step) -> int:
     """Return about how much work a step is, as the kernel IR counts it."""
     if isinstance(step.program, CPUProgram):
-        return (step.program.binary.work or 1) * int(math.prod(step.geometry[1]._obj[:6]))
+        return (step.program.binary.interface.work or 1) * int(math.prod(step.geometry[1]._obj[:6]))
     return int(step.args[1].nbytes if step.kind == COPYIN else step.args[-2]) // 8
 
 

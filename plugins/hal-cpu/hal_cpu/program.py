@@ -34,7 +34,7 @@ from hal_cpu.threads.stacks import for_this_thread, has_large_frame, this_thread
 from hal_cpu.trial import CUT, PLAIN, Trial
 
 if TYPE_CHECKING:
-    from hal_core.compiler import Binary
+    from hal_core.source import Binary
     from hal_cpu.device import CPUDevice
 
 
@@ -86,26 +86,26 @@ class CPUProgram(Program):
         super().__init__(device, binary)
         if binary.format not in loader.FORMATS:
             raise CompileError(
-                f"load {binary.entry}",
+                f"load {binary.name}",
                 f"the CPU runs ELF and Mach-O objects, not {binary.format!r}",
                 device=device.name,
             )
         if files.is_cut(binary.image):
             problem = "truncated: the list of files behind the object is incomplete"
-            raise CompileError(f"load {binary.entry}", problem, device=device.name)
-        entries: tuple[str, ...] = (binary.entry,)
-        if not binary.rendered:  # the loop around a user's C function; LLVM IR has none
-            entries = (ENTRY_PREFIX + binary.entry, binary.entry)
+            raise CompileError(f"load {binary.name}", problem, device=device.name)
+        entries: tuple[str, ...] = (binary.name,)
+        if not binary.interface.rendered:  # the loop around a user's C function; LLVM IR has none
+            entries = (ENTRY_PREFIX + binary.name, binary.name)
         load = loader.named(device.loader)
-        self.code: loader.Code | None = load(binary.image, binary.entry, *entries)
+        self.code: loader.Code | None = load(binary.image, binary.name, *entries)
         asked = FORM.read()
         self._form = PLAIN if asked == "plain" else CUT
-        self._has_trials = not asked and binary.rendered and has_two_forms(binary)
+        self._has_trials = not asked and binary.interface.rendered and has_two_forms(binary)
         self._keeping = _function(_KEEPING, self.code)
         self._releasing = _function(_RELEASING, self.code)
         # A user's C may take stack in ways that its code does not tell, as by recursion.
         self._moved: LaunchFunction | None = None
-        if not binary.rendered or has_large_frame(binary.image):
+        if not binary.interface.rendered or has_large_frame(binary.image):
             self._moved = TrackedLaunch(LargeStackLaunch(self._releasing), device.in_flight)
         self.info = self.info._replace(max_block_threads=MAX_BLOCK_THREADS)
         slots = (  # eight bytes each: a number has padding after it
@@ -118,7 +118,7 @@ class CPUProgram(Program):
         refuse_shared(self.name, shared, self.device.name)
         blocks = grid[0] * grid[1] * grid[2]
         threads = blocks * block[0] * block[1] * block[2]
-        work, run = self.binary.work, self._releasing
+        work, run = self.binary.interface.work, self._releasing
         if work is not None and work * threads < KEEP_GIL_BELOW:
             run = self._keeping
         elif blocks > 1 and (pool := self.device.pool).threads > 1:
@@ -168,7 +168,7 @@ def is_settled(geometry: Geometry) -> bool:
 
 def has_two_forms(binary: Binary) -> bool:
     """Tell whether the code has a function that is the kernel's plain form."""
-    return f"{binary.entry}{PLAIN_NAME}\0".encode() in binary.image
+    return f"{binary.name}{PLAIN_NAME}\0".encode() in binary.image
 
 
 def _function(prototype: Any, code: loader.Code) -> Any:

@@ -300,8 +300,9 @@ def test_ordinary_devices_know_nothing_of_it(device: hal.Compiled) -> None:
         pytest.skip("these tests run under HAL_CHECK=1")
     assert type(device) is CPUDevice and type(device.allocator) is CPUAllocator
     assert device.compilers[0].name == "llvm"
+    interface = hal.Interface(hal.Signature.parse("copy", ""))
     with pytest.raises(hal.CompileError, match="the CPU runs ELF and Mach-O objects, not 'uops'"):
-        device.load(hal.Binary(b"", "uops", "", "copy", hal.Signature.parse("copy", "")))
+        device.load(hal.Binary(b"", "uops", "", interface))
 
 
 _ORDINARY = """

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 import hal_core as hal
-from hal_core.compiler import CompileOptions, CompilerPair
+from hal_core.compiler import CompilerPair
 from hal_core.device.backend import Backend
 from hal_core.device.plugin import Extension
 from hal_core.hookspecs import hookimpl
+from hal_core.source import Source
 from hal_cpu import plugin
 from hal_cpu.compiler import llvm_renderer
 from hal_cpu.compilers.llvm import LLVMCompiler
@@ -24,8 +25,11 @@ class ThriceCompiler(LLVMCompiler):
         super().__init__()
         self.identity = f"thrice {self.identity}"
 
-    def _compile(self, source: str, options: CompileOptions) -> bytes:
-        return super()._compile(source.replace("33333", "44444"), options)
+    def _compile(self, source: Source) -> bytes:
+        text = source.text.replace("33333", "44444")
+        return super()._compile(
+            hal.Source(source.name, text, source.signature, language="llvm", rendered=True)
+        )
 
 
 class Adds:

@@ -130,7 +130,7 @@ def test_G3_steps_without_an_order_are_dealt_to_the_cores(
     with four_threads.capture() as graph:
         for b, a in zip(bufs[::2], bufs[1::2], strict=True):
             program(b, a, vals=(n,), threads=n, block=16)
-    work = program.binary.work * n
+    work = program.binary.interface.work * n
     for worth, shares in ((work, [2, 2, 1, 1]), (2 * work, [2, 2, 2]), (30 * work, [6])):
         monkeypatch.setattr(native, "SPLIT_FROM", 2 * worth)
         steps = Plan(four_threads, graph.nodes, None).steps

@@ -18,11 +18,10 @@ from typing import Any
 import pytest
 
 import hal_core as hal
-from hal_core.compiler import CompileOptions, CompilerPair
+from hal_core.compiler import CompilerPair
 from hal_core.device.backend import Backend
 from hal_core.errors import CompileError
 from hal_core.hookspecs import hookimpl
-from hal_core.signature import Signature
 from hal_core.testing.conformance import TestLanguage  # noqa: F401
 from hal_cpu import CPUPlugin, driver, loader, processor
 from hal_cpu.compiler import llvm_renderer
@@ -67,8 +66,8 @@ define {double, double} @__sincos_stret(double %x) {
 @pytest.fixture(scope="module")
 def library(own_cache: None) -> Iterator[None]:
     """The C library of macOS, as far as it has more than ours."""
-    options = CompileOptions("both", Signature.parse("both", ""), rendered=True)
-    image = LLVMCompiler().compile(SINE_AND_COSINE, options)
+    source = hal.Source("both", SINE_AND_COSINE, "", language="llvm", rendered=True)
+    image = LLVMCompiler().compile(source)
     code, find = loader.load(image, "both", "__sincos_stret"), driver.symbol_address
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
@@ -95,8 +94,8 @@ def test_C2_no_system_takes_the_code_of_another_from_the_cache() -> None:
 
 
 def compiled(text: str, entry: str = "kernel") -> bytes:
-    options = CompileOptions(entry, Signature.parse(entry, ""), rendered=True)
-    return AppleCompiler().compile(text, options)
+    source = hal.Source(entry, text, "", language="llvm", rendered=True)
+    return AppleCompiler().compile(source)
 
 
 CALLS = """

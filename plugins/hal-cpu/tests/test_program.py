@@ -75,11 +75,10 @@ declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 
 
 def binary(text: str, name: str, signature: str, **fields: object) -> hal.Binary:
-    parsed = hal.Signature.parse(name, signature)
-    options = hal.CompileOptions(name, parsed, rendered=True)
-    image = LLVMCompiler().compile(text, options)
-    made = hal.Binary(image, "elf", processor.machine(), name, parsed, rendered=True)
-    return made._replace(**fields)
+    source = hal.Source(name, text, signature, language="llvm", rendered=True)
+    image = LLVMCompiler().compile(source)
+    interface = source.interface._replace(**fields)
+    return hal.Binary(image, "elf", processor.machine(), interface)
 
 
 def test_the_calling_convention_byte_by_byte(device: hal.Compiled) -> None:
@@ -171,7 +170,7 @@ def test_which_launches_hold_the_gil_release_it_or_split(device: hal.Compiled) -
         assert isinstance(own, CPUProgram)
         assert (own._geometry((1, 1, 1), (256, 1, 1), 0)[0] is own._keeping) is keeps
     unknown = device.load(binary(RAW, "raw", "out: uint8*"))
-    assert isinstance(unknown, CPUProgram) and unknown.binary.work is None
+    assert isinstance(unknown, CPUProgram) and unknown.binary.interface.work is None
     run = unknown._geometry((1, 1, 1), (1, 1, 1), 0)[0]
     assert isinstance(run, TrackedLaunch) and run._run is unknown._releasing
     room = "%room = alloca [9999 x i8]\n  %p0 = getelementptr i8, ptr %room, i64 %last\n"
@@ -420,7 +419,10 @@ def mappings() -> int:
     [
         ({"format": "opencl"}, "the CPU runs ELF and Mach-O objects, not 'opencl'"),
         ({"image": b"garbage" * 30}, "not an ELF object"),
-        ({"entry": "other"}, "has no entry 'other'; it defines raw"),
+        (
+            {"interface": hal.Interface(hal.Signature.parse("other", "out: uint8*"))},
+            "has no entry 'hal_run_other'; it defines raw",
+        ),
     ],
 )
 def test_P1_a_binary_of_another_kind(

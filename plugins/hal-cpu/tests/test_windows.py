@@ -18,11 +18,10 @@ from typing import Any
 import pytest
 
 import hal_core as hal
-from hal_core.compiler import CompileOptions, CompilerPair
+from hal_core.compiler import CompilerPair
 from hal_core.device.backend import Backend
 from hal_core.errors import CompilerUnavailable
 from hal_core.hookspecs import hookimpl
-from hal_core.signature import Signature
 from hal_core.testing.conformance import TestLanguage  # noqa: F401
 from hal_cpu import CPUPlugin, driver, loader, processor
 from hal_cpu.compiler import llvm_renderer
@@ -63,8 +62,8 @@ SIGNATURES = {
 
 
 def load_here(text: str, entry: str) -> Any:
-    options = CompileOptions(entry, Signature.parse(entry, ""), rendered=True)
-    return loader.load(LLVMCompiler().compile(text, options), entry, entry)
+    source = hal.Source(entry, text, "", language="llvm", rendered=True)
+    return loader.load(LLVMCompiler().compile(source), entry, entry)
 
 
 def wrapper(name: str) -> str:
@@ -145,8 +144,8 @@ class Kept:
 
 
 def compiled(text: str) -> bytes:
-    options = CompileOptions("kernel", Signature.parse("kernel", ""), rendered=True)
-    return WindowsCompiler().compile(text, options)
+    source = hal.Source("kernel", text, "", language="llvm", rendered=True)
+    return WindowsCompiler().compile(source)
 
 
 def test_arguments_come_in_the_registers_of_windows() -> None:

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hal_core import render
-from hal_core.compiler import CompileOptions, Compiler, CompilerPair
+from hal_core.compiler import Compiler, CompilerPair
 from hal_core.compiler.seal import seal, unseal
 from hal_core.errors import CompileError, InvalidArgument, Unsupported
 from hal_core.files import temporary_folder
+from hal_core.source import Source
 from hal_core.streams.compiler import StreamCompiler
 from hal_cuda import nvrtc
 
@@ -99,12 +100,12 @@ class NVRTCCompiler(CUDACompiler, StreamCompiler):
         version = ".".join(map(str, self.library.version))
         self.identity = f"nvrtc {version} {self.target} {' '.join(self.headers)}"
 
-    def _translate(self, source: str, options: CompileOptions, flags: tuple[str, ...]) -> bytes:
+    def _translate(self, source: Source, flags: tuple[str, ...]) -> bytes:
         # Functions without an execution space then count as __device__.
-        device_code = () if options.rendered else ("--device-as-default-execution-space",)
+        device_code = () if source.interface.rendered else ("--device-as-default-execution-space",)
         flags = (f"--gpu-architecture={self.target}", *device_code, *flags)
-        name = self.text_name.format(options.entry)
-        return self.library.compile(source, name, flags, self.image)
+        name = self.text_name.format(source.name)
+        return self.library.compile(source.text, name, flags, self.image)
 
 
 class PTXCompiler(CUDACompiler):
@@ -118,9 +119,9 @@ class PTXCompiler(CUDACompiler):
         version = ".".join(map(str, device.driver_version))
         self.identity = f"ptx {self.target}, driver {version}"
 
-    def _compile(self, source: str, options: CompileOptions) -> bytes:
-        operation = f"compile {options.entry}"
-        given = options.options, options.defines, options.includes
+    def _compile(self, source: Source) -> bytes:
+        operation = f"compile {source.name}"
+        given = source.options, source.defines, source.includes
         if any(given):
             raise InvalidArgument(
                 operation, "options, defines and includes mean nothing to PTX", got=given,
@@ -128,15 +129,15 @@ class PTXCompiler(CUDACompiler):
             )  # fmt: skip
         try:
             with self.device.own(operation):  # loaded once now, so that an error shows here
-                module = self.device.api.load(source.encode())
+                module = self.device.api.load(source.text.encode())
                 self.device.api.unload(module)
         except CompileError as error:
             match = _PTX_ERROR_LINE.search(error.log)
             raise CompileError(
-                operation, "the driver refuses the PTX", log=error.log, source=source,
+                operation, "the driver refuses the PTX", log=error.log, source=source.text,
                 line=int(match[1]) if match else None, device=self.device.name,
             ) from None  # fmt: skip
-        return seal(MAKER, ["ptx", self.target], source.encode())
+        return seal(MAKER, ["ptx", self.target], source.text.encode())
 
 
 def _capability(device: CUDADevice) -> int:

@@ -96,7 +96,7 @@ def test_C_an_image_for_something_else_is_refused_at_loading(
     binary = device.compile(add_one).binary
     modules = simulator.live()["modules"]
     with pytest.raises(hal.CompileError, match=rf"load add_one: .*{said}.*CUDA"):
-        device.load(binary._replace(image=image, entry="add_one"))
+        device.load(binary._replace(image=image))
     assert simulator.live()["modules"] <= modules
 
 

@@ -6,9 +6,10 @@ import re
 from typing import TYPE_CHECKING
 
 from hal_core import render
-from hal_core.compiler import CompileOptions, CompilerPair
+from hal_core.compiler import CompilerPair
 from hal_core.compiler.seal import unseal
 from hal_core.errors import InvalidArgument, Unsupported
+from hal_core.source import Source
 from hal_core.streams.compiler import StreamCompiler
 from hal_core.streams.runtime_compiler import CompilerRefused
 from hal_hip import hiprtc
@@ -58,11 +59,11 @@ class HIPRTCCompiler(StreamCompiler):
         except CompilerRefused as error:
             raise Unsupported("disassemble", str(error), device=self.device.name) from None
 
-    def _translate(self, source: str, options: CompileOptions, flags: tuple[str, ...]) -> bytes:
-        for option in filter(_ARCHITECTURES.match, map(str.strip, options.options)):
+    def _translate(self, source: Source, flags: tuple[str, ...]) -> bytes:
+        for option in filter(_ARCHITECTURES.match, map(str.strip, source.options)):
             raise InvalidArgument(
-                f"compile {options.entry}",
+                f"compile {source.name}",
                 "options cannot name an architecture: the code is for the device",
                 got=option, limit=self.target, device=self.device.name, fix="Leave it out.",
             )  # fmt: skip
-        return hiprtc.compile(source, (f"--gpu-architecture={self.target}", *flags))
+        return hiprtc.compile(source.text, (f"--gpu-architecture={self.target}", *flags))

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 import hal_core as hal
-from hal_core.compiler import CompileOptions
 from hal_core.compiler.seal import unseal
 from hal_core.render import HIPRenderer
 from hal_hip import hiprtc
@@ -54,21 +53,19 @@ def compiler_for(arch: str) -> HIPRTCCompiler:
     return HIPRTCCompiler(device)
 
 
-def options_of(text: str, **given: Any) -> CompileOptions:
-    source = hal.Source("scale", text, SIGNATURE, language="hip", **given)
-    return CompileOptions.of_source(source)
-
-
 def _compile(text: str, arch: str = FULL, **given: Any) -> bytes:
-    return compiler_for(arch).compile(text, options_of(text, **given))
+    return compiler_for(arch).compile(hal.Source("scale", text, SIGNATURE, language="hip", **given))
 
 
 @pytest.mark.parametrize("arch", TARGETS)
 def test_a_rendered_kernel_becomes_a_code_object_for_the_whole_target(arch: str) -> None:
     kernel, compiler = twice.lower(), compiler_for(arch)
     renderer = HIPRenderer()
-    options = CompileOptions.of_kernel(kernel, renderer.options(kernel))
-    image = compiler.compile(renderer.render(kernel), options)
+    source = hal.Source(
+        kernel.name, renderer.render(kernel), kernel.signature, language="hip",
+        options=renderer.options(kernel), rendered=True,
+    )  # fmt: skip
+    image = compiler.compile(source)
     target, code = unseal(MAKER, image, "test", "HIP")
     assert target == arch and code.startswith(b"\x7fELF")
     assert arch.encode() in code  # the object's note has the features too

@@ -76,7 +76,8 @@ def test_P1_sealed_bytes_that_are_damaged_or_not_ours(
 def test_P1_an_entry_that_is_not_there(device: hal.Compiled, program: hal.Program) -> None:
     signature = program.binary.signature._replace(name="absent")
     with pytest.raises(hal.CompileError, match=r'no such entry.*mark the kernel extern "C"'):
-        device.load(program.binary._replace(entry="absent", signature=signature))
+        interface = program.binary.interface._replace(signature=signature)
+        device.load(program.binary._replace(interface=interface))
 
 
 def test_P2_launches_past_the_limits_never_reach_the_runtime(

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hal_core.compiler import CompileOptions, Compiler, CompilerPair
+from hal_core.compiler import Compiler, CompilerPair
 from hal_core.compiler.logs import fault_line
 from hal_core.compiler.seal import seal, unseal
 from hal_core.dtypes import float64
 from hal_core.errors import CompileError, InvalidArgument, Unsupported
 from hal_core.render import MetalRenderer
+from hal_core.source import Source
 from hal_metal import driver
 from hal_metal.arguments import check_room
 
@@ -52,20 +53,20 @@ class MetalCompiler(Compiler):
         self.version = "3_2" if vendor["system_version"] >= (15, 0) else "3_0"
         self.identity = f"Metal {self.version}, safe math, {self.target}, macOS {vendor['system']}"
 
-    def _compile(self, source: str, options: CompileOptions) -> bytes:
-        device, operation = self.device, f"compile {options.entry}"
-        self._check(options, operation)
-        text = with_macros(source, options, operation)
+    def _compile(self, source: Source) -> bytes:
+        device, operation = self.device, f"compile {source.name}"
+        self._check(source, operation)
+        text = with_macros(source, operation)
         image = seal(MAKER, self.version, text.encode())
         with driver.check(operation, device.name):
             try:
                 library = driver.build(device.hardware, text, self.version)
             except driver.BuildError as error:
                 raise CompileError(
-                    operation, "Metal's compiler refuses the text", log=error.log, source=source,
-                    line=fault_line(error.log, FILE), device=device.name,
+                    operation, "Metal's compiler refuses the text", log=error.log,
+                    source=source.text, line=fault_line(error.log, FILE), device=device.name,
                 ) from None  # fmt: skip
-            check_entry(library, options.entry, operation, device.name)
+            check_entry(library, source.name, operation, device.name)
         device.keep_library(image, library)
         return image
 
@@ -75,23 +76,24 @@ class MetalCompiler(Compiler):
             fix="Xcode's metal-objdump disassembles a metallib; program.source is the text.",
         )  # fmt: skip
 
-    def _check(self, options: CompileOptions, operation: str) -> None:
+    def _check(self, source: Source, operation: str) -> None:
         """Refuse what Metal's compiler at run time does not take."""
         device = self.device.name
-        given = options.includes if options.rendered else options.options or options.includes
+        own = () if source.interface.rendered else source.options
+        given = own or source.includes
         if given:
             raise Unsupported(
                 operation, "Metal's compiler at run time takes no options and no folders",
                 got=given, device=device,
                 fix="Use defines={...}, and put headers into the text.",
             )  # fmt: skip
-        for param in options.signature.params:
+        for param in source.signature.params:
             if param.dtype is float64:
                 fix = "Compute in float32."
                 raise Unsupported(
                     operation, "Metal has no float64", got=str(param), device=device, fix=fix
                 )
-        check_room(options.signature, options.rendered, operation, device)
+        check_room(source.signature, source.interface.rendered, operation, device)
 
 
 def check_entry(library: Any, entry: str, operation: str, device: str) -> None:
@@ -128,10 +130,10 @@ def library_of(device: MetalDevice, image: bytes, operation: str) -> Any:
     return library
 
 
-def with_macros(source: str, options: CompileOptions, operation: str) -> str:
+def with_macros(source: Source, operation: str) -> str:
     """Put macros as lines above a text, which keeps its line numbers."""
-    for name, value in options.defines:
+    for name, value in source.defines:
         if "\n" in name + value:
             raise InvalidArgument(operation, f"the macro {name!r} has a line break", got=value)
-    lines = "".join(f"#define {name} {value}\n" for name, value in options.defines)
-    return f'{lines}#line 1 "{FILE}"\n{source}' if lines else source
+    lines = "".join(f"#define {name} {value}\n" for name, value in source.defines)
+    return f'{lines}#line 1 "{FILE}"\n{source.text}' if lines else source.text

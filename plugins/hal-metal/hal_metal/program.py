@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from hal_core.compiler import Binary
 from hal_core.errors import CompileError, InvalidArgument, Unsupported
 from hal_core.geometry import Dim3
 from hal_core.program import Program, ProgramInfo
 from hal_core.program.generated import define
+from hal_core.source import Binary
 from hal_metal import driver
 from hal_metal.arguments import entries_of, packer
 from hal_metal.compiler import check_entry, library_of
@@ -23,12 +23,12 @@ class MetalProgram(Program):
 
     def __init__(self, device: MetalDevice, binary: Binary) -> None:
         super().__init__(device, binary)
-        operation = f"load {binary.entry}"
+        operation = f"load {binary.name}"
         with driver.check(operation, device.name):
             library = library_of(device, binary.image, operation)
-            check_entry(library, binary.entry, operation, device.name)
+            check_entry(library, binary.name, operation, device.name)
             try:
-                found = driver.pipeline_of(device.hardware, library, binary.entry)
+                found = driver.pipeline_of(device.hardware, library, binary.name)
             except driver.BuildError as error:
                 raise CompileError(
                     operation, "the GPU's compiler refuses the kernel", log=error.log,
@@ -38,11 +38,11 @@ class MetalProgram(Program):
         self._enqueue: Callable[..., driver.Work] | None = None  # generated at the first launch
         self._encode: Callable[..., None] | None = None
         self.info = ProgramInfo(
-            shared_nbytes=max(found.shared_nbytes, binary.shared_nbytes),
+            shared_nbytes=max(found.shared_nbytes, binary.interface.shared_nbytes),
             max_block_threads=found.max_block_threads,
             block_multiple=found.width,
         )
-        fixed = binary.block
+        fixed = binary.interface.block
         if fixed and fixed[0] * fixed[1] * fixed[2] > found.max_block_threads:
             raise Unsupported(
                 operation, "the GPU runs fewer threads in a block than the kernel fixes",
@@ -104,7 +104,7 @@ class MetalProgram(Program):
 
     def _arguments_of(self) -> tuple[list[str], dict[str, Any]]:
         """Return the lines that bind the arguments, and the functions that pack numbers."""
-        pointers, values = entries_of(self.signature, self.binary.rendered)
+        pointers, values = entries_of(self.signature, self.binary.interface.rendered)
         lines = [
             driver.SET_BUFFER.format(memory=f"a{param.position}", index=index)
             for index, param in pointers

@@ -10,12 +10,13 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hal_core.compiler import CompileOptions, Compiler
+from hal_core.compiler import Compiler
 from hal_core.compiler.logs import fault_line
 from hal_core.compiler.options import refuse_files
 from hal_core.compiler.seal import seal, unseal
 from hal_core.errors import CompileError, CompilerUnavailable
 from hal_core.files import temporary_folder
+from hal_core.source import Source
 from hal_metal import driver
 from hal_metal.arguments import check_room
 from hal_metal.compiler import FILE, MetalCompiler, check_entry, with_macros
@@ -52,28 +53,28 @@ class XcrunCompiler(Compiler):
             )  # fmt: skip
         self.identity = f"{version}, {self._standard}, {system.identity}"
 
-    def _compile(self, source: str, options: CompileOptions) -> bytes:
-        operation, device = f"compile {options.entry}", self.device
-        check_room(options.signature, options.rendered, operation, device.name)
-        refuse_files(options.options, _READS_FILES, operation, device.name)
-        text = with_macros(source, options, operation)
-        folders = [f"-I{folder}" for folder in options.includes]
+    def _compile(self, source: Source) -> bytes:
+        operation, device = f"compile {source.name}", self.device
+        check_room(source.signature, source.interface.rendered, operation, device.name)
+        refuse_files(source.options, _READS_FILES, operation, device.name)
+        text = with_macros(source, operation)
+        folders = [f"-I{folder}" for folder in source.includes]
         with temporary_folder(operation, device.name) as folder:
             path, made = Path(folder) / f"{FILE}.metal", Path(folder) / "made.metallib"
             path.write_text(f'#line 1 "{FILE}"\n{text}', encoding="utf-8")
-            command = (*_COMMAND, self._standard, "-fno-fast-math", *options.options, *folders)
+            command = (*_COMMAND, self._standard, "-fno-fast-math", *source.options, *folders)
             done = subprocess.run(
                 (*command, "-o", str(made), str(path)), capture_output=True, text=True, check=False
             )
             if done.returncode or not made.exists():
                 raise CompileError(
-                    operation, "xcrun metal refuses the text", log=done.stderr, source=source,
+                    operation, "xcrun metal refuses the text", log=done.stderr, source=source.text,
                     line=fault_line(done.stderr, FILE), device=device.name,
                 )  # fmt: skip
             image = seal(MAKER, self._standard, made.read_bytes())
         with driver.check(operation, device.name):
             library = load_file(device, image, operation)
-            check_entry(library, options.entry, operation, device.name)
+            check_entry(library, source.name, operation, device.name)
         device.keep_library(image, library)
         return image
 

@@ -9,9 +9,10 @@ from hal_core.hookspecs import hookimpl
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hal_core.compiler import Binary, CompilerPair
+    from hal_core.compiler import CompilerPair
     from hal_core.device.base import DeviceInfo
     from hal_core.hookspecs import Check
+    from hal_core.source import Binary
     from hal_opencl.allocator import OpenCLAllocator
     from hal_opencl.device import OpenCLDevice
     from hal_opencl.program import OpenCLProgram

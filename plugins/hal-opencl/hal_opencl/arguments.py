@@ -11,8 +11,7 @@ from hal_opencl import driver
 from hal_opencl.driver import cl
 
 if TYPE_CHECKING:
-    from hal_core.compiler import Binary, CompileOptions
-    from hal_core.signature import Param, Signature
+    from hal_core.signature import Interface, Param, Signature
 
 # OpenCL types for a dtype's elements: its own type, or an integer type of the same size.
 _TYPES = {
@@ -41,7 +40,7 @@ class Slot(NamedTuple):
 GEOMETRY = Slot("8i", 32, 0, "the geometry of the launch")  # an int8
 
 
-def slots_of(asked: CompileOptions | Binary) -> list[Slot]:
+def slots_of(asked: Interface) -> list[Slot]:
     """List the arguments that a kernel takes.
 
     A rendered kernel takes a pointer as base and byte offset, and so does a `Source` kernel that
@@ -59,14 +58,12 @@ def slots_of(asked: CompileOptions | Binary) -> list[Slot]:
     return slots
 
 
-def runs_whole_blocks(kernel: cl.Kernel, asked: CompileOptions | Binary) -> bool:
+def runs_whole_blocks(kernel: cl.Kernel, asked: Interface) -> bool:
     """Return whether the work-items of a rendered kernel are blocks, which take the geometry."""
     return asked.rendered and kernel.num_args == len(slots_of(asked)) + 1
 
 
-def check_arguments(
-    kernel: cl.Kernel, asked: CompileOptions | Binary, operation: str, device: str
-) -> None:
+def check_arguments(kernel: cl.Kernel, asked: Interface, operation: str, device: str) -> None:
     """Compare the arguments that the platform describes with those of the signature.
 
     Raises: CompileError naming the argument; Unsupported for one that no signature can express.

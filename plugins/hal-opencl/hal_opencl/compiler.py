@@ -6,11 +6,12 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from hal_core import render
-from hal_core.compiler import CompileOptions, Compiler, CompilerPair
+from hal_core.compiler import Compiler, CompilerPair
 from hal_core.compiler.logs import fault_line
 from hal_core.compiler.options import refuse_files
 from hal_core.compiler.seal import seal, unseal
 from hal_core.errors import CompileError, InvalidArgument, Unsupported
+from hal_core.source import Source
 from hal_opencl import driver
 from hal_opencl.arguments import check_arguments
 from hal_opencl.build_lock import build_lock
@@ -60,26 +61,26 @@ class OpenCLCompiler(Compiler):
             self._rendered += ("-cl-opt-disable",)
         self.identity = " ".join((driver.identity_of(device.hardware), *_FIXED, *self._rendered))
 
-    def _compile(self, source: str, options: CompileOptions) -> bytes:
-        operation = f"compile {options.entry}"
-        flags = self._flags(options, operation)
-        text = _with_macros(source, options, operation)
-        with build_lock(self.device.hardware, options.entry):
+    def _compile(self, source: Source) -> bytes:
+        operation = f"compile {source.name}"
+        flags = self._flags(source, operation)
+        text = _with_macros(source, operation)
+        with build_lock(self.device.hardware, source.name):
             try:
                 program = driver.build(self.device.context, text, flags)
             except driver.BuildError as error:
-                line = fault_line(error.log, _file(options))
+                line = fault_line(error.log, _file(source))
                 if line is None:
                     # Oclgrind ignores #line, and counts the lines that we put above the text.
                     counted = fault_line(error.log, "input.cl")
-                    line = counted and max(1, counted - 2 - len(options.defines))
+                    line = counted and max(1, counted - 2 - len(source.defines))
                 raise CompileError(
-                    operation, error.problem, log=error.log, source=source, line=line,
+                    operation, error.problem, log=error.log, source=source.text, line=line,
                     device=self.device.name,
                 ) from None  # fmt: skip
             with driver.check(operation, self.device.name):
-                kernel = driver.find_kernel(program, options.entry, operation, self.device.name)
-                check_arguments(kernel, options, operation, self.device.name)
+                kernel = driver.find_kernel(program, source.name, operation, self.device.name)
+                check_arguments(kernel, source.interface, operation, self.device.name)
             binary = driver.binary_of(program)
         if not binary:
             return Sealed("source", self.identity, text.encode(), flags).to_bytes()
@@ -101,13 +102,13 @@ class OpenCLCompiler(Compiler):
             "NVIDIA's are PTX, which is shown.",
         )
 
-    def compile_or_reuse(self, source: str, options: CompileOptions) -> tuple[bytes, bool]:
+    def compile_or_reuse(self, source: Source) -> tuple[bytes, bool]:
         """Do as the base class; after a wait for another process, take what that one stored."""
-        with build_lock(self.device.hardware, options.entry):
-            return super().compile_or_reuse(source, options)
+        with build_lock(self.device.hardware, source.name):
+            return super().compile_or_reuse(source)
 
-    def _flags(self, options: CompileOptions, operation: str) -> tuple[str, ...]:
-        for folder in options.includes:
+    def _flags(self, source: Source, operation: str) -> tuple[str, ...]:
+        for folder in source.includes:
             if re.search(r"[\s\"']", folder):
                 raise Unsupported(
                     operation,
@@ -116,26 +117,26 @@ class OpenCLCompiler(Compiler):
                     device=self.device.name,
                 )
         # One string may hold several options, as the driver splits them at blanks.
-        parts = " ".join(options.options).split()
+        parts = " ".join(source.options).split()
         refuse_files(parts, _READS_FILES, operation, self.device.name)
-        exact = self._rendered if options.rendered else ()
-        includes = tuple(f"-I{folder}" for folder in options.includes)
-        return (*_FIXED, *exact, *options.options, *includes)
+        exact = self._rendered if source.interface.rendered else ()
+        includes = tuple(f"-I{folder}" for folder in source.includes)
+        return (*_FIXED, *exact, *source.options, *includes)
 
 
-def _file(options: CompileOptions) -> str:
+def _file(source: Source) -> str:
     """Return the name of the text in the compiler's log."""
-    return f"<{options.entry}>"
+    return f"<{source.name}>"
 
 
-def _with_macros(source: str, options: CompileOptions, operation: str) -> str:
+def _with_macros(source: Source, operation: str) -> str:
     """Put macros into the text: how -D splits and quotes differs from driver to driver."""
-    for name, value in options.defines:
+    for name, value in source.defines:
         if "\n" in name + value:
             raise InvalidArgument(operation, f"the macro {name!r} has a line break", got=value)
-    lines = "".join(f"#define {name} {value}\n" for name, value in options.defines)
+    lines = "".join(f"#define {name} {value}\n" for name, value in source.defines)
     # PoCL's built-in functions are macros: a kernel called `dot` would become `_cl_dot`.
-    return f'#undef {options.entry}\n{lines}#line 1 "{_file(options)}"\n{source}'
+    return f'#undef {source.name}\n{lines}#line 1 "{_file(source)}"\n{source.text}'
 
 
 class Sealed(NamedTuple):

@@ -6,11 +6,10 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from hal_core.compiler import CompileOptions
 from hal_core.concurrency import poll
 from hal_core.device.base import Compiled, DeviceInfo, Limits
 from hal_core.errors import CompileError, CompilerUnavailable, DeviceUnavailable, InvalidArgument
-from hal_core.signature import Signature
+from hal_core.source import Source
 from hal_opencl import driver
 from hal_opencl.clock import OpenCLClock
 from hal_opencl.compiler import OpenCLCompiler
@@ -189,9 +188,9 @@ class OpenCLDevice(Compiled):
 
     def _try_compiler(self) -> None:
         # The result is kept in the compile cache: one small build for each driver version.
-        empty = CompileOptions("hal_probe", Signature("hal_probe", ()))
+        text = "__kernel void hal_probe() {}\n"
         try:
-            OpenCLCompiler(self).compile_or_reuse("__kernel void hal_probe() {}\n", empty)
+            OpenCLCompiler(self).compile_or_reuse(Source("hal_probe", text, "", language="opencl"))
         except CompilerUnavailable:  # HAL_CACHE_ONLY=1: nothing will be compiled
             return
         except CompileError as error:

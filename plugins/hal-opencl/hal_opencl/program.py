@@ -6,12 +6,12 @@ import struct
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from hal_core.compiler import Binary
 from hal_core.errors import CompileError, Unsupported
 from hal_core.geometry import Dim3
 from hal_core.ir.blocks.fission import MOST_THREADS
 from hal_core.program import Program, ProgramInfo
 from hal_core.program.generated import define, spare_storage
+from hal_core.source import Binary
 from hal_opencl import driver
 from hal_opencl.allocator import Opaque
 from hal_opencl.arguments import GEOMETRY, check_arguments, runs_whole_blocks, slots_of
@@ -69,22 +69,22 @@ class OpenCLProgram(Program):
 
     def __init__(self, device: OpenCLDevice, binary: Binary) -> None:
         super().__init__(device, binary)
-        operation = f"load {binary.entry}"
-        locked = build_lock(device.hardware, binary.entry)
+        operation = f"load {binary.name}"
+        locked = build_lock(device.hardware, binary.name)
         with locked, driver.check(operation, device.name):
             program = self._build(operation)
-            kernel = driver.find_kernel(program, binary.entry, operation, device.name)
-            check_arguments(kernel, binary, operation, device.name)
+            kernel = driver.find_kernel(program, binary.name, operation, device.name)
+            check_arguments(kernel, binary.interface, operation, device.name)
             facts = driver.kernel_facts(kernel, device.hardware)
-            self._whole_blocks = runs_whole_blocks(kernel, binary)
+            self._whole_blocks = runs_whole_blocks(kernel, binary.interface)
             if self._whole_blocks:
                 self._launch_no_blocks(kernel)
         max_threads = facts.max_block_threads
         if self._whole_blocks:  # its threads are loops, which the platform does not count
-            fixed = binary.block
+            fixed = binary.interface.block
             max_threads = fixed[0] * fixed[1] * fixed[2] if fixed else MOST_THREADS
         self.info = ProgramInfo(
-            shared_nbytes=max(facts.shared_nbytes, binary.shared_nbytes),
+            shared_nbytes=max(facts.shared_nbytes, binary.interface.shared_nbytes),
             local_nbytes=facts.private_nbytes,
             max_block_threads=max_threads,
             block_multiple=facts.block_multiple,
@@ -140,7 +140,8 @@ class OpenCLProgram(Program):
     def bind_to(self, owner: OpenCLDevice | Latest) -> Callable[..., cl.Event]:
         """Return `launch(geometry, *args)` for the queue of a device, or for another queue."""
         name, program = self.name, self._program
-        slots, offsets = slots_of(self.binary), self.binary.rendered or self.binary.offsets
+        interface = self.binary.interface
+        slots, offsets = slots_of(interface), interface.rendered or interface.offsets
         memory, numbers, packs = [], [], {}
         for index, (code, _, position, *_) in enumerate(slots):
             if not code:
@@ -188,12 +189,13 @@ class OpenCLProgram(Program):
         kernel = cl.Kernel(self._program, self.name)
         set_memory, set_numbers = driver.argument_setters(kernel)
         memory = []
-        for index, (code, _, position, _, is_offset) in enumerate(slots := slots_of(self.binary)):
+        slots = slots_of(self.binary.interface)
+        for index, (code, _, position, _, is_offset) in enumerate(slots):
             value = args[position]
             if code:
                 set_numbers((index, struct.pack(code, value[1] if is_offset else value)))
                 continue
-            takes_offset = self.binary.rendered or self.binary.offsets
+            takes_offset = self.binary.interface.rendered or self.binary.interface.offsets
             memory.append(value[0] if takes_offset else _whole(value))
             set_memory((index, memory[-1]))
         if self._whole_blocks:
@@ -225,7 +227,7 @@ class OpenCLProgram(Program):
         most `_MOST_GROUPS` groups along x.
         """
         set_memory, set_numbers = driver.argument_setters(kernel)
-        for index, slot in enumerate([*slots_of(self.binary), GEOMETRY]):
+        for index, slot in enumerate([*slots_of(self.binary.interface), GEOMETRY]):
             if slot.code:
                 set_numbers((index, bytes(slot.nbytes)))
             else:

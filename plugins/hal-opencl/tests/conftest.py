@@ -11,7 +11,6 @@ import pytest
 
 import hal_core as hal
 from hal_core import config
-from hal_core.compiler import CompileOptions
 from hal_opencl import plugin
 
 sys.path.append(str(Path(__file__).resolve().parents[3] / "tests"))
@@ -71,12 +70,10 @@ def rendered(device: hal.Compiled) -> Callable[[str, str, str], hal.Program]:
     """Load text in the renderer's convention: each pointer is a base and a byte offset."""
 
     def load(name: str, signature: str, text: str) -> hal.Program:
-        parsed = hal.Signature.parse(name, signature)
-        options = CompileOptions(name, parsed, rendered=True)
-        image = device.compiler.compile(text, options)
-        return device.load(
-            hal.Binary(image, "opencl", device.compiler.target, name, parsed, rendered=True)
-        )
+        source = hal.Source(name, text, signature, language="opencl", rendered=True)
+        image = device.compiler.compile(source)
+        target = device.compiler.target
+        return device.load(hal.Binary(image, "opencl", target, source.interface))
 
     return load
 

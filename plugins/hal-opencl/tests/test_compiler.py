@@ -242,7 +242,7 @@ def test_P1_a_kernel_may_be_called_like_a_built_in_function(device: hal.Compiled
 
 def load(device: hal.Compiled, image: bytes, entry: str = "one") -> hal.Program:
     signature = hal.Signature.parse(entry, "x: int32*")
-    return device.load(hal.Binary(image, "opencl", "", entry, signature))
+    return device.load(hal.Binary(image, "opencl", "", hal.Interface(signature)))
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from hal_core.compiler import CompileOptions, Compiler, CompilerPair
+from hal_core.compiler import Compiler, CompilerPair
 from hal_core.errors import CompilerUnavailable
+from hal_core.source import Source
 
 if TYPE_CHECKING:
     from hal_core.render import Renderer
@@ -52,8 +53,8 @@ class RayCompiler(Compiler):
     def __init__(self, device: RayDevice) -> None:
         self.device = device
 
-    def _compile(self, source: str, options: CompileOptions) -> bytes:
-        image: bytes = self.device.connection.ask("compile", self.name, source, options)
+    def _compile(self, source: Source) -> bytes:
+        image: bytes = self.device.connection.ask("compile", self.name, source)
         return image
 
     def _disassemble(self, image: bytes) -> str:

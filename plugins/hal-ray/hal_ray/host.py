@@ -301,8 +301,8 @@ class DeviceHost:
         names = ("language", "format", "target", "identity", "takes_offsets")
         return {name: getattr(compiler, name) for name in names}
 
-    def _tell_compile(self, name: str, source: str, options: Any) -> bytes:
-        image: bytes = self._compiler(name).compile_cached(source, options)
+    def _tell_compile(self, name: str, source: hal.Source) -> bytes:
+        image: bytes = self._compiler(name).compile_cached(source)
         return image
 
     def _tell_current(self, name: str, image: bytes) -> bool:

@@ -10,8 +10,8 @@ from hal_core.program import Program
 from hal_core.program.generated import define
 
 if TYPE_CHECKING:
-    from hal_core.compiler import Binary
     from hal_core.geometry import Dim3
+    from hal_core.source import Binary
     from hal_ray.device import RayDevice
 
 # The command of a launch: what its actor finds the launch by, then the numbers.

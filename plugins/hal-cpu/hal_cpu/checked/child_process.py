@@ -24,9 +24,8 @@ from ctypes import c_int64, c_void_p
 from functools import cache
 from typing import Any, NamedTuple
 
-from hal_core.compiler import CompileOptions
 from hal_core.errors import DeviceFault
-from hal_core.signature import Signature
+from hal_core.source import Source
 from hal_cpu import driver, loader
 from hal_cpu.threads.stacks import STACK_NBYTES, call_on_stack
 
@@ -228,8 +227,8 @@ def _forking_function() -> Any:
     ]
     text = _TEXT.format(watched="\n".join(watched), success=_SUCCESS)
     name = "hal_fork_and_run"
-    options = CompileOptions(name, Signature.parse(name, ""), rendered=True)
-    code = loader.load(LLVMCompiler().compile(text, options), name, name)
+    source = Source(name, text, "", language="llvm", rendered=True)
+    code = loader.load(LLVMCompiler().compile(source), name, name)
     function: Any = ctypes.PYFUNCTYPE(ctypes.c_int)(code.entry)  # called with ctypes objects
     function.code = code  # keeps the pages of the code mapped
     return function

@@ -11,11 +11,11 @@ from hal_cpu import processor
 from hal_cpu.device import CHECK_SECONDS, CHECK_SEED, CPUDevice
 
 if TYPE_CHECKING:
-    from hal_core.compiler import Binary
     from hal_core.device.base import DeviceInfo
     from hal_core.geometry import Dim3
     from hal_core.interpreter.prepared import PreparedKernel
     from hal_core.program import Program
+    from hal_core.source import Binary
     from hal_cpu.checked.allocator import CheckedAllocator
 
 
@@ -52,7 +52,7 @@ class CheckedDevice(CPUDevice):
             return InterpretedProgram(self, binary)
         if not processor.is_linux():
             raise Unsupported(
-                f"load {binary.entry}",
+                f"load {binary.name}",
                 "machine code under HAL_CHECK=1 runs in a forked child, which hal-cpu has on Linux",
                 got=f"compiler {binary.format}",
                 device=self.name,

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
-from hal_core.compiler import CompileOptions
 from hal_core.errors import CompilerUnavailable
 from hal_core.files import temporary_folder
+from hal_core.source import Source
 from hal_cpu import __version__, processor
 from hal_cpu.compilers import files
 from hal_cpu.compilers.objects import ObjectCompiler
@@ -127,12 +127,12 @@ class CCompilerProgram(ObjectCompiler):
             f"{self.system} hal-cpu {__version__} {hashlib.sha256(WRAPPER.encode()).hexdigest()}"
         )
 
-    def _compile(self, source: str, options: CompileOptions) -> bytes:
-        arguments = arguments_of(options)
-        if options.rendered and "uint64_t" in source and _TO_FLOAT.search(source):
+    def _compile(self, source: Source) -> bytes:
+        arguments = arguments_of(source)
+        text = text_of(source)
+        if source.interface.rendered and "uint64_t" in text and _TO_FLOAT.search(text):
             arguments += self._flags_uint64
-        text = text_of(source, options)
-        with temporary_folder(f"compile {options.entry}", "CPU") as folder:
+        with temporary_folder(f"compile {source.name}", "CPU") as folder:
             text_path, object_path, rule_path = (
                 os.path.join(folder, f"kernel.{end}") for end in "cod"
             )
@@ -143,7 +143,7 @@ class CCompilerProgram(ObjectCompiler):
             done = _run([*self._command, *arguments, text_path, *written])
             if done.returncode or not os.path.exists(object_path):
                 log = done.stderr.strip() or f"exit status {done.returncode}"
-                raise self.refusal(options, log, source, f"{options.entry}.c")
+                raise self.refusal(source, log, f"{source.name}.c")
             with open(object_path, "rb") as image:
                 return files.with_files(image.read(), text_path, rule_path)
 

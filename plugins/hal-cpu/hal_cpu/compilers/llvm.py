@@ -6,10 +6,10 @@ import sys
 import threading
 from typing import Any
 
-from hal_core.compiler import CompileOptions
 from hal_core.concurrency import hold_during_fork
 from hal_core.discovery import distribution_version
 from hal_core.errors import CompilerUnavailable, OutOfMemory
+from hal_core.source import Source
 from hal_cpu import __version__, driver, processor
 from hal_cpu.compilers.objects import ObjectCompiler, refuse_options
 from hal_cpu.threads.stacks import call_on_stack
@@ -67,18 +67,18 @@ class LLVMCompiler(ObjectCompiler):
         self.identity = f"llvmlite {version or 'unknown'} {how} {processor.cpu_identity()}"
         self._machines: dict[int, Any] = {}  # optimisation level -> LLVM's target machine
 
-    def _compile(self, source: str, options: CompileOptions) -> bytes:
-        refuse_options(options, "LLVM IR")
-        return call_on_stack(_STACK_NBYTES, lambda: self._make_object(source, options))
+    def _compile(self, source: Source) -> bytes:
+        refuse_options(source, "LLVM IR")
+        return call_on_stack(_STACK_NBYTES, lambda: self._make_object(source))
 
-    def _make_object(self, source: str, options: CompileOptions) -> bytes:
-        lines = source.count("\n")
+    def _make_object(self, source: Source) -> bytes:
+        lines = source.text.count("\n")
         level = 3 if lines <= MOST_LINES else 0
         ordering = min(level, 3 if lines <= MOST_LINES_ORDERED else 1)
         with llvm_lock:
             llvm = import_llvm()
-            needed = _COMPILE_NBYTES + _CHARACTER_NBYTES * len(source)
-            _check_memory(needed, f"compile {options.entry}")
+            needed = _COMPILE_NBYTES + _CHARACTER_NBYTES * len(source.text)
+            _check_memory(needed, f"compile {source.name}")
             machine = self._machines.get(ordering)
             if machine is None:
                 target = llvm.Target.from_triple(self._triple(llvm))
@@ -91,16 +91,16 @@ class LLVMCompiler(ObjectCompiler):
                 )
             try:
                 # Closed by `with`: a finalizer would call LLVM while another thread holds the lock.
-                with llvm.parse_assembly(source) as module:
+                with llvm.parse_assembly(source.text) as module:
                     module.triple = machine.triple
                     module.data_layout = str(machine.target_data)
                     module.verify()
-                    if not options.rendered:
-                        _check_convention(module, options.entry)
-                    _run_passes(llvm, machine, module, level, _MISTAKEN not in source)
+                    if not source.interface.rendered:
+                        _check_convention(module, source.name)
+                    _run_passes(llvm, machine, module, level, _MISTAKEN not in source.text)
                     image: bytes = machine.emit_object(module)
             except (RuntimeError, ValueError) as error:
-                raise self.refusal(options, str(error), source, "<string>") from None
+                raise self.refusal(source, str(error), "<string>") from None
         return image
 
     def _triple(self, llvm: Any) -> str:

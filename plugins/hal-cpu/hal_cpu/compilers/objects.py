@@ -6,10 +6,11 @@ import os
 import shutil
 import sys
 
-from hal_core.compiler import CompileOptions, Compiler
+from hal_core.compiler import Compiler
 from hal_core.compiler.logs import fault_line
 from hal_core.errors import CompileError, Unsupported
 from hal_core.files import temporary_folder
+from hal_core.source import Source
 from hal_cpu import processor
 from hal_cpu.compilers.source import suggest_signature
 
@@ -46,25 +47,25 @@ class ObjectCompiler(Compiler):
         # The lines before the code name the temporary file, another one each time.
         return done.stdout.partition(":\n\n")[2] or done.stdout
 
-    def refusal(self, options: CompileOptions, log: str, text: str, file: str) -> CompileError:
+    def refusal(self, source: Source, log: str, file: str) -> CompileError:
         """Return the error for a refused kernel; the compiler's log calls its text `file`."""
         return CompileError(
-            f"compile {options.entry}",
+            f"compile {source.name}",
             f"{self.name} refused the kernel",
             log=log,
-            source=text,
+            source=source.text,
             line=fault_line(log, file),
             device="CPU",
-            fix=suggest_signature(options.signature, log),
+            fix=suggest_signature(source.signature, log),
         )
 
 
-def refuse_options(options: CompileOptions, language: str) -> None:
+def refuse_options(source: Source, language: str) -> None:
     """Raise Unsupported if options of a C compiler are given for another language."""
-    given = options.options, options.defines, options.includes
+    given = source.options, source.defines, source.includes
     if any(given):
         raise Unsupported(
-            f"compile {options.entry}",
+            f"compile {source.name}",
             f"options, defines and includes mean nothing to {language}",
             got=given,
             device="CPU",

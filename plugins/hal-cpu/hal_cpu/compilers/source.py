@@ -20,7 +20,7 @@ from hal_core.compiler.options import refuse_files
 from hal_core.signature import CONST_POINTER, Param, Signature
 
 if TYPE_CHECKING:
-    from hal_core.compiler import CompileOptions
+    from hal_core.source import Source
 
 ENTRY_PREFIX = "hal_run_"  # of the function that a launch calls; the kernel's name follows
 
@@ -78,19 +78,19 @@ _READS_FILES = re.compile(
 )
 
 
-def arguments_of(options: CompileOptions) -> list[str]:
+def arguments_of(source: Source) -> list[str]:
     """Return the compiler's command line. Raises: InvalidArgument for options that name files."""
-    refuse_files(options.options, _READS_FILES, f"compile {options.entry}", "CPU")
-    defines = [f"-D{name}={value}" for name, value in options.defines]
-    includes = [f"-I{os.path.abspath(folder)}" for folder in options.includes]
-    return [*defines, *includes, *options.options]
+    refuse_files(source.options, _READS_FILES, f"compile {source.name}", "CPU")
+    defines = [f"-D{name}={value}" for name, value in source.defines]
+    includes = [f"-I{os.path.abspath(folder)}" for folder in source.includes]
+    return [*defines, *includes, *source.options]
 
 
-def text_of(text: str, options: CompileOptions) -> str:
+def text_of(source: Source) -> str:
     """Return the text to compile: a rendered kernel as it is, a user's with its entry."""
-    if options.rendered:
-        return f'#line 1 "{options.entry}.c"\n{text}'
-    return complete(text, options.signature)
+    if source.interface.rendered:
+        return f'#line 1 "{source.name}.c"\n{source.text}'
+    return complete(source.text, source.signature)
 
 
 def complete(text: str, signature: Signature) -> str:

@@ -26,9 +26,8 @@ import time
 from functools import cache
 from typing import Any
 
-from hal_core.compiler import CompileOptions
 from hal_core.errors import HalError
-from hal_core.signature import Signature
+from hal_core.source import Source
 from hal_cpu import driver, loader, processor
 
 YIELD = "NtYieldExecution" if sys.platform == "win32" else "sched_yield"
@@ -287,7 +286,7 @@ def compiled(text: str, *names: str) -> dict[str, loader.Code]:
     }
     waits = {"wait": _WAIT.format(**words), "declare_waits": _DECLARE_WAITS.format(**words)}
     whole = text.format(**words, **waits)
-    options = CompileOptions(names[0], Signature.parse(names[0], ""), rendered=True)
-    image = LLVMCompiler().compile_cached(whole, options)
+    source = Source(names[0], whole, "", language="llvm", rendered=True)
+    image = LLVMCompiler().compile_cached(source)
     load = loader.named(LOADER.read())
     return {name: load(image, name, name) for name in names}

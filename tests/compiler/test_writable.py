@@ -1,0 +1,117 @@
+"""Kernels of other compilers: objects that write themselves by `__hal_source__`."""
+
+from __future__ import annotations
+
+import gc
+from collections import namedtuple
+from collections.abc import Iterator
+from typing import Any
+from weakref import ref
+
+import numpy as np
+import pytest
+from fake_backend import FakePlugin
+
+import hal_core as hal
+
+TEXT = "def k(t, *args): pass"
+
+
+class Foreign:
+    """A kernel of a compiler that knows nothing of hal-core but the method's name."""
+
+    def __init__(self, text: str = TEXT) -> None:
+        self.text, self.asked = text, list[str]()
+
+    def __hal_source__(self, device: Any) -> hal.Source:
+        self.asked.append(device.name)
+        return hal.Source("k", self.text, "x: float32*", language="python")
+
+
+@pytest.fixture
+def fake(plugin: FakePlugin) -> Iterator[hal.Compiled]:
+    yield hal.Device["FAKE"]
+
+
+def test_C_an_object_with_hal_source_is_compiled_once_as_long_as_it_lives(
+    fake: hal.Compiled,
+) -> None:
+    kernel = Foreign()
+    program = fake.compile(kernel)
+    assert program.source == TEXT and program.name == "k"
+    assert fake.compile(kernel) is program and kernel.asked == ["FAKE"]
+    assert fake.compile(Foreign()) is not program, "an equal text is another object"
+    gone = ref(kernel)
+    del kernel
+    gc.collect()
+    assert gone() is None, "the device does not keep it"
+
+
+def test_C_an_object_without_weak_references_is_compiled_each_time(fake: hal.Compiled) -> None:
+    class Row(namedtuple("Row", "text")):
+        __slots__ = ()
+
+        def __hal_source__(self, device: hal.Compiled) -> hal.Source:
+            return hal.Source("k", self.text, "x: float32*", language="python")
+
+    kernel = Row(TEXT)
+    assert fake.compile(kernel) is not fake.compile(kernel)
+
+
+def test_C_what_hal_source_may_return(fake: hal.Compiled) -> None:
+    class Wrong:
+        def __hal_source__(self, device: hal.Compiled) -> Any:
+            return TEXT
+
+    class Refuses:
+        def __hal_source__(self, device: hal.Compiled) -> hal.Source:
+            raise LookupError("no such schedule")
+
+    with pytest.raises(hal.InvalidArgument, match=r"__hal_source__ of Wrong gave no hal.Source"):
+        fake.compile(Wrong())  # type: ignore[arg-type]
+    with pytest.raises(LookupError, match="no such schedule"):
+        fake.compile(Refuses())
+    for value in (3, "text", Foreign, None):
+        with pytest.raises(hal.InvalidArgument, match="not a kernel"):
+            fake.compile(value)  # type: ignore[arg-type]
+
+
+def test_C_a_language_that_the_device_lacks_is_named(fake: hal.Compiled) -> None:
+    class OpenCL:
+        def __hal_source__(self, device: hal.Compiled) -> hal.Source:
+            return hal.Source("k", "__kernel void k() {}", "", language="opencl")
+
+    with pytest.raises(hal.CompilerUnavailable, match="'opencl'.*python"):
+        fake.compile(OpenCL())
+
+
+@hal.kernel
+def doubled(y: hal.Ptr[hal.int32], n: hal.int32) -> None:
+    i = hal.global_idx(0)
+    if i < n:
+        y[i] = 2 * y[i]
+
+
+class Wrapped:
+    """A kernel of a compiler that translates to hal.Kernel."""
+
+    def __hal_source__(self, device: hal.Compiled) -> hal.Source:
+        return doubled.lower().__hal_source__(device)
+
+
+def test_C_graphs_profiles_and_the_cache_take_an_object_as_any_kernel() -> None:
+    device = hal.Device["PYTHON"]
+    y = hal.Buffer.from_numpy(np.arange(4, dtype="i4"), device)
+    before = hal.cache.statistics()
+    with hal.profile() as profile:
+        program = device.compile(Wrapped())
+        program(y, vals=(4,), threads=4, wait=True)
+        with device.capture() as graph:
+            program(y, vals=(4,), threads=4)
+        graph.replay(wait=True)
+        again = device.compile(Wrapped())
+    assert y.numpy().tolist() == [0, 4, 8, 12]
+    assert again.source == program.source
+    assert hal.cache.statistics().hits > before.hits
+    names = [getattr(event, "name", None) for event in profile.events]
+    assert names.count("doubled") >= 2
