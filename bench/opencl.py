@@ -12,7 +12,7 @@ import pyopencl as cl
 import hal_core as hal
 from bench.bare import Others
 from bench.measure import Task, call
-from hal_core.render import OpenCLRenderer
+from hal_opencl.render import OpenCLRenderer
 
 LAUNCH = "for _ in turns: launch(queue, kernel, threads, threads)"
 _flags = cl.mem_flags

@@ -114,7 +114,7 @@ def members(kind: type) -> Iterator[tuple[ast.FunctionDef, list[str]]]:
     too unless the base stands on the page itself."""
     seen = {"__init__"}
     for base in kind.__mro__:
-        if not base.__module__.startswith("hal_core") or (base is not kind and is_public(base)):
+        if not base.__module__.startswith("hal_") or (base is not kind and is_public(base)):
             continue
         lines, found = definitions(base.__module__)
         for part in getattr(found.get(base.__name__), "body", ()):
@@ -179,7 +179,7 @@ def listed(chapter: Chapter) -> list[str]:
 def row(chapter: Chapter, name: str) -> str:
     lines, found = definitions(chapter.listed)
     shown = name
-    if chapter.listed.startswith("hal_core.lang"):
+    if chapter.listed.startswith("hal_kernel.lang"):
         shown = "{}{} -> {}".format(name, *call(found[name], lines))
     text = " ".join(docstring(found[name], name).split())
     return "| `{}` | {} |".format(*(cell.replace("|", "\\|") for cell in (shown, text)))
@@ -213,7 +213,7 @@ def entries(chapter: Chapter) -> Iterator[str]:
 
 
 def found_by(name: str) -> Any:
-    if name.startswith("hal_core."):
+    if name.startswith("hal_"):
         module, _, name = name.rpartition(".")
         return getattr(import_module(module), name)
     return functools.reduce(getattr, name.split("."), hal)
@@ -278,10 +278,12 @@ def stub() -> str:
         "from hal_core import config as config, discovery as discovery, errors as errors",
         "from hal_core.compiler import cache as cache",
     ]
-    homes = {"discovery": "API_VERSION __version__", **vars(hal)["_NAMES"]}
+    own = {"discovery": "API_VERSION __version__", **vars(hal)["_NAMES"]}
+    homes = {f"hal_core.{home}": names for home, names in own.items()}
+    homes |= {f"hal_kernel.{home}": names for home, names in vars(hal)["_KERNEL_NAMES"].items()}
     for home, names in sorted(homes.items()):
         shown = [f"{name} as {name}" for name in sorted(names.split())]
-        lines += [f"from hal_core.{home} import (", *(f"    {one}," for one in shown), ")"]
+        lines += [f"from {home} import (", *(f"    {one}," for one in shown), ")"]
     return "\n".join([*lines, "", "__all__: list[str]", ""])
 
 

@@ -5,10 +5,11 @@ nothing else: every other name is imported at its first use.
 """
 
 from hal_core import discovery
-from hal_core.discovery import API_VERSION, __version__
+from hal_core.discovery import API_VERSION as API_VERSION
+from hal_core.discovery import __version__ as __version__
 
-# Every public name, by the module that has it. Type checkers read `__init__.pyi`, which
-# `python docs/write_api.py` writes from this table.
+# Every public name, by its module: those of the core, and of hal-kernel, another distribution.
+# Type checkers read `__init__.pyi`, which `python docs/write_api.py` writes from these tables.
 _NAMES = {
     "allocator": "Allocator AllocatorStatistics BufferSpec LRUAllocator",
     "buffer": "Buffer empty zeros",
@@ -23,6 +24,15 @@ _NAMES = {
     "PluginError UnknownDevice Unsupported",
     "graph": "Graph Node load_graph",
     "hookspecs": "hookimpl",
+    "multidevice": "MultiBuffer launch",
+    "profiling": "Profile ProfileDeviceEvent ProfileEvent ProfileProgramEvent ProfileRangeEvent "
+    "finalize_profile profile profile_range start_profile",
+    "program": "Program ProgramInfo",
+    "queue": "Event Queue",
+    "signature": "Interface Param Signature",
+    "source": "Binary Source",
+}
+_KERNEL_NAMES = {
     "ir": "Kernel UOp",
     "lang": "InlineFunction KernelFunction acos acosh acq_rel acquire asin asinh atan atan2 atanh "
     "atomic_add atomic_and atomic_compare_exchange atomic_exchange atomic_load atomic_max "
@@ -34,56 +44,72 @@ _NAMES = {
     "subgroup_min subgroup_size subgroup_sum tan tanh thread_idx trunc truncdiv truncmod "
     "unroll view",
     "lang.pointers": "ConstPtr Ptr",
-    "multidevice": "MultiBuffer launch",
-    "profiling": "Profile ProfileDeviceEvent ProfileEvent ProfileProgramEvent ProfileRangeEvent "
-    "finalize_profile profile profile_range start_profile",
-    "program": "Program ProgramInfo",
-    "queue": "Event Queue",
     "render": "Renderer",
-    "signature": "Interface Param Signature",
-    "source": "Binary Source",
 }
 _MODULES = {
-    "cache": "compiler.cache",
-    "config": "config",
-    "discovery": "discovery",
-    "errors": "errors",
+    "cache": "hal_core.compiler.cache",
+    "config": "hal_core.config",
+    "discovery": "hal_core.discovery",
+    "errors": "hal_core.errors",
 }
-_HOME = {name: home for home, names in _NAMES.items() for name in names.split()}
-
-__all__ = ["API_VERSION", "__version__", *_MODULES, *_HOME]
+_HOME = {
+    name: f"{package}.{home}"
+    for package, table in (("hal_core", _NAMES), ("hal_kernel", _KERNEL_NAMES))
+    for home, names in table.items()
+    for name in names.split()
+}
 
 
 def __getattr__(name: str) -> object:
-    if name not in _HOME and name not in _MODULES:
+    if name == "__all__":
+        return [
+            one for one in __dir__() if one in ("API_VERSION", "__version__", *_MODULES, *_HOME)
+        ]
+    home = _MODULES.get(name) or _HOME.get(name)
+    if home is None:
         problem = f"module 'hal_core' has no attribute {name!r}"
         if name in ("complex64", "complex128"):  # what numpy, CuPy and Numba have
             from hal_core.dtypes import COMPLEX
 
             problem += f". {COMPLEX}"
         raise AttributeError(problem)
-    home = _MODULES.get(name) or _HOME[name]
     try:
         from importlib import import_module
 
-        module = import_module(f"hal_core.{home}")
-    except ImportError:
-        # Python ends, and finds no module any more. Its parent still has one that was loaded.
-        first, _, last = home.partition(".")
-        module = globals().get(first)
-        module = getattr(module, last, None) if last else module
-        if module is None and "concurrency" in globals():
-            globals()["concurrency"].refuse_at_exit(f"hal.{name}")
-        if module is None:
-            raise
+        module = import_module(home)
+    except ImportError as error:
+        module = _loaded_before(home, name, error)
     if name in _MODULES:
         return module
     found = globals()[name] = getattr(module, name)
     return found
 
 
+def _loaded_before(home: str, name: str, error: ImportError) -> object:
+    """Return a module that cannot be imported: while Python ends, its parent still has it.
+
+    Raises: ModuleNotFoundError saying what to install; InvalidState while Python ends.
+    """
+    package, first, *last = home.split(".")
+    module = globals().get(first) if package == "hal_core" else None
+    for part in last:
+        module = getattr(module, part, None)
+    if module is None and "concurrency" in globals():
+        globals()["concurrency"].refuse_at_exit(f"hal.{name}")
+    if module is None and error.name == "hal_kernel":
+        problem = f"hal.{name} is in hal-kernel, which is not installed. "
+        problem += "Run: python -m pip install hal-kernel"
+        raise ModuleNotFoundError(problem, name="hal_kernel") from None
+    if module is None:
+        raise error
+    return module
+
+
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    from importlib.util import find_spec
+
+    lacking = set() if find_spec("hal_kernel") else set(" ".join(_KERNEL_NAMES.values()).split())
+    return sorted({"__all__", *globals(), *_MODULES, *_HOME} - lacking)
 
 
 discovery.installed()

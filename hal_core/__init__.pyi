@@ -77,11 +77,43 @@ from hal_core.graph import (
 from hal_core.hookspecs import (
     hookimpl as hookimpl,
 )
-from hal_core.ir import (
+from hal_core.multidevice import (
+    MultiBuffer as MultiBuffer,
+    launch as launch,
+)
+from hal_core.profiling import (
+    Profile as Profile,
+    ProfileDeviceEvent as ProfileDeviceEvent,
+    ProfileEvent as ProfileEvent,
+    ProfileProgramEvent as ProfileProgramEvent,
+    ProfileRangeEvent as ProfileRangeEvent,
+    finalize_profile as finalize_profile,
+    profile as profile,
+    profile_range as profile_range,
+    start_profile as start_profile,
+)
+from hal_core.program import (
+    Program as Program,
+    ProgramInfo as ProgramInfo,
+)
+from hal_core.queue import (
+    Event as Event,
+    Queue as Queue,
+)
+from hal_core.signature import (
+    Interface as Interface,
+    Param as Param,
+    Signature as Signature,
+)
+from hal_core.source import (
+    Binary as Binary,
+    Source as Source,
+)
+from hal_kernel.ir import (
     Kernel as Kernel,
     UOp as UOp,
 )
-from hal_core.lang import (
+from hal_kernel.lang import (
     InlineFunction as InlineFunction,
     KernelFunction as KernelFunction,
     acos as acos,
@@ -167,44 +199,12 @@ from hal_core.lang import (
     unroll as unroll,
     view as view,
 )
-from hal_core.lang.pointers import (
+from hal_kernel.lang.pointers import (
     ConstPtr as ConstPtr,
     Ptr as Ptr,
 )
-from hal_core.multidevice import (
-    MultiBuffer as MultiBuffer,
-    launch as launch,
-)
-from hal_core.profiling import (
-    Profile as Profile,
-    ProfileDeviceEvent as ProfileDeviceEvent,
-    ProfileEvent as ProfileEvent,
-    ProfileProgramEvent as ProfileProgramEvent,
-    ProfileRangeEvent as ProfileRangeEvent,
-    finalize_profile as finalize_profile,
-    profile as profile,
-    profile_range as profile_range,
-    start_profile as start_profile,
-)
-from hal_core.program import (
-    Program as Program,
-    ProgramInfo as ProgramInfo,
-)
-from hal_core.queue import (
-    Event as Event,
-    Queue as Queue,
-)
-from hal_core.render import (
+from hal_kernel.render import (
     Renderer as Renderer,
-)
-from hal_core.signature import (
-    Interface as Interface,
-    Param as Param,
-    Signature as Signature,
-)
-from hal_core.source import (
-    Binary as Binary,
-    Source as Source,
 )
 
 __all__: list[str]

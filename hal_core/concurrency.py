@@ -74,7 +74,7 @@ class Late:
 
 
 # Every hal.Compiled made in this process. Its type is not named: `lang` imports this module, and
-# mypy loses `hal_core.lang.func` in a circle of imports.
+# mypy loses `hal_kernel.lang.func` in a circle of imports.
 devices: Living[Any] = Living()
 forkable: Living[Any] = Living()  # registries, thread pools, ...: objects with an `_after_fork()`
 _locks: Living[threading.RLock] = Living()

@@ -1,4 +1,4 @@
-"""Find installed backends: read every `entry_points.txt`, import nothing.
+"""Find what is installed: read every `entry_points.txt`, import nothing.
 
 This runs at `import hal_core`. A metadata library costs 25 to 35 ms for 100 distributions, and
 raises for all of them when one file is damaged; this module reads plain folders in 1 ms and each
@@ -21,8 +21,10 @@ API_VERSION = (1, 0)  # of the plugin interface; changes independently of packag
 
 DEVICES = "hal.devices"
 EXTENSIONS = "hal.extensions"
+LANGUAGES = "hal.languages"  # name -> renderer
+COMMANDS = "hal.commands"  # name -> module of a command of `hal`
 
-_GROUPS = (DEVICES, EXTENSIONS)
+_GROUPS = (DEVICES, EXTENSIONS, LANGUAGES, COMMANDS)
 _LARGEST = 1 << 20  # bytes of an entry_points.txt; real ones have a few hundred
 
 
@@ -79,7 +81,7 @@ class Scan:
     __slots__ = ("damaged", "entries", "folders", "left")
 
     def __init__(self) -> None:
-        self.entries: list[EntryPoint] = []  # of the groups hal.devices and hal.extensions
+        self.entries: list[EntryPoint] = []  # of the groups above
         self.damaged: dict[str, str] = {}  # file -> what is wrong with it
         self.folders: dict[str, list[Distribution]] = {}  # normalised name -> in path order
         self.left: list[str] = []  # path entries that are no plain folder, left to `complete`
@@ -165,6 +167,12 @@ def rescan() -> Scan:
 
 
 _latest: Scan | None = None
+
+
+def named(group: str) -> dict[str, EntryPoint]:
+    """Return the entry points of a group by name; of two with one name the first found."""
+    found = reversed([entry for entry in installed().entries if entry.group == group])
+    return {entry.name: entry for entry in found}
 
 
 def distribution_version(name: str) -> str | None:

@@ -1,6 +1,6 @@
 """The fake backend for the core's own tests: it counts calls and fails on request.
 
-Device and memory are those of `hal_core.testing.fake`, except that its chip does all work at once
+Device and memory are those of `hal_testing.fake`, except that its chip does all work at once
 instead of queueing it. Kernels are `hal.Source` text in Python: a function of the thread's global
 index and the arguments, called once for each thread.
 """
@@ -17,11 +17,11 @@ from hal_core.compiler import Compiler, CompilerPair
 from hal_core.device.base import Compiled, DeviceInfo, Limits
 from hal_core.errors import CompileError, OutOfMemory
 from hal_core.hookspecs import hookimpl
-from hal_core.ir import Kernel
 from hal_core.program import Program
-from hal_core.render import Renderer
 from hal_core.source import Binary, Source
-from hal_core.testing.fake import allocator, chip, device
+from hal_kernel.ir import Kernel
+from hal_kernel.render import Renderer
+from hal_testing.fake import allocator, chip, device
 
 MEMORY = 64 << 20
 LIMITS = Limits(

@@ -7,9 +7,9 @@ from unittest import mock
 
 import numpy as np
 
-from hal_core.interpreter import lanes
-from hal_core.ir import Kernel
-from hal_core.testing import interpret
+from hal_kernel.interpreter import lanes
+from hal_kernel.ir import Kernel
+from hal_testing import interpret
 
 
 def run(kernel: Kernel, arguments: list[Any], threads: int) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import hal_core as hal
-from hal_core.testing.fake import FakePlugin
+from hal_testing.fake import FakePlugin
 
 
 @hal.kernel

@@ -10,7 +10,7 @@ import pytest
 
 import hal_core as hal
 from hal_core import errors
-from hal_core.testing.fake import FakePlugin
+from hal_testing.fake import FakePlugin
 
 
 @pytest.mark.parametrize(

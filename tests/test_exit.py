@@ -14,7 +14,7 @@ PROGRAM = """
 import asyncio, os, pickle, sys, tempfile
 import numpy as np
 import hal_core as hal
-from hal_core.python import plugin
+from hal_kernel.python import plugin
 
 if "PYTHON" not in hal.Device:
     hal.Device.register_plugin("PYTHON", plugin)
@@ -223,7 +223,7 @@ def test_public_methods_give_a_result_or_InvalidState_while_python_ends(tmp_path
 MANY_FINALIZERS = """
 import sys, types
 import hal_core as hal
-from hal_core.python import plugin
+from hal_kernel.python import plugin
 
 class Ending:
     kept = []

@@ -15,7 +15,7 @@ import pytest
 import hal_core as hal
 from hal_core import files
 from hal_core.cli import main
-from hal_core.testing.kit.report import Report
+from hal_testing.kit.report import Report
 
 KERNEL = "import hal_core as hal\nk = hal.Source('k', 'text', 'n: int32', language='c')\n"
 

@@ -22,7 +22,7 @@ warnings.simplefilter("ignore", DeprecationWarning)  # fork beside threads is wh
 import hal_core as hal
 from hal_core.device import Device
 from fake_backend import FakeAllocator, FakeDevice, FakePlugin, FakeProgram
-from hal_core.testing.fake.chip import Block
+from hal_testing.fake.chip import Block
 
 calls = []
 class Handle(Block):

@@ -1,4 +1,7 @@
-"""The `hal` command. A module for each of its commands; all of them may print."""
+"""The `hal` command. A module for each of its commands; all of them may print.
+
+Commands of other distributions are entry points of the group `hal.commands`.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,39 @@ import argparse
 import sys
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
+from importlib import import_module
+from types import ModuleType
 
-from hal_core import API_VERSION, __version__
-from hal_core.cli import bench, cache, check, devices, doctor, new, output, profile, render
+from hal_core import API_VERSION, __version__, discovery
+from hal_core.cli import cache, devices, doctor, output, profile
+from hal_core.errors import InvalidArgument
 
 # Each module has HELP (a sentence), add_arguments(parser), and run(options), which returns the
 # exit code.
-_MODULES = (devices, doctor, new, check, render, bench, profile, cache)
-COMMANDS = {module.__name__.rpartition(".")[2]: module for module in _MODULES}
+_OWN = {"devices": devices, "doctor": doctor, "profile": profile, "cache": cache}
+# Commands that this project has elsewhere.
+_DISTRIBUTIONS = {
+    "try": "hal-kernel", "render": "hal-kernel", "bench": "hal-kernel", "check": "hal-testing",
+    "new": "hal-testing",
+}  # fmt: skip
+
+
+def commands() -> list[str]:
+    """Return the names of all installed commands. Nothing is imported."""
+    return [*_OWN, *sorted(discovery.named(discovery.COMMANDS).keys() - _OWN.keys())]
+
+
+def module_of(name: str) -> ModuleType:
+    """Import the module of an installed command. Raises: InvalidArgument when that fails."""
+    if name in _OWN:
+        return _OWN[name]
+    entry = discovery.named(discovery.COMMANDS)[name]
+    try:
+        return import_module(entry.value)
+    except ImportError as error:
+        fix = f"Install it again: python -m pip install --force-reinstall {entry.distribution.name}"
+        problem = f"the command cannot be loaded: {error}"
+        raise InvalidArgument(f"hal {name}", problem, fix=fix) from error
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -26,10 +54,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(arguments: Sequence[str] | None) -> int:
     given = (sys.argv[1:] if arguments is None else arguments) or ["--help"]
-    parser = make_parser()
-    if given[0][:1] != "-" and given[0] not in COMMANDS:
-        hint = _did_you_mean(given[:1], COMMANDS) or f" There are {', '.join(COMMANDS)}."
-        parser.error(f"no such command: {given[0]}.{hint}")
+    known, name = commands(), given[0]
+    if name[:1] != "-" and name not in known:
+        hint = _did_you_mean(given[:1], known) or f" There are {', '.join(known)}."
+        if name in _DISTRIBUTIONS:
+            hint = f" It is in {_DISTRIBUTIONS[name]}, which is not installed. "
+            hint += f"Run: python -m pip install {_DISTRIBUTIONS[name]}"
+        make_parser([]).error(f"no such command: {name}.{hint}")
+    parser = make_parser([name] if name in known else known)
     options, unknown = parser.parse_known_args(given)
     if hasattr(options, "assignments"):  # argparse takes them directly behind FILE only
         behind = [word for word in unknown if "=" in word and word[0] != "-"]
@@ -43,8 +75,8 @@ def _run(arguments: Sequence[str] | None) -> int:
     return code
 
 
-def make_parser() -> argparse.ArgumentParser:
-    """Make the parser of the whole command line; each command adds its own arguments."""
+def make_parser(names: Sequence[str]) -> argparse.ArgumentParser:
+    """Make the parser of these commands; each adds its own arguments."""
     parser = argparse.ArgumentParser(
         prog="hal", description="Show, test and use the devices of hal-core."
     )
@@ -52,7 +84,8 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=version)
     parser.set_defaults(run=lambda options: parser.error("no COMMAND is given"), parser=parser)
     subparsers = parser.add_subparsers(metavar="COMMAND")
-    for name, command in COMMANDS.items():
+    for name in names:
+        command = module_of(name)
         subparser = subparsers.add_parser(name, help=command.HELP, description=command.HELP)
         command.add_arguments(subparser)
         subparser.set_defaults(run=command.run, parser=subparser)

@@ -256,7 +256,7 @@ OUTLIVES_ITS_PLUGIN = """
 import ctypes, sys
 import numpy as np
 import hal_core as hal
-from hal_core.testing.fake import FakePlugin
+from hal_testing.fake import FakePlugin
 hal.Device.register_plugin("FAKE", FakePlugin())
 kept = [hal.zeros(9, hal.int8, "FAKE"), hal.empty(9, hal.int8, "FAKE")]
 for option in ("nolru", "host"):

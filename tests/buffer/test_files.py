@@ -27,7 +27,7 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def queued() -> Any:
     """A device with memory that the host sees, HOST, and with memory that it does not."""
-    from hal_core.testing.fake import FakePlugin
+    from hal_testing.fake import FakePlugin
 
     hal.Device.register_plugin("SIM", FakePlugin(1))
     with hal.Device["SIM"] as device:

@@ -15,13 +15,12 @@ import numpy as np
 import pytest
 
 import hal_core as hal
-from hal_core import testing
 from hal_core.buffer.host import host_bytes
-from hal_core.cli.arguments import elements
 from hal_core.dtypes import DType
-from hal_core.python import plugin
 from hal_core.signature import POINTER, Param
-from hal_core.testing import interpret
+from hal_kernel.cli.arguments import elements
+from hal_kernel.python import plugin
+from hal_testing import interpret
 
 DEVICE, NUMBERS = "PYTHON", [1, 2, 3, 4]
 PLAIN = np.dtype("i4")
@@ -291,7 +290,7 @@ def test_bfloat16_goes_in_and_out_by_every_way() -> None:
 def _parameters() -> Iterator[str]:
     """Public parameters that may be an array, a dtype or a number, by their annotation."""
     public = {name: getattr(hal, name) for name in hal.__all__}
-    for name, thing in (public | {"testing.interpret": testing.interpret}).items():
+    for name, thing in (public | {"testing.interpret": interpret}).items():
         methods = {name: thing}
         if inspect.isclass(thing) and not issubclass(thing, BaseException):
             methods = {
@@ -301,7 +300,7 @@ def _parameters() -> Iterator[str]:
                 if own in ("__init__", "__call__", "__array__", "__getitem__", "__class_getitem__")
                 or (own[0] != "_" and callable(getattr(thing, own)))
             }  # fmt: skip
-        elif getattr(thing, "__module__", "").startswith("hal_core.lang"):
+        elif getattr(thing, "__module__", "").startswith("hal_kernel.lang"):
             continue  # exists in kernels only
         for method, function in methods.items():
             if not inspect.isroutine(function):

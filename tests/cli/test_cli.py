@@ -20,7 +20,7 @@ from hal_core import config
 from hal_core.cli import COMMANDS, doctor, main, make_parser
 from hal_core.compiler import cache
 from hal_core.hookspecs import CAPABILITIES
-from hal_core.testing.kit.report import chapters
+from hal_testing.kit.report import chapters
 
 KERNELS = """
 import hal_core as hal

@@ -14,7 +14,8 @@ import pytest
 from fake_site import FakeSite
 
 import hal_core as hal
-from hal_core.cli import bench, main
+from hal_core.cli import main
+from hal_kernel.cli import bench
 
 needs_cpu = pytest.mark.skipif(find_spec("hal_cpu") is None, reason="hal-cpu is not installed here")
 

@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hal_core as hal
-from hal_core.cli import main, new
+from hal_core.cli import main
+from hal_testing.cli import new
 
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 words = st.text(LETTERS + "0123456789", min_size=1, max_size=8)

@@ -14,8 +14,8 @@ from fake_backend import FakePlugin, FakeRenderer
 
 import hal_core as hal
 from hal_core.dtypes import float64
-from hal_core.ir import Kernel
 from hal_core.signature import Signature
+from hal_kernel.ir import Kernel
 
 CORE = os.path.dirname(hal.__file__) + os.sep
 # Files of values: asking one for a setting or a parameter leads nowhere else. And the front end

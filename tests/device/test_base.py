@@ -13,9 +13,9 @@ from fake_backend import LIMITS, FakeCompiler, FakePlugin, FakeRenderer
 
 import hal_core as hal
 from hal_core.dtypes import DTYPES, DType, bool_, float64, int32
-from hal_core.ir import Kernel, UOp
 from hal_core.program import ProgramInfo
 from hal_core.signature import Signature
+from hal_kernel.ir import Kernel, UOp
 
 
 def test_parts_are_made_once_by_however_many_threads(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -812,7 +812,7 @@ def test_a_misspelt_setting_is_told_once(site: FakeSite) -> None:
     """HAL_CHEK=1 would run unchecked, and look as if nothing were wrong."""
     code = """
 import hal_core as hal
-from hal_core.testing.fake import plugin
+from hal_testing.fake import plugin
 hal.Device.register_plugin("FAKE", plugin)
 for turn in range(2):
     hal.Device["FAKE"].close()

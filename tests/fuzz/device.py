@@ -18,8 +18,8 @@ from harness import UNSUPPORTED, WRONG, Runner, Trial, Verdict
 
 import hal_core as hal
 from hal_core.compiler import compile_kernel
-from hal_core.render import MetalRenderer
 from hal_core.source import Binary
+from hal_metal.render import MetalRenderer
 
 
 class Target(NamedTuple):

@@ -9,7 +9,7 @@ import argparse
 import time
 
 import hal_core as hal
-from hal_core.testing.conformance.test_graph import check_sequence
+from hal_testing.conformance.test_graph import check_sequence
 
 
 def main() -> None:

@@ -17,7 +17,7 @@ from one_operation import compute
 from oracles import COMPUTED, FLOATS, INTEGERS, numbers, same
 
 from hal_core.dtypes import DTYPES, DType, bfloat16, bool_, float16, float32
-from hal_core.interpreter import operations
+from hal_kernel.interpreter import operations
 
 HALVES = (float16, bfloat16)
 

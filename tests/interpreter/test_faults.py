@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 import hal_core as hal
-from hal_core import interpreter
 from hal_core.dtypes import bool_, float32, int32
-from hal_core.ir import Kernel, UOp
 from hal_core.signature import Signature
-from hal_core.testing import interpret
+from hal_kernel import interpreter
+from hal_kernel.ir import Kernel, UOp
+from hal_testing import interpret
 
 SIZE = 8
 

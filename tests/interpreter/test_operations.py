@@ -16,9 +16,9 @@ from one_operation import compute
 from oracles import COMPUTED, FLOATS, INTEGERS, numbers, same
 
 from hal_core.dtypes import DTYPES, DType, bool_, float32, float64, int8, uint8
-from hal_core.interpreter.operations import OPERATIONS
-from hal_core.ir.rules import SOURCE_COUNTS
-from hal_core.ir.uop import BINARY, BITWISE, COMPARISON, UNARY
+from hal_kernel.interpreter.operations import OPERATIONS
+from hal_kernel.ir.rules import SOURCE_COUNTS
+from hal_kernel.ir.uop import BINARY, BITWISE, COMPARISON, UNARY
 
 INTEGER_OPS = sorted({*oracles.INTEGER, *oracles.BITS, "SHL", "SHR", "NOT"})
 MATH: dict[str, Callable[..., float]] = {

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hal_core as hal
-from hal_core.interpreter import execute, lanes
-from hal_core.interpreter.arguments import Inputs
-from hal_core.interpreter.executor import LoopLimits
-from hal_core.interpreter.prepared import PreparedKernel
-from hal_core.testing import interpret
+from hal_kernel.interpreter import execute, lanes
+from hal_kernel.interpreter.arguments import Inputs
+from hal_kernel.interpreter.executor import LoopLimits
+from hal_kernel.interpreter.prepared import PreparedKernel
+from hal_testing import interpret
 
 DIMENSION = st.integers(1, 6)
 THREE = st.tuples(DIMENSION, DIMENSION, DIMENSION)

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import hal_core as hal
-from hal_core.interpreter import overlap
-from hal_core.testing import interpret
+from hal_kernel.interpreter import overlap
+from hal_testing import interpret
 
 
 def make_move(target: Any, source: Any, back: bool = True) -> Any:
@@ -137,7 +137,7 @@ def test_mutants_are_caught(wrong: str, monkeypatch: pytest.MonkeyPatch) -> None
         change = {"first": 0} if wrong == "first" else {"units": 1}
         return {key: record._replace(**change) for key, record in right(*arrays).items()}
 
-    monkeypatch.setattr("hal_core.interpreter.shared_shadows", mutant)
+    monkeypatch.setattr("hal_kernel.interpreter.shared_shadows", mutant)
     with pytest.raises((AssertionError, pytest.fail.Exception, hal.KernelFault)):
         for to, of in (("i4", "i4"), ("i2", "i4")):
             test_views_of_any_dtype_at_any_place(to, of)

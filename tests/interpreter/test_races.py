@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hal_core.interpreter import races
-from hal_core.interpreter.races import ATOMIC, ATOMIC_READ, EPOCH_BITS, READ, WRITE, Shadow
+from hal_kernel.interpreter import races
+from hal_kernel.interpreter.races import ATOMIC, ATOMIC_READ, EPOCH_BITS, READ, WRITE, Shadow
 
 PLACES = 3
 BLOCK = 3  # threads

@@ -14,7 +14,7 @@ from typing import Any
 from builder import Builder
 
 from hal_core.dtypes import int32
-from hal_core.ir import Kernel, UOp
+from hal_kernel.ir import Kernel, UOp
 
 MOST_THREADS = 3  # a block; alone, a thread sees at once what it wrote
 BLOCKS = 2

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from hal_core.dtypes import DType, float32, float64
-from hal_core.interpreter.operations import OPERATIONS, operation
-from hal_core.ir import Kernel, UOp
+from hal_kernel.interpreter.operations import OPERATIONS, operation
+from hal_kernel.ir import Kernel, UOp
 
 Array = npt.NDArray[Any]
 

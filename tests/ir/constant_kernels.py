@@ -17,8 +17,8 @@ from hal_core.dtypes import (
     uint8,
     uint64,
 )
-from hal_core.ir import Kernel, UOp
-from hal_core.ir.uop import ARITHMETIC, BITWISE, COMPARISON, INTEGER_BINARY
+from hal_kernel.ir import Kernel, UOp
+from hal_kernel.ir.uop import ARITHMETIC, BITWISE, COMPARISON, INTEGER_BINARY
 
 THREADS = 4
 PLACES = 8  # of each thread in each buffer

@@ -14,7 +14,7 @@ from fractions import Fraction
 from typing import Any
 
 from hal_core.dtypes import DType, bool_
-from hal_core.ir import UOp
+from hal_kernel.ir import UOp
 
 BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "ADD": lambda a, b: a + b,

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 import hal_core as hal
 from hal_core.dtypes import int32, int64
-from hal_core.ir import UOp
-from hal_core.ir.cost import operations_per_thread
+from hal_kernel.ir import UOp
+from hal_kernel.ir.cost import operations_per_thread
 
 
 @hal.kernel

@@ -17,11 +17,11 @@ from columns import DTYPES, Array, errors, every, on_columns, scattered, special
 import hal_core as hal
 from hal_core.dtypes import DTYPES as EVERY
 from hal_core.dtypes import DType, float32, float64
-from hal_core.ir import Kernel
-from hal_core.ir.math import DERIVED
-from hal_core.ir.verify import verify
-from hal_core.lang.mathematics import MATH
-from hal_core.testing import interpret
+from hal_kernel.ir import Kernel
+from hal_kernel.ir.math import DERIVED
+from hal_kernel.ir.verify import verify
+from hal_kernel.lang.mathematics import MATH
+from hal_testing import interpret
 
 UNARY: dict[str, Callable[..., Array]] = {
     "acos": np.arccos, "acosh": np.arccosh, "asin": np.arcsin, "asinh": np.arcsinh,
@@ -235,5 +235,5 @@ for function in hal.exp, hal.erf:
         y[0] = function(y[0])
 
     k.lower()
-    print("hal_core.ir.math" in sys.modules)
+    print("hal_kernel.ir.math" in sys.modules)
 """

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import hal_core as hal
-from hal_core.ir.blocks import early_loads
-from hal_core.ir.blocks.early_loads import with_early_loads
-from hal_core.render import LLVMRenderer
-from hal_core.testing import interpret
+from hal_cpu.render import LLVMRenderer
+from hal_kernel.ir.blocks import early_loads
+from hal_kernel.ir.blocks.early_loads import with_early_loads
+from hal_testing import interpret
 
 # mypy: disable-error-code="no-untyped-def"
 Floats = hal.Ptr[hal.float32]

@@ -14,12 +14,12 @@ import pytest
 from columns import DTYPES, Array, errors, every, on_columns, scattered, specials
 
 from hal_core.dtypes import DType, float32, float64, int32
-from hal_core.ir import Kernel, UOp
-from hal_core.ir.expand import FUNCTIONS, expand
-from hal_core.ir.math import FORMULAS
-from hal_core.ir.verify import verify
 from hal_core.signature import Signature
-from hal_core.testing import interpret
+from hal_kernel.ir import Kernel, UOp
+from hal_kernel.ir.expand import FUNCTIONS, expand
+from hal_kernel.ir.math import FORMULAS
+from hal_kernel.ir.verify import verify
+from hal_testing import interpret
 
 FLOATS = (float32, float64)
 
@@ -210,14 +210,14 @@ def test_every_function_that_has_a_formula_is_tested() -> None:
 def test_formulas_are_imported_only_for_kernels_that_need_them() -> None:
     code = """
 import sys
-from hal_core.ir import Kernel, UOp
+from hal_kernel.ir import Kernel, UOp
 from hal_core.signature import Signature
 from hal_core.dtypes import float32
-from hal_core.ir.expand import expand
+from hal_kernel.ir.expand import expand
 one = UOp("CONST", float32, (), 1.0)
 for op in "SQRT", "EXP":
     expand(Kernel("k", Signature.parse("k", ""), (one, UOp(op, float32, (one,)))))
-    print("hal_core.ir.math" in sys.modules)
+    print("hal_kernel.ir.math" in sys.modules)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert (done.stdout, done.stderr) == ("False\nTrue\n", "")

@@ -14,13 +14,13 @@ from worked_examples import side_by_side
 
 import hal_core as hal
 from hal_core.dtypes import float16, float32, int32
-from hal_core.ir import Kernel, UOp
-from hal_core.ir.blocks import fission
-from hal_core.ir.blocks.fission import SPILL_LIMIT, _OpenRegion, spill_nbytes, split
-from hal_core.ir.blocks.hoisting import Hoisted
-from hal_core.ir.blocks.liveness import Liveness
-from hal_core.ir.blocks.region import Region
-from hal_core.ir.verify import verify
+from hal_kernel.ir import Kernel, UOp
+from hal_kernel.ir.blocks import fission
+from hal_kernel.ir.blocks.fission import SPILL_LIMIT, _OpenRegion, spill_nbytes, split
+from hal_kernel.ir.blocks.hoisting import Hoisted
+from hal_kernel.ir.blocks.liveness import Liveness
+from hal_kernel.ir.blocks.region import Region
+from hal_kernel.ir.verify import verify
 
 ORDERS = ("forward", "reversed", "shuffled", "interleaved")
 

@@ -6,9 +6,9 @@ import pytest
 from stepping import Block
 
 import hal_core as hal
-from hal_core.ir import Kernel
-from hal_core.ir.blocks import groups
-from hal_core.ir.blocks.fission import split
+from hal_kernel.ir import Kernel
+from hal_kernel.ir.blocks import groups
+from hal_kernel.ir.blocks.fission import split
 
 BLOCK = 8
 Array = hal.Ptr[hal.int32]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import hal_core as hal
-from hal_core.ir.blocks.independence import stores_last
+from hal_kernel.ir.blocks.independence import stores_last
 
 
 @hal.kernel

@@ -20,10 +20,10 @@ from kernel_files import load
 
 from hal_core.dtypes import DTYPES, any_, float32, float64
 from hal_core.errors import InvalidKernel
-from hal_core.ir import Kernel, UOp
-from hal_core.ir.listing import listing, parse_listing
-from hal_core.render.uops import UOpsRenderer
 from hal_core.signature import Signature
+from hal_kernel.ir import Kernel, UOp
+from hal_kernel.ir.listing import listing, parse_listing
+from hal_kernel.render.uops import UOpsRenderer
 
 
 def _facts(kernel: Kernel) -> Any:

@@ -9,10 +9,10 @@ from builder import Builder
 from stepping import Block, Memory, listing
 
 from hal_core.dtypes import bool_
-from hal_core.ir import Kernel, UOp
-from hal_core.ir.blocks import leaving, lockstep
-from hal_core.ir.blocks.fission import split
-from hal_core.ir.verify import verify
+from hal_kernel.ir import Kernel, UOp
+from hal_kernel.ir.blocks import leaving, lockstep
+from hal_kernel.ir.blocks.fission import split
+from hal_kernel.ir.verify import verify
 
 MEMORY: Memory = {0: [0] * 64, 1: [7, -3, 5, 2, 11, -8, 1, 4]}
 

@@ -8,9 +8,9 @@ from builder import Builder
 from stepping import Block, listing
 
 import hal_core as hal
-from hal_core.ir import UOp
-from hal_core.ir.blocks.returns import without_returns
-from hal_core.ir.verify import verify
+from hal_kernel.ir import UOp
+from hal_kernel.ir.blocks.returns import without_returns
+from hal_kernel.ir.verify import verify
 
 # mypy: disable-error-code="no-untyped-def"
 

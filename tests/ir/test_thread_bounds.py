@@ -10,11 +10,11 @@ from stepping import Block, Memory, listing
 from worked_examples import side_by_side
 
 import hal_core as hal
-from hal_core.ir import Kernel, UOp
-from hal_core.ir.blocks import thread_bounds
-from hal_core.ir.blocks.fission import split
-from hal_core.ir.blocks.thread_bounds import with_bounds
-from hal_core.ir.fold import fold
+from hal_kernel.ir import Kernel, UOp
+from hal_kernel.ir.blocks import thread_bounds
+from hal_kernel.ir.blocks.fission import split
+from hal_kernel.ir.blocks.thread_bounds import with_bounds
+from hal_kernel.ir.fold import fold
 
 # mypy: disable-error-code="no-untyped-def"
 

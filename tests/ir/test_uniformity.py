@@ -10,11 +10,11 @@ from barrier_kernels import BLOCKS, SIZE, drawn
 from stepping import Block, listing
 
 import hal_core as hal
-from hal_core.ir import Kernel, UOp
-from hal_core.ir.blocks import uniformity as module
-from hal_core.ir.blocks.uniformity import Uniformity, divergent
-from hal_core.ir.uop import LEAVES
-from hal_core.ir.verify import verify
+from hal_kernel.ir import Kernel, UOp
+from hal_kernel.ir.blocks import uniformity as module
+from hal_kernel.ir.blocks.uniformity import Uniformity, divergent
+from hal_kernel.ir.uop import LEAVES
+from hal_kernel.ir.verify import verify
 
 # mypy: disable-error-code="no-untyped-def"
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 import hal_core as hal
 from hal_core.dtypes import DType, bool_, float16, float32, int32, int64, uint8, uint64
-from hal_core.ir import Kernel, UOp
-from hal_core.ir.rules import RULES
-from hal_core.ir.verify import verify
 from hal_core.signature import VALUE, Param, Signature
+from hal_kernel.ir import Kernel, UOp
+from hal_kernel.ir.rules import RULES
+from hal_kernel.ir.verify import verify
 
 SIGNATURE = Signature.parse("k", "y: float32*, x: const float32*, n: int32, a: float32")
 
@@ -486,7 +486,7 @@ def test_what_is_no_kernel_or_has_no_signature_is_told_how_to_make_one() -> None
 
 
 def test_every_op_has_a_rule() -> None:
-    from hal_core.ir import uop
+    from hal_kernel.ir import uop
 
     listed = uop.BINARY | uop.COMPARISON | uop.UNARY | uop.STRUCTURE
     others = {"PARAM", "CONST", "SPECIAL", "VAR", "SET", "GET", "CAST", "BITCAST", "WHERE", "FMA"}

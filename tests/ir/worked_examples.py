@@ -1,11 +1,11 @@
-"""The form of the examples that modules of `hal_core.ir` begin with: nodes before and after."""
+"""The form of the examples that modules of `hal_kernel.ir` begin with: nodes before and after."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import zip_longest
 
-from hal_core.ir import UOp
+from hal_kernel.ir import UOp
 
 
 def side_by_side(before: Sequence[UOp], after: Sequence[UOp]) -> str:

@@ -9,8 +9,8 @@ import run_on_lists
 from kernel_files import IMPORTS, load
 
 import hal_core as hal
-from hal_core.ir import Kernel
-from hal_core.ir.verify import verify
+from hal_kernel.ir import Kernel
+from hal_kernel.ir.verify import verify
 
 HEAD = (
     IMPORTS

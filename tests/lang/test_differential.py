@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kernel_files import IMPORTS, load
 
-from hal_core.ir.verify import verify
+from hal_kernel.ir.verify import verify
 
 N = 7
 HEADER = (

@@ -23,9 +23,9 @@ import run_on_lists
 from kernel_files import IMPORTS, load
 
 import hal_core as hal
-from hal_core.ir import Kernel
-from hal_core.ir.verify import verify
-from hal_core.lang import KernelFunction
+from hal_kernel.ir import Kernel
+from hal_kernel.ir.verify import verify
+from hal_kernel.lang import KernelFunction
 
 if TYPE_CHECKING:
     from hal_core.dtypes import DType
@@ -595,7 +595,7 @@ def f(y: hal.Ptr[hal.float32]): y[0] = 1.0
 
 FORK_WHILE_LOWERING = """import os, sys, threading
 import hal_core as hal
-from hal_core.lang import function
+from hal_kernel.lang import function
 
 @hal.kernel
 def one(y: hal.Ptr[hal.int32]):

@@ -10,7 +10,7 @@ import pytest
 import run_on_lists
 from kernel_files import IMPORTS, load
 
-from hal_core.ir.verify import verify
+from hal_kernel.ir.verify import verify
 
 HEAD = (
     IMPORTS

@@ -21,8 +21,8 @@ import run_on_lists
 from kernel_files import IMPORTS, load
 
 import hal_core as hal
-from hal_core.ir.listing import listing
-from hal_core.lang import InlineFunction, KernelFunction
+from hal_kernel.ir.listing import listing
+from hal_kernel.lang import InlineFunction, KernelFunction
 
 SCALE = 3.0
 SIZES = types.ModuleType("sizes_of_this_test")
@@ -320,7 +320,7 @@ def k(y: hal.Ptr[hal.int32]) -> None:
     y[i] = times(i)
 
 if __name__ == "__main__":
-    from hal_core.ir.listing import listing
+    from hal_kernel.ir.listing import listing
     sent = pickle.dumps((k, times, listing(k.lower())))
     command = [sys.executable, "-W", "error", "-c", sys.argv[1]]
     sys.exit(subprocess.run(command, input=sent).returncode)
@@ -331,8 +331,8 @@ RECEIVER = """
 import pickle, sys
 import numpy as np
 import hal_core as hal
-from hal_core.ir.listing import listing
-from hal_core.interpreter import interpret
+from hal_kernel.ir.listing import listing
+from hal_kernel.interpreter import interpret
 k, times, expected = pickle.load(sys.stdin.buffer)
 assert listing(k.lower()) == expected
 y = np.zeros(4, np.int32)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from kernel_files import load
 
-from hal_core.ir.verify import verify
+from hal_kernel.ir.verify import verify
 
 
 def test_typed_kernels_are_kernels(tmp_path: Path) -> None:

@@ -9,12 +9,12 @@ import pytest
 
 import hal_core as hal
 from hal_core.errors import InvalidKernel
-from hal_core.ir import Kernel, UOp
-from hal_core.ir.blocks.independence import stores_last
-from hal_core.ir.listing import listing, parse_listing
-from hal_core.ir.verify import verify
 from hal_core.signature import Signature
-from hal_core.testing import interpret
+from hal_kernel.ir import Kernel, UOp
+from hal_kernel.ir.blocks.independence import stores_last
+from hal_kernel.ir.listing import listing, parse_listing
+from hal_kernel.ir.verify import verify
+from hal_testing import interpret
 
 
 @hal.func

@@ -9,7 +9,7 @@ import pytest
 import wrong_kernels
 
 import hal_core as hal
-from hal_core.ir.verify import verify
+from hal_kernel.ir.verify import verify
 
 EACH = 60
 

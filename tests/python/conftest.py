@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 import hal_core as hal
-from hal_core.python import plugin
-from hal_core.python.device import PythonDevice
+from hal_kernel.python import plugin
+from hal_kernel.python.device import PythonDevice
 
 
 @pytest.fixture(scope="session", autouse=True)

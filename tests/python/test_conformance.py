@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hal_core.testing.conformance import *  # noqa: F403
+from hal_testing.conformance import *  # noqa: F403
 
 
 @pytest.fixture(autouse=True)

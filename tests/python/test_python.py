@@ -16,8 +16,8 @@ import pytest
 from fake_site import FakeSite
 
 import hal_core as hal
-from hal_core.python import program as programs
-from hal_core.python.device import PythonDevice
+from hal_kernel.python import program as programs
+from hal_kernel.python.device import PythonDevice
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -171,7 +171,7 @@ def test_A7_what_comes_during_a_launch_waits_for_it(
 def test_X2_a_forked_child_goes_on(python: PythonDevice) -> None:
     code = """
     import os, hal_core as hal
-    from hal_core.python import plugin
+    from hal_kernel.python import plugin
     hal.Device.register_plugin("PYTHON", plugin)
     x = hal.zeros(4, hal.float32, "PYTHON").fill(2)
     with x._device.turn:

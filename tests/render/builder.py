@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from hal_core.dtypes import DType, bool_, int32
-from hal_core.ir import Kernel, UOp
-from hal_core.ir.uop import COMPARISON
 from hal_core.signature import Signature
+from hal_kernel.ir import Kernel, UOp
+from hal_kernel.ir.uop import COMPARISON
 
 
 class Builder:

@@ -14,7 +14,7 @@ from launched import launched
 from offline import OFFLINE, OfflineCompiler
 from toolchains import LLVM, TOOLCHAINS, Toolchain
 
-from hal_core.ir import Kernel
+from hal_kernel.ir import Kernel
 
 
 @pytest.fixture(scope="session", params=list(TOOLCHAINS))

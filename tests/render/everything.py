@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from builder import Builder
 
 from hal_core.dtypes import DTYPES, STORAGE_DTYPES, DType, bool_, float32, uint64
-from hal_core.ir import Kernel, UOp
-from hal_core.ir.rules import RULES
-from hal_core.ir.uop import (
+from hal_kernel.ir import Kernel, UOp
+from hal_kernel.ir.rules import RULES
+from hal_kernel.ir.uop import (
     ARITHMETIC,
     ATOMICS,
     BITWISE,

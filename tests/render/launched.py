@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from toolchains import Toolchain
 
-from hal_core.ir import Kernel
+from hal_kernel.ir import Kernel
 
 
 class Launched(Exception):

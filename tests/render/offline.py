@@ -10,8 +10,11 @@ from pathlib import Path
 
 import rtc
 
-from hal_core.ir import Kernel
-from hal_core.render import CRenderer, CUDARenderer, HIPRenderer, Renderer
+from hal_hip.render import HIPRenderer
+from hal_kernel.ir import Kernel
+from hal_kernel.render import Renderer
+from hal_kernel.render.c.c99 import CRenderer
+from hal_kernel.render.c.cuda import CUDARenderer
 
 HERE = Path(__file__).parent
 

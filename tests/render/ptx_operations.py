@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from hal_core.dtypes import bfloat16, float32
-from hal_core.interpreter.casts import cast
-from hal_core.interpreter.operations import fma
+from hal_kernel.interpreter.casts import cast
+from hal_kernel.interpreter.operations import fma
 
 Array = npt.NDArray[Any]
 Function = Callable[..., Array]

@@ -13,8 +13,8 @@ from builder import Builder
 from toolchains import Toolchain
 
 from hal_core.dtypes import DTYPES, DType, float32
-from hal_core.ir import Kernel, UOp
-from hal_core.ir.uop import ATOMICS, ORDERS
+from hal_kernel.ir import Kernel, UOp
+from hal_kernel.ir.uop import ATOMICS, ORDERS
 
 SLOTS, BLOCKS, BLOCK = 3, 60, 20
 THREADS = BLOCKS * BLOCK

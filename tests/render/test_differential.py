@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from toolchains import GCC, LLVM, OpenCL, Toolchain
 
 from hal_core.dtypes import DTYPES, DType
-from hal_core.ir import Kernel, UOp
+from hal_kernel.ir import Kernel, UOp
 
 SIZE = 8
 THREADS = 4

@@ -10,7 +10,7 @@ from builder import Builder
 from launched import launched
 from toolchains import GCC, Toolchain, joined, renamed
 
-from hal_core.ir import Kernel
+from hal_kernel.ir import Kernel
 
 
 def remainders(divisor: int, contract: bool = True) -> Kernel:

@@ -8,7 +8,7 @@ from builder import Builder
 from toolchains import Toolchain
 
 from hal_core.dtypes import DTYPES, DType, int32
-from hal_core.ir import UOp
+from hal_kernel.ir import UOp
 
 GRID, BLOCK = (3, 2, 1), (4, 2, 1)
 THREADS = 48

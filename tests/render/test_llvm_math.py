@@ -10,8 +10,8 @@ from builder import Builder
 from toolchains import LLVM
 
 from hal_core.dtypes import DType, float32, float64
-from hal_core.ir import Kernel
-from hal_core.render import LLVMRenderer
+from hal_cpu.render import LLVMRenderer
+from hal_kernel.ir import Kernel
 
 OPS = ["EXP", "EXP2", "LOG", "LOG2", "TANH", "ATAN", "SIN", "COS", "TAN", "POW", "FMOD"]
 CASES = [(op, dtype) for op in OPS for dtype in (float32, float64)]

@@ -17,8 +17,8 @@ from toolchains import Metal
 
 from hal_core.dtypes import float32, float64
 from hal_core.errors import Unsupported
-from hal_core.ir import Kernel
-from hal_core.render import MetalRenderer
+from hal_kernel.ir import Kernel
+from hal_metal.render import MetalRenderer
 
 GOLDEN = sorted((Path(__file__).parent / "golden").glob("*.metal.txt"))
 

@@ -11,7 +11,7 @@ from toolchains import Toolchain
 
 from hal_core.dtypes import DTYPES, float32
 from hal_core.errors import Unsupported
-from hal_core.render import MetalRenderer
+from hal_metal.render import MetalRenderer
 
 
 @pytest.mark.parametrize("name", list(SAMPLES))

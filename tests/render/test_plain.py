@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 import hal_core as hal
-from hal_core.ir.blocks.plain import gathers, plain
-from hal_core.ir.fold import fold
-from hal_core.render import LLVMRenderer
+from hal_cpu.render import LLVMRenderer
+from hal_kernel.ir.blocks.plain import gathers, plain
+from hal_kernel.ir.fold import fold
 
 # mypy: disable-error-code="no-untyped-def"
 

@@ -9,8 +9,8 @@ import pytest
 from ptx_machine import Fault, Machine
 from samples import SAMPLES
 
-from hal_core.render import PTXRenderer
-from hal_core.testing import interpret
+from hal_cuda.render import PTXRenderer
+from hal_testing import interpret
 
 GRID, BLOCK = (2, 1, 1), (8, 1, 1)
 

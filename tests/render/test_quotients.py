@@ -11,10 +11,11 @@ from toolchains import LLVM, Toolchain
 
 import hal_core as hal
 from hal_core.geometry import MOST_ADDED
-from hal_core.ir.blocks import quotients
-from hal_core.ir.blocks.fission import split
-from hal_core.render import CRenderer, LLVMRenderer
-from hal_core.testing import interpret
+from hal_cpu.render import LLVMRenderer
+from hal_kernel.ir.blocks import quotients
+from hal_kernel.ir.blocks.fission import split
+from hal_kernel.render.c.c99 import CRenderer
+from hal_testing import interpret
 
 # mypy: disable-error-code="no-untyped-def"
 

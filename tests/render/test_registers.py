@@ -9,10 +9,10 @@ import pytest
 from toolchains import LLVM
 
 import hal_core as hal
-from hal_core.ir.blocks.fission import split
-from hal_core.ir.blocks.groups import WIDE, Registers
-from hal_core.render import LLVMRenderer
-from hal_core.testing import interpret
+from hal_cpu.render import LLVMRenderer
+from hal_kernel.ir.blocks.fission import split
+from hal_kernel.ir.blocks.groups import WIDE, Registers
+from hal_testing import interpret
 
 # mypy: disable-error-code="no-untyped-def"
 

@@ -8,7 +8,7 @@ from builder import Builder
 from toolchains import Toolchain
 
 from hal_core.dtypes import DTYPES, DType, float32, int32
-from hal_core.ir import Kernel, UOp
+from hal_kernel.ir import Kernel, UOp
 
 
 def reversal(dtype: DType, block: tuple[int, int, int] | None, size: int) -> Kernel:

@@ -10,8 +10,8 @@ import pytest
 from toolchains import LLVM
 
 import hal_core as hal
-from hal_core.render import LLVMRenderer
-from hal_core.testing import interpret
+from hal_cpu.render import LLVMRenderer
+from hal_testing import interpret
 
 # mypy: disable-error-code="no-untyped-def"
 Ints = hal.Ptr[hal.int32]

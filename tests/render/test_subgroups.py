@@ -10,11 +10,13 @@ from ptx_machine import Machine
 from toolchains import Toolchain
 
 import hal_core as hal
-from hal_core.ir import Kernel
-from hal_core.ir.subgroups import of_size
-from hal_core.ir.verify import verify
-from hal_core.render import RENDERERS, OpenCLRenderer, PTXRenderer
-from hal_core.testing import interpret
+from hal_cuda.render import PTXRenderer
+from hal_kernel.ir import Kernel
+from hal_kernel.ir.subgroups import of_size
+from hal_kernel.ir.verify import verify
+from hal_kernel.render import RENDERERS
+from hal_opencl.render import OpenCLRenderer
+from hal_testing import interpret
 
 ROWS = 8
 

@@ -16,19 +16,16 @@ from toolchains import GCC, LLVM, Toolchain
 
 from hal_core.dtypes import DTYPES, DType, float16, float32
 from hal_core.errors import InvalidKernel, Unsupported
-from hal_core.ir import Kernel
-from hal_core.ir.reserved import is_taken
-from hal_core.render import (
-    RENDERERS,
-    CRenderer,
-    CUDARenderer,
-    HIPRenderer,
-    LLVMRenderer,
-    MetalRenderer,
-    OpenCLRenderer,
-    Renderer,
-)
-from hal_core.render.c.words import called
+from hal_cpu.render import LLVMRenderer
+from hal_hip.render import HIPRenderer
+from hal_kernel.ir import Kernel
+from hal_kernel.ir.reserved import is_taken
+from hal_kernel.render import RENDERERS, Renderer
+from hal_kernel.render.c.c99 import CRenderer
+from hal_kernel.render.c.cuda import CUDARenderer
+from hal_kernel.render.c.words import called
+from hal_metal.render import MetalRenderer
+from hal_opencl.render import OpenCLRenderer
 
 NAMES = """
     float auto restrict kernel global half uchar image2d_t float4 get_global_id sqrt sqrtf fabs NAN
@@ -66,7 +63,7 @@ def test_text_is_the_same_in_another_process(language: str) -> None:
     """The compile cache is keyed by it: no addresses, no order of sets."""
     program = (
         "import sys; sys.path.insert(0, sys.argv[1]); from samples import SAMPLES; "
-        "from hal_core.render import RENDERERS; "
+        "from hal_kernel.render import RENDERERS; "
         "print(RENDERERS[sys.argv[2]]().render(SAMPLES['histogram'].lower()), end='')"
     )
     done = subprocess.run(
@@ -236,8 +233,8 @@ def test_only_the_kernel_is_exported(tmp_path: Path) -> None:
 
 def test_a_process_loads_only_the_renderer_that_it_uses() -> None:
     program = (
-        "import sys; before = set(sys.modules); from hal_core.render import LLVMRenderer; "
-        "print('hal_core.render.c.family' in sys.modules, 'hal_core.render.llvm' in sys.modules, "
+        "import sys; before = set(sys.modules); from hal_kernel.render import LLVMRenderer; "
+        "print('hal_kernel.render.c.family' in sys.modules, 'hal_cpu.render' in sys.modules, "
         "not {'numpy', 'llvmlite', 'pyopencl', 'inspect'}.isdisjoint(set(sys.modules) - before))"
     )
     done = subprocess.run(

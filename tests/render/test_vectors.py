@@ -9,9 +9,9 @@ from offline import NVRTC, OfflineCompiler
 from toolchains import Toolchain
 
 from hal_core.dtypes import DTYPES, DType, float32, uint8
-from hal_core.ir import Kernel, UOp
-from hal_core.ir.uop import VECTORS
-from hal_core.ir.vectors import vectors
+from hal_kernel.ir import Kernel, UOp
+from hal_kernel.ir.uop import VECTORS
+from hal_kernel.ir.vectors import vectors
 
 THREADS, BLOCK = 8, 4
 PART = 16 * THREADS  # elements of the result for each number of lanes

@@ -9,7 +9,7 @@ from toolchains import Toolchain
 
 import hal_core as hal
 from hal_core.dtypes import DTYPES, DType, bool_, float32, float64, int32
-from hal_core.ir import UOp
+from hal_kernel.ir import UOp
 
 RAW = np.random.default_rng(3).integers(0, 256, 64).astype(np.uint8)
 SIZED = [dtype for dtype in DTYPES.values() if dtype is not bool_]

@@ -9,14 +9,14 @@ import pytest
 from toolchains import LLVM
 
 import hal_core as hal
-from hal_core.ir.blocks.counting import with_ranges
-from hal_core.ir.blocks.fission import split
-from hal_core.ir.blocks.rows import Row
-from hal_core.ir.blocks.values import with_values
-from hal_core.ir.blocks.windows import FITS, with_wide_windows, with_windows
-from hal_core.ir.fold import fold
-from hal_core.ir.verify import verify
-from hal_core.testing import interpret
+from hal_kernel.ir.blocks.counting import with_ranges
+from hal_kernel.ir.blocks.fission import split
+from hal_kernel.ir.blocks.rows import Row
+from hal_kernel.ir.blocks.values import with_values
+from hal_kernel.ir.blocks.windows import FITS, with_wide_windows, with_windows
+from hal_kernel.ir.fold import fold
+from hal_kernel.ir.verify import verify
+from hal_testing import interpret
 
 # mypy: disable-error-code="no-untyped-def"
 Numbers = hal.Ptr[hal.int32]

@@ -21,15 +21,13 @@ import pytest
 from offline import HIPRTC
 
 from hal_core.errors import HalError, Unsupported
-from hal_core.ir import Kernel
-from hal_core.render import (
-    CRenderer,
-    HIPRenderer,
-    LLVMRenderer,
-    MetalRenderer,
-    OpenCLRenderer,
-    Renderer,
-)
+from hal_cpu.render import LLVMRenderer
+from hal_hip.render import HIPRenderer
+from hal_kernel.ir import Kernel
+from hal_kernel.render import Renderer
+from hal_kernel.render.c.c99 import CRenderer
+from hal_metal.render import MetalRenderer
+from hal_opencl.render import OpenCLRenderer
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "simulators" / "metal"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "simulators" / "hip"))

@@ -16,9 +16,9 @@ from fake_site import FakeSite
 import hal_core as hal
 from hal_core import cli, hookspecs
 from hal_core.allocator import Allocator
-from hal_core.cli import new
 from hal_core.device.base import CAPABILITIES, DeviceInfo, Limits
-from hal_core.render import RENDERERS
+from hal_kernel.render import RENDERERS
+from hal_testing.cli import new
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "writing-a-backend.md").read_text(encoding="utf-8")

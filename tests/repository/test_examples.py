@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 import hal_core as hal
-from hal_core.testing import interpret
+from hal_testing import interpret
 
 ROOT = Path(__file__).resolve().parents[2]
 REQUIRED = os.environ.get("HAL_REQUIRE", "").split(",")
@@ -448,8 +448,8 @@ def test_the_example_backend_renders_kernels(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.syspath_prepend(ROOT / "examples" / "wgpu-backend")
     from hal_wgpu.wgsl import WGSLRenderer  # type: ignore[import-not-found]
 
-    from hal_core.testing.conformance.arithmetic import sample_of_operations
-    from hal_core.testing.conformance.functions import sample_of_derived, sample_of_math
+    from hal_testing.conformance.arithmetic import sample_of_operations
+    from hal_testing.conformance.functions import sample_of_derived, sample_of_math
 
     renderer = WGSLRenderer()
     for made in (sample_of_operations, sample_of_math, sample_of_derived):

@@ -32,7 +32,7 @@ NOUNS = ("queue", "allocator", "buffer", "compiler", "program", "device.base")
 # Their modules, which another module may import for types in a circle.
 NOUN_MODULES = {
     *(f"hal_core.{noun}" for noun in NOUNS), "hal_core.queue.base",
-    "hal_core.streams.allocator", "hal_core.streams.device",
+    "hal_streams.allocator", "hal_streams.device",
 }  # fmt: skip
 # The compiler and what is made with it: the kit, commands for files of kernels.
 COMPILER = (

@@ -75,7 +75,7 @@ def read(plugin: str, file: str) -> list[ast.stmt]:
 
 
 def is_of_streams(plugin: str) -> bool:
-    return "hal_core.streams" in (FOLDERS[plugin] / "device.py").read_text(encoding="utf-8")
+    return "hal_streams" in (FOLDERS[plugin] / "device.py").read_text(encoding="utf-8")
 
 
 def read_shared(plugin: str, file: str) -> list[ast.stmt]:
@@ -83,7 +83,7 @@ def read_shared(plugin: str, file: str) -> list[ast.stmt]:
     body = read(plugin, file)
     shared: list[ast.stmt] = []
     for node in body:
-        if isinstance(node, ast.ImportFrom) and node.module == f"hal_core.streams.{file}":
+        if isinstance(node, ast.ImportFrom) and node.module == f"hal_streams.{file}":
             names = {alias.name for alias in node.names}
             of_file = read("streams", file)
             shared += [one for one in of_file if getattr(one, "name", "") in names]

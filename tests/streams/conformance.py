@@ -11,7 +11,7 @@ import pytest
 import third_backend
 
 import hal_core as hal
-from hal_core.testing.conformance import (  # noqa: F401  # pytest collects them here
+from hal_testing.conformance import (  # noqa: F401  # pytest collects them here
     TestAllocator,
     TestBuffer,
     TestGraph,

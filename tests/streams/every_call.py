@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import hal_core as hal
-from hal_core.streams import staging
+from hal_streams import staging
 
 
 class Family(NamedTuple):

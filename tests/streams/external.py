@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import hal_core as hal
-from hal_core.testing.plugin import External
+from hal_testing.plugin import External
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from hal_core.streams.helper_process import HelperDied, HelperProcess
+from hal_streams.helper_process import HelperDied, HelperProcess
 
 HERE = str(Path(__file__).parent)
 
@@ -92,7 +92,7 @@ def test_it_ends_with_the_program_and_a_forked_child_leaves_it_alone() -> None:
     code = f"""
         import os, sys
         sys.path.insert(0, {HERE!r})
-        from hal_core.streams.helper_process import HelperProcess
+        from hal_streams.helper_process import HelperProcess
         helper = HelperProcess("echoing")
         number = helper.ask({{"do": "echo"}})[0]["process"]
         child = os.fork()

@@ -14,7 +14,7 @@ import pytest
 import third_backend
 
 import hal_core as hal
-from hal_core.streams.driver import StreamDriver
+from hal_streams.driver import StreamDriver
 
 HERE = Path(__file__).parent
 
@@ -30,7 +30,7 @@ def device() -> Iterator[hal.Compiled]:
 def test_it_passes_the_kit(tmp_path: Path) -> None:
     for name in ("third_backend.py", "conformance.py"):
         shutil.copy(HERE / name, tmp_path)
-    tests = ["-p", "no:cacheprovider", "-p", "hal_core.testing.plugin", "conformance.py"]
+    tests = ["-p", "no:cacheprovider", "-p", "hal_testing.plugin", "conformance.py"]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", *tests, "--hal-require-device"],
         cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(tmp_path), "PYTHONOPTIMIZE": ""},

@@ -11,7 +11,7 @@ import third_backend
 from ctrl_c import Heard, Scene, press_everywhere
 
 import hal_core as hal
-from hal_core.streams import queue as queues
+from hal_streams import queue as queues
 
 MOST = 150  # places of the scene; all of them under HAL_TEST_EVERY_PLACE=1
 

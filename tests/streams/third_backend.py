@@ -20,15 +20,15 @@ from hal_core.compiler.seal import seal, unseal
 from hal_core.device.base import DeviceInfo
 from hal_core.errors import CompileError, InvalidKernel
 from hal_core.hookspecs import hookimpl
-from hal_core.interpreter import interpret
-from hal_core.interpreter.casts import stored_as
-from hal_core.ir.listing import parse_listing
-from hal_core.ir.verify import verify
-from hal_core.render import UOpsRenderer
 from hal_core.source import Binary, Source
-from hal_core.streams import device as streams
-from hal_core.streams.allocator import StreamAllocator
-from hal_core.streams.driver import (
+from hal_kernel.interpreter import interpret
+from hal_kernel.interpreter.casts import stored_as
+from hal_kernel.ir.listing import parse_listing
+from hal_kernel.ir.verify import verify
+from hal_kernel.render.uops import UOpsRenderer
+from hal_streams import device as streams
+from hal_streams.allocator import StreamAllocator
+from hal_streams.driver import (
     INVALID_VALUE,
     NO_MEMORY,
     NOT_FOUND,
@@ -37,7 +37,7 @@ from hal_core.streams.driver import (
     Refused,
     StreamDriver,
 )
-from hal_core.streams.program import StreamProgram
+from hal_streams.program import StreamProgram
 
 MEMORY_NBYTES, MAKER = 64 << 20, "third 1"
 TRANSLATED = {-5: NO_MEMORY, -7: INVALID_VALUE, -9: NOT_FOUND}  # the driver's -> those of streams

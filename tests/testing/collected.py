@@ -16,7 +16,7 @@ with contextlib.redirect_stdout(io.StringIO()):
     pytest.main(
         [
             "-q", "--collect-only", "-c", os.devnull, "-p", "no:cacheprovider",
-            "-p", "hal_core.testing.plugin", "-p", "mutants",
-            "--pyargs", "hal_core.testing.conformance",
+            "-p", "hal_testing.plugin", "-p", "mutants",
+            "--pyargs", "hal_testing.conformance",
         ]
     )  # fmt: skip

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import mutants
 import pytest
 
-PACKAGE = "hal_core.testing.conformance"
+PACKAGE = "hal_testing.conformance"
 SECONDS = 150
 
 INI = """[pytest]
@@ -84,7 +84,7 @@ def _kit(folder: str, arguments: tuple[str, ...], mutant: str, fake: str) -> Non
     code = pytest.main(
         [
             "-q", "-rfEs", "--tb=native", "-p", "no:cacheprovider",
-            "-p", "hal_core.testing.plugin", "-p", "mutants", "--hal-device", "FAKE",
+            "-p", "hal_testing.plugin", "-p", "mutants", "--hal-device", "FAKE",
             "--hal-require-device", "--hal-time-limit", "30", *arguments,
         ]
     )  # fmt: skip

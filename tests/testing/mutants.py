@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import hal_core as hal
-from hal_core.testing.fake import FakePlugin
+from hal_testing.fake import FakePlugin
 
 
 class Mutant(NamedTuple):
@@ -61,7 +61,7 @@ def around(owner: Any, name: str) -> Callable[[Callable[..., Any]], None]:
 
 def facts(fake: str) -> dict[str, Any]:
     """Return the facts by which the fake of this name differs from the plain one."""
-    from hal_core.testing.fake.device import CAPABILITIES, LIMITS
+    from hal_testing.fake.device import CAPABILITIES, LIMITS
 
     small = LIMITS._replace(
         max_block=(64, 32, 8), max_block_threads=64, max_grid=(70_000, 1000, 100),
@@ -79,14 +79,14 @@ def facts(fake: str) -> dict[str, Any]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    from hal_core.testing.conformance import forked, test_graph, test_queue, threads
+    from hal_testing.conformance import forked, test_graph, test_queue, threads
 
     # What hangs in a mutant hangs for ever.
     for module in (forked, test_graph, test_queue, threads):
         module.SECONDS = 1.5 if os.environ["HAL_MUTANT"] else 20.0
     hal.Device.register_plugin("FAKE", FakePlugin(**facts(os.environ["HAL_FAKE"])))
     if os.environ["HAL_FAKE"] == "least":
-        from hal_core.render import UOpsRenderer
+        from hal_kernel.render.uops import UOpsRenderer
 
         every_dtype = UOpsRenderer.dtypes
         UOpsRenderer.dtypes = frozenset(dtype for dtype in every_dtype if dtype.itemsize < 8)

@@ -12,12 +12,12 @@ from hal_core import compiler, config
 from hal_core.compiler import cache, selection
 from hal_core.dtypes import DType, bfloat16
 from hal_core.errors import CompileError, InvalidKernel
-from hal_core.interpreter import operations
-from hal_core.ir import writing
-from hal_core.ir.listing import parse_listing
 from hal_core.program import Program
 from hal_core.source import Source
-from hal_core.testing.fake.compiler import FakeCompiler
+from hal_kernel.interpreter import operations
+from hal_kernel.ir import writing
+from hal_kernel.ir.listing import parse_listing
+from hal_testing.fake.compiler import FakeCompiler
 
 # -- the cache and its key
 

@@ -11,7 +11,7 @@ from mutants import around, mutant
 
 from hal_core import profiling
 from hal_core.profiling import events, instrumentation, trace
-from hal_core.testing.fake.device import FakeDevice
+from hal_testing.fake.device import FakeDevice
 
 Times = tuple[int, int]
 

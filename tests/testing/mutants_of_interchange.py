@@ -8,7 +8,7 @@ from mutants import around, mutant
 
 import hal_core.buffer as buffers
 from hal_core.buffer import Buffer, capsule, dlpack, files
-from hal_core.testing.fake.allocator import FakeAllocator
+from hal_testing.fake.allocator import FakeAllocator
 
 
 @mutant("B9", "interchange")

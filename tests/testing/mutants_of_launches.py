@@ -13,11 +13,11 @@ from mutants import around, mutant
 from hal_core.errors import HalError
 from hal_core.geometry import Rules
 from hal_core.program import Program
-from hal_core.testing.fake import chip, driver
-from hal_core.testing.fake.allocator import FakeAllocator
-from hal_core.testing.fake.chip import Block, Chip
-from hal_core.testing.fake.device import FakeDevice
-from hal_core.testing.fake.program import FakeProgram
+from hal_testing.fake import chip, driver
+from hal_testing.fake.allocator import FakeAllocator
+from hal_testing.fake.chip import Block, Chip
+from hal_testing.fake.device import FakeDevice
+from hal_testing.fake.program import FakeProgram
 
 # -- which threads run
 

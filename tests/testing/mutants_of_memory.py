@@ -12,10 +12,10 @@ from hal_core import allocator as core
 from hal_core import buffer as buffers
 from hal_core import concurrency
 from hal_core.allocator.accounts import block_nbytes
-from hal_core.testing.fake import chip, driver
-from hal_core.testing.fake.allocator import FakeAllocator
-from hal_core.testing.fake.chip import Block, Chip
-from hal_core.testing.fake.device import FakeDevice
+from hal_testing.fake import chip, driver
+from hal_testing.fake.allocator import FakeAllocator
+from hal_testing.fake.chip import Block, Chip
+from hal_testing.fake.device import FakeDevice
 
 # -- copies
 

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from hal_core.testing.kit.report import Report, Result, chapters
+from hal_testing.kit.report import Report, Result, chapters
 
 # Registers the fake as FAKE, with a change that a test gives, then is the `hal` command.
 COMMAND = """
 import sys
 import hal_core as hal
-from hal_core.testing.fake import FakePlugin, hookimpl
+from hal_testing.fake import FakePlugin, hookimpl
 plugin = FakePlugin()
 {change}
 hal.Device.register_plugin("FAKE", plugin)
@@ -26,12 +26,12 @@ if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))
 """
 FORGETFUL = """
-from hal_core.testing.fake.allocator import FakeAllocator
+from hal_testing.fake.allocator import FakeAllocator
 whole = FakeAllocator._copyin
 FakeAllocator._copyin = lambda self, dest, src: whole(self, dest, src[:-1])
 """
 STUCK = """
-from hal_core.testing.fake.allocator import FakeAllocator
+from hal_testing.fake.allocator import FakeAllocator
 import time
 FakeAllocator._copyout = lambda self, dest, src: time.sleep(60)
 """
@@ -174,7 +174,7 @@ def test_a_test_that_hangs_ends_the_run_and_says_where(tmp_path: Path) -> None:
 def plain_pytest(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     (folder / "pytest.ini").write_text("[pytest]\n")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
-    command += ["-p", "hal_core.testing.plugin", "--pyargs", "hal_core.testing.conformance"]
+    command += ["-p", "hal_testing.plugin", "--pyargs", "hal_testing.conformance"]
     return subprocess.run(
         [*command, "--hal-device", "FAKE", *arguments],
         cwd=folder,
@@ -196,10 +196,10 @@ def test_plain_pytest_writes_reports(tmp_path: Path) -> None:
 
 def test_chapters_are_whole_where_an_author_imports_them(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text(COMMAND.format(change=""))
-    (tmp_path / "test_mine.py").write_text("from hal_core.testing.conformance import *\n")
+    (tmp_path / "test_mine.py").write_text("from hal_testing.conformance import *\n")
     (tmp_path / "pytest.ini").write_text("[pytest]\nhal_device = FAKE\n")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
-    command += ["-p", "hal_core.testing.plugin", "test_mine.py"]
+    command += ["-p", "hal_testing.plugin", "test_mine.py"]
     counts = []
     for what in ("--setup-plan", "--collect-only"):  # the first looks for the fixtures
         done = subprocess.run([*command, what], cwd=tmp_path, capture_output=True, text=True)

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 import hal_core as hal
-from hal_core.testing.fake import FakePlugin, chip
-from hal_core.testing.fake.chip import FAULT, OUT_OF_MEMORY, Chip
-from hal_core.testing.fake.device import CAPABILITIES, LIMITS
+from hal_testing.fake import FakePlugin, chip
+from hal_testing.fake.chip import FAULT, OUT_OF_MEMORY, Chip
+from hal_testing.fake.device import CAPABILITIES, LIMITS
 
 MIB = 1 << 20
 

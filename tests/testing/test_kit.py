@@ -37,7 +37,7 @@ def test_a_fake_that_keeps_every_promise(
     assert passed is not None and int(passed[1]) >= least and int(passed[2] or 0) < 15
 
 
-OURS = "import pytest\nimport hal_core as hal\nfrom hal_core.testing.conformance import TestView\n"
+OURS = "import pytest\nimport hal_core as hal\nfrom hal_testing.conformance import TestView\n"
 
 
 def test_memory_that_a_test_leaves_behind_is_an_error(tmp_path: Path) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from hal_kernel.ir import Kernel
+from hal_kernel.ir.expand import expand
+from hal_kernel.render import Renderer
+
 from hal_core.dtypes import DTYPES, STORAGE_DTYPES, float32
 from hal_core.errors import Unsupported
-from hal_core.ir import Kernel
-from hal_core.ir.expand import expand
-from hal_core.render import Renderer
 from hal_wgpu import wgsl_values as values
 from hal_wgpu.wgsl_body import Body
 from hal_wgpu.wgsl_helpers import HELPERS

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from hal_core.ir import Kernel, UOp
+from hal_kernel.ir import Kernel, UOp
+
 from hal_wgpu import wgsl_values as values
 from hal_wgpu.wgsl_memory import Memory, element
 

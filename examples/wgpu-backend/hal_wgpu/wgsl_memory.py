@@ -6,9 +6,10 @@ other threads, words that are shared are changed by atomics.
 
 from __future__ import annotations
 
+from hal_kernel.ir import Kernel, UOp
+from hal_kernel.ir.uop import ATOMIC_OPS
+
 from hal_core.dtypes import DType
-from hal_core.ir import Kernel, UOp
-from hal_core.ir.uop import ATOMIC_OPS
 from hal_wgpu import wgsl_values as values
 
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from hal_kernel.ir import UOp
+from hal_kernel.ir.uop import COMPARISON
+from hal_kernel.render.renderer import dtype_of
+
 from hal_core.dtypes import DType
-from hal_core.ir import UOp
-from hal_core.ir.uop import COMPARISON
-from hal_core.render.renderer import dtype_of
 
 TYPES = {
     "bool": "u32", "int8": "i32", "int16": "i32", "int32": "i32",

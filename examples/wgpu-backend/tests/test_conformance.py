@@ -1,9 +1,8 @@
 """What every backend of hal-core must keep. The device is named in pyproject.toml."""
 
 import pytest
-
-from hal_core.testing.conformance import *  # noqa: F403
-from hal_core.testing.conformance.sources import Texts
+from hal_testing.conformance import *  # noqa: F403
+from hal_testing.conformance.sources import Texts
 
 BINDINGS = """\
 struct Values { n: i32 }

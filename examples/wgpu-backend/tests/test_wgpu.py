@@ -7,13 +7,13 @@ import sys
 
 import numpy as np
 import pytest
+from hal_testing import interpret
+from hal_testing.conformance.arithmetic import sample_of_operations
+from hal_testing.conformance.edges import is_right
+from hal_testing.conformance.functions import MATH_ULPS, sample_of_derived, sample_of_math
+from hal_testing.conformance.language import Sample
 
 import hal_core as hal
-from hal_core.testing import interpret
-from hal_core.testing.conformance.arithmetic import sample_of_operations
-from hal_core.testing.conformance.edges import is_right
-from hal_core.testing.conformance.functions import MATH_ULPS, sample_of_derived, sample_of_math
-from hal_core.testing.conformance.language import Sample
 
 FMA = 12  # its place in what the kernel computes
 POW = len(MATH_ULPS) - 1  # the last of them

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from hal_core import render
 from hal_core.compiler import CompilerPair
+from hal_core.concurrency import Late
 from hal_cpu import processor
 from hal_cpu.compilers.c import C_COMPILERS, CCompilerProgram
 from hal_cpu.compilers.llvm import LLVMCompiler
@@ -14,6 +14,11 @@ from hal_cpu.compilers.llvm import LLVMCompiler
 if TYPE_CHECKING:
     from hal_core.compiler import Compiler
     from hal_cpu.device import CPUDevice
+    from hal_kernel.render import Renderer
+
+
+# Renderers are imported at first use: a device whose kernels are text alone needs none.
+c99, uops = Late("hal_kernel.render.c.c99"), Late("hal_kernel.render.uops")
 
 
 def pairs(device: CPUDevice) -> list[CompilerPair]:
@@ -24,10 +29,11 @@ def pairs(device: CPUDevice) -> list[CompilerPair]:
     return [CHECKED, *PAIRS] if device.checked else PAIRS
 
 
-def llvm_renderer() -> render.Renderer:
-    from hal_core.ir.blocks.groups import Registers
+def llvm_renderer() -> Renderer:
+    from hal_cpu.render import LLVMRenderer
+    from hal_kernel.ir.blocks.groups import Registers
 
-    return render.LLVMRenderer(
+    return LLVMRenderer(
         half=processor.has_half(),
         fma=processor.has_fma(),
         both=True,
@@ -42,12 +48,12 @@ def checked_compiler() -> Compiler:
 
 
 # LLVM first: it is always there. Then the C compilers, for users who ask for one by name and for
-# `Source` kernels in C. `render` imports a renderer when its name is read, which is at first use.
+# `Source` kernels in C.
 PAIRS = [
     CompilerPair("llvm", "llvm", llvm_renderer, LLVMCompiler),
     *(
-        CompilerPair(name, "c", lambda: render.CRenderer(), partial(CCompilerProgram, row))
+        CompilerPair(name, "c", lambda: c99.CRenderer(), partial(CCompilerProgram, row))
         for name, row in C_COMPILERS.items()
     ),
 ]
-CHECKED = CompilerPair("checked", "uops", lambda: render.UOpsRenderer(), checked_compiler)
+CHECKED = CompilerPair("checked", "uops", lambda: uops.UOpsRenderer(), checked_compiler)

@@ -98,9 +98,9 @@ def test_memory_that_a_launch_adds_is_refused(device: hal.Compiled) -> None:
 
 def many_values() -> hal.Kernel:
     """Return a kernel whose 1024 threads hold 64 numbers each across a barrier: 256 KiB."""
-    from hal_core.ir import UOp
-    from hal_core.ir.blocks.fission import SPILL_LIMIT, spill_nbytes, split
     from hal_core.signature import Signature
+    from hal_kernel.ir import UOp
+    from hal_kernel.ir.blocks.fission import SPILL_LIMIT, spill_nbytes, split
 
     signature = Signature.parse("many", "y: int32*")
     nodes = [UOp("PARAM", hal.int32, (), 0), UOp("SHARED", hal.int32, (), ("s", 16384))]

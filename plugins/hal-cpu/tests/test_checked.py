@@ -19,13 +19,13 @@ from hypothesis import strategies as st
 
 import hal_core as hal
 from hal_core.errors import FailedAssert, KernelFault, OutOfBounds
-from hal_core.python.program import InterpretedProgram
-from hal_core.testing import interpret
 from hal_cpu import plugin
 from hal_cpu.allocator import CPUAllocator
 from hal_cpu.checked.allocator import CheckedAllocator
 from hal_cpu.checked.device import CheckedDevice
 from hal_cpu.device import CPUDevice
+from hal_kernel.python.program import InterpretedProgram
+from hal_testing import interpret
 
 LIVE = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -312,7 +312,7 @@ import hal_core as hal
 device = hal.Device["CPU"]
 x = hal.Buffer.from_numpy(np.ones(4, "f4"), device)
 assert x.fill(2).numpy().sum() == 8
-print([name for name in sys.modules if name.startswith("hal_core.testing") or "checked" in name])
+print([name for name in sys.modules if name.startswith("hal_testing") or "checked" in name])
 """
 
 

@@ -14,15 +14,15 @@ import numpy as np
 import pytest
 
 import hal_core as hal
-from hal_core.ir import UOp
-from hal_core.ir.reserved import C_KEYWORDS, is_taken
-from hal_core.render.names import Names
 from hal_cpu import driver, processor
 from hal_cpu.compilers import c as c_module
 from hal_cpu.compilers import files
 from hal_cpu.compilers import llvm as module
 from hal_cpu.compilers.c import C_COMPILERS, CCompilerProgram
 from hal_cpu.compilers.llvm import LLVMCompiler
+from hal_kernel.ir import UOp
+from hal_kernel.ir.reserved import C_KEYWORDS, is_taken
+from hal_kernel.render.names import Names
 
 NOTHING = hal.Signature.parse("nothing", "")
 NOTHING_LLVM = "define void @nothing(ptr %a, ptr %b, i64 %c, i64 %d) {\n  ret void\n}\n"
@@ -514,7 +514,7 @@ import sys
 import hal_core as hal, hal_cpu
 hal.Device.register_plugin("CPU", hal_cpu.plugin)
 device = hal.Device["CPU"]
-from hal_core.ir import Kernel, UOp
+from hal_kernel.ir import Kernel, UOp
 from hal_core.signature import Signature
 kernel = Kernel("nothing", Signature.parse("nothing", "n: int32"), ())
 device.compile(kernel)(vals=(1,), grid=1, block=1)

@@ -14,8 +14,8 @@ import pytest
 
 import hal_core as hal
 from hal_core.graph.plan import Plan
-from hal_core.testing.conformance import test_graph as kit
 from hal_cpu import graph as native
+from hal_testing.conformance import test_graph as kit
 
 N = 5000
 

@@ -15,9 +15,9 @@ import pytest
 import hal_core as hal
 from hal_core.dtypes import DTYPES
 from hal_core.errors import DeviceFault, KernelFault, OutOfBounds
-from hal_core.interpreter import execute
 from hal_cpu.checked import interpreted
 from hal_cpu.checked.device import CheckedDevice
+from hal_kernel.interpreter import execute
 
 
 @hal.kernel

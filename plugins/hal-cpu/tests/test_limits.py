@@ -15,9 +15,9 @@ import pytest
 
 import hal_core as hal
 from hal_core.dtypes import DType, bool_, int32
-from hal_core.ir import UOp
 from hal_core.signature import Signature
 from hal_cpu.compilers import llvm
+from hal_kernel.ir import UOp
 
 
 class Nodes(list[UOp]):

@@ -22,13 +22,13 @@ from hal_core.compiler import CompilerPair
 from hal_core.device.backend import Backend
 from hal_core.errors import CompileError
 from hal_core.hookspecs import hookimpl
-from hal_core.testing.conformance import TestLanguage  # noqa: F401
 from hal_cpu import CPUPlugin, driver, loader, processor
 from hal_cpu.compiler import llvm_renderer
 from hal_cpu.compilers.c import LARGE
 from hal_cpu.compilers.llvm import LLVMCompiler
 from hal_cpu.device import describe
 from hal_cpu.loader import engine, macho
+from hal_testing.conformance import TestLanguage  # noqa: F401
 
 MACHINES = {"x86-64": "x86_64-apple-macosx11.0.0", "aarch64": "arm64-apple-macosx11.0.0"}
 

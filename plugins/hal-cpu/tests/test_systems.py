@@ -23,13 +23,13 @@ import pytest
 
 import hal_core as hal
 from hal_core.device.backend import Backend
-from hal_core.testing.conformance.forked import findings_of_child
 from hal_cpu import driver, plugin, processor
 from hal_cpu.checked.guarded_memory import Block
 from hal_cpu.device import describe
 from hal_cpu.system import linux, macos, posix
 from hal_cpu.system.refused import Refused
 from hal_cpu.threads import stacks
+from hal_testing.conformance.forked import findings_of_child
 
 RESERVE, COMMIT, DECOMMIT, RELEASE = 0x2000, 0x1000, 0x4000, 0x8000
 RIGHTS = {0x01: 0, 0x02: 1, 0x04: 3, 0x20: 5}  # PAGE_NOACCESS and so on

@@ -12,11 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import hal_core as hal
-from hal_core.testing import interpret
 from hal_cpu import trial
 from hal_cpu.program import CPUProgram, has_two_forms, is_settled
 from hal_cpu.threads.pool import Pool
 from hal_cpu.trial import CUT, PLAIN, Trial
+from hal_testing import interpret
 
 pytestmark = pytest.mark.skipif(
     os.environ.get("HAL_CHECK") == "1", reason="of machine code that runs in this process"

@@ -22,7 +22,6 @@ from hal_core.compiler import CompilerPair
 from hal_core.device.backend import Backend
 from hal_core.errors import CompilerUnavailable
 from hal_core.hookspecs import hookimpl
-from hal_core.testing.conformance import TestLanguage  # noqa: F401
 from hal_cpu import CPUPlugin, driver, loader, processor
 from hal_cpu.compiler import llvm_renderer
 from hal_cpu.compilers.c import C_COMPILERS, ELF_ON_WINDOWS, CCompilerProgram
@@ -30,6 +29,7 @@ from hal_cpu.compilers.llvm import LLVMCompiler
 from hal_cpu.device import describe
 from hal_cpu.loader import elf
 from hal_cpu.threads.stacks import has_large_frame
+from hal_testing.conformance import TestLanguage  # noqa: F401
 
 pytestmark = pytest.mark.skipif(
     processor.machine() != "x86-64", reason="hal-cpu runs on Windows on x86-64 alone"

@@ -8,8 +8,8 @@ from typing import Any
 
 from cuda.bindings import driver as cu
 
-from hal_core.streams.driver import Refused
 from hal_cuda.calls import LOG_NBYTES, Calls
+from hal_streams.driver import Refused
 
 _ERROR_LOG = cu.CUjit_option.CU_JIT_ERROR_LOG_BUFFER
 _ERROR_LOG_NBYTES = cu.CUjit_option.CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from hal_core.streams.calls import Layout, PrefixedDriver
+from hal_streams.calls import Layout, PrefixedDriver
 
 _CONTEXT, _MEMORY_TYPE, _IS_MANAGED, _ORDINAL = 1, 2, 8, 9  # CU_POINTER_ATTRIBUTE_...
 _HOST, _UNIFIED = 1, 4  # CU_MEMORYTYPE_...; of the second the address says where it is

@@ -7,17 +7,20 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hal_core import render
 from hal_core.compiler import Compiler, CompilerPair
 from hal_core.compiler.seal import seal, unseal
+from hal_core.concurrency import Late
 from hal_core.errors import CompileError, InvalidArgument, Unsupported
 from hal_core.files import temporary_folder
 from hal_core.source import Source
-from hal_core.streams.compiler import StreamCompiler
 from hal_cuda import nvrtc
+from hal_streams.compiler import StreamCompiler
 
 if TYPE_CHECKING:
     from hal_cuda.device import CUDADevice
+
+# Renderers are imported at first use: a device whose kernels are text alone needs none.
+cuda, ptx = Late("hal_kernel.render.c.cuda"), Late("hal_cuda.render")
 
 MAKER = "hal-cuda 1"  # the format of binaries and its version
 _PTX_ERROR_LINE = re.compile(r"line\s+(\d+)")
@@ -27,11 +30,11 @@ _ISA_8_TARGETS = (50, 52, 53, 60, 61, 62, 70, 72, 75, 80, 86, 87, 89, 90)  # PTX
 def pairs(device: CUDADevice) -> list[CompilerPair]:
     """List the device's compilers, best first: `CUDA_CC=nvrtc` or `ptx` chooses one."""
     return [
-        CompilerPair("nvrtc", "cuda", lambda: render.CUDARenderer(), lambda: NVRTCCompiler(device)),
+        CompilerPair("nvrtc", "cuda", lambda: cuda.CUDARenderer(), lambda: NVRTCCompiler(device)),
         CompilerPair(
             "ptx",
             "ptx",
-            lambda: render.PTXRenderer(ptx_target(device)),
+            lambda: ptx.PTXRenderer(ptx_target(device)),
             lambda: PTXCompiler(device),
         ),
     ]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from hal_core.device.base import DeviceInfo
-from hal_core.streams import device as streams
-from hal_core.streams.driver import Facts
 from hal_cuda import driver
 from hal_cuda.calls import Calls
+from hal_streams import device as streams
+from hal_streams.driver import Facts
 
 
 def enumerate_devices(family: str) -> list[DeviceInfo]:

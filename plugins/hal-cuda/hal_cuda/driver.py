@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from hal_core import config
 from hal_core.errors import DeviceUnavailable, PluginError
-from hal_core.streams.driver import Refused, check, explain
+from hal_streams.driver import Refused, check, explain
 
 if TYPE_CHECKING:
     from hal_cuda.calls import Calls

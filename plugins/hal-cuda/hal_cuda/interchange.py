@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from hal_core.dtypes import uint8
 from hal_core.hookspecs import Foreign
-from hal_core.streams import interchange
+from hal_streams import interchange
 
 if TYPE_CHECKING:
     from hal_cuda.device import CUDADevice

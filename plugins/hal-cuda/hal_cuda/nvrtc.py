@@ -9,7 +9,7 @@ import ctypes
 import functools
 
 from hal_core.errors import CompilerUnavailable
-from hal_core.streams.runtime_compiler import CompilerRefused, RuntimeCompiler
+from hal_streams.runtime_compiler import CompilerRefused, RuntimeCompiler
 
 _INSTALL = "Run: python -m pip install nvidia-cuda-nvrtc (or nvidia-cuda-nvrtc-cu12)"
 

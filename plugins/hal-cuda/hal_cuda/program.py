@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from hal_core.streams.program import StreamProgram
 from hal_cuda.compiler import MAKER
 from hal_cuda.device import CUDADevice
+from hal_streams.program import StreamProgram
 
 
 class CUDAProgram(StreamProgram):

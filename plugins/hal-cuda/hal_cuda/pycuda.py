@@ -11,10 +11,10 @@ from typing import Any, ClassVar
 
 import pycuda.driver as cu
 
-from hal_core.streams.driver import Refused
-from hal_core.streams.library import HANDLE, LibraryDriver, Row
 from hal_cuda.calls import LOG_NBYTES, Calls
 from hal_cuda.driver import LIBRARY
+from hal_streams.driver import Refused
+from hal_streams.library import HANDLE, LibraryDriver, Row
 
 _P, _I, _U, _A = ctypes.c_void_p, ctypes.c_int, ctypes.c_uint, HANDLE
 _ERROR_LOG, _ERROR_LOG_NBYTES = 5, 6  # CU_JIT_ERROR_LOG_BUFFER, .._SIZE_BYTES

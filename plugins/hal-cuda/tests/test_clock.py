@@ -17,8 +17,8 @@ from simulator import SYSTEM, Simulator
 
 import hal_core as hal
 from hal_core.profiling import sampled_clock
-from hal_core.streams import clock as module
-from hal_core.streams.staging import HELD_COPIES
+from hal_streams import clock as module
+from hal_streams.staging import HELD_COPIES
 
 SLACK_NS = 2_000_000  # a loaded machine may look at its clock so much later
 QUEUED = {"fill", "copy", "copyin", "copyout", "launch"}

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from hal_core.profiling import sampled_clock
-from hal_core.streams import clock as module
-from hal_core.streams.clock import StreamClock
+from hal_streams import clock as module
+from hal_streams.clock import StreamClock
 
 
 class Pretended:

@@ -14,8 +14,8 @@ from every_call import Family
 from simulator import Simulator
 
 import hal_core as hal
-from hal_core.streams import calls as shared
 from hal_cuda import calls, driver
+from hal_streams import calls as shared
 
 SAYS = {
     UNKNOWN: "CUDA_ERROR_UNKNOWN: unknown error",

@@ -11,8 +11,8 @@ from any_order import N, twofold
 from simulator import Simulator
 
 import hal_core as hal
-from hal_core.streams.queue import StreamQueue
-from hal_core.streams.stretch import StreamEvent
+from hal_streams.queue import StreamQueue
+from hal_streams.stretch import StreamEvent
 
 
 @pytest.fixture

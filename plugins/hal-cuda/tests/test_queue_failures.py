@@ -14,9 +14,9 @@ from any_order import N, twofold
 from simulator import Simulator
 
 import hal_core as hal
-from hal_core.streams import queue as queues
-from hal_core.streams.driver import Refused, explain
-from hal_core.streams.staging import BLOCK_NBYTES
+from hal_streams import queue as queues
+from hal_streams.driver import Refused, explain
+from hal_streams.staging import BLOCK_NBYTES
 
 
 @hal.kernel

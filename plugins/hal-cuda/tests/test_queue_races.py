@@ -14,7 +14,7 @@ from any_order import N, twofold
 from simulator import Simulator
 
 import hal_core as hal
-from hal_core.streams import queue as queues
+from hal_streams import queue as queues
 
 
 def ints(device: hal.Compiled, value: int) -> hal.Buffer:

@@ -13,7 +13,7 @@ from shared_memory import held
 from simulator import Simulator
 
 import hal_core as hal
-from hal_core.streams.sharing import Export
+from hal_streams.sharing import Export
 
 
 @pytest.fixture

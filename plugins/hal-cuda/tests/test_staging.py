@@ -10,7 +10,7 @@ import pytest
 from simulator import Simulator
 
 import hal_core as hal
-from hal_core.streams.staging import PinnedBlocks
+from hal_streams.staging import PinnedBlocks
 
 UNKNOWN = 999
 NBYTES = 5 << 20  # more than one half

@@ -46,7 +46,7 @@ class HIPPlugin:
 
     @hookimpl
     def hal_import_buffer(self, device: HIPDevice, obj: object) -> Foreign | None:
-        from hal_core.streams.interchange import foreign
+        from hal_streams.interchange import foreign
 
         return foreign(device, obj)
 

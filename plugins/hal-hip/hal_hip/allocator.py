@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
-from hal_core.streams.allocator import StreamAllocator
-from hal_core.streams.interchange import array_interface
+from hal_streams.allocator import StreamAllocator
+from hal_streams.interchange import array_interface
 
 
 class HIPAllocator(StreamAllocator):

@@ -9,9 +9,9 @@ from collections import Counter
 from functools import cached_property
 from typing import Any, ClassVar
 
-from hal_core.streams.calls import Layout
-from hal_core.streams.driver import INVALID_VALUE, Refused
-from hal_core.streams.library import HANDLE, LibraryDriver, Row
+from hal_streams.calls import Layout
+from hal_streams.driver import INVALID_VALUE, Refused
+from hal_streams.library import HANDLE, LibraryDriver, Row
 
 _P, _I, _N, _A = ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t, HANDLE
 

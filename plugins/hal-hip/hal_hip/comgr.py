@@ -6,7 +6,7 @@ import ctypes
 from contextlib import ExitStack
 from typing import Any
 
-from hal_core.streams.runtime_compiler import CompilerRefused, first_of
+from hal_streams.runtime_compiler import CompilerRefused, first_of
 
 _LIBRARIES = [f"libamd_comgr.so.{n}" for n in (3, 2)]
 _SOURCE, _EXECUTABLE = 0x1, 0x8  # AMD_COMGR_DATA_KIND_...

@@ -5,17 +5,19 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from hal_core import render
 from hal_core.compiler import CompilerPair
 from hal_core.compiler.seal import unseal
+from hal_core.concurrency import Late
 from hal_core.errors import InvalidArgument, Unsupported
 from hal_core.source import Source
-from hal_core.streams.compiler import StreamCompiler
-from hal_core.streams.runtime_compiler import CompilerRefused
 from hal_hip import hiprtc
+from hal_streams.compiler import StreamCompiler
+from hal_streams.runtime_compiler import CompilerRefused
 
 if TYPE_CHECKING:
     from hal_hip.device import HIPDevice
+
+render = Late("hal_hip.render")  # at first use: a device whose kernels are text alone needs none
 
 MAKER = "hal-hip 1"  # the format of binaries and its version
 _ARCHITECTURES = re.compile("--?gpu-architecture|--offload-arch|-march|-mcpu|--?target")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from hal_core.device.base import DeviceInfo
-from hal_core.streams import device as streams
-from hal_core.streams.device import describe
 from hal_hip import driver
+from hal_streams import device as streams
+from hal_streams.device import describe
 
 
 def enumerate_devices(family: str) -> list[DeviceInfo]:

@@ -7,8 +7,8 @@ import os
 import sys
 
 from hal_core.errors import DeviceUnavailable
-from hal_core.streams.driver import Refused, check, explain
 from hal_hip.calls import HIP
+from hal_streams.driver import Refused, check, explain
 
 __all__ = ["api", "check", "explain"]
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hal_core.errors import CompilerUnavailable
-from hal_core.streams.helper_process import HelperDied, HelperProcess
-from hal_core.streams.runtime_compiler import CompilerRefused, RuntimeCompiler, first_of
 from hal_hip import comgr
+from hal_streams.helper_process import HelperDied, HelperProcess
+from hal_streams.runtime_compiler import CompilerRefused, RuntimeCompiler, first_of
 
 if os.name == "nt":  # `hiprtc0602.dll` is that of 6.2
     _folder = Path(os.environ.get("HIP_PATH", "C:/Windows"), "bin")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from hal_core.streams.program import StreamProgram
 from hal_hip.compiler import MAKER
+from hal_streams.program import StreamProgram
 
 
 class HIPProgram(StreamProgram):

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import hal_core as hal
-from hal_core.streams.driver import Refused, explain
-from hal_core.streams.library import LONG, SHORT
 from hal_hip.calls import HIP
+from hal_streams.driver import Refused, explain
+from hal_streams.library import LONG, SHORT
 
 
 @pytest.fixture(scope="module")

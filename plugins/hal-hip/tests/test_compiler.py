@@ -13,10 +13,10 @@ import pytest
 
 import hal_core as hal
 from hal_core.compiler.seal import unseal
-from hal_core.render import HIPRenderer
 from hal_hip import hiprtc
 from hal_hip.compiler import MAKER, HIPRTCCompiler
 from hal_hip.hiprtc import Found
+from hal_hip.render import HIPRenderer
 
 pytestmark = pytest.mark.usefixtures("library")
 

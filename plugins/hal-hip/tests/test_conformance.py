@@ -9,9 +9,9 @@ from external import hal_external  # noqa: F401  # pytest finds it here
 from runtime_control import SYSTEM, Runtime
 
 import hal_core as hal
-from hal_core.testing.conformance import *  # noqa: F403
-from hal_core.testing.kit.abilities import nothing_to_try
 from hal_hip import hiprtc
+from hal_testing.conformance import *  # noqa: F403
+from hal_testing.kit.abilities import nothing_to_try
 
 ILLEGAL_ADDRESS = 700
 

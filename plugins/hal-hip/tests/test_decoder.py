@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from hal_core.render import HIPRenderer
 from hal_hip import hiprtc
+from hal_hip.render import HIPRenderer
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "tests" / "render"))
 

@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING, Any
 from hal_core.compiler import Compiler, CompilerPair
 from hal_core.compiler.logs import fault_line
 from hal_core.compiler.seal import seal, unseal
+from hal_core.concurrency import Late
 from hal_core.dtypes import float64
 from hal_core.errors import CompileError, InvalidArgument, Unsupported
-from hal_core.render import MetalRenderer
 from hal_core.source import Source
 from hal_metal import driver
 from hal_metal.arguments import check_room
 
 if TYPE_CHECKING:
     from hal_metal.device import MetalDevice
+
+render = Late("hal_metal.render")  # at first use: a device whose kernels are text alone needs none
 
 MAKER = "hal-metal 1"  # the format of images and its version
 FILE = "program_source"  # the name of the text in the compiler's log
@@ -34,8 +36,10 @@ def pairs(device: MetalDevice) -> list[CompilerPair]:
         return XcrunCompiler(device)
 
     return [
-        CompilerPair("system", "metal", MetalRenderer, lambda: MetalCompiler(device)),
-        CompilerPair("xcrun", "metal", MetalRenderer, make_xcrun),
+        CompilerPair(
+            "system", "metal", lambda: render.MetalRenderer(), lambda: MetalCompiler(device)
+        ),
+        CompilerPair("xcrun", "metal", lambda: render.MetalRenderer(), make_xcrun),
     ]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from hal_core import render
 from hal_core.compiler import Compiler, CompilerPair
 from hal_core.compiler.logs import fault_line
 from hal_core.compiler.options import refuse_files
@@ -18,6 +17,7 @@ from hal_opencl.build_lock import build_lock
 from hal_opencl.driver import cl
 
 if TYPE_CHECKING:
+    from hal_kernel.render import Renderer
     from hal_opencl.device import OpenCLDevice
 
 _MAKER = "hal-opencl 3"  # the format of binaries and its version
@@ -30,12 +30,14 @@ _READS_FILES = re.compile("-I|-i|--include")
 def pairs(device: OpenCLDevice) -> list[CompilerPair]:
     """List the device's compilers: `OPENCL_CC=driver`, the platform's own, is the only one."""
 
-    def make_renderer() -> render.Renderer:
+    def make_renderer() -> Renderer:  # its module is imported here: text alone needs none
         if driver.is_pocl(device.hardware):
             from hal_opencl.pocl import PoCLRenderer
 
             return PoCLRenderer()
-        return render.OpenCLRenderer()
+        from hal_opencl.render import OpenCLRenderer
+
+        return OpenCLRenderer()
 
     return [CompilerPair("driver", "opencl", make_renderer, lambda: OpenCLCompiler(device))]
 

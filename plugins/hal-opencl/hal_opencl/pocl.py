@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from hal_core.errors import Unsupported
-from hal_core.ir import Kernel
-from hal_core.ir.expand import expand
-from hal_core.render import OpenCLRenderer
-from hal_core.render.c.c99 import C
+from hal_kernel.ir import Kernel
+from hal_kernel.ir.expand import expand
+from hal_kernel.render.c.c99 import C
+from hal_opencl.render import OpenCLRenderer
 
 # Version 3.1 rounds by conversion to an int. Where its optimiser sees a constant that no int holds,
 # it takes the code that follows for unreachable and drops the kernel. clang's builtins are

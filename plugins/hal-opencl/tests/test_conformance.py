@@ -7,8 +7,8 @@ import os
 import pytest
 
 import hal_core as hal
-from hal_core.testing.conformance import *  # noqa: F403
-from hal_core.testing.plugin import External, device  # noqa: F401  # it is closed by some
+from hal_testing.conformance import *  # noqa: F403
+from hal_testing.plugin import External, device  # noqa: F401  # it is closed by some
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ from hal_core.errors import CompilerUnavailable
 from hal_core.source import Source
 
 if TYPE_CHECKING:
-    from hal_core.render import Renderer
+    from hal_kernel.render import Renderer
     from hal_ray.device import RayDevice
 
 

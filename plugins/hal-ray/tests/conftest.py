@@ -55,7 +55,7 @@ def named(device: str, node: str) -> str:
 def write_npu(folder: Path) -> None:
     """Write a distribution with two simulated accelerators NPU, whose chip can fail on request."""
     folder.joinpath("ray_npu.py").write_text(
-        "from hal_core.testing.fake import FakePlugin\n\nplugin = FakePlugin()\n", encoding="utf-8"
+        "from hal_testing.fake import FakePlugin\n\nplugin = FakePlugin()\n", encoding="utf-8"
     )
     facts = folder / "ray_npu-1.dist-info"
     facts.mkdir()

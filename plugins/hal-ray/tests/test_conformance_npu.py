@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import hal_core as hal
-from hal_core.testing.conformance import *  # noqa: F403
-from hal_core.testing.plugin import device, second_device  # noqa: F401  # it is closed by some
+from hal_testing.conformance import *  # noqa: F403
+from hal_testing.plugin import device, second_device  # noqa: F401  # it is closed by some
 
 
 @pytest.fixture(scope="session")

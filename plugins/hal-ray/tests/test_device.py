@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 import hal_core as hal
-from hal_core.testing.fake.device import enumerate_devices
 from hal_ray.device import RayDevice, describe
 from hal_ray.driver import Node
+from hal_testing.fake.device import enumerate_devices
 
 NODE = Node("f00", "node-x", {"CPU": 8.0, "GPU": 2.0})
 

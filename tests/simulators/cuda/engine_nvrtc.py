@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from hal_core.ir import Kernel
+from hal_kernel.ir import Kernel
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "render"))
 

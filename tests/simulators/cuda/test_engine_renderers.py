@@ -15,9 +15,10 @@ import pytest
 from engine_nvrtc import NVRTCText
 from engine_runner import SCHEDULES, Engine, ordered, shared_engine
 
-from hal_core.ir import Kernel
-from hal_core.render import CUDARenderer, PTXRenderer
-from hal_core.testing import interpret
+from hal_cuda.render import PTXRenderer
+from hal_kernel.ir import Kernel
+from hal_kernel.render.c.cuda import CUDARenderer
+from hal_testing import interpret
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "render"))
 

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import hal_core as hal
-from hal_core.streams.queue import StreamQueue
-from hal_core.testing.conformance.test_graph import check_sequence
+from hal_streams.queue import StreamQueue
+from hal_testing.conformance.test_graph import check_sequence
 
 N, SEEDS = 64, range(1, 9)
 

@@ -15,8 +15,8 @@ import pytest
 from any_order import N, expect, twofold
 
 import hal_core as hal
-from hal_core.streams import queue as queues
-from hal_core.streams.staging import BLOCK_NBYTES
+from hal_streams import queue as queues
+from hal_streams.staging import BLOCK_NBYTES
 
 OUT_OF_MEMORY, UNSUPPORTED = 2, 900
 

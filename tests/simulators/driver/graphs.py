@@ -12,8 +12,8 @@ import numpy as np
 from any_order import SEEDS, N, expect, twofold
 
 import hal_core as hal
-from hal_core.streams.graph import StreamReplay
-from hal_core.testing.conformance.test_graph import check_sequence
+from hal_streams.graph import StreamReplay
+from hal_testing.conformance.test_graph import check_sequence
 
 Calls = Callable[[Callable[[], object]], dict[str, int]]
 

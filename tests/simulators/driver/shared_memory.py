@@ -17,7 +17,7 @@ from any_order import expect, twofold
 
 import hal_core as hal
 from hal_core.buffer import capsule
-from hal_core.streams.sharing import STRAYS_KEPT, Sharing
+from hal_streams.sharing import STRAYS_KEPT, Sharing
 
 N, SEEDS = 64, range(1, 13)
 NO_MEMORY, IS_DESTROYED = 2, 400

@@ -13,10 +13,10 @@ from hal_cpu.device import CHECK_SECONDS, CHECK_SEED, CPUDevice
 if TYPE_CHECKING:
     from hal_core.device.base import DeviceInfo
     from hal_core.geometry import Dim3
-    from hal_core.interpreter.prepared import PreparedKernel
     from hal_core.program import Program
     from hal_core.source import Binary
     from hal_cpu.checked.allocator import CheckedAllocator
+    from hal_kernel.interpreter.prepared import PreparedKernel
 
 
 class CheckedDevice(CPUDevice):
@@ -47,7 +47,7 @@ class CheckedDevice(CPUDevice):
 
     def make_program(self, binary: Binary) -> Program:
         if binary.format == "uops":
-            from hal_core.python.program import InterpretedProgram
+            from hal_kernel.python.program import InterpretedProgram
 
             return InterpretedProgram(self, binary)
         if not processor.is_linux():

@@ -9,16 +9,16 @@ import numpy as np
 
 from hal_core.errors import CompileError
 from hal_core.geometry import Dim3
-from hal_core.interpreter import execute
-from hal_core.interpreter.arguments import Inputs
-from hal_core.interpreter.casts import stored_as
-from hal_core.interpreter.executor import LoopLimits
-from hal_core.interpreter.prepared import PreparedKernel
-from hal_core.python.compiler import ListingCompiler
 from hal_core.queue.order import Range
 from hal_core.signature import POINTER
 from hal_cpu import driver
 from hal_cpu.compilers.objects import ObjectCompiler
+from hal_kernel.interpreter import execute
+from hal_kernel.interpreter.arguments import Inputs
+from hal_kernel.interpreter.casts import stored_as
+from hal_kernel.interpreter.executor import LoopLimits
+from hal_kernel.interpreter.prepared import PreparedKernel
+from hal_kernel.python.compiler import ListingCompiler
 
 if TYPE_CHECKING:
     from hal_cpu.checked.device import CheckedDevice

@@ -1,5 +1,0 @@
-"""The kernel IR: typed nodes in execution order."""
-
-from hal_core.ir.uop import Kernel, UOp
-
-__all__ = ["Kernel", "UOp"]

@@ -1,5 +1,0 @@
-"""Tools for tests: the conformance kit, a fake backend, and the reference interpreter."""
-
-from hal_core.interpreter import interpret
-
-__all__ = ["interpret"]

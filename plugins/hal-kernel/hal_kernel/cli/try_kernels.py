@@ -1,0 +1,78 @@
+"""`hal try`: run the kernels of a file in the interpreter, on small arrays."""
+
+from __future__ import annotations
+
+import argparse
+
+from hal_core.cli import output
+from hal_core.errors import HalError, InvalidArgument
+from hal_core.source import Source
+from hal_kernel.cli import arguments
+from hal_kernel.cli.arguments import Given, given, make_up, resolved
+from hal_kernel.cli.kernels import FORMS, AnyKernel, KernelFile, lowered
+from hal_kernel.interpreter import interpret
+from hal_kernel.interpreter.sampling import made_up, sample
+
+HELP = "Run the kernels of a file in the interpreter, and show what is wrong with them."
+
+# Threads along an axis, by the number of axes: more than a block of the interpreter has, and no
+# multiple of it, so that a missing guard is seen.
+_SIZE = (1, 100, 12, 6)
+_SECONDS = 5.0  # for one kernel
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("kernel", metavar="FILE[:KERNEL]", help=FORMS)
+    arguments.add_arguments(parser.add_argument_group("with FILE:KERNEL"))
+
+
+def run(options: argparse.Namespace) -> int:
+    file = KernelFile(options.kernel)
+    kernels = file.chosen()
+    launch = Given({}, {}, {})
+    is_given = any(getattr(options, name) for name in ("assignments", "threads", "block", "grid"))
+    if is_given:
+        if len(kernels) > 1:
+            problem = f"arguments are for one kernel, and {file.path} has {', '.join(kernels)}"
+            raise InvalidArgument("try", problem, fix="Give FILE:KERNEL.")
+        launch = given(options, file, next(iter(kernels.values())).signature)
+    table, faults = output.table(("kernel", "result", "launched with")), []
+    for name, kernel in kernels.items():
+        try:
+            table.add_row(name, *examine(kernel, launch))
+        except HalError as error:
+            if is_given and isinstance(error, InvalidArgument):
+                raise  # the launch is wrong, not the kernel
+            table.add_row(name, "fault", "")
+            faults.append(f"{name}: {error}")
+    console = output.console()
+    console.print(table)
+    for fault in faults:
+        console.print(f"\n{fault}")
+    return 1 if faults else 0
+
+
+def examine(kernel: AnyKernel, wanted: Given) -> tuple[str, str]:
+    """Run a kernel on small arrays; return the result and the launch.
+
+    A launch with as many threads as are asked for says how large the buffers must be. The second
+    one, on buffers of that size, has more, as a launch on a device has.
+
+    Raises: KernelSyntaxError, KernelFault, InvalidArgument.
+    """
+    read = lowered(kernel)
+    if isinstance(read, Source):
+        return "not run", f"text in {read.language}"
+    axes = {node.arg[1] for node in read.uops if node.op == "SPECIAL"}
+    launch = make_up(read, wanted, _SIZE[len(axes)])
+    numbers, geometry = tuple(launch.numbers.values()), dict(launch.geometry)
+    if "threads" in geometry and read.block is None:
+        geometry.setdefault("block", 1)
+    sizes = sample(read, numbers, resolved(read, geometry), wanted.arrays, _SECONDS).sizes
+    arrays = [
+        wanted.arrays.get(param.name, made_up(param.dtype, size)).copy()
+        for param, size in zip(read.signature.pointers, sizes, strict=True)
+    ]
+    grid, block, threads = (launch.geometry.get(name) for name in ("grid", "block", "threads"))
+    interpret(read, *arrays, vals=numbers, grid=grid, block=block, threads=threads)
+    return "no fault", launch.text(read.signature, sizes)

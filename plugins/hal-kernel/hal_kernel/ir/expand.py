@@ -1,0 +1,105 @@
+"""Replace math functions by plain arithmetic, for languages that have none of their own.
+
+    y = exp(x)   ->   n = x * LOG2E + SHIFTER - SHIFTER
+                      r = fma(n, -LN2_LOW, fma(n, -LN2_HIGH, x))
+                      y = polynomial(r) * 2**n
+
+The arithmetic has no calls, and except for SIN, COS, TAN and FMOD of float64 no branches, so
+compilers vectorise it. It relies on FMA nodes that round once; where the machine has no such
+instruction they are slow and still right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from hal_core.dtypes import DType, float32, float64
+from hal_kernel.ir.blocks.loops import filling, unrolled
+from hal_kernel.ir.uop import Kernel, UOp
+
+Functions = Mapping[str, Collection[DType]]  # op -> the dtypes it is replaced for
+
+FUNCTIONS: Functions = dict.fromkeys(
+    ("EXP", "EXP2", "LOG", "LOG2", "SIN", "COS", "TAN", "TANH", "ATAN", "ATAN2", "POW", "FMOD"),
+    (float32, float64),
+)
+
+
+def expand(
+    kernel: Kernel, functions: Functions = FUNCTIONS, in_loops: bool = True, branches: bool = True
+) -> Kernel:
+    """Return the kernel with `functions` written out, or the same kernel if it has none of them.
+
+    `in_loops=False` leaves functions inside a RANGE or LOOP as they are, except in loops that
+    compilers unroll. In a kernel that was cut into regions, only the loops inside a region count.
+    `branches=False` writes no branches for float64, but a FAR node for arguments that are seldom
+    met. Its arg is (op, limit), its sources are a size and the operands of the op, whose value it
+    has where the size is not less than the limit.
+
+    For every argument results are within 2 units in the last place of the exact value (2.5 for
+    ATAN2 and the float64 TAN; FMOD is exact). Zeros, infinities, NaNs and subnormals give what C99
+    says.
+    """
+    wanted = {
+        node for node in kernel.uops if node.op in functions and node.dtype in functions[node.op]
+    }
+    if wanted and not in_loops:
+        wanted -= _in_loops(kernel)
+    if not wanted:
+        return kernel
+    from hal_kernel.ir.math import (
+        FORMULAS,
+        NEAR,
+    )  # few kernels need them, and they take long to import
+    from hal_kernel.ir.math.value import Page, Value
+
+    uops: list[UOp] = []
+    replaced: dict[UOp, UOp] = {}
+    untouched = replaced.keys().isdisjoint
+    for node in kernel.uops:
+        source = node.src
+        if not untouched(source):
+            source = tuple(replaced.get(part, part) for part in source)
+        if node in wanted:
+            page = Page(uops, node.line)
+            values = [Value(part, page) for part in source]
+            if branches or node.op not in NEAR or node.dtype is not float64:
+                replaced[node] = FORMULAS[node.op](*values).node
+                continue
+            near, size, limit = NEAR[node.op](*values)
+            rare = size.new("FAR", float64, size, *values, arg=(node.op, limit))
+            replaced[node] = (size < limit).where(near, rare).node
+            continue
+        if source is not node.src:
+            made = replaced[node] = UOp(node.op, node.dtype, source, node.arg, node.line)
+            uops.append(made)
+        else:
+            uops.append(node)
+    return kernel._replace(uops=tuple(uops))
+
+
+def _in_loops(kernel: Kernel) -> set[UOp]:
+    """Return the nodes inside loops, except for those that compilers unroll or make vectors of.
+
+    There are none where a thread runs a loop alone that others run in lockstep: what it computes
+    may not depend on the other threads.
+    """
+    if any(node.op in ("COUNT", "ROW_GROUPS") for node in kernel.uops):
+        return set()
+    found: set[UOp] = set()
+    depth = outer = 0
+    short = unrolled(kernel.uops) | filling(kernel.uops)
+    for node in kernel.uops:
+        op = node.op
+        if op in ("RANGE", "LOOP"):
+            depth += node not in short
+        elif op in ("ENDRANGE", "ENDLOOP"):
+            depth -= node.src[0] not in short
+        # A loop around a region is outside of the loop over threads, so it does not count.
+        elif op == "THREADS":
+            depth, outer = 0, depth
+        elif op == "ENDTHREADS":
+            depth = outer
+        elif depth:
+            found.add(node)
+    return found

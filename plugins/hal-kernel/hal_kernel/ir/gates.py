@@ -1,0 +1,45 @@
+"""Write gated LOADs, which read only where a condition holds, as branches around plain ones.
+
+v = LOAD p i c w     ->     VAR v
+                            IF c
+                                SET v (LOAD p i)
+                            ELSE
+                                SET v w
+                            ENDIF
+                            GET v
+"""
+
+from __future__ import annotations
+
+from hal_kernel.ir.uop import Kernel, UOp, is_gated
+
+
+def without_gates(kernel: Kernel) -> Kernel:
+    """Return an equivalent kernel without gated LOADs, or the same kernel if it has none."""
+    if not any(is_gated(node) for node in kernel.uops if node.op == "LOAD"):
+        return kernel
+    uops: list[UOp] = []
+    new: dict[UOp, UOp] = {}  # the gated LOADs and all that use them, written anew
+
+    def add(op: str, like: UOp, src: tuple[UOp, ...], value: bool = False) -> UOp:
+        uops.append(UOp(op, like.dtype if value else None, src, None, like.line))
+        return uops[-1]
+
+    for node in kernel.uops:
+        src = tuple([new.get(source, source) for source in node.src])
+        if is_gated(node):
+            memory, index, condition, otherwise = src
+            variable = UOp("VAR", node.dtype, (), "loaded", node.line)
+            uops.append(variable)
+            block = add("IF", node, (condition,))
+            add("SET", node, (variable, add("LOAD", node, (memory, index), value=True)))
+            add("ELSE", node, (block,))
+            add("SET", node, (variable, otherwise))
+            add("ENDIF", node, (block,))
+            new[node] = add("GET", node, (variable,), value=True)
+        elif src != node.src:
+            new[node] = UOp(node.op, node.dtype, src, node.arg, node.line)
+            uops.append(new[node])
+        else:
+            uops.append(node)
+    return kernel._replace(uops=tuple(uops))

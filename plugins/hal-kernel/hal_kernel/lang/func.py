@@ -1,0 +1,105 @@
+"""The decorator `@hal.func`, which makes functions that kernels call."""
+
+from __future__ import annotations
+
+import linecache
+import sys
+from collections.abc import Callable, Sequence
+from types import FrameType, FunctionType
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+from hal_core.concurrency import refuse_at_exit
+from hal_core.errors import InvalidArgument, Unsupported
+from hal_kernel.lang.annotations import Parameter, Returned, parameters_of
+from hal_kernel.lang.text import SourceText
+
+if TYPE_CHECKING:
+    from typing import Self
+
+R = TypeVar("R")
+
+
+class InlineFunction:
+    """A function in the kernel language, which is inlined at each call.
+
+    The signature and the lines of the file are read at the definition, the body is lowered at each
+    call.
+    """
+
+    parameters: tuple[Parameter, ...]  # (name, annotation); without annotation: takes any value
+    returns: Returned  # the annotated type, or types; None: without annotation
+
+    def __init__(self, function: FunctionType, caller: FrameType) -> None:
+        self.__wrapped__ = function
+        self.__name__ = function.__name__
+        self.__qualname__ = function.__qualname__
+        self.__module__ = function.__module__
+        self.__doc__ = function.__doc__
+        # Read now and not at a call, because an edit of the file must not change the function.
+        self._lines = current_lines(function)
+        self.parameters, self.returns = parameters_of(function, caller, self._lines)
+        self._text: SourceText | None = None
+
+    def text(self) -> SourceText:
+        """Return the source text. Raises: KernelSyntaxError when there is none."""
+        if self._text is None:
+            self._text = SourceText(self.__wrapped__, self._lines)
+        return self._text
+
+    def __call__(self, *args: object, **kwargs: object) -> NoReturn:
+        raise Unsupported(
+            f"{self.__name__}(...)",
+            "a function with @hal.func is called inside @hal.kernel functions only",
+            fix="Outside a kernel write it as plain Python.",
+        )
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        """Pickle by name, as functions are, where an import finds it; else as text and constants.
+
+        Raises: InvalidArgument naming what the text uses and is no constant of the language.
+        """
+        refuse_at_exit(f"pickle func {self.__name__}")
+        from hal_kernel.lang.pickling import reduce_function  # few processes send functions
+
+        return reduce_function(self)
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        refuse_at_exit("unpickle func")
+        from hal_kernel.lang.pickling import restore_function
+
+        restore_function(self, state)
+
+    def __copy__(self) -> Self:
+        return self  # as Python copies functions
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+    def __repr__(self) -> str:
+        return f"<func {self.__name__}({', '.join(name for name, _ in self.parameters)})>"
+
+
+def func(function: Callable[..., R], /) -> Callable[..., R]:
+    """Make a function that kernels and other such functions can call: `@hal.func`.
+
+    It is written in the language of kernels, is inlined where it is called, and has locals of its
+    own. A parameter annotated with a dtype takes a value of that dtype. One with `hal.Ptr` or
+    `hal.ConstPtr` takes a pointer or a shared array, which then has one index, in row-major order.
+    One without annotation takes any value. Every path ends with `return value`, or `return a, b`,
+    which `x, y = f(...)` takes; a function that returns no value is called on a line of its own.
+
+    Raises: KernelSyntaxError for a signature that cannot be called; the body is read at the first
+    call.
+    """
+    if not isinstance(function, FunctionType):
+        fix = "Put @hal.func directly above a def."
+        raise InvalidArgument("func", "not a Python function", got=function, fix=fix)
+    made: Any = InlineFunction(function, sys._getframe(1))
+    return made  # type: ignore[no-any-return]  # to type checkers it is one of any arguments: numbers, too
+
+
+def current_lines(function: FunctionType) -> Sequence[str]:
+    """Return the lines of the function's file as they are now; linecache may have older ones."""
+    filename = function.__code__.co_filename
+    linecache.checkcache(filename)
+    return linecache.getlines(filename, function.__globals__)

@@ -1,0 +1,111 @@
+"""The base class of renderers, which write kernel IR as text of one language."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from hal_core.dtypes import DTYPES, DType, any_
+from hal_core.errors import InvalidKernel, Unsupported
+from hal_kernel.ir import Kernel, UOp
+from hal_kernel.ir.fold import fold
+from hal_kernel.ir.gates import without_gates
+from hal_kernel.ir.reserved import is_taken
+from hal_kernel.ir.rules import RULES
+from hal_kernel.ir.subgroups import of_size
+from hal_kernel.ir.verify import verify
+
+
+class ByHand(NamedTuple):
+    """How a user writes a kernel `NAME(float *y, const float *x, int n)` in a language.
+
+    The conformance kit makes its texts for `hal.Source` of it.
+    """
+
+    head: str  # with the field {name}; the line that opens the kernel
+    place: str  # the index of the thread along x
+    before: str = ""  # lines ahead of the first kernel
+
+
+class Renderer:
+    """Write kernels in one language. Stateless: any thread may use one."""
+
+    name: str  # the language's name for people: "OpenCL C"
+    language: str  # its name in a `Source`: "opencl"
+    by_hand: ByHand | None = None  # how its `Source` kernels look, if not as the renderer writes
+    serves_source: bool = False  # True: a `Source` may hold a text that the renderer wrote
+    subgroup: int | None = None  # threads of a subgroup, if the language says; 1: it has none
+    dtypes: frozenset[DType] = frozenset(DTYPES.values()) - {DTYPES["float16"], DTYPES["bfloat16"]}
+
+    def supports(self, dtype: DType) -> bool:
+        """Return True when the language can compute with `dtype`; the device may still lack it."""
+        return dtype in self.dtypes
+
+    def render(self, kernel: Kernel) -> str:
+        """Return the kernel's text. The same kernel gives the same text: caches rely on it.
+
+        Raises: InvalidKernel when the IR breaks a rule; Unsupported for a dtype, an operation or a
+        kernel's name that the language cannot take.
+        """
+        verify(kernel)
+        self._check(kernel)
+        try:
+            plain = without_gates(kernel)
+            return self._render(fold(of_size(plain, self.subgroup) if self.subgroup else plain))
+        except KeyError as error:
+            (lacking,) = error.args
+            if lacking not in RULES:
+                raise
+            operation = f"render kernel {kernel.name!r} as {self.name}"
+            problem, fix = "the renderer lacks an operation", "Compile with another compiler."
+            raise Unsupported(operation, problem, got=lacking, fix=fix) from error
+
+    def options(self, kernel: Kernel) -> tuple[str, ...]:
+        """Return the compiler options that the text needs to mean what the kernel means."""
+        return ()
+
+    def _render(self, kernel: Kernel) -> str:
+        """Write a kernel that was checked and folded. Subclasses implement this."""
+        raise NotImplementedError
+
+    def _check(self, kernel: Kernel) -> None:
+        """Refuse a name or dtypes that the language cannot take. Raises: Unsupported."""
+        operation = f"render kernel {kernel.name!r} as {self.name}"
+        if is_taken(kernel.name):
+            raise Unsupported(
+                operation,
+                "a device language reserves this name",
+                got=kernel.name,
+                fix="Rename the kernel.",
+            )
+        found = {uop.dtype for uop in kernel.uops} | kernel.signature.dtypes
+        for dtype in sorted([dtype for dtype in found if dtype not in (None, any_)], key=str):
+            if not self.supports(dtype):
+                names = ", ".join(sorted(known.name for known in self.dtypes))
+                raise Unsupported(
+                    operation,
+                    "the renderer has no such dtype",
+                    got=dtype.name,
+                    limit=f"it has {names}",
+                    fix="Compute in float32." if dtype.is_float else None,
+                )
+
+
+def writers(kind: type) -> dict[str, Callable[[Any, UOp], None]]:
+    """Return a table from an op to the method of a class that writes its nodes.
+
+    The method for `RANGE` is called `on_RANGE`. An op without a method is a value.
+    """
+    return {
+        name.removeprefix("on_"): method
+        for base in reversed(kind.__mro__)
+        for name, method in vars(base).items()
+        if name.startswith("on_")
+    }
+
+
+def dtype_of(uop: UOp) -> DType:
+    """Return the dtype of a node that has a value."""
+    if uop.dtype is None:  # verify has refused it before
+        raise InvalidKernel("render", f"{uop!r} is not a value")
+    return uop.dtype

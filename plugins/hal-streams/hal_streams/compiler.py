@@ -1,0 +1,50 @@
+"""A vendor's compiler in a library: options in; a sealed binary, or the line that is wrong, out."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from hal_core.compiler import Compiler
+from hal_core.compiler.logs import fault_line
+from hal_core.compiler.options import refuse_files
+from hal_core.compiler.seal import seal
+from hal_core.errors import CompileError
+from hal_core.source import Source
+from hal_streams.device import StreamDevice
+from hal_streams.runtime_compiler import CompilerRefused
+
+
+class StreamCompiler(Compiler):
+    """From C++ to machine code for one device, by a library such as NVRTC or hiprtc."""
+
+    title: str  # of the library, for errors
+    maker: str  # of the binaries, which are sealed
+    label: Any  # that the seal holds: whatever the backend reads of a binary
+    headers: tuple[str, ...]  # folders of the vendor's headers
+    reads_files: re.Pattern[str]  # matches the beginning of options that name files
+    text_name: str  # of the kernel's text in the log; {} is the entry
+    error: re.Pattern[str]  # one error of the log: see `fault_line`
+    device: StreamDevice
+
+    def _translate(self, source: Source, flags: tuple[str, ...]) -> bytes:
+        """Return the machine code; `flags` are the options, defines and folders of headers.
+
+        Raises: CompilerRefused, with the log.
+        """
+        raise NotImplementedError
+
+    def _compile(self, source: Source) -> bytes:
+        operation, device = f"compile {source.name}", self.device.name
+        refuse_files(source.options, self.reads_files, operation, device)
+        defines = tuple(f"-D{name}={value}" for name, value in source.defines)
+        folders = tuple(f"-I{path}" for path in (*source.includes, *self.headers))
+        try:
+            image = self._translate(source, (*source.options, *defines, *folders))
+        except CompilerRefused as error:
+            line = fault_line(error.log, self.text_name.format(source.name), self.error)
+            raise CompileError(
+                operation, f"{self.title} refuses the text: {error}", log=error.log,
+                source=source.text, line=line, device=device,
+            ) from None  # fmt: skip
+        return seal(self.maker, self.label, image)

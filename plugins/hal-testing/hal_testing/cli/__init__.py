@@ -1,0 +1,1 @@
+"""Commands of `hal` for authors of backends: check and new."""

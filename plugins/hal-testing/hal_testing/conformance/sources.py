@@ -1,0 +1,66 @@
+"""Texts of kernels for `hal.Source`, in every installed language that says how they look."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import hal_core as hal
+from hal_core.compiler import CompilerPair
+from hal_kernel.render import RENDERERS
+from hal_kernel.render.renderer import ByHand
+from hal_testing.conformance.kernels import doubled
+
+SIGNATURE = "y: float32*, x: const float32*, n: int32"
+
+
+class Texts(NamedTuple):
+    """Texts that the fixture `hal_source` returns: kernels of `SIGNATURE` with a guard `i < n`."""
+
+    language: str
+    doubled: str  # kernel `doubled`: y[i] = 2 * x[i]
+    broken: str  # `doubled` with a fault in it
+    broken_line: int  # where the fault is, counted from 1
+    two: str = ""  # kernels `doubled` and `fivefold`, y[i] = 5 * x[i]
+    macro: str = ""  # kernel `doubled`: y[i] = FACTOR * x[i]
+    unresolved: str = ""  # kernel `doubled`, which calls a function that does not exist
+
+    def source(self, text: str, name: str = "doubled", **options: object) -> hal.Source:
+        return hal.Source(name, text, SIGNATURE, language=self.language, **options)  # type: ignore[arg-type]
+
+
+def texts(pair: CompilerPair) -> Texts | None:
+    """Return the texts that a pair takes; None if no renderer says how its language looks."""
+    language = pair.language
+    known = None if pair.renderer is None else pair.renderer()
+    if known is None and language in RENDERERS:
+        known = RENDERERS[language]()
+    if known is not None and known.by_hand is not None:
+        return _by_hand(language, known.by_hand)
+    if known is None or not known.serves_source:
+        return None
+    text = known.render(doubled.lower())
+    lines = text.splitlines(keepends=True)
+    number = len(lines) // 2
+    lines[number] = "there is no such line\n"
+    return Texts(language, text, "".join(lines), number + 1)
+
+
+def _by_hand(language: str, form: ByHand) -> Texts:
+    def kernel(name: str, factor: str) -> str:
+        return (
+            f"{form.head.format(name=name)}\n"
+            f"    int i = {form.place};\n"
+            f"    if (i < n) y[i] = {factor} * x[i];\n"
+            "}\n"
+        )
+
+    before = form.before
+    return Texts(
+        language,
+        before + kernel("doubled", "2"),
+        before + kernel("doubled", "2 * there_is_no_such_name"),
+        before.count("\n") + 3,
+        before + kernel("fivefold", "5") + kernel("doubled", "2"),
+        before + kernel("doubled", "FACTOR"),
+        before + "float nobody_has_this(float);\n" + kernel("doubled", "nobody_has_this(2)"),
+    )
