@@ -788,7 +788,7 @@ def lint(session: nox.Session) -> None:
     folder = _install(session, *LOCAL, tools=(*TYPE_TOOLS, *DEMO_TOOLS, "nox"))
     readme = folder / "readme.py"
     readme.write_text(_readme_code(), encoding="utf-8")
-    pages = [path for path in sorted((ROOT / "docs").glob("*.md")) if path.stem not in UNTYPED]
+    pages = sorted((ROOT / "docs").glob("*.md"))
     kernels = [folder / f"{path.stem.replace('-', '_')}.py" for path in pages]
     for path, page in zip(kernels, pages, strict=True):
         path.write_text(_kernels_of(page), encoding="utf-8")
@@ -856,15 +856,11 @@ def _readme_code() -> str:
     return "\n".join(re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL))
 
 
-# mypy finds no common type of `int32` and `int` in `min(16, n)`, which this page has on purpose.
-UNTYPED = {"kernel-language"}
-
-
 def _kernels_of(page: Path) -> str:
     """The kernels of a page, and the imports and constants that they use."""
     text = page.read_text(encoding="utf-8")
     code = "\n".join(re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL))
-    kept: list[str] = []
+    lines, kept = code.splitlines(), list[str]()
     used: set[str] = set()
     for node in reversed(ast.parse(code).body):
         if isinstance(node, ast.Import | ast.ImportFrom):
@@ -876,7 +872,8 @@ def _kernels_of(page: Path) -> str:
             named = {part.id for part in stores if isinstance(part.ctx, ast.Store)}
         is_kernel = isinstance(node, ast.FunctionDef) and "@hal." in ast.unparse(node)
         if is_kernel or named & used:
-            kept.append(ast.unparse(node))
+            first = min(part.lineno for part in (node, *getattr(node, "decorator_list", ())))
+            kept.append("\n".join(lines[first - 1 : node.end_lineno]))
             used |= {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
     return "\n\n".join(reversed(kept))
 
