@@ -23,6 +23,10 @@ if "PYTHON" not in hal.Device:
 def fill_in(y: hal.Ptr[hal.int32], v: hal.int32) -> None:
     y[hal.global_idx(0)] = v
 
+@hal.func
+def double(x):
+    return 2 * x
+
 @hal.kernel
 def never_lowered(y: hal.Ptr[hal.int32]) -> None:
     y[hal.global_idx(0)] = 1
@@ -146,6 +150,12 @@ CALLS = {
     "KernelFunction.lower": lambda: never_lowered.lower(),
     "KernelFunction.__repr__": lambda: repr(fill_in),
     "KernelFunction.__reduce__": lambda: fill_in.__reduce__(),
+    "KernelFunction.__init__": lambda: hal.kernel(lambda y: None),
+    "InlineFunction.__init__": lambda: hal.func(lambda x: x),
+    "InlineFunction.text": lambda: double.text(),
+    "InlineFunction.__repr__": lambda: repr(double),
+    "InlineFunction.__reduce__": lambda: double.__reduce__(),
+    "InlineFunction.__setstate__": lambda: double.__setstate__(()),
     "Allocator.alloc": lambda: dev.allocator.alloc(16),
     "Allocator.free_cache": lambda: dev.allocator.free_cache(),
     "Allocator.statistics": lambda: dev.allocator.statistics(),
@@ -177,7 +187,7 @@ late = Late()
 # Methods that need more than this program has, or belong to those who write backends.
 OTHERS = {
     "Compiled.__init__", "Program.__init__", "Program.__new__", "Queue.__init__", "Node.__init__",
-    "Node.step", "Node.uses", "Node.writes", "Profile.__init__", "KernelFunction.__init__",
+    "Node.step", "Node.uses", "Node.writes", "Profile.__init__", "InlineFunction.__call__",
     "KernelFunction.__call__", "KernelFunction.__getitem__", "Allocator.__init__",
     "Allocator.close", "Allocator.free", "DeviceRegistry.__init__", "DeviceRegistry.__getattr__",
     "Queue.event_class", "DeviceRegistry.__call__", "Buffer.wrap", "Buffer.__getattr__",
@@ -190,6 +200,7 @@ def _public() -> set[str]:
     kinds = (
         hal.Buffer, hal.MultiBuffer, hal.Compiled, registry, hal.Program, hal.Queue, hal.Event,
         hal.Graph, hal.Node, hal.Profile, hal.KernelFunction, hal.Allocator,
+        hal.InlineFunction,
     )  # fmt: skip
     copies = {"__copy__", "__deepcopy__", "__reduce_ex__", "__del__", "__getstate__"}
     return {

@@ -14,6 +14,7 @@ from hal_core.signature import CONST_POINTER, LONGEST_NAME, POINTER, VALUE, Para
 from hal_kernel.ir.reserved import is_taken
 from hal_kernel.lang.pointers import PointerType
 from hal_kernel.lang.scope import OutOfReach, Scope
+from hal_kernel.lang.text import SourceText
 
 # Flags of code objects: *args and **kwargs, coroutines and async generators.
 _VARARGS = 0x04 | 0x08
@@ -145,9 +146,6 @@ class _Definition:
 
     def error(self, name: str, problem: str, fix: str) -> KernelSyntaxError:
         """Return an error that points at the parameter `name`."""
-        # Imported and read here, so that only an error costs the reading of the file.
-        from hal_kernel.lang.text import SourceText
-
         function = self.function
         own = self.what == "kernel"
         kernel, within = (function.__name__, "") if own else (None, f"in {function.__name__}")

@@ -99,7 +99,11 @@ def func(function: Callable[..., R], /) -> Callable[..., R]:
 
 
 def current_lines(function: FunctionType) -> Sequence[str]:
-    """Return the lines of the function's file as they are now; linecache may have older ones."""
+    """Return the lines of the function's file as they are now; linecache may have older ones.
+
+    Raises: InvalidState while Python ends, when nothing could read the text.
+    """
+    refuse_at_exit(f"read {function.__name__}")
     filename = function.__code__.co_filename
     linecache.checkcache(filename)
     return linecache.getlines(filename, function.__globals__)
