@@ -415,6 +415,39 @@ def test_render_shows_the_file_its_own_arguments(tmp_path: Path) -> None:
     assert sys.argv == before
 
 
+OWN_KIND = """
+import types
+import hal_core as hal
+class Own(BaseException):
+    pass
+class Module(types.ModuleType):
+    def __getattr__(self, name):
+        raise Own("mine")
+module = Module("module")
+@hal.kernel
+def reads(y: hal.Ptr[hal.int32]):
+    y[0] = module.x
+"""
+
+
+@pytest.mark.parametrize(
+    ("end", "said"),
+    [
+        ("", "reads cannot be read: Own: mine. reads.lower() shows where."),
+        ("raise Own('two\\nlines')", "ran and failed: Own: two lines. See line 13."),
+    ],
+)
+@pytest.mark.parametrize("command", ["render", "check", "bench"])
+def test_an_exception_of_a_kind_of_its_own_is_one_line(
+    command: str, end: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One that is no Exception, of the file or of what its kernel captures, was a traceback."""
+    path = tmp_path / "own.py"
+    path.write_text(OWN_KIND + end)
+    assert main([command, str(path)]) == (1 if command == "check" and not end else 2)
+    assert said in "".join(capsys.readouterr()).replace("\n", " ")
+
+
 def test_render_says_what_is_wrong(
     kernels: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -13,7 +13,8 @@ from difflib import get_close_matches
 from traceback import extract_tb
 from typing import Any
 
-from hal_core.errors import InvalidArgument, KernelSyntaxError
+from hal_core.device.plugin import is_failure, one_line
+from hal_core.errors import HalError, InvalidArgument, KernelSyntaxError
 from hal_core.source import Source
 from hal_kernel.ir import Kernel
 from hal_kernel.lang import KernelFunction
@@ -94,11 +95,12 @@ class KernelFile:
         try:
             with contextlib.redirect_stdout(printed):
                 return step()
-        except KernelSyntaxError:
-            raise  # its text shows the line already
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
+            # The text of a KernelSyntaxError shows the line already.
+            if isinstance(error, KernelSyntaxError) or not is_failure(error):
+                raise
             sys.stderr.write(printed.getvalue())
-            said = f"{type(error).__name__}: {error}".rstrip(".")
+            said = one_line(error)
             lines = [
                 at.lineno for at in extract_tb(error.__traceback__) if at.filename == self.path
             ]
@@ -116,8 +118,18 @@ class KernelFile:
 
 
 def lowered(kernel: AnyKernel) -> Kernel | Source:
-    """Return the IR of a kernel, or its text. Raises: KernelSyntaxError."""
-    return kernel.lower() if isinstance(kernel, KernelFunction) else kernel
+    """Return the IR of a kernel, or its text.
+
+    Raises: KernelSyntaxError; InvalidArgument for what an object that it captures raises.
+    """
+    try:
+        return kernel.lower() if isinstance(kernel, KernelFunction) else kernel
+    except BaseException as error:
+        if isinstance(error, HalError) or not is_failure(error):
+            raise
+        problem = f"{kernel.name} cannot be read: {one_line(error)}"
+        fix = f"{kernel.name}.lower() shows where."
+        raise InvalidArgument(_OPERATION, problem, fix=fix) from error
 
 
 def divided(target: str) -> tuple[str, str]:
