@@ -52,6 +52,8 @@ REMEDIES: dict[str, Remedy] = {
     "acc: hal.float64 = 0.0": "acc = hal.float64(0)",
     "p, q, r = 1, 2": "p, q = 1, 2",
     "p, q = a": "p = a",
+    "p, = n": "p = n",
+    "y[i], = a": "y[i] = a",
     "p, q = both(a)": "p = both(a)",
     "(p, q), r = 1, 2": "p, y[i] = 1, 2.0",
     "p = q = hal.shared(hal.int32, 3)": "p = hal.shared(hal.int32, 3)\np[0] = 1",

@@ -95,6 +95,8 @@ BAD = [
     Bad("acc: hal.float64 = 0.0", "acc", "an annotated assignment", "hal.float64(0)"),
     Bad("p, q, r = 1, 2", "p, q, r", "gives 2 values, and (p, q, r) takes 3", "for each value"),
     Bad("p, q = a", "p, q", "gives 1 value, and (p, q) takes 2", "a target for each"),
+    Bad("p, = n", "p,", "n gives 1 value, and (p,) takes a tuple of one", "comma out: p = ..."),
+    Bad("y[i], = a", "y[i],", "gives 1 value, and (y[i],) takes a tuple", "comma out: y[i] = ..."),
     Bad("p, q = both(a)", "p, q", "gives 1 value, and (p, q) takes 2", "a target for each"),
     Bad("(p, q), r = 1, 2", "(p, q)", "only names and elements", "a, p[i] = x, y"),
     Bad("p = q = hal.shared(hal.int32, 3)", "hal.shared", "has no value", "a line of its own"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import warnings
 from types import ModuleType
 
@@ -47,8 +48,39 @@ def test_a_changed_kernel_is_a_kernel_or_refused(seed: int) -> None:
 
 @pytest.mark.parametrize("snippet", wrong_kernels.SNIPPETS)
 def test_anything_may_stand_where_a_value_stands(snippet: str) -> None:
-    for use in ("v = {}", "y[0] = {}", "y[{}] = 1", "if {}:\n        pass", "n = n + ({})", "{}"):
-        body = use.format(snippet.strip())
-        head = "@hal.kernel\ndef f(y: hal.Ptr[hal.int32], x: hal.ConstPtr[hal.float32], "
-        head += "a: hal.float32, n: hal.int32):\n    tile = hal.shared(hal.int32, (2, 2))\n"
-        lowered(f"{head}    {body}\n")
+    for use in wrong_kernels.USES:
+        accepted(use.replace("{}", snippet.strip()))
+
+
+def accepted(body: str) -> bool | None:
+    """Tell whether a body is one of a kernel; None for one that Python refuses."""
+    source = wrong_kernels.with_body(body)
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            compile(source, "wrong", "exec")
+    except SyntaxError:
+        return None
+    return lowered(source)
+
+
+@pytest.mark.parametrize("target", wrong_kernels.TARGETS)
+def test_anything_may_be_assigned(target: str) -> None:
+    """`a, = n` was a TypeError of Python."""
+    for assignment in wrong_kernels.ASSIGNMENTS:
+        for value in wrong_kernels.VALUES:
+            accepted(assignment.replace("{}", target).replace("{value}", value))
+
+
+@pytest.mark.parametrize("form", wrong_kernels.FORMS)
+def test_every_statement_of_python_is_taken_or_refused(form: str) -> None:
+    assert accepted(form) is not None
+
+
+def test_every_class_of_syntax_is_tried() -> None:
+    """But for those that Python's own parser does not make any more."""
+    bodies = [*wrong_kernels.FORMS, *wrong_kernels.SNIPPETS]
+    bodies += [use.replace("{}", "n") for use in wrong_kernels.USES if "return" not in use]
+    tried = {type(node) for body in bodies for node in ast.walk(ast.parse(body.strip()))}
+    kinds = (ast.stmt, ast.expr, ast.operator, ast.unaryop, ast.boolop, ast.cmpop, ast.pattern)
+    known = {kind for base in kinds for kind in base.__subclasses__()}
+    assert {kind.__name__ for kind in known - tried} == set()

@@ -130,7 +130,7 @@ class Statements:
             wants = target.wants if any(target.wants) else wants
             several = target if target.parts else several
         if several is not None and isinstance(value, ast.Tuple):
-            self._check_count(several.node, several, len(value.elts), value)
+            self._check_count(several.node, several, tuple(value.elts), value)
             given: Any = x.several(value, wants)
             places: list[ast.expr] = value.elts
         else:
@@ -139,9 +139,8 @@ class Statements:
             if not target.parts:
                 self._put(target, value, given)
                 continue
-            count = len(given) if isinstance(given, tuple) else 1
-            self._check_count(node, target, count, value)
-            ats = places or [value] * count
+            self._check_count(node, target, given, value)
+            ats = places or [value] * len(given)
             for part, at, one in zip(target.parts, ats, given, strict=True):
                 self._put(part, at, one)
 
@@ -160,11 +159,16 @@ class Statements:
         inner = tuple(self._target(part, False) for part in node.elts)
         return _Target(node, tuple(part.wants[0] for part in inner), None, inner)
 
-    def _check_count(self, at: ast.AST, target: _Target, count: int, value: ast.expr) -> None:
-        if count != len(target.parts):
-            problem = f"{ast.unparse(value)} gives {count} value{'s' * (count != 1)}"
-            takes = f"{ast.unparse(target.node)} takes {len(target.parts)}"
-            raise self.error(at, f"{problem}, and {takes}", "Write a target for each value.")
+    def _check_count(self, at: ast.AST, target: _Target, given: Any, value: ast.expr) -> None:
+        is_several, takes = isinstance(given, tuple), str(len(target.parts))
+        count, fix = len(given) if is_several else 1, "Write a target for each value."
+        if is_several and count == len(target.parts):
+            return
+        if count == len(target.parts):  # `a, = n`
+            takes = "a tuple of one"
+            fix = f"Leave the comma out: {ast.unparse(target.parts[0].node)} = ..."
+        problem = f"{ast.unparse(value)} gives {count} value{'s' * (count != 1)}"
+        raise self.error(at, f"{problem}, and {ast.unparse(target.node)} takes {takes}", fix)
 
     def _put(self, target: _Target, at: ast.expr, value: Any) -> None:
         """Assign one value, of the place `at`, to a name or an element."""
