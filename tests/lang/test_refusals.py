@@ -26,6 +26,7 @@ STOPS = [1, 2]
 TABLE = np.zeros(3)
 NAME = "text"
 THING = object()
+APPEND = [].append
 HALF = np.complex64(0.5)
 HUGE = 10**5000
 
@@ -160,9 +161,9 @@ BAD = [
     Bad("y[i] = WEIGHT[0]", "WEIGHT", "'WEIGHT' is not defined", "Did you mean WEIGHTS"),
     Bad("y[i] = NAME", "NAME", "a str is not a value", "Capture Python ints"),
     Bad("y[i] = THING", "THING", "an object is not a value", "Capture Python ints"),
-    Bad("y[i] = TABLE * 2", "TABLE", "a Table is not a value", "Capture Python ints"),
+    Bad("y[i] = TABLE * 2", "TABLE", "array 'TABLE' is not a value", "Index it: TABLE[i]."),
     Bad("y[i] = HALF", "HALF", "a numpy complex64", "a real number"),
-    Bad("y[i] = WEIGHTS", "WEIGHTS", "a tuple is not a value", "Capture Python ints"),
+    Bad("y[i] = WEIGHTS", "WEIGHTS", "tuple 'WEIGHTS' is not", "Index it: WEIGHTS[i]."),
     Bad("WEIGHTS[0] = a", "WEIGHTS[0]", "WEIGHTS is only read", "hal.Ptr parameter"),
     Bad("y[i] = STOPS[0]", "STOPS[0]", "the list STOPS", "Make STOPS a tuple"),
     Bad("STOPS[0] = a", "STOPS[0]", "the list STOPS", "Make STOPS a tuple"),
@@ -208,6 +209,16 @@ BAD = [
     Bad("v = np.where(t, a, 0.0)", "np.where", "np.where is not part", "Write a if c else b"),
     Bad("v = threadIdx.x", "threadIdx", "'threadIdx' is not defined", "hal.thread_idx(0)"),
     Bad("v = hal.blockIdx.x", "hal.blockIdx", "hal.blockIdx is not part", "hal.block_idx(0)"),
+    Bad("v = hal.inf", "hal.inf", "hal.inf is not part", "Write math.inf."),
+    Bad("v = -hal.nan", "hal.nan", "hal.nan is not part", "Write math.nan."),
+    Bad("v = hal.arange(4)", "hal.arange", "hal.arange is not part", "Write for k in range(n):"),
+    Bad("v = hal.Device", "hal.Device", "a DeviceRegistry is not a value", "outside of the kernel"),
+    Bad("v = hal.Device['CPU']", "hal.Device", "a Python DeviceRegistry", "outside of the kernel"),
+    Bad("v = hal.Buffer(4)", "hal.Buffer", "hal.Buffer is not called", "outside of the kernel"),
+    Bad("v = hal.zeros", "hal.zeros", "'zeros' is a function", "hal.local(hal.float32, (4, 4))"),
+    Bad("v = hal.acquire", "hal.acquire", "'acquire' is a function", "Give it to an atomic: hal."),
+    Bad("hal.release()", "hal.release", "hal.release is not called", "value, hal.release)."),
+    Bad("v = APPEND", "APPEND", "'append' is a function", "with operators and hal functions"),
     Bad("v = hal.sqr(a)", "hal.sqr", "hal.sqr is not part", "Did you mean hal.sqrt?"),
     Bad(
         "v = hal.Float32(a)", "hal.Float32", "hal.Float32 is not part", "Did you mean hal.float32?"
@@ -314,6 +325,13 @@ BAD = [
     Bad("v = a % 2.0", "a % 2.0", "% does not take float32", "hal.fmod"),
     Bad("v = n ** 9", "n ** 9", "** does not take int32", "product"),
     Bad("v = n ** 2.0", "n ** 2.0", "the float 2.0 is used with int32", "hal.float32"),
+    Bad("v = n << a", "n << a", "<< does not take float32", "hal.int32"),
+    Bad("v = a & n", "a & n", "& does not take float32", "hal.int32"),
+    Bad("n |= 1.5", "n |= 1.5", "| does not take the float 1.5", "Write a whole number."),
+    Bad("v = n // 2.0", "n // 2.0", "// does not take the float 2.0", "Write 2."),
+    Bad("v = hal.view(y, [n, 2])", "[n, 2]", "a tuple, not a list", "Write (n, 2)."),
+    Bad("own = hal.local(hal.int32, [4])", "[4]", "a tuple, not a list", "Write (4,)."),
+    Bad("v = a,", "a,", "a tuple", "without a comma"),
     Bad("v = a & 1", "a & 1", "& does not take float32", "hal.int32"),
     Bad("if i < n & i > 0:\n    pass", "n & i", "& binds tighter", "and, or; else put parentheses"),
     Bad("v = (i < 1 | n & 2 < 3)", "1 | n", "| binds tighter", "and, or; else put parentheses"),

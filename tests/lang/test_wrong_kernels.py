@@ -7,6 +7,7 @@ import warnings
 from types import ModuleType
 
 import pytest
+import python_syntax
 import wrong_kernels
 
 import hal_core as hal
@@ -48,13 +49,13 @@ def test_a_changed_kernel_is_a_kernel_or_refused(seed: int) -> None:
 
 @pytest.mark.parametrize("snippet", wrong_kernels.SNIPPETS)
 def test_anything_may_stand_where_a_value_stands(snippet: str) -> None:
-    for use in wrong_kernels.USES:
+    for use in python_syntax.USES:
         accepted(use.replace("{}", snippet.strip()))
 
 
 def accepted(body: str) -> bool | None:
     """Tell whether a body is one of a kernel; None for one that Python refuses."""
-    source = wrong_kernels.with_body(body)
+    source = python_syntax.with_body(body)
     try:
         with warnings.catch_warnings(action="ignore"):
             compile(source, "wrong", "exec")
@@ -63,23 +64,23 @@ def accepted(body: str) -> bool | None:
     return lowered(source)
 
 
-@pytest.mark.parametrize("target", wrong_kernels.TARGETS)
+@pytest.mark.parametrize("target", python_syntax.TARGETS)
 def test_anything_may_be_assigned(target: str) -> None:
     """`a, = n` was a TypeError of Python."""
-    for assignment in wrong_kernels.ASSIGNMENTS:
-        for value in wrong_kernels.VALUES:
+    for assignment in python_syntax.ASSIGNMENTS:
+        for value in python_syntax.VALUES:
             accepted(assignment.replace("{}", target).replace("{value}", value))
 
 
-@pytest.mark.parametrize("form", wrong_kernels.FORMS)
+@pytest.mark.parametrize("form", python_syntax.FORMS)
 def test_every_statement_of_python_is_taken_or_refused(form: str) -> None:
     assert accepted(form) is not None
 
 
 def test_every_class_of_syntax_is_tried() -> None:
     """But for those that Python's own parser does not make any more."""
-    bodies = [*wrong_kernels.FORMS, *wrong_kernels.SNIPPETS]
-    bodies += [use.replace("{}", "n") for use in wrong_kernels.USES if "return" not in use]
+    bodies = [*python_syntax.FORMS, *wrong_kernels.SNIPPETS]
+    bodies += [use.replace("{}", "n") for use in python_syntax.USES if "return" not in use]
     tried = {type(node) for body in bodies for node in ast.walk(ast.parse(body.strip()))}
     kinds = (ast.stmt, ast.expr, ast.operator, ast.unaryop, ast.boolop, ast.cmpop, ast.pattern)
     known = {kind for base in kinds for kind in base.__subclasses__()}

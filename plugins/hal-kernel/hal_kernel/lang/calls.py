@@ -348,6 +348,9 @@ def _constant_call(x: Expressions, node: ast.Call, function: Callable[..., Any])
         raise x.error(node, f"the kernel {name} cannot be called", fix)
     if function is unroll:
         raise x.error(node, "hal.unroll is for loops only", "Write for k in hal.unroll(4):.")
+    if refusals.is_own(function):
+        fix = refusals.uncalled(function, ast.unparse(node.func))
+        raise x.error(node, f"{ast.unparse(node.func)} is not called in a kernel", fix)
     if isinstance(function, FunctionType):
         fix = f"Put @hal.func above def {name}."
         if name == "<lambda>":

@@ -125,22 +125,25 @@ class Expressions:
         """Return a value that can be computed with. Raises: KernelSyntaxError for any other."""
         if isinstance(value, (UOp, int, float)):
             return value
-        if isinstance(value, Memory):
-            name, what = value.name, "pointer" if value.shape is None else "array"
-            raise self.error(at, f"the {what} {name!r} is not a value", f"Index it: {name}[i].")
         if isinstance(value, Nothing):
             raise self.error(at, f"{value.name} gives no value", "Call it on a line of its own.")
         if isinstance(value, tuple) and isinstance(at, ast.Call):
             names = ", ".join("abcdefgh"[: len(value)])
             fix = f"Give each a name: {names} = {ast.unparse(at)}."
             raise self.error(at, f"{ast.unparse(at.func)} gives {len(value)} values", fix)
+        if isinstance(value, (Memory, tuple)):
+            name, what = ast.unparse(at), "array" if hasattr(value, "dtype") else "tuple"
+            if isinstance(value, Memory):
+                name, what = value.name, "pointer" if value.shape is None else "array"
+            raise self.error(at, f"the {what} {name!r} is not a value", f"Index it: {name}[i].")
         if isinstance(value, DType):
             raise self.error(
                 at, f"the dtype {value} is not a value", f"Cast with it: hal.{value.__name__}(x)."
             )
-        if callable(value):
+        if callable(value) and type(value).__hash__ is not None:
             fix = refusals.uncalled(value, ast.unparse(at))
-            raise self.error(at, f"{_describe(value)} is a function, not a value", fix)
+            what = "a function, not a value" if hasattr(value, "__name__") else "not a value"
+            raise self.error(at, f"{_describe(value)} is {what}", fix)
         raise self.error(
             at,
             f"{_describe(value)} is not a value of the kernel language",

@@ -294,9 +294,11 @@ LANGUAGE = [
     "fence",
     "load",
     "load_if",
+    "local",
     "print",
     "shared",
     "store",
     "unroll",
+    "view",
     *(dtype.__name__ for dtype in DTYPES.values()),
 ]

@@ -9,6 +9,7 @@ from hal_core.dtypes import DTYPES, STORAGE_DTYPES, DType, any_, float32
 from hal_core.errors import shown
 from hal_kernel.ir import UOp
 from hal_kernel.ir.uop import LOCAL_LIMIT
+from hal_kernel.lang import refusals
 from hal_kernel.lang.constants import Number, computed
 from hal_kernel.lang.emit import Memory, dtype_of
 from hal_kernel.lang.expressions import Expressions
@@ -41,6 +42,7 @@ def named(x: Expressions, at: ast.expr, owner: object, label: ast.expr, *, store
         elif not isinstance(owner, (UOp, DType)):
             problem = f"{name} is a Python {type(owner).__name__} from outside of the kernel"
             fix = "Pass it as a parameter, x: hal.Ptr[hal.float32], or make it a tuple of numbers."
+            fix = f"Use {name} outside of the kernel." if refusals.is_own(owner) else fix
         raise x.error(at, problem, fix)
     if owner.node.dtype is any_:
         written = ast.unparse(label)

@@ -75,6 +75,8 @@ def binary(
         dtypes = {dtype_of(part) for part in (left, right) if isinstance(part, UOp)}
         if bool_ in dtypes and len(dtypes) > 1:
             raise x.error(at, f"{symbol} joins two bools or two integers", _JOIN)
+    if "f" not in takes:
+        _refuse_floats(x, at, symbol, takes, [left, right])
     operands = x.unify(at, symbol, [left, right])
     dtype = dtype_of(operands[0])
     _check_kind(x, at, symbol, dtype, takes)
@@ -103,6 +105,19 @@ def _check_kind(x: Expressions, at: ast.AST, symbol: str, dtype: DType, takes: s
     else:
         fix = refusals.BOOL_FIX
     raise x.error(at, f"{symbol} does not take {dtype}", fix)
+
+
+def _refuse_floats(
+    x: Expressions, at: ast.AST, symbol: str, takes: str, parts: list[UOp | Number]
+) -> None:
+    """Refuse floats of an integers' operator, before `unify` advises to cast the other operand."""
+    for part in parts:
+        if isinstance(part, UOp) and dtype_of(part).is_float:
+            _check_kind(x, at, symbol, dtype_of(part), takes)
+    for part in parts:
+        if isinstance(part, float):
+            fix = f"Write {int(part) if part.is_integer() else 'a whole number'}."
+            raise x.error(at, f"{symbol} does not take the float {part!r}", fix)
 
 
 def _fold(x: Expressions, at: ast.AST, symbol: str, left: Any, right: Any) -> Any:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import ast
 import builtins
 import difflib
+import math
 from collections.abc import Callable
 from types import FunctionType
 
 from hal_core.dtypes import COMPLEX, uint32, uint64
-from hal_kernel.lang.builtins import SPECIALS
+from hal_kernel.lang.builtins import ORDERS, SPECIALS
 from hal_kernel.lang.mathematics import LANGUAGE
 
 _LOOP = "Write for k in range(...) and guard what it does with if."
-_EACH = "Give each value a name: a, b = 1, 2."
 
 _OUTSIDE = "Write it outside the kernel, as a def with @hal.func above it."
 
@@ -45,7 +45,11 @@ EXPRESSIONS: dict[type[ast.AST], tuple[str, str]] = {
     ast.List: ("a list", "Use hal.local(dtype, size), or a tuple captured from outside."),
     ast.Set: ("a set", "Use local variables, or a tuple captured from outside."),
     ast.Dict: ("a dict", "Use local variables, or a tuple captured from outside."),
-    ast.Tuple: ("a tuple", _EACH + " A tuple of constants is captured from outside."),
+    ast.Tuple: (
+        "a tuple",
+        "Give each value a name: a, b = 1, 2, and write a single one without a comma. A tuple of "
+        "constants is captured from outside.",
+    ),
     ast.JoinedStr: ("text", 'Kernels hold numbers; to see them, write hal.print("x =", x).'),
     ast.NamedExpr: (":=", "Assign on a line of its own."),
     ast.Yield: ("yield", "Store into a hal.Ptr parameter."),
@@ -139,17 +143,26 @@ def uncalled(function: Callable[..., object], written: str) -> str:
     kind, name = type(function).__name__, getattr(function, "__name__", written)
     if function in SPECIALS:  # `hal.global_idx` without its call
         return f"Call it: {written}(0)."
+    if function in ORDERS:
+        return f"Give it to an atomic: hal.atomic_add(p, i, value, {written})."
     if kind == "KernelFunction":
         return "Put what both do into a function with @hal.func."
     if function is getattr(builtins, name, None):
         return CALLS.get(name, f"Call it: {written}(...).")
-    if kind == "InlineFunction" or function.__module__.startswith("hal_core."):
+    if kind == "InlineFunction" or (is_own(function) and name in LANGUAGE):
         return f"Call it: {written}(...)."
+    if is_own(function):
+        return foreign(name) or f"Use {written} outside of the kernel."
     if name in LANGUAGE:
         return f"Write hal.{name}(...)."
     if isinstance(function, FunctionType):
         return f"Put @hal.func above def {name}, and call it: {written}(...)."
     return foreign(name) or "Write its expression here, with operators and hal functions."
+
+
+def is_own(value: object) -> bool:
+    """Tell whether a part of hal_core is used in a kernel, as `hal.Device`."""
+    return str(getattr(value, "__module__", None)).startswith("hal_core.")
 
 
 def undefined(name: str, near: list[str]) -> str:
@@ -174,8 +187,12 @@ def absent(name: str) -> str:
             f"Add {name} to _NAMES in hal_core/__init__.py: kernels know it, the package does not."
         )
     # In lower case, because other libraries have names like Float32 or ATAN2.
-    near = difflib.get_close_matches(name.lower(), LANGUAGE, 1)
-    known = f"Did you mean hal.{near[0]}?" if near else "Write it with operators and hal functions."
+    if isinstance(getattr(math, name, None), float):  # hal.inf
+        return f"Write math.{name}."
+    near = difflib.get_close_matches(name.lower(), [*LANGUAGE, *CALLS], 1)
+    if near and near[0] in LANGUAGE:
+        return foreign(name) or f"Did you mean hal.{near[0]}?"
+    known = CALLS[near[0]] if near else "Write it with operators and hal functions."
     return foreign(name) or known
 
 
@@ -206,7 +223,7 @@ CALLS = {
     "print": 'Write hal.print("x =", x): it prints in checked mode and in the interpreter.',
     "len": "Pass the number of elements as a parameter: n: hal.int32.",
     "sum": "Write for k in range(n): acc += x[k].",
-    "range": "Use it in for k in range(...): only.",
+    "range": "Write for k in range(n):, its only place.",
     "enumerate": "Write for k in range(n): and index with k.",
     "zip": "Write for k in range(n): and index with k.",
     "divmod": "Write a // b and a % b.",

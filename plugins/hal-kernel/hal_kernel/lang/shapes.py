@@ -152,6 +152,9 @@ def spelt(shape: tuple[Extent, ...]) -> str:
 
 def shape_of(x: Expressions, node: ast.expr, fix: str) -> tuple[Extent, ...]:
     """Return a shape; extents that are not known at compile time are int32 or int64."""
+    if isinstance(node, ast.List):
+        written = ast.unparse(ast.Tuple(node.elts, ast.Load()))
+        raise x.error(node, "a shape is a tuple, not a list", f"Write {written}.")
     parts = [x.expression(part) for part in node.elts] if isinstance(node, ast.Tuple) else None
     given = x.expression(node) if parts is None else tuple(parts)
     shape: tuple[Any, ...] = given if isinstance(given, tuple) else (given,)
