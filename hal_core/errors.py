@@ -8,6 +8,12 @@ in one form, and the values can be read as attributes:
 
 from __future__ import annotations
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TypeVar
+
+    T = TypeVar("T")
+
 _ABSENT = object()
 
 
@@ -65,6 +71,14 @@ def shown(value: object) -> str:
         if isinstance(value, int):
             return f"an integer of {value.bit_length()} bits"
         return f"a {type(value).__name__} with an integer too long to be shown"
+
+
+def check_class(given: object, kind: type[T], operation: str, fix: str, device: str = "") -> T:
+    """Return an argument that is of a public class. Raises: InvalidArgument for any other."""
+    if isinstance(given, kind):
+        return given
+    problem, got = f"not a hal.{kind.__name__}", type(given).__name__
+    raise InvalidArgument(operation, problem, got=got, device=device or None, fix=fix)
 
 
 def _bare(kind: type[BaseException], args: tuple[object, ...]) -> BaseException:

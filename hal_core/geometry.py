@@ -105,10 +105,7 @@ class Rules(NamedTuple):
 
     def _dim3(self, what: str, extent: Any) -> Dim3:
         items = (extent,) if hasattr(extent, "__index__") else extent
-        try:
-            sizes = [int(item.__index__()) for item in items]
-        except (TypeError, AttributeError):
-            sizes = []
+        sizes = integers(items) or ()
         if not 1 <= len(sizes) <= 3 or min(sizes) < 0:
             self._refuse(f"{what} must be one to three integers that are not negative", extent)
         return (*sizes, 1, 1)[:3]  # type: ignore[return-value]
@@ -116,6 +113,16 @@ class Rules(NamedTuple):
     def _refuse(self, problem: str, *values: object, fix: str = _FORMS) -> NoReturn:
         facts = dict(zip(("got", "limit"), values, strict=False))
         raise InvalidArgument(self.operation, problem, device=self.device, fix=fix, **facts)
+
+
+def integers(given: Any) -> tuple[int, ...] | None:
+    """Return a sequence of integers of any class as Python's; None for what is none, as a set."""
+    if not (isinstance(given, Sequence) or hasattr(given, "__array__")):
+        return None
+    try:
+        return tuple(int(one.__index__()) for one in given)
+    except (AttributeError, TypeError):
+        return None
 
 
 def is_plain(extent: object) -> bool:

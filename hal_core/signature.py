@@ -163,9 +163,9 @@ def convert_value(value: Any, param: Param, operation: str, device: str) -> int 
             number = float(plain)
         except OverflowError:
             number = float("inf")
-            plain = 0  # not an infinity the caller wrote
         infinite = number in (float("inf"), float("-inf"))
-        if (infinite and plain != number) or (not infinite and abs(number) > dtype.max):
+        # Else the caller wrote an infinity; a longdouble may be beyond a float, as an int.
+        if (infinite and value != number) or (not infinite and abs(number) > dtype.max):
             raise InvalidArgument(
                 operation, f"{_what(param)} is out of range", got=value,
                 limit=f"expected {dtype.name}", device=device, fix=_WIDER,

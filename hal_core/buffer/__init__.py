@@ -10,9 +10,16 @@ from hal_core.allocator import DEFAULT_SPEC, BufferSpec
 from hal_core.buffer import dlpack
 from hal_core.buffer.host import check_nbytes, host_bytes, in_place
 from hal_core.concurrency import Late, Living, fresh_copy, never_release, never_released
-from hal_core.device import Device
+from hal_core.device import Device, opened
 from hal_core.dtypes import DType, any_, as_dtype, pack, uint8, values_of
-from hal_core.errors import DeviceFault, InvalidArgument, InvalidState, NotShareable, shown
+from hal_core.errors import (
+    DeviceFault,
+    InvalidArgument,
+    InvalidState,
+    NotShareable,
+    check_class,
+    shown,
+)
 from hal_core.profiling import on_switch
 from hal_core.queue import Event, Queue, capturing, checked, on_captures, refuse_in_capture
 from hal_core.signature import VALUE, Param, convert_value
@@ -100,11 +107,11 @@ class Buffer:
         """
         self._owned: Allocator[Any] | None = None  # first: __del__ reads it
         # By class, which is faster than isinstance; a type checker does not see through it.
-        opened: Compiled = Device[device] if device.__class__ is str else device  # type: ignore
+        found: Compiled = Device[device] if device.__class__ is str else device  # type: ignore
         try:
-            self.device = opened.name
-            self._device = opened
-            opened.allocator  # noqa: B018  # proves that it is an opened device
+            self.device = found.name
+            self._device = found
+            found.allocator  # noqa: B018  # proves that it is an opened device
         except AttributeError:
             raise InvalidArgument(
                 "Buffer", "neither a device nor a name of one", got=device,
@@ -283,10 +290,7 @@ class Buffer:
         after earlier work of the queue alone.
         Raises: InvalidArgument naming both sizes; InvalidState.
         """
-        if not isinstance(src, Buffer):
-            raise InvalidArgument(
-                "copy_from", "not a hal.Buffer", got=type(src).__name__, fix="Use copyin."
-            )
+        check_class(src, Buffer, "copy_from", "Use copyin.")
         check_nbytes(src.nbytes, self.nbytes, "copy_from", self.device)
         source = src._opaque_to_read("copy_from")
         dest = self._opaque_for("copy_from")
@@ -385,9 +389,9 @@ class Buffer:
             return array
         try:
             return array.reshape(shape)
-        except ValueError:
+        except (TypeError, ValueError, OverflowError):
             raise InvalidArgument(
-                "numpy", "the shape has another number of elements",
+                "numpy", "no shape of this number of elements",
                 got=shape, limit=f"has {self.size}", device=self.device,
                 fix="Copy a part: buffer[:n].numpy(shape).",
             ) from None  # fmt: skip
@@ -540,15 +544,15 @@ class Buffer:
         The device's backend decides which objects it understands. Owns: `obj`, which keeps its
         memory. Raises: InvalidArgument for any other object.
         """
-        opened = Device[device] if device is None or isinstance(device, str) else device
-        found = opened._backend.import_buffer(opened, obj)
+        owner = opened(device, "wrap")
+        found = owner._backend.import_buffer(owner, obj)
         if found is None:
             raise InvalidArgument(
                 "wrap", "the backend does not know such an object",
-                got=type(obj).__name__, device=opened.name,
+                got=type(obj).__name__, device=owner.name,
                 fix="Buffer.from_dlpack and from_numpy take other libraries' arrays.",
             )  # fmt: skip
-        return cls._borrow(opened, *found)
+        return cls._borrow(owner, *found)
 
     @classmethod
     def _borrow(

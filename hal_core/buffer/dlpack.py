@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from hal_core.allocator import DEFAULT_SPEC
 from hal_core.buffer.host import check_visible, in_place
 from hal_core.concurrency import Late
-from hal_core.device import Device
+from hal_core.device import opened
 from hal_core.dtypes import as_dtype, check_array
 from hal_core.errors import InvalidArgument, NotShareable
 
@@ -103,7 +103,7 @@ def export(
 
 def take(cls: type[B], obj: Any, device: str | Compiled | None, copy: bool | None) -> B:
     """Make a buffer over the memory of another library's array, or with a copy of it."""
-    opened = Device[device] if device is None or isinstance(device, str) else device
+    here = opened(device, "from_dlpack")
     check_array(obj, "from_dlpack")
     place: Place
     try:
@@ -113,20 +113,20 @@ def take(cls: type[B], obj: Any, device: str | Compiled | None, copy: bool | Non
         place = _NAMELESS
     except (AttributeError, TypeError, ValueError):
         place = _HOST  # where numpy, below, says what is wrong with the object
-    if place == opened.allocator.dlpack_device:
-        return _share(cls, obj, opened, opened.allocator.dlpack_stream, copy)
-    shareable = _computes_on(opened, place)
+    if place == here.allocator.dlpack_device:
+        return _share(cls, obj, here, here.allocator.dlpack_stream, copy)
+    shareable = _computes_on(here, place)
     # Memory that the host sees is said to be there, and may have a handle of the device, too.
-    handle = opened.allocator.dlpack_device if opened.allocator.dlpack_handle else None
+    handle = here.allocator.dlpack_device if here.allocator.dlpack_handle else None
     if shareable or (handle is not None and place == _HOST):
         # A refusal is no error yet: numpy, below, may take the array and copy it, or says what is
         # wrong with it.
         with suppress(*_REFUSALS):
-            return _share(cls, obj, opened, None, copy, None if shareable else handle)
-    array = _host_array(obj, place, opened, copy)
+            return _share(cls, obj, here, None, copy, None if shareable else handle)
+    array = _host_array(obj, place, here, copy)
     dtype = as_dtype(array.dtype, "from_dlpack")
     obstacle = ""
-    if not shareable and not _computes_on(opened, _HOST):
+    if not shareable and not _computes_on(here, _HOST):
         obstacle = "the device does not compute on host memory of others"
     elif not array.flags.c_contiguous:
         obstacle = "the array is not C-contiguous"
@@ -135,10 +135,10 @@ def take(cls: type[B], obj: Any, device: str | Compiled | None, copy: bool | Non
     elif not array.flags.aligned:
         obstacle = "the array's address is not a multiple of its element size"
     if copy or (obstacle and copy is None) or not array.size:
-        return cls.from_numpy(array, opened)
+        return cls.from_numpy(array, here)
     if obstacle:
-        raise _must_copy("from_dlpack", obstacle, opened)
-    return cls._borrow(opened, array.ctypes.data, array.size, dtype, array)
+        raise _must_copy("from_dlpack", obstacle, here)
+    return cls._borrow(here, array.ctypes.data, array.size, dtype, array)
 
 
 def _computes_on(device: Compiled, place: Place) -> bool:

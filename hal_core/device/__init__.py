@@ -30,7 +30,7 @@ from hal_core.errors import (
 if TYPE_CHECKING:
     from hal_core.device.base import Compiled, DeviceInfo
 
-__all__ = ["Backend", "Device", "DeviceRegistry"]
+__all__ = ["Backend", "Device", "DeviceRegistry", "opened"]
 
 log = logging.getLogger("hal_core")
 log.addHandler(logging.NullHandler())  # else the first warning would be printed
@@ -381,3 +381,15 @@ def _add_setting(error: HalError, family: str, index: int) -> None:
 
 
 Device = DeviceRegistry()
+
+
+def opened(device: str | Compiled | None, operation: str) -> Compiled:
+    """Return a device that is given, or by name; None is the default one.
+
+    Raises: as `hal.Device[...]`; InvalidArgument for what is no device.
+    """
+    found = Device[device] if device is None or isinstance(device, str) else device
+    if not hasattr(type(found), "allocator"):
+        problem, fix = "neither a device nor a name of one", 'Write hal.Device["CPU"], or "CPU".'
+        raise InvalidArgument(operation, problem, got=device, fix=fix)
+    return found

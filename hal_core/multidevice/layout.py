@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hal_core.errors import InvalidArgument
+from hal_core.geometry import integers
 
 if TYPE_CHECKING:
     from hal_core.buffer import Buffer
@@ -103,8 +104,8 @@ def part_sizes(
     length = shape[axis]
     if sizes is None:
         return [length // count + (index < length % count) for index in range(count)]
-    found = _integers(sizes)
-    if len(found) != count or sum(found) != length or min(found) < 0:
+    found = integers(sizes)
+    if found is None or len(found) != count or sum(found) != length or min(found) < 0:
         limit = f"{count} numbers with the sum {length}"
         raise InvalidArgument("MultiBuffer", "sizes do not fit", got=sizes, limit=limit)
     return found
@@ -113,20 +114,12 @@ def part_sizes(
 def checked_shape(shape: int | Sequence[int]) -> tuple[int, ...]:
     """Return the shape as integers. Raises: InvalidArgument."""
     given: Any = (shape,) if hasattr(shape, "__index__") else shape
-    found = _integers(given)
-    if min(found, default=0) < 0:
+    found = integers(given)
+    if found is None or min(found, default=0) < 0:
         raise InvalidArgument(
             "MultiBuffer", "shape must be integers that are not negative", got=shape
         )
     return found
-
-
-def _integers(given: Any) -> tuple[int, ...]:
-    """Return integers of any class as Python's; (-1,) for anything else."""
-    try:
-        return tuple(int(size.__index__()) for size in given)
-    except (AttributeError, TypeError):
-        return (-1,)
 
 
 def checked_axis(axis: int | None, shape: tuple[int, ...]) -> int | None:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Self
 from hal_core.buffer import Buffer
 from hal_core.buffer.host import host_bytes
 from hal_core.concurrency import Late, OfThisProcess, run_each
-from hal_core.device import Device
+from hal_core.device import opened
 from hal_core.dtypes import DType, as_dtype, bool_, values_of
 from hal_core.errors import InvalidArgument
 from hal_core.hookspecs import DeviceInfo
@@ -168,7 +168,8 @@ class MultiBuffer(OfThisProcess):
         Elements that two devices have side by side go from one to the other; where some are not
         side by side, as those of another axis, all go through the host.
         """
-        made = MultiBuffer(devices or self.devices, self.shape, self.dtype, axis, sizes)
+        wanted = self.devices if devices is None else devices
+        made = MultiBuffer(wanted, self.shape, self.dtype, axis, sizes)
         for buffer in (*self.bufs, *made.bufs):
             buffer._opaque_for("reshard")
         moved = pieces(made.shards, made.axis, self.shards, self.axis)
@@ -308,11 +309,12 @@ class MultiBuffer(OfThisProcess):
 
 def _devices(given: Sequence[str | Compiled | DeviceInfo]) -> tuple[Compiled, ...]:
     operation = "MultiBuffer"
-    if isinstance(given, str) or not isinstance(given, Sequence) or not given:
+    is_list = isinstance(given, Sequence) and not isinstance(given, str)
+    if not is_list or not given or None in given:  # which would be the default device
         fix = 'Write hal.MultiBuffer(["CPU", "OPENCL"], ...).'
         raise InvalidArgument(operation, "devices must be a list with entries", got=given, fix=fix)
     names = [one.name if isinstance(one, DeviceInfo) else one for one in given]
-    found = tuple(Device[one] if isinstance(one, str) else one for one in names)
+    found = tuple(opened(one, operation) for one in names)
     chosen = [device.name for device in found]
     if len(set(chosen)) < len(chosen):
         raise InvalidArgument(operation, "a device is given twice", got=", ".join(chosen))

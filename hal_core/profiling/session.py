@@ -72,9 +72,10 @@ class Profile(events.Entries):
     """
 
     def __init__(self, limit: int = LIMIT) -> None:
-        if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
+        is_number = isinstance(limit, int) and not isinstance(limit, bool)
+        if not (is_number and 1 <= limit <= sys.maxsize):
             problem = "limit must be a number of events, 1 or more"
-            raise InvalidArgument("profile", problem, got=limit)
+            raise InvalidArgument("profile", problem, got=limit, limit=sys.maxsize)
         super().__init__(limit)
         self._result: tuple[tuple[ProfileEvent, ...], int] | None = None  # None until it is closed
         self._used = False

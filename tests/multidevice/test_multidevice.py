@@ -182,9 +182,13 @@ def test_M1_a_sum_of_floats_is_within_the_documented_bound(
 
 
 def test_M1_no_device_and_one_given_twice_are_refused(devices: list[Any]) -> None:
-    for wrong in ([], "SIM", None, 3):
+    for wrong in ([], "SIM", None, 3, [None]):
         with pytest.raises(hal.InvalidArgument, match="devices must be a list with entries"):
             hal.MultiBuffer(wrong, 4, hal.int8)  # type: ignore[arg-type]
+    with pytest.raises(hal.InvalidArgument, match="neither a device nor a name"):
+        hal.MultiBuffer([3], 4, hal.int8)  # type: ignore[list-item]
+    with pytest.raises(hal.InvalidArgument, match="devices must be a list with entries"):
+        hal.MultiBuffer(["SIM"], 4, hal.int8).reshard(0, [])
     with pytest.raises(hal.InvalidArgument, match=r"given twice \(got 'SIM:1, SIM:1'\)"):
         hal.MultiBuffer(["sim:1", devices[1]], 4, hal.int8)
 
@@ -194,6 +198,7 @@ def test_M1_no_device_and_one_given_twice_are_refused(devices: list[Any]) -> Non
     [
         (-1, 0, None, "shape must be integers"),
         ("ab", 0, None, "shape must be integers"),
+        ({4}, 0, None, "shape must be integers"),
         ((2, 2.0), 0, None, "shape must be integers"),
         (4, 1, None, "no such axis"),
         ((2, 2), -3, None, "no such axis"),
@@ -201,6 +206,7 @@ def test_M1_no_device_and_one_given_twice_are_refused(devices: list[Any]) -> Non
         (4, True, None, "no such axis"),
         (4, 0, [1, 2, 2], "sizes do not fit"),
         (4, 0, [4], "sizes do not fit"),
+        (6, 0, {1, 2, 3}, "sizes do not fit"),
         (4, 0, [5, -1, 0], "sizes do not fit"),
         (4, None, [4, 4, 4], "sizes need an axis"),
     ],

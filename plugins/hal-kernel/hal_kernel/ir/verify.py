@@ -10,7 +10,7 @@ import re
 from typing import Any
 
 from hal_core.dtypes import DTYPES, any_
-from hal_core.errors import InvalidArgument, InvalidKernel, shown
+from hal_core.errors import InvalidKernel, check_class, shown
 from hal_core.signature import LONGEST_NAME, Signature
 from hal_kernel.ir.blocks.uniformity import divergent
 from hal_kernel.ir.rules import RULES, SOURCE_COUNTS
@@ -30,10 +30,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z", re.ASCII)
 
 def verify(kernel: Kernel) -> None:
     """Check all rules. Raises: InvalidKernel naming the first node that breaks one."""
-    given: object = kernel  # another compiler may pass anything
-    if not isinstance(given, Kernel):
-        fix = "For a function with @hal.kernel, pass kernel.lower()."
-        raise InvalidArgument("verify", "not a hal.Kernel", got=given, fix=fix)
+    check_class(kernel, Kernel, "verify", "For a function with @hal.kernel, pass kernel.lower().")
     name: object = kernel.name
     signature: object = kernel.signature
     if not (isinstance(name, str) and isinstance(signature, Signature)):

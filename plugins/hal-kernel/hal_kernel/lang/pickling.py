@@ -140,7 +140,12 @@ def _constant(function: FunctionType, name: str, value: Any) -> Any:
     if type(value).__module__ == "numpy" and hasattr(value, "ndim"):  # a table
         return value
     module = getattr(value, "__module__", None) or ""
-    if callable(value) and module.partition(".")[0] in ("hal_core", "builtins", "math"):
+    if callable(value) and module.partition(".")[0] in (
+        "hal_core",
+        "hal_kernel",
+        "builtins",
+        "math",
+    ):
         return value
     raise InvalidArgument(
         f"pickle func {function.__name__}",

@@ -162,7 +162,7 @@ def uncalled(function: Callable[..., object], written: str) -> str:
 
 def is_own(value: object) -> bool:
     """Tell whether a part of hal_core is used in a kernel, as `hal.Device`."""
-    return str(getattr(value, "__module__", None)).startswith("hal_core.")
+    return str(getattr(value, "__module__", None)).startswith(("hal_core.", "hal_kernel."))
 
 
 def undefined(name: str, near: list[str]) -> str:

@@ -282,7 +282,7 @@ class TestProgram:
         [
             {}, {"grid": 3}, {"block": 4}, {"grid": 3, "threads": 12}, {"threads": -1},
             {"grid": 3, "block": 4, "threads": 12}, {"threads": 2.5}, {"threads": "12"},
-            {"threads": ()}, {"threads": (1, 1, 1, 1)}, {"threads": (4, -1)},
+            {"threads": ()}, {"threads": (1, 1, 1, 1)}, {"threads": (4, -1)}, {"threads": {12}},
             {"grid": 1, "block": None}, {"grid": -1, "block": 1}, {"grid": 1, "block": (1, 2.5)},
             {"threads": 12, "shared": -1}, {"threads": 12, "shared": "1"},
             {"threads": 12, "shared": 1 << 40}, {"threads": 12, "block": 0},
