@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import itertools
-import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from functools import partial
@@ -21,12 +20,12 @@ from hal_core.compiler.selection import select
 from hal_core.concurrency import Living
 from hal_core.device.plugin import short_repr
 from hal_core.dtypes import DTYPES, as_dtype, float64
-from hal_core.errors import InvalidArgument, InvalidState, Unsupported
+from hal_core.errors import InvalidArgument, InvalidState, Unsupported, check_class
 from hal_core.geometry import Limits
 from hal_core.graph import Graph, Step, capture
 from hal_core.hookspecs import CAPABILITIES, DeviceInfo
 from hal_core.program import Program
-from hal_core.queue import DirectQueue, Event, Queue, WorkerQueue, seconds_of
+from hal_core.queue import DirectQueue, Event, Queue, WorkerQueue, finish, reached, seconds_of
 from hal_core.queue.order import order
 from hal_core.source import Binary, Source
 
@@ -299,10 +298,8 @@ class Compiled(concurrency.OfThisProcess):
         need symbols that do not exist here.
         """
         self._check_open("load")
-        given: object = binary
-        if not isinstance(given, Binary):
-            fix = "program.binary is one; text is compiled, by device.compile(hal.Source(...))."
-            raise InvalidArgument("load", "not a hal.Binary", got=given, device=self.name, fix=fix)
+        fix = "program.binary is one; text is compiled, by device.compile(hal.Source(...))."
+        check_class(binary, Binary, "load", fix, self.name)
         program = self._backend.make_program(self, binary)
         if not isinstance(program, Program):
             wrong = f"hal_make_program gave {short_repr(program)}, which is no Program"
@@ -332,7 +329,7 @@ class Compiled(concurrency.OfThisProcess):
             return False
         self._forget_queues()  # dropped queues become ends
         for end in list(self._ends):
-            if not end._reached(max(0.0, deadline - monotonic())):
+            if not reached(end, max(0.0, deadline - monotonic())):
                 return False
         self._forget_ends()
         if self._order is not None:
@@ -353,7 +350,7 @@ class Compiled(concurrency.OfThisProcess):
                 self._backend.closing(self)
 
             def stop() -> None:
-                ends = [partial(end._reached, threading.TIMEOUT_MAX) for end in self._ends]
+                ends = [partial(finish, end, self) for end in self._ends]
                 concurrency.run_each([*[queue._stop for queue in self._queues], *ends])
 
             # A step of its own, and no function of Python's, which Ctrl-C might end: what follows

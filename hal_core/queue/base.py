@@ -10,13 +10,14 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from collections.abc import Callable, Iterable
+from itertools import pairwise
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from hal_core.concurrency import OfThisProcess, fork_error, forkable
-from hal_core.device import Device
-from hal_core.errors import InvalidArgument, InvalidState
-from hal_core.queue.event import Event, Failure, obstacle, seconds_of, unset
+from hal_core.device import opened
+from hal_core.errors import InvalidArgument, InvalidState, check_class
+from hal_core.queue.event import Event, Failure, name_of, obstacle, seconds_of, unset
 from hal_core.queue.order import Range, range_of
 from hal_core.signature import POINTER
 
@@ -46,6 +47,9 @@ class Queue(OfThisProcess):
     _ordered_as = ""  # the name by which checked mode orders its work; if empty, the queue's own
     _keeps_work = False  # True: its device need not keep the queue while it has work
 
+    _sees_all_work = False  # True: `_has_work` sees all, as nobody else adds any
+    _failure: Failure | None = None  # of work that is over; what comes behind it is dropped
+
     _instead = "Make one there: device.queue()."
 
     def __init__(self, device: Compiled, name: str = "") -> None:
@@ -66,15 +70,15 @@ class Queue(OfThisProcess):
         closed nor destroyed. Raises: InvalidArgument for an object that the device's backend does
         not know.
         """
-        opened = Device[device] if device is None or isinstance(device, str) else device
-        opened._check_open("wrap")
-        opened._forget_ends()
-        made = opened._wrap_queue(obj)
+        owner = opened(device, "wrap")
+        owner._check_open("wrap")
+        owner._forget_ends()
+        made = owner._wrap_queue(obj)
         if made is None:
             problem, got = "the backend knows no such queue", type(obj).__name__
             fix = "device.queue() makes one."
-            raise InvalidArgument("wrap", problem, got=got, device=opened.name, fix=fix)
-        opened._queues.add(made)
+            raise InvalidArgument("wrap", problem, got=got, device=owner.name, fix=fix)
+        owner._queues.add(made)
         return made
 
     # -- what a backend fills in
@@ -118,12 +122,11 @@ class Queue(OfThisProcess):
 
         Raises: InvalidState when it can never end, as queues wait for each other.
         """
-        event = self._last_event()
-        try:
-            return event._reached(seconds)
-        except InvalidState as error:
-            _abandon(event, error.problem)
-            raise
+        return reached(self._last_event(), seconds)
+
+    def _seconds_between(self, earlier: Event, later: Event) -> float:
+        """Return the seconds between two events of the device; by default those of the host."""
+        return (later._ns - earlier._ns) * 1e-9
 
     def _wait_rest(self, seconds: float) -> bool:
         """Wait for what a closed queue still has; optional: nothing is left.
@@ -154,7 +157,7 @@ class Queue(OfThisProcess):
         self._check_open("record")
         if event is None:
             event = self.event_class()
-        elif _as_event(event, "record").queue is not None or event._is_over():
+        elif check_class(event, Event, "record", _AN_EVENT).queue is not None or event._is_over():
             fix = "An event happens once: make a new one."
             raise InvalidState("record", f"{event!r} has its place already", fix=fix)
         self._placed(event)
@@ -168,7 +171,7 @@ class Queue(OfThisProcess):
         failed, the work of this queue fails with it.
         """
         self._check_open("wait")
-        if _as_event(event, "wait").queue is not self:
+        if check_class(event, Event, "wait", _AN_EVENT).queue is not self:
             while self._waits and self._waits[0][1]._is_over():
                 self._waits.popleft()
             self._waits.append((next(self._places), event))
@@ -281,8 +284,14 @@ class Queue(OfThisProcess):
             self.device._busy.add(self)
 
     def _record_end(self) -> Event:
-        """Return an event of the work queued so far."""
-        return self._placed(self.event_class())
+        """Return an event of the work queued so far; where there is none, it has happened."""
+        if not self._sees_all_work or self._has_work():
+            return self._placed(self.event_class())
+        event = self._stamped(self.event_class())
+        if self.device._order is not None:
+            self.device._order.recorded(self, event)
+        event._happen(self._failure)
+        return event
 
     def _last_event(self) -> Event:
         """Return an event of the work queued so far, also of a queue that is closed."""
@@ -305,7 +314,7 @@ class Queue(OfThisProcess):
                 self.device._order.recorded(self, event)
             self._record(self._stamped(event))
         except Exception:
-            event.queue = None
+            event.queue, event._waits = None, ()
             raise
         except BaseException:
             self._record(self._stamped(event))
@@ -313,15 +322,14 @@ class Queue(OfThisProcess):
         return event
 
     def _stamped(self, event: Event) -> Event:
-        event.queue, event._place = self, next(self._places)
+        event.queue, event._place, event._waits = self, next(self._places), self._waits
         return event
 
-    def _blocked_by(self, place: int) -> Event | None:
-        """Return the first pending event that work before `place` waits for."""
-        for at, event in list(self._waits):
-            if at < place and not event._is_over():
-                return event
-        return None
+    def _leave(self, end: Event) -> None:
+        """Have the device wait for the end of the work, as nobody refers to this queue any more."""
+        # Not all waits: the queues of those that are over would live as long as the end.
+        end._waits = [one for one in self._waits if not one[1]._done]
+        self.device._ends.append(end)
 
     def _check_launch(self, program: Program, bufs: tuple[Buffer, ...]) -> None:
         self._check_device(program.device, f"launch {program.name}")
@@ -369,25 +377,16 @@ class Queue(OfThisProcess):
         if self.forked:
             return
         if self.closed:
-            self._end(self._stamped(_Rest()))
+            finish(self._stamped(_Rest()), self.device)
             return
         try:
-            event = self.event_class()
-            self._record(self._stamped(event))
-            self._end(event)
+            finish(self._record_end(), self.device)
         except InvalidState:
             if not self.closed:  # by another thread, which has waited for the work
                 raise
         finally:
             self.closed = True
             self._close()
-
-    def _end(self, event: Event) -> None:
-        """Wait for an event at the end of the work, and give up what keeps it from happening."""
-        while not event._is_over():
-            event._sleep(_LOOK_SECONDS)
-            if not event._is_over() and can_never_happen(event):
-                _abandon(event, f"{self.device.name} was closed")
 
     def _after_fork(self) -> None:
         self.forked = True
@@ -404,13 +403,28 @@ class _Rest(Event):
             self.queue._wait_rest(seconds)
 
 
+_AN_EVENT = "queue.record() is one."
 _LOOK_SECONDS = 0.05  # between two looks whether a device that is being closed waits in vain
 
 
-def can_never_happen(event: Event) -> bool:
-    """Tell whether an event waits for a circle, or for an event that no queue records."""
-    way, is_circle = obstacle(event)
-    return is_circle or (bool(way) and unset(event) is not None)
+def reached(event: Event, seconds: float) -> bool:
+    """Wait for the end of work; False when the time has passed. Raises no failure.
+
+    Raises: InvalidState when it can never happen; the wait that keeps it from it is given up.
+    """
+    try:
+        return event._reached(seconds)
+    except InvalidState as error:
+        _abandon(event, error.problem)
+        raise
+
+
+def finish(event: Event, device: Compiled) -> None:
+    """Wait for the end of work of a device that is closed; give up what keeps it from happening."""
+    while not event._is_over():
+        event._sleep(_LOOK_SECONDS)
+        if not event._is_over() and (obstacle(event)[1] or unset(event) is not None):
+            _abandon(event, f"{device.name} was closed")
 
 
 def refuse_as_closed(operation: str, queue: str, work: object = None) -> NoReturn:
@@ -421,21 +435,13 @@ def refuse_as_closed(operation: str, queue: str, work: object = None) -> NoRetur
 
 def _abandon(event: Event, why: str) -> None:
     """End a wait that keeps an event from ever happening; the work behind that wait fails."""
-    for queue in obstacle(event)[0]:
-        for _, waited in list(queue._waits):
-            # A driver waits for its own events by itself. What was waited for before it was
-            # recorded, as one event of each circle was, is a plain event, of which it is told.
-            if type(waited) is Event and not waited._is_over():
-                text = f"{why} while {queue.name} waited for {waited!r}"
-                waited._happen(Failure("wait", queue.name, InvalidState("wait", text)))
-                return
-
-
-def _as_event(event: object, operation: str) -> Event:
-    if not isinstance(event, Event):
-        got, fix = type(event).__name__, "queue.record() is one."
-        raise InvalidArgument(operation, "not a hal.Event", got=got, fix=fix)
-    return event
+    for one, waited in pairwise(obstacle(event)[0]):
+        # A driver waits for its own events by itself. What was waited for before it was recorded,
+        # as one event of each circle was, is a plain event, of which it is told.
+        if type(waited) is Event:
+            text = f"{why} while {name_of(one)} waited for {waited!r}"
+            waited._happen(Failure("wait", name_of(one), InvalidState("wait", text)))
+            return
 
 
 def ranges_of(uses: Iterable[tuple[Buffer, bool]]) -> list[Range]:
@@ -449,12 +455,8 @@ def ranges_of(uses: Iterable[tuple[Buffer, bool]]) -> list[Range]:
 
 def checked(queue: object, operation: str, device: Compiled) -> Queue:
     """Return `queue` if it is one. Raises: InvalidArgument."""
-    if not isinstance(queue, Queue):
-        got, fix = type(queue).__name__, "device.queue() makes one."
-        raise InvalidArgument(
-            operation, "queue= is no hal.Queue", got=got, device=device.name, fix=fix
-        )
-    return queue
+    fix = "Give queue= one of device.queue()."
+    return check_class(queue, Queue, operation, fix, device.name)
 
 
 # Thread that captures a graph -> the queue that takes its calls without `queue=`.

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import suppress
 from time import monotonic, perf_counter_ns
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hal_core.concurrency import Late, OfThisProcess, fork_error, make_calls, poll
-from hal_core.errors import DeviceFault, InvalidArgument, InvalidState
+from hal_core.errors import DeviceFault, InvalidArgument, InvalidState, check_class
 from hal_core.queue import watcher
 
 if TYPE_CHECKING:
@@ -60,10 +61,12 @@ class Event(OfThisProcess):
 
     def __init__(self) -> None:
         self.queue = None
-        self._place = 0  # among the waits and records of its queue
+        self._place = sys.maxsize  # among the waits and records of its queue
+        self._waits: Iterable[tuple[int, Event]] = ()  # of its queue: a place, and what comes there
+        self._mark: Any = None  # of the driver, in the queue: it knows when the event happened
         self._done = False
         self._failure: Failure | None = None
-        self._ns = 0  # of the device's clock, once it has happened
+        self._ns = 0  # of the host's clock, once it has happened
         self._end = threading.Lock()  # held until it happens
         self._end.acquire()
         self._callbacks: deque[Callable[[], object]] = deque()
@@ -100,10 +103,6 @@ class Event(OfThisProcess):
         """Take back a call of `_when_done`, which nobody waits for any more."""
         with suppress(ValueError, IndexError):  # it is made now, or others change the deque
             self._callbacks.remove(call)
-
-    def _time_ns(self) -> int:
-        """Return when it happened, on the clock of its queue's device."""
-        return self._ns
 
     # -- for everybody
 
@@ -147,18 +146,25 @@ class Event(OfThisProcess):
     def seconds_since(self, earlier: Event) -> float:
         """Return the seconds of device time that lie between another event and this one.
 
-        Raises: InvalidState when one of them has not happened yet, InvalidArgument for an event of
-        another device, whose clock is another.
+        Raises: InvalidState when one of them has not happened yet, or has failed; InvalidArgument
+        for an event of another device, or one that the host has set: its clock is another.
         """
+        check_class(earlier, Event, "seconds_since", "queue.record() is one.")
         for event in (earlier, self):
             if not event.done:
                 fix = "Call wait() first."
                 raise InvalidState("seconds_since", f"{event!r} has not happened", fix=fix)
-        devices = {event.queue.device for event in (earlier, self) if event.queue is not None}
+            if event._failure is not None:
+                fix = "Its wait() says what failed."
+                raise InvalidState("seconds_since", f"{event!r} has no time", fix=fix)
+        devices = {event.queue and event.queue.device for event in (earlier, self)}
         if len(devices) > 1:
-            names = " and ".join(sorted(device.name for device in devices))
-            raise InvalidArgument("seconds_since", "the events belong to two devices", got=names)
-        return (self._time_ns() - earlier._time_ns()) * 1e-9
+            got = " and ".join(sorted(one.name if one else "the host" for one in devices))
+            fix = "Record both in queues of one device: queue.record(event)."
+            raise InvalidArgument("seconds_since", "the events have two clocks", got=got, fix=fix)
+        if self.queue is not None:
+            return self.queue._seconds_between(earlier, self)
+        return (self._ns - earlier._ns) * 1e-9
 
     def set(self) -> None:
         """Make the event happen now; a second call does nothing.
@@ -213,6 +219,13 @@ class Event(OfThisProcess):
             except RuntimeError:  # another thread was faster
                 pass
 
+    def _blocked_by(self) -> Event | None:
+        """Return the first pending event that the work before this one waits for."""
+        for place, event in list(self._waits):
+            if place < self._place and not event._is_over():
+                return event
+        return None
+
     def _raise_failure(self, operation: str) -> None:
         if self._seen is not None:
             self._seen(self)
@@ -246,46 +259,46 @@ class PolledEvent(Event):
         watcher.forget(call)
 
 
-def obstacle(event: Event) -> tuple[list[Queue], bool]:
-    """Follow which queue waits for which from `event` on; return the queues, and True for a circle.
+def obstacle(event: Event) -> tuple[list[Event], bool]:
+    """Follow which event waits for which from a pending one on; return them, and True for a circle.
 
-    The last queue waits for nothing, or for an event that no queue records; that of a circle is
-    its first.
+    The last one waits for nothing; that of a circle is its first.
     """
     way: list[Event] = []
     waited: Event | None = event
-    while waited is not None and waited.queue is not None and not waited._is_over():
+    while waited is not None and not waited._is_over():
         if waited in way:
-            circle = [*way[way.index(waited) :], waited]
-            return [one.queue for one in circle if one.queue is not None], True
+            return [*way[way.index(waited) :], waited], True
         way.append(waited)
-        waited = waited.queue._blocked_by(waited._place)
-    return [one.queue for one in way if one.queue is not None], False
+        waited = waited._blocked_by()
+    return way, False
 
 
 def unset(event: Event) -> Event | None:
     """Return the event of the host that another one waits for in the end, if it is not set."""
     way, is_circle = obstacle(event)
-    if is_circle or not way:  # the end of a dropped queue's work is polled, and nobody sets it
-        polled = isinstance(event, PolledEvent)
-        return None if is_circle or polled or event._is_over() else event
-    last = way[-1]
-    waited = last._blocked_by(event._place if last is event.queue else 1 << 62)
-    return waited if waited is not None and waited.queue is None else None
+    # Nobody sets the end of a dropped queue's work, which is of another class.
+    is_unset = not is_circle and way and way[-1].queue is None and type(way[-1]) is Event
+    return way[-1] if is_unset else None
+
+
+def name_of(event: Event) -> str:
+    """Return the name of the queue that waits where an event stands."""
+    return event.queue.name if event.queue is not None else "a queue that was dropped"
 
 
 def _say_what_is_unset(event: Event, seconds: float) -> None:
     """Log which event of the host a wait depends on, as nothing else would show it."""
     waited = unset(event)
     if waited is not None:
-        way = "".join(f" {queue.name} waits for" for queue in obstacle(event)[0])
+        way = "".join(f" {name_of(one)} waits for" for one in obstacle(event)[0] if one != waited)
         text = "a wait without a timeout has taken %.0f s:%s %s, which nobody has set"
         log.warning(text, seconds, way, repr(waited))  # as it is now
 
 
-def circle_error(circle: list[Queue], operation: str) -> InvalidState:
+def circle_error(circle: list[Event], operation: str) -> InvalidState:
     """Return the error for queues that wait for each other."""
-    names = " waits for ".join(queue.name for queue in circle)
+    names = " waits for ".join(map(name_of, circle))
     fix = "Record the event before the other queue waits for it, or set() it."
     return InvalidState(operation, f"queues wait for each other: {names}", fix=fix)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from queue import SimpleQueue
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
     from hal_core.program import Program
 
 
+class _Over(Event):
+    """The end of a worker: the event of no queue, and of none that the host sets."""
+
+
 class Worker:
     """The work of one queue, and the thread that does it.
 
@@ -30,9 +35,10 @@ class Worker:
 
     def __init__(self, queue: WorkerQueue, finish: Callable[[], object] | None) -> None:
         self.items: SimpleQueue[Any] = SimpleQueue()  # (work, name, keep), an Event, or `gone`
+        self.pending: deque[None] = deque()  # an entry for each item that is not done
         # Python itself puts it there when it frees the queue: no Ctrl-C comes between.
         self.gone = ref(queue, self.items.put)
-        self.over = Event()  # all is done, and the thread ends
+        self.over = _Over()  # all is done, and the thread ends
         self.failure: Failure | None = None
         self.running = ""
         self.servers: Servers = {}
@@ -53,8 +59,10 @@ class Worker:
         self.over._happen(None)
 
     def _do(self, item: Any, queue: str) -> None:
+        is_event = isinstance(item, Event)
         try:
-            if isinstance(item, Event):
+            if is_event:
+                self.pending.pop()  # first: whoever waits for the event may ask what is pending
                 item._happen(self.failure)
             elif self.failure is None:
                 self.running = item[1]
@@ -65,6 +73,8 @@ class Worker:
             # Its traceback would keep this frame, and so the memory of the work.
             self.failure = Failure(self.running, queue, error.with_traceback(None))
         self.running = ""
+        if not is_event:
+            self.pending.pop()
 
 
 class WorkerQueue(Queue):
@@ -74,6 +84,7 @@ class WorkerQueue(Queue):
     """
 
     _keeps_work = True  # its thread does
+    _sees_all_work = True
 
     def __init__(
         self, device: Compiled, finish: Callable[[], object] | None = None, name: str = ""
@@ -89,15 +100,18 @@ class WorkerQueue(Queue):
         """Name the work that runs now, such as "launch of saxpy"; empty while there is none."""
         return self._worker.running
 
-    def _add(self, work: Callable[[], object], name: str, keep: Keep) -> None:
-        item = work, name, keep  # not in the call below, which is to be one step
-        if not self._servers:
-            self._start()
-        self._put(item)
+    @property
+    def _failure(self) -> Failure | None:  # type: ignore[override]  # only read
+        return self._worker.failure
 
-    def _start(self) -> None:
-        if not self.closed:
+    def _add(self, work: Callable[[], object], name: str, keep: Keep) -> None:
+        self._enqueue((work, name, keep))
+
+    def _enqueue(self, item: Any) -> None:
+        if not self._servers and not self.closed:
             start_server(self._servers, self.name, partial(self._worker.serve, self.name))
+        self._worker.pending.append(None)  # first: if Ctrl-C comes between, too much is pending
+        self._put(item)
 
     def _launch(self, program: Program, geometry: Any, args: tuple[Any, ...], keep: Keep) -> None:
         # The program's launch is read when it runs: a profile may have replaced it by then.
@@ -135,9 +149,7 @@ class WorkerQueue(Queue):
         self._add(lambda: allocator._fill(dest, nbytes, pattern), "fill", keep)
 
     def _record(self, event: Event) -> None:
-        if not self._servers:
-            self._start()
-        self._put(event)
+        self._enqueue(event)
 
     def _wait(self, event: Event) -> None:
         worker, device = self._worker, self.device.name
@@ -150,6 +162,9 @@ class WorkerQueue(Queue):
             worker.failure = event._failure
 
         self._add(wait, "wait", (event,))
+
+    def _has_work(self) -> bool:
+        return bool(self._worker.pending)
 
     def _wait_rest(self, seconds: float) -> bool:
         # Without a thread there is no work: whoever adds some starts one first.
@@ -166,7 +181,7 @@ class WorkerQueue(Queue):
     def __del__(self) -> None:
         worker: Worker | None = getattr(self, "_worker", None)
         if worker is not None and worker.servers and not (self.forked or worker.over._done):
-            self.device._ends.append(worker.over)
+            self._leave(worker.over)
 
 
 _WAIT_SECONDS = 3600.0  # of a thread that has nothing else to do
@@ -232,7 +247,10 @@ class DirectQueue(Queue):
         self.device.allocator._fill(dest, nbytes, pattern)
 
     def _record(self, event: Event) -> None:
-        if not isinstance(event, _IdleEvent):  # it does not poll
+        if isinstance(event, _IdleEvent):
+            if type(self) is DirectQueue:  # else its time would be that of the first look
+                event._poll()
+        else:  # it does not poll
             after = self._stamped(_IdleEvent())
             if after._poll():
                 event._happen(after._failure)

@@ -58,6 +58,9 @@ def test_B1_refuses_what_is_no_device(fake: hal.Compiled) -> None:
     for wrong in (5, object(), hal.float32):
         with pytest.raises(hal.InvalidArgument, match="neither a device"):
             hal.Buffer(wrong, 1, hal.int8)  # type: ignore[arg-type]
+        for take in (hal.Buffer.wrap, hal.Queue.wrap, hal.Buffer.from_dlpack):
+            with pytest.raises(hal.InvalidArgument, match="neither a device"):
+                take(np.zeros(1, "i1"), wrong)  # type: ignore[operator]
     # In the order of hal.empty, which has the device last.
     with pytest.raises(hal.InvalidArgument, match=r'neither a device.*Write hal.Buffer\("CPU", 10'):
         hal.Buffer(100, hal.float32, fake)  # type: ignore[arg-type]
@@ -438,6 +441,15 @@ def test_fill_takes_what_the_dtype_holds(fake: hal.Compiled) -> None:
     assert buffer.numpy().tolist() == [0, 0, 0]
 
 
+def test_fill_takes_a_longer_float_that_the_dtype_holds(fake: hal.Compiled) -> None:
+    buffer = hal.zeros(1, hal.float64, fake)
+    for value in (np.longdouble("1.5"), np.longdouble("-inf"), np.float32("inf")):
+        assert buffer.fill(value).numpy() == value  # type: ignore[arg-type]
+    if np.finfo(np.longdouble).max > np.finfo(np.float64).max:
+        with pytest.raises(hal.InvalidArgument, match="out of range"):
+            buffer.fill(np.longdouble("1e4000"))  # type: ignore[arg-type]
+
+
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])  # `own_cache`, unused
 @given(number=st.floats(width=32) | st.sampled_from([0.0, -0.0, 1e-42, 1.00390625, 1.01171875]))
 def test_fill_rounds_bfloat16_half_to_even(number: float) -> None:
@@ -473,8 +485,10 @@ def test_numpy_shapes_and_order(fake: hal.Compiled) -> None:
     buffer = hal.Buffer.from_numpy(array.T, fake)
     assert np.array_equal(buffer.numpy((4, 3)), array.T)
     assert np.array_equal(buffer.numpy(shape=(2, -1)), array.T.reshape(2, 6))
-    with pytest.raises(hal.InvalidArgument, match="has 12"):
-        buffer.numpy((5, 3))
+    wrongs: list[Any] = [(5, 3), 12.0, {12}, "12", (12, None), 2**70]
+    for shape in wrongs:
+        with pytest.raises(hal.InvalidArgument, match="has 12"):
+            buffer.numpy(shape)
     big_endian = np.arange(3, dtype=">i4")
     assert hal.Buffer.from_numpy(big_endian, fake).numpy().tolist() == [0, 1, 2]
     for wrong in (np.zeros(2, complex), np.array(["a"]), np.array([object()])):

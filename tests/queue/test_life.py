@@ -95,6 +95,59 @@ def test_Q4_what_is_put_behind_the_end_is_done(fake: hal.Compiled) -> None:
 # -- circles of queues that are closed
 
 
+def circle(*queues: hal.Queue) -> list[hal.Event]:
+    """Let two queues wait for each other; return the events that they record."""
+    events = [hal.Event(), hal.Event()]
+    for number, queue in enumerate(queues):
+        queue.wait(events[1 - number])
+        queue.record(events[number])
+    return events
+
+
+def test_Q8_a_dropped_queue_that_waits_for_a_circle_elsewhere_is_given_up(
+    fake: hal.Compiled,
+) -> None:
+    device = hal.Device["PYTHON"]
+    queue = device.queue().wait(circle(fake.queue(), fake.queue())[0])
+    name = queue.name
+    del queue
+    gc.collect()
+    with pytest.raises(hal.InvalidState, match="wait for each other: queue . of FAKE"):
+        device.synchronize(5)
+    assert device.synchronize(20)
+    wait_until(lambda: not alive(name))
+
+
+def test_Q8_a_dropped_queue_whose_event_nobody_sets_ends_with_its_device() -> None:
+    device, never = hal.Device["PYTHON"], hal.Event()
+    queue = device.queue().wait(never)
+    name = queue.name
+    del queue
+    gc.collect()
+    device.close()
+    assert never.done
+    with pytest.raises(hal.DeviceFault, match="closed while a queue that was dropped waited"):
+        never.wait()
+    wait_until(lambda: not alive(name))
+
+
+def test_Q8_what_is_given_up_is_what_the_circle_waits_for(fake: hal.Compiled) -> None:
+    class Polled(PolledEvent):
+        """An event that a driver waits for by itself."""
+
+    first, second = fake.queue(), fake.queue()
+    second.event_class = Polled
+    behind, other = hal.Event(), hal.Event()
+    first.wait(second.wait(behind).record())
+    first.record(behind)
+    first.wait(other)  # no part of the circle
+    with pytest.raises(hal.InvalidState, match="wait for each other"):
+        fake.synchronize(5)
+    assert behind.done and not other.done
+    other.set()
+    assert fake.synchronize(20)
+
+
 @pytest.mark.parametrize("closed", [[0], [1], [0, 1]])
 @pytest.mark.parametrize("end", ["synchronize", "queue", "close"])
 def test_Q8_a_circle_is_found_and_given_up_when_its_queues_are_closed(
@@ -102,10 +155,8 @@ def test_Q8_a_circle_is_found_and_given_up_when_its_queues_are_closed(
 ) -> None:
     monkeypatch.setattr("hal_core.queue.worker._JOIN_SECONDS", 0.001)
     device = hal.Device["PYTHON"]
-    queues, events = [device.queue(), device.queue()], [hal.Event(), hal.Event()]
-    for number in (0, 1):
-        queues[number].wait(events[1 - number])
-        queues[number].record(events[number])
+    queues = [device.queue(), device.queue()]
+    events = circle(*queues)
     for number in closed:
         with pytest.raises(hal.InvalidState, match="wait for each other"):
             queues[number].close()
@@ -149,10 +200,10 @@ def test_Q4_a_queue_whose_thread_cannot_start_ends(monkeypatch: pytest.MonkeyPat
     device = hal.Device["PYTHON"]
     queue, idle = device.queue(), device.queue()
     with pytest.raises(hal.InvalidState, match="there can be none"):
-        queue.close()
+        queue.record()
+    queue.close()
     assert queue.synchronize(5)
-    with pytest.raises(hal.InvalidState, match="there can be none"):
-        device.close()
+    device.close()
     assert device.closed and idle.closed
 
 

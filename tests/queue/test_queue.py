@@ -195,8 +195,50 @@ def test_a_queue_of_another_device_is_refused(fake: hal.Compiled) -> None:
 def test_events_of_two_devices_have_no_common_clock(fake: hal.Compiled) -> None:
     events = [device.queue().record() for device in (fake, hal.Device["FAKE:1"])]
     assert all(event.wait(5) for event in events)
-    with pytest.raises(hal.InvalidArgument, match="belong to two devices"):
+    with pytest.raises(hal.InvalidArgument, match="have two clocks.*FAKE and FAKE:1"):
         events[0].seconds_since(events[1])
+
+
+def test_events_that_failed_have_no_time(fake: hal.Compiled) -> None:
+    queue = WorkerQueue(fake)
+    early = queue.record()
+    queue._add(lambda: 1 / 0, "launch", ())
+    late = queue.record()
+    assert early.wait(5)
+    with pytest.raises(hal.DeviceFault):
+        late.wait(5)
+    with pytest.raises(hal.InvalidState, match="failed> has no time"):
+        late.seconds_since(early)
+
+
+def test_an_event_of_the_default_queue_has_the_time_of_its_record() -> None:
+    queue, between = hal.Device["PYTHON"].default_queue, hal.Event()
+    early = queue.record()
+    between.set()  # while nobody asks for `early`
+    assert early.wait(5) and early._ns < between._ns
+
+
+@pytest.mark.parametrize("family", ["PYTHON", "CPU", "OPENCL", "FAKE"])
+def test_Q4_a_queue_without_work_is_synchronized_at_once(fake: hal.Compiled, family: str) -> None:
+    if family not in hal.Device:
+        pytest.skip(f"{family} is not installed")
+    device = hal.Device[family]
+    queue, gate = device.queue(), hal.Event()
+    assert queue.synchronize(0)
+    made = hal.zeros(4, hal.int32, device)
+    queue.wait(gate)
+    assert not queue.synchronize(0)
+    gate.set()
+    assert made.fill(1, queue=queue).wait(5)
+    assert queue.synchronize(0) and queue.synchronize(0)
+
+
+def test_Q5_a_failure_is_raised_by_a_queue_without_work(fake: hal.Compiled) -> None:
+    queue = WorkerQueue(fake)
+    queue._add(lambda: 1 / 0, "launch of nobody", ())
+    for timeout in (5, 0):
+        with pytest.raises(hal.DeviceFault, match="launch of nobody"):
+            queue.synchronize(timeout)
 
 
 def test_nothing_is_captured_by_chance() -> None:
@@ -262,6 +304,19 @@ def test_Q4_a_long_wait_for_a_dropped_queue_blames_no_event(
     monkeypatch.setattr(event_module, "_LONG_SECONDS", 0.05)
     start = time.monotonic()
     assert End()._reached(threading.TIMEOUT_MAX) and not caplog.records
+
+
+def test_Q4_a_long_wait_for_a_dropped_worker_blames_no_event(
+    fake: hal.Compiled, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(event_module, "_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(event_module, "_LONG_SECONDS", 0.05)
+    queue, gate = WorkerQueue(fake), threading.Event()
+    queue._add(lambda: gate.wait(5), "launch", ())
+    del queue
+    gc.collect()
+    threading.Timer(0.3, gate.set).start()
+    assert fake.synchronize() and not caplog.records
 
 
 def test_Q2_events_are_watched_after_a_thread_could_not_be_started(

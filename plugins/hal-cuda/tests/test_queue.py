@@ -34,7 +34,7 @@ def test_a_wait_takes_one_call_and_no_host(device: hal.Compiled, simulator: Simu
     assert simulator.calls_since(before) == {
         "cuEventQuery": 1, "cuThreadExchangeStreamCaptureMode": 2, "cuStreamWaitEvent": 1,
     }  # fmt: skip
-    assert isinstance(late, StreamEvent) and late.mark is not None
+    assert isinstance(late, StreamEvent) and late._mark is not None
     assert second.synchronize(20)
 
 

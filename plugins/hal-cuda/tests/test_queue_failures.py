@@ -222,7 +222,7 @@ def test_Q4_memory_is_kept_when_work_of_another_device_failed(
     with pytest.raises(hal.DeviceFault):
         first.wait(20)
     del x
-    reached = device.call("test", device.api.is_reached, last.mark.handle)
+    reached = device.call("test", device.api.is_reached, last._mark.handle)
     assert reached or lease() is not None
     simulator.shuffle(0)
     with pytest.raises(hal.DeviceFault):

@@ -42,15 +42,12 @@ class MetalEvent(PolledEvent):
 
     queue: MetalQueue
     value = 0  # 0: Metal does not signal it
-    work: driver.Work | None = None
+    _mark: driver.Work | None
 
     def _poll(self) -> bool:
         if not self._done:
             self.queue.look()
         return self._done
-
-    def _time_ns(self) -> int:
-        return round(driver.passed(self.work)[1] * 1e9) if self.work else self._ns
 
 
 class _Dropped(PolledEvent):
@@ -81,6 +78,7 @@ class MetalQueue(Queue):
 
     def __init__(self, device: MetalDevice, commands: Any = None, name: str = "") -> None:
         super().__init__(device, name)
+        self._sees_all_work = commands is None
         with driver.check("queue", device.name):
             self.commands = driver.open_queue(device.hardware) if commands is None else commands
             self.shared = driver.new_event(device.hardware)
@@ -254,9 +252,9 @@ class MetalQueue(Queue):
                 event=ref(event),
             )
             if work is not None:
-                self._signaled = value
+                self._signaled, event._mark = value, work
                 if isinstance(event, MetalEvent):
-                    event.value, event.work = value, work
+                    event.value = value
         if not isinstance(event, MetalEvent):  # an event of another class does not poll
             after = self._record_end()  # also when another thread closes the queue meanwhile
             after._when_done(after._poll)
@@ -277,6 +275,9 @@ class MetalQueue(Queue):
 
         self._add("wait", encode, event, waited=event)
 
+    def _seconds_between(self, earlier: Event, later: Event) -> float:
+        return driver.passed(later._mark)[1] - driver.passed(earlier._mark)[1]
+
     # -- end
 
     def _has_work(self) -> bool:
@@ -292,4 +293,4 @@ class MetalQueue(Queue):
         if pending and not self.forked and not self.device.closed:
             rest = _Dropped(pending)
             if not rest._poll():
-                self.device._ends.append(rest)
+                self._leave(rest)

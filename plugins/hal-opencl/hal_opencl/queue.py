@@ -44,14 +44,11 @@ class OpenCLEvent(PolledEvent):
     """A marker in a command queue."""
 
     queue: OpenCLQueue
-    marker: cl.Event | None = None
+    _mark: cl.Event | None
 
     def _poll(self) -> bool:
         self.queue.look()
         return self._done
-
-    def _time_ns(self) -> int:
-        return int(self.marker.profile.end) if self.marker is not None else self._ns
 
 
 class Latest:
@@ -89,6 +86,7 @@ class OpenCLQueue(Queue):
         self, device: OpenCLDevice, commands: cl.CommandQueue | None = None, name: str = ""
     ) -> None:
         super().__init__(device, name)
+        self._sees_all_work = commands is None
         if commands is None:
             _, commands = driver.open_queue(device.hardware, device.name, device.context)
         self.commands = commands
@@ -221,9 +219,8 @@ class OpenCLQueue(Queue):
 
     def _record(self, event: Event) -> None:
         def mark() -> cl.Event:
-            marker = cl.enqueue_marker(self.commands)
-            if isinstance(event, OpenCLEvent):
-                event.marker = marker
+            marker: cl.Event = cl.enqueue_marker(self.commands)
+            event._mark = marker
             return marker
 
         self._add("event", mark, None, event=ref(event))
@@ -235,13 +232,18 @@ class OpenCLQueue(Queue):
         if self.device.is_simulated:  # its driver would wait in the call, deaf to Ctrl-C
             event.wait()
             return
-        marker = getattr(event, "marker", None)
-        if marker is None or event.queue is None or event.queue.device is not self.device:
+        ours = isinstance(event, OpenCLEvent) and event.queue.device is self.device
+        marker = event._mark if ours else None
+        if marker is None:
             marker = cl.UserEvent(self.device.context)
             user: cl.UserEvent = marker
             event._when_done(lambda: user.set_status(_FAILED if event._failure else COMPLETE))
         wait = lambda: cl.enqueue_barrier(self.commands, wait_for=[marker])  # noqa: E731
         self._add("wait", wait, event, waited=event)
+
+    def _seconds_between(self, earlier: Event, later: Event) -> float:
+        with driver.check("seconds_since", self.device.name):
+            return float(later._mark.profile.end - earlier._mark.profile.end) * 1e-9
 
     # -- end
 
@@ -258,4 +260,4 @@ class OpenCLQueue(Queue):
         if pending and not self.forked and not self.device.closed:
             rest = _Dropped(pending)
             if not rest._poll():
-                self.device._ends.append(rest)
+                self._leave(rest)

@@ -44,7 +44,7 @@ class DefaultStreamQueue(StreamQueue):
         if (
             not isinstance(event, StreamEvent)
             or event.queue.device.api is not self.device.api
-            or event.mark is None
+            or event._mark is None
             or event.writes
         ):
             event.wait()

@@ -437,11 +437,12 @@ class StreamQueue(Queue):
             return
         stretch, self._growing = self._growing, Stretch()
         self._pending.append(stretch)
+        if event is None:
+            return
+        stretch.event, event._mark = ref(event), stretch.mark
         if isinstance(event, StreamEvent):
             event.writes = [dest for one in self._pending for dest in one.dests]
-            stretch.event, event.mark = ref(event), stretch.mark
-        elif event is not None:  # an event of another class does not poll: the watcher tells it
-            stretch.event = ref(event)
+        else:  # an event of another class does not poll: the watcher tells it
             watch(lambda: self._happened(event), lambda: None)
 
     def _happened(self, event: Event) -> bool:
@@ -453,7 +454,7 @@ class StreamQueue(Queue):
         self._do(partial(self._wait_now, event))
 
     def _wait_now(self, event: Event) -> None:
-        mark: Mark | None = getattr(event, "mark", None)
+        mark: Mark | None = event._mark
         if event._done:
             self._failure = self._failure or event._failure
             if not events.open_profiles:  # which show the waits that were short, too
@@ -473,6 +474,10 @@ class StreamQueue(Queue):
                 self._growing.dests += event.writes
         elif self._failure is None and not event._done:
             self._hold(event)
+
+    def _seconds_between(self, earlier: Event, later: Event) -> float:
+        device, handles = self.device, (earlier._mark.handle, later._mark.handle)
+        return float(device.call("seconds_since", device.api.seconds_between, *handles))
 
     def _hold(self, event: Event) -> None:
         """Keep all later calls until the event has happened."""
@@ -556,8 +561,8 @@ class StreamQueue(Queue):
         """End a stretch at a later place of the stream: its mark has become part of a capture."""
         stretch.mark = self.device.marks.record(self.stream)
         event = stretch.event()
-        if isinstance(event, StreamEvent):
-            event.mark = stretch.mark
+        if event is not None:
+            event._mark = stretch.mark
         self._unseen = None
 
     def _refused(self, name: str, error: HalError) -> None:
@@ -646,7 +651,7 @@ class StreamQueue(Queue):
         self.closed = True
         rest = [one for one in (*self._pending, self._growing) if one.keep]
         if stream is not None and (rest or not self.borrowed):
-            self.device._ends.append(Dropped(self, stream, rest))
+            self._leave(Dropped(self, stream, rest))
 
 
 _HAPPENED = Event()

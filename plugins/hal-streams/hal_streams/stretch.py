@@ -25,7 +25,7 @@ class StreamEvent(PolledEvent):
     """An event of the driver in the stream of a queue."""
 
     queue: Any  # a StreamQueue
-    mark: Mark | None = None  # once it is in the stream
+    _mark: Mark | None  # once it is in the stream
     writes: Sequence[memoryview] = ()  # memory of the host that is complete when it has happened
 
     def _poll(self) -> bool:
@@ -40,16 +40,6 @@ class StreamEvent(PolledEvent):
     def _happen(self, failure: Failure | None) -> None:
         self.writes = ()
         super()._happen(failure)
-
-    def seconds_since(self, earlier: Event) -> float:
-        """Return the seconds of device time that lie between another event and this one."""
-        seconds = super().seconds_since(earlier)  # checks both
-        before: Mark | None = getattr(earlier, "mark", None)
-        if before is None or self.mark is None:
-            return seconds
-        device = self.queue.device
-        between = device.api.seconds_between
-        return float(device.call("seconds_since", between, before.handle, self.mark.handle))
 
 
 class Stretch:

@@ -186,6 +186,13 @@ class TestQueue:
                 late.seconds_since(early)
             time.sleep(0.05)
         assert late.wait(SECONDS) and 0.03 < late.seconds_since(early) < SECONDS
+        plain, host = hal.Event(), hal.Event()  # the queue gives one its place, and its clock
+        queue.record(plain)
+        assert plain.wait(SECONDS) and 0.03 < plain.seconds_since(early) < SECONDS
+        host.set()
+        for first, second in ((host, late), (late, host)):
+            with pytest.raises(hal.InvalidArgument, match="two clocks"):
+                second.seconds_since(first)
 
     def test_Q3_host_memory_lives_until_its_event(self, device: hal.Compiled) -> None:
         queue, size = device.queue(), 1 << 20
@@ -434,10 +441,10 @@ class TestQueue:
     def test_Q1_wrong_use_is_refused(self, device: hal.Compiled) -> None:
         program, made, queue = device.compile(count_up), ints(device), device.queue()
         anything: Any = "queue 1"
-        with pytest.raises(hal.InvalidArgument, match=r"queue= is no hal\.Queue"):
+        with pytest.raises(hal.InvalidArgument, match=r"not a hal\.Queue.*queue="):
             program(made, vals=(1, SIZE), threads=SIZE, queue=anything)
         for call in (made.copyin, made.copyout):
-            with pytest.raises(hal.InvalidArgument, match=r"queue= is no hal\.Queue"):
+            with pytest.raises(hal.InvalidArgument, match=r"not a hal\.Queue.*queue="):
                 call(bytearray(4 * SIZE), queue=anything)
         with pytest.raises(hal.InvalidArgument, match=r"not a hal\.Event"):
             queue.wait(anything)
