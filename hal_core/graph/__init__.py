@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from hal_core.buffer import Buffer
 from hal_core.concurrency import OfThisProcess
-from hal_core.device import Device
-from hal_core.errors import HalError, InvalidArgument
+from hal_core.device import opened
+from hal_core.errors import HalError, InvalidArgument, check_class
 from hal_core.graph import saved, text
 from hal_core.graph.capture import Recorder, recording
 from hal_core.graph.node import Node, Step, dependencies
@@ -22,6 +22,9 @@ from hal_core.queue import Event, Queue, capturing, checked, refuse_in_capture
 if TYPE_CHECKING:
     from hal_core.device.base import Compiled
     from hal_core.geometry import Extent
+
+
+_A_BUFFER = "hal.empty(size, dtype, device) makes one."
 
 
 class Graph(OfThisProcess):
@@ -46,15 +49,11 @@ class Graph(OfThisProcess):
 
         Raises: as `hal.Device[...]`; InvalidArgument for what is no device.
         """
-        opened: Any = Device[device] if device is None or isinstance(device, str) else device
-        if not hasattr(type(opened), "allocator"):
-            problem, fix = "neither a device nor a name of one", 'Write hal.Graph("CPU").'
-            raise InvalidArgument("Graph", problem, got=device, fix=fix)
-        self.device = opened
+        self.device = opened(device, "Graph")
         self.nodes = []
         self._plan: Plan | None = None
         self._earlier: Plan | None = None  # before a change
-        self._recorder = Recorder(opened, self.nodes, self._forget_plan)
+        self._recorder = Recorder(self.device, self.nodes, self._forget_plan)
 
     def _forget_plan(self) -> None:
         self._earlier, self._plan = self._plan or self._earlier, None
@@ -67,6 +66,7 @@ class Graph(OfThisProcess):
         shared: int = 0,
     ) -> Node:  # fmt: skip
         """Add a launch. Raises: as the launch would; InvalidArgument where it has no threads."""
+        check_class(program, Program, "add", "device.compile(kernel) makes one.")
         before = len(self.nodes)
         program(
             *bufs, vals=vals, grid=grid, block=block, threads=threads, shared=shared,
@@ -79,22 +79,24 @@ class Graph(OfThisProcess):
 
     def copy(self, dest: Buffer, src: Buffer) -> None:
         """Add a copy of all of `src`. Raises: as `copy_from` would."""
-        dest.copy_from(src, queue=self._recorder)
+        check_class(dest, Buffer, "copy", _A_BUFFER).copy_from(src, queue=self._recorder)
 
     def fill(self, buffer: Buffer, value: float | bool) -> None:
         """Add a fill. Raises: as `Buffer.fill` would."""
-        buffer.fill(value, queue=self._recorder)
+        check_class(buffer, Buffer, "fill", _A_BUFFER).fill(value, queue=self._recorder)
 
     # -- using it
 
     @overload
     def replay(
-        self, buffers: Mapping[Buffer, Buffer] | None = ..., *, wait: Literal[True]
+        self,
+        buffers: Mapping[Buffer, Buffer] | None = ...,
+        *,
+        queue: Queue | None = ...,
+        wait: Literal[True],
     ) -> float: ...
     @overload
-    def replay(
-        self, buffers: Mapping[Buffer, Buffer] | None = ..., *, queue: Queue, wait: bool = ...
-    ) -> Event: ...
+    def replay(self, buffers: Mapping[Buffer, Buffer] | None = ..., *, queue: Queue) -> Event: ...
     @overload
     def replay(self, buffers: Mapping[Buffer, Buffer] | None = ...) -> None: ...
     def replay(
@@ -106,9 +108,10 @@ class Graph(OfThisProcess):
     ) -> Event | float | None:
         """Run all nodes; with `queue` as work of that queue, and return its event.
 
-        `{a: b}` puts `b` where `a` or a view of it stood, for this replay.
+        `{a: b}` puts `b` where `a` or a view of it stood, for this replay. `wait=True` waits, and
+        returns the seconds instead.
 
-        Units: seconds from the call to the end of the work, with `wait=True` and no queue.
+        Units: seconds from the call to the end of the work.
         Raises: InvalidArgument and InvalidState before anything has run: for buffers that were
         freed, are of another device, too small or misaligned; as a launch does.
         """
@@ -141,14 +144,15 @@ class Graph(OfThisProcess):
             queue._check_replay(plan)
             queue._add_replay(plan)
             event = queue.record()
-            if wait:
-                event.wait()
-            return event
-        self.device.default_queue._check_replay(plan)
-        plan.run()
-        if not wait:
-            return None
-        self.device._synchronize(None)
+            if not wait:
+                return event
+            event.wait()
+        else:
+            self.device.default_queue._check_replay(plan)
+            plan.run()
+            if not wait:
+                return None
+            self.device._synchronize(None)
         return time.perf_counter() - start
 
     @property

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from hal_core.errors import InvalidArgument
+from hal_core.errors import InvalidArgument, check_class
 from hal_core.graph.node import COPY, COPYIN, LAUNCH, Node, Step, dependencies
 from hal_core.profiling import events
 
@@ -162,26 +162,24 @@ class Exchange:
         return [self._made.get(id(one), one) for one in node.bufs]
 
 
-def _check_pair(device: Compiled, old: object, new: Any) -> None:
+def _check_pair(device: Compiled, old: Any, new: Any) -> None:
     from hal_core.buffer import Buffer
 
     for one in (old, new):
-        if not isinstance(one, Buffer):
-            fix = "replay({old: new}) takes buffers."
-            raise InvalidArgument("replay", "not a hal.Buffer", got=type(one).__name__, fix=fix)
+        check_class(one, Buffer, "replay", "replay({old: new}) takes buffers.")
         if one._device is not device:
             one._device._check_open("replay")
             raise InvalidArgument(
                 "replay", f"{one!r} is on another device", device=device.name,
                 fix="Copy it first: there.copy_from(here).",
             )  # fmt: skip
-    if isinstance(old, Buffer) and new.dtype is not old.dtype:
+    if new.dtype is not old.dtype:
         fix = f"Give a view of it: buffer.view(dtype=hal.{old.dtype.name})."
         raise InvalidArgument(
             "replay", f"{new!r} has another dtype", got=new.dtype.name, limit=old.dtype.name,
             device=device.name, fix=fix,
         )  # fmt: skip
-    if isinstance(old, Buffer) and new.nbytes < old.nbytes:
+    if new.nbytes < old.nbytes:
         raise InvalidArgument(
             "replay", f"{new!r} is too small", got=f"{new.nbytes} bytes",
             limit=f"needs {old.nbytes} bytes", device=device.name,

@@ -201,6 +201,19 @@ def test_a_graph_of_what_is_no_device_is_refused(
             call()
 
 
+def test_a_graph_takes_programs_and_buffers(fake: hal.Compiled) -> None:
+    graph, made = hal.Graph(fake), hal.zeros(N, hal.int32, fake)
+    nothing: Any = None
+    works: list[Any] = [
+        lambda: graph.add(nothing), lambda: graph.add(made), lambda: graph.copy(nothing, made),
+        lambda: graph.copy(made, nothing), lambda: graph.fill(nothing, 1),
+    ]  # fmt: skip
+    for work in works:
+        with pytest.raises(hal.InvalidArgument, match=r"not a hal.(Program|Buffer)"):
+            work()
+    assert not len(graph)
+
+
 def test_a_launch_on_another_device_inside_a_capture_says_what_to_do(fake: hal.Compiled) -> None:
     other = hal.Device["FAKE:1"]
     program, made = double(other)

@@ -198,6 +198,7 @@ class TestGraph:
                 add(made)
         seconds = graph.replay(wait=True)
         assert 0 < seconds < SECONDS
+        assert 0 < graph.replay(queue=queue, wait=True) < SECONDS
         queue.wait(gate)
         made.fill(100, queue=queue)
         events = [graph.replay(queue=queue) for _ in range(3)]
