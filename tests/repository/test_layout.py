@@ -232,6 +232,14 @@ def test_no_function_is_too_long(folder: Path) -> None:
                 assert length <= LONGEST_FUNCTION, f"{where} has {length} lines"
 
 
+@pytest.mark.parametrize("folder", [CORE, *PLUGINS.values()], ids=lambda path: path.name)
+def test_threads_are_those_that_ctrl_c_cannot_break(folder: Path) -> None:
+    """The package `hal_core.testing` is of tests, and `concurrency` makes the others."""
+    texts = {path: path.read_text(encoding="utf-8") for path in _files(folder)}
+    made = [path for path, text in texts.items() if "threading.Thread(" in text]
+    assert all(path.is_relative_to(CORE / "testing") for path in made), made
+
+
 def test_helpers_serve_more_than_one_caller() -> None:
     found = figures.together(_files(CORE))
     assert found.single_share < SINGLE_USE, f"{found.single_use} of {found.helpers}"

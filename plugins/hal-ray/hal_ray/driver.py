@@ -11,11 +11,11 @@ import os
 import re
 import socket
 import sys
-import threading
 from types import TracebackType
 from typing import Any, NamedTuple
 
 from hal_core import API_VERSION, __version__, config
+from hal_core.concurrency import start_thread
 from hal_core.errors import DeviceFault, DeviceUnavailable, HalError, OutOfMemory
 
 log = logging.getLogger("hal_core")
@@ -140,8 +140,7 @@ def connect() -> Any:
             failed.append(error)
 
     # In a thread, as Ray knows no time limit for it.
-    thread = threading.Thread(target=init, name="hal-ray init", daemon=True)
-    thread.start()
+    thread = start_thread("hal-ray init", init)
     thread.join(SECONDS.read())
     if thread.is_alive() or failed:
         problem = " ".join(str(failed[0]).split()) if failed else "no answer in time"
