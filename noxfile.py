@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parent
 OUT = ROOT / "out"
 BACKENDS = ("cpu", "cuda", "hip", "metal", "opencl", "ray")
 PLUGINS = tuple(f"hal-{backend}" for backend in BACKENDS)
-DISTRIBUTIONS = ("hal-core", *PLUGINS)
+DISTRIBUTIONS = ("hal-core", "hal-kernel", "hal-streams", "hal-testing", *PLUGINS)
 LOCAL = tuple(name for name in DISTRIBUTIONS if name != "hal-ray")  # Ray is 80 MB and more
 SUPPORTED = ("3.11", "3.12", "3.13")
 
@@ -48,6 +48,8 @@ TEXT_TOOLS = ("ziglang", "nvidia-cuda-nvrtc-cu12", "nvidia-cuda-nvcc-cu12", "cro
 PAGE_TOOLS = ("distributed", "mpi4py>=4", "mpich")  # of docs/clusters.md
 DEMO_TOOLS = ("pillow>=10", "scikit-learn>=1.4", "scipy>=1.11", "safetensors>=0.4")
 TYPE_TOOLS = ("pytest>=8.2", "mypy>=1.11", "pyright[nodejs]>=1.1.380", "ruff>=0.6")
+# Tests of hal-core without the kernel language; nothing else of this project is installed.
+CORE_ALONE = "tests/alone"
 # A device and the compiler that the conformance kit asks for. With `engine`, LLVM loads the
 # kernels, as on macOS and Windows. RAY is left out: it needs a cluster, and the session `ray` runs
 # the kit on one that it starts, on two kinds of devices.
@@ -223,9 +225,20 @@ def _say_what_was_left_out() -> None:
         print(f"Not run here: {', '.join(said)}. To run all: apt-get install {' '.join(lacking)}")
 
 
-def _wheels(session: nox.Session, *names: str) -> list[str]:
-    """The wheels of these distributions, each built when a run first asks for it."""
-    dist = _dist()
+def _needed(names: Iterable[str]) -> list[str]:
+    """These distributions, behind those of the repository that they need."""
+    found = dict[str, None]()
+    for name in names:
+        text = (_folder_of(name) / "pyproject.toml").read_text(encoding="utf-8")
+        every = tomllib.loads(text)["project"]["dependencies"]
+        ours = [one.partition(">=")[0] for one in every if one.startswith("hal-")]
+        found |= dict.fromkeys([*_needed(ours), name])
+    return list(found)
+
+
+def _wheels(session: nox.Session, *named: str) -> list[str]:
+    """The wheels of distributions and of what they need, built when a run first asks for them."""
+    dist, names = _dist(), _needed(named)
     patterns = {name: f"{name.replace('-', '_')}-*.whl" for name in names}
     missing = [name for name, pattern in patterns.items() if not any(dist.glob(pattern))]
     if missing:
@@ -310,6 +323,7 @@ def _pytest(
     without: tuple[str, ...] = (),
     optimize: bool = False,
     require: tuple[str, ...] = (),
+    options: tuple[str, ...] = (),
     **variables: str,
 ) -> None:
     """Runs outside the checkout, which only gives the test files and their settings.
@@ -320,7 +334,7 @@ def _pytest(
     # The tests of a class, or else of a file, share what is dear to make. The kit has classes.
     config += ["-n", "auto", "--dist", "loadscope"]
     config += ["--no-loadscope-reorder"]  # in the order given, not those of most tests first
-    config += ["--durations=12", "--durations-min=5"]
+    config += ["--durations=12", "--durations-min=5", *options]
     config += [f"--ignore={ROOT / path}" for path in without]
     arguments = session.posargs or [str(ROOT / path) for path in paths]
     # As variables, for the workers too: -P and, without asserts, -O.
@@ -361,8 +375,10 @@ def demo(session: nox.Session) -> None:
 
 @nox.session(python=FULL)
 def core(session: nox.Session) -> None:
-    """Test the core alone: it imports, lists, reports, interprets; then with one backend each."""
+    """Test the core alone; then with the kernel language, and with one backend each."""
     _install(session, "hal-core", tools=TEST_TOOLS)
+    _pytest(session, CORE_ALONE, options=("-o", "addopts=--import-mode=importlib -ra"))
+    session.install(*_wheels(session, "hal-testing"))
     _pytest(session, *WITHOUT, *ALONE, optimize=True)  # the slowest files first
     # The libraries that a backend needs stay; no other backend needs the same.
     for backend in ("hip", "cuda", "metal", "opencl", "cpu"):
@@ -375,7 +391,7 @@ def core(session: nox.Session) -> None:
 @nox.parametrize("backend", BACKENDS, ids=BACKENDS)
 def tests(session: nox.Session, backend: str) -> None:
     """Test the core and one backend: on one Python all tests of CUDA, HIP and METAL, else a few."""
-    _install(session, "hal-core", f"hal-{backend}", tools=TEST_TOOLS)
+    _install(session, "hal-testing", f"hal-{backend}", tools=TEST_TOOLS)
     _test_backend(session, backend)
 
 
@@ -449,7 +465,7 @@ def together(session: nox.Session) -> None:
     required = ("CPU", *_opencl_platform(session))
     # A driver in software has GPUs that would be everybody's best devices.
     plugins = tuple(f"plugins/{name}/tests" for name in PLUGINS if name not in ALONE_IN_A_SESSION)
-    without = ("tests/simulators", "tests/browser")
+    without = ("tests/simulators", "tests/browser", CORE_ALONE)
     # What takes longest first, or one core would be idle at the end.
     tests = [*LONGEST, *plugins, *(str(path.relative_to(ROOT)) for path in _tests())]
     wanted = [path for path in dict.fromkeys(tests) if path not in (*without, *ALONE)]
@@ -459,7 +475,7 @@ def together(session: nox.Session) -> None:
 @nox.session
 def template(session: nox.Session) -> None:
     """Build what `hal new` writes, install it beside wheels only, and run the kit on it."""
-    folder = _install(session, "hal-core", tools=("pip", "ruff", "mypy"))
+    folder = _install(session, "hal-testing", tools=("pip", "ruff", "mypy"))
     for name in ("NPU2", "X", "AAA", "ZZZZZZZZ"):  # imports sort and lines break by the name
         shutil.rmtree(folder / f"hal-{name.lower()}", ignore_errors=True)
         session.run("hal", "new", name)
@@ -503,8 +519,8 @@ def broken(session: nox.Session) -> None:
 def lowest(session: nox.Session) -> None:
     """Test with every dependency at the lowest version that is declared."""
     constraints = Path(session.create_tmp()).resolve() / "lowest.txt"
-    constraints.write_text("\n".join(_lowest("hal-core", "hal-cpu")) + "\n", encoding="utf-8")
-    _install(session, "hal-core", "hal-cpu", tools=(*TEST_TOOLS, "-c", str(constraints)))
+    constraints.write_text("\n".join(_lowest("hal-cpu")) + "\n", encoding="utf-8")
+    _install(session, "hal-testing", "hal-cpu", tools=(*TEST_TOOLS, "-c", str(constraints)))
     session.run("python", "-m", "pip", "list")
     _pytest(session, *LOWEST, require=("CPU",))
 
@@ -512,7 +528,7 @@ def lowest(session: nox.Session) -> None:
 def _lowest(*names: str) -> list[str]:
     """`NAME==VERSION` for every `NAME>=VERSION` of the distributions' own dependencies."""
     found = []
-    for name in names:
+    for name in _needed(names):
         text = (_folder_of(name) / "pyproject.toml").read_text(encoding="utf-8")
         for needed in tomllib.loads(text)["project"]["dependencies"]:
             other, _, version = needed.partition(">=")
@@ -580,7 +596,7 @@ def _check_software_cuda(
 @nox.session(python=FULL)
 def pycuda(session: nox.Session) -> None:
     """Build PyCUDA from its sources, without a toolkit, and test hal-cuda through it."""
-    folder = _install(session, "hal-core", "hal-cuda", tools=(*TEST_TOOLS, "setuptools"))
+    folder = _install(session, "hal-testing", "hal-cuda", tools=(*TEST_TOOLS, "setuptools"))
     session.install("nvidia-cuda-runtime-cu12", "nvidia-cuda-profiler-api-cu12")
     driver = _software_cuda(session, folder)
     include = "import pathlib, nvidia; print(*(str(p) for p in pathlib.Path("
@@ -608,7 +624,7 @@ def aarch64(session: nox.Session) -> None:
     Needs Debian or Ubuntu, and half an hour. `-- --chapter program` runs that part of the kit.
     """
     session.install("pip")
-    wheels = _wheels(session, "hal-core", "hal-cpu")
+    wheels = _wheels(session, "hal-testing", "hal-cpu")
     folder = Path(session.create_tmp()).resolve()
     session.chdir(folder)
     tools = ("pytest>=8.2", "pytest-timeout>=2.3", "hypothesis>=6.100", "ml_dtypes>=0.5")
@@ -636,7 +652,7 @@ def aarch64(session: nox.Session) -> None:
 def ray(session: nox.Session) -> None:
     """Run all tests of hal-ray on clusters of this machine: the kit, faults, a minute of chaos."""
     _install(
-        session, "hal-core", "hal-cpu", "hal-ray", tools=(*TEST_TOOLS, *DEMO_TOOLS, *PAGE_TOOLS)
+        session, "hal-testing", "hal-cpu", "hal-ray", tools=(*TEST_TOOLS, *DEMO_TOOLS, *PAGE_TOOLS)
     )
     _pytest_on_clusters(session, "plugins/hal-ray/tests")
 
@@ -654,7 +670,7 @@ def _pytest_on_clusters(session: nox.Session, path: str) -> None:
 def transport(session: nox.Session) -> None:
     """Test copies of hal-ray by Ray's direct transport, on processors. Torch is 3 GB and more."""
     tools = (*TEST_TOOLS, "torch", "nixl")
-    _install(session, "hal-core", "hal-cpu", "hal-ray", tools=tools)
+    _install(session, "hal-testing", "hal-cpu", "hal-ray", tools=tools)
     _pytest_on_clusters(session, "plugins/hal-ray/tests/test_transport.py")
 
 
@@ -663,7 +679,7 @@ def browser(session: nox.Session) -> None:
     """Open the page of a profile in a headless Chromium, and click, zoom and read it."""
     if not (shutil.which("chromium") or shutil.which("chromium-browser")):
         session.skip("Chromium is not installed: apt-get install chromium")
-    _install(session, "hal-core", tools=TEST_TOOLS)
+    _install(session, "hal-testing", tools=TEST_TOOLS)
     _pytest(session, "tests/browser")
 
 
@@ -671,7 +687,7 @@ def browser(session: nox.Session) -> None:
 def outside(session: nox.Session) -> None:
     """Run the kit on a backend for an API that is not shipped, examples/wgpu-backend."""
     project = ROOT / "examples" / "wgpu-backend"
-    folder = _install(session, "hal-core", tools=("pytest>=8.2", "pip"))
+    folder = _install(session, "hal-testing", tools=("pip",))
     session.run("python", "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(folder), str(project))
     (wheel,) = folder.glob("hal_wgpu-*.whl")
     session.install(str(wheel))
@@ -808,9 +824,8 @@ def lint(session: nox.Session) -> None:
 
 def _strict() -> list[str]:
     """List the files and folders whose types are strict."""
-    packages = [str(_folder_of(name) / name.replace("-", "_")) for name in PLUGINS]
-    packages.append("examples/wgpu-backend/hal_wgpu")
-    return ["hal_core", "bench", "noxfile.py", "docs/write_api.py", *packages]
+    packages = [str(_folder_of(name) / name.replace("-", "_")) for name in DISTRIBUTIONS]
+    return [*packages, "examples/wgpu-backend/hal_wgpu", "bench", "noxfile.py", "docs/write_api.py"]
 
 
 @nox.session(python=FULL)
@@ -925,7 +940,7 @@ def _check_wheel(session: nox.Session, wheel: Path, package: str) -> None:
         session.error(f"{wheel.name} installs {sorted(tops)}, not only {package}")
     if f"{package}/py.typed" not in names:
         session.error(f"{wheel.name} has no py.typed: type checkers would ignore its types")
-    if package == "hal_core" and "hal_core/testing/conformance/test_buffer.py" not in names:
+    if package == "hal_testing" and "hal_testing/conformance/test_buffer.py" not in names:
         session.error(f"{wheel.name} has no conformance kit: `hal check` would find nothing")
     if not any(name.endswith(".dist-info/licenses/LICENSE") for name in names):
         session.error(f"{wheel.name} has no LICENSE")

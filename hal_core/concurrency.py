@@ -73,8 +73,7 @@ class Late:
 # -- locks and other state after a fork
 
 
-# Every hal.Compiled made in this process. Its type is not named: `lang` imports this module, and
-# mypy loses `hal_kernel.lang.func` in a circle of imports.
+# Every hal.Compiled made in this process. Its type is not named: it would be a circle of imports.
 devices: Living[Any] = Living()
 forkable: Living[Any] = Living()  # registries, thread pools, ...: objects with an `_after_fork()`
 _locks: Living[threading.RLock] = Living()

@@ -6,6 +6,7 @@ import io
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from difflib import get_close_matches
 from functools import partial
 
 from hal_core.errors import CompileError, HalError, InvalidArgument
@@ -106,3 +107,17 @@ def temporary_folder(operation: str, device: str) -> Iterator[str]:
         problem = f"no folder for temporary files, or no program to run: {error}"
         fix = "Set TMPDIR to a folder that has room and that you may write to."
         raise CompileError(operation, problem, device=device, fix=fix) from error
+
+
+def missing(operation: str, path: str, fix: str) -> InvalidArgument:
+    """Return the error for a path where there is no file, with the name of one that is near."""
+    if os.path.isdir(path):
+        return InvalidArgument(operation, "a folder, not a file", got=path, fix=fix)
+    folder, name = os.path.split(path)
+    try:
+        beside = [one for one in os.listdir(folder or ".") if one.endswith(".py")]
+    except OSError:
+        beside = []
+    near = get_close_matches(name, beside, 1)
+    fix = f"Did you mean {os.path.join(folder, near[0])}?" if near else fix
+    return InvalidArgument(operation, "no such file", got=path, fix=fix)

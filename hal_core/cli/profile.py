@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 from hal_core.cli import output
 from hal_core.errors import InvalidArgument
+from hal_core.files import missing
 from hal_core.profiling import ProfileEvent, profile, saved_elsewhere
 from hal_core.profiling.trace import check_path
-from hal_kernel.cli.kernels import missing
 
 HELP = "Run a program and print where its devices' time went."
 

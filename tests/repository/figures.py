@@ -24,8 +24,6 @@ PLUGINS = sorted(
     path.parent / path.parent.name.replace("-", "_")
     for path in (ROOT / "plugins").glob("*/pyproject.toml")
 )
-# Rooms whose size follows from the kernel language and the contract, not from the device layer.
-LANGUAGE = ("ir", "lang", "render", "interpreter", "testing")
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -121,11 +119,11 @@ def _own_docstring(node: ast.Module | ast.ClassDef | Function) -> range:
 
 
 def rooms() -> dict[str, list[Path]]:
-    """The files of each entry of the core's listing, and of each plugin."""
-    core = ROOT / "hal_core"
+    """The files of each entry of the core's listing and the language's, and of each plugin."""
     found = {
-        path.name: sorted(path.rglob("*.py")) if path.is_dir() else [path]
-        for path in sorted(core.iterdir())
+        f"{package.name}/{path.name}": sorted(path.rglob("*.py")) if path.is_dir() else [path]
+        for package in (ROOT / "hal_core", ROOT / "plugins" / "hal-kernel" / "hal_kernel")
+        for path in sorted(package.iterdir())
         if path.suffix == ".py" or (path.is_dir() and path.name != "__pycache__")
     }
     return found | {path.name: sorted(path.rglob("*.py")) for path in PLUGINS}
@@ -134,8 +132,7 @@ def rooms() -> dict[str, list[Path]]:
 def main() -> None:
     """Print a table, a line each room; with `--files` a line each file, the longest last."""
     core = sorted((ROOT / "hal_core").rglob("*.py"))
-    layer = [path for path in core if path.relative_to(ROOT).parts[1] not in LANGUAGE]
-    rows = {**rooms(), "the device layer": layer, "the core": core}
+    rows = {**rooms(), "hal_core": core}
     if "--files" in sys.argv:
         rows = {str(path.relative_to(ROOT)): [path] for paths in rows.values() for path in paths}
         rows = dict(sorted(rows.items(), key=lambda row: of_file(row[1][0]).lines))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,10 +13,15 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 CORE = ROOT / "hal_core"
-PLUGINS = {
-    path.parent.name.replace("-", "_"): path.parent / path.parent.name.replace("-", "_")
-    for path in sorted((ROOT / "plugins").glob("*/pyproject.toml"))
+PACKAGES = {
+    "hal_core": CORE,
+    **{
+        path.parent.name.replace("-", "_"): path.parent / path.parent.name.replace("-", "_")
+        for path in sorted((ROOT / "plugins").glob("*/pyproject.toml"))
+    },
 }
+SHARED = ("hal_core", "hal_kernel", "hal_streams", "hal_testing")
+PLUGINS = {name: folder for name, folder in PACKAGES.items() if name not in SHARED}
 PAGE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -23,23 +29,28 @@ sys.path.insert(0, str(Path(__file__).parent))
 import figures  # noqa: E402
 
 # A module imports only what stands before it, lazy imports included; type-only imports are free.
-IMPORT_ORDER = """
-    errors files config discovery concurrency dtypes geometry signature source
-    hookspecs device profiling queue allocator buffer compiler program graph device.base
-    multidevice streams ir lang render interpreter python __init__ testing cli __main__
-""".split()  # noqa: SIM905  # one line of words reads as the order it is
+IMPORT_ORDERS = {
+    "hal_core": """
+        errors files config discovery concurrency dtypes geometry signature source
+        hookspecs device profiling queue allocator buffer compiler program graph device.base
+        multidevice __init__ cli __main__
+    """.split(),  # noqa: SIM905  # one line of words reads as the order it is
+    "hal_kernel": ["__init__", "ir", "lang", "render", "interpreter", "python", "cli"],
+}  # fmt: skip
+# The distributions that one may import besides hal-core, which imports none.
+MAY_IMPORT = {
+    "hal_core": set[str](), "hal_kernel": set[str](), "hal_streams": set[str](),
+    "hal_testing": {"hal_kernel"}, "hal_cpu": {"hal_kernel"}, "hal_metal": {"hal_kernel"},
+    "hal_opencl": {"hal_kernel"}, "hal_cuda": {"hal_kernel", "hal_streams"},
+    "hal_hip": {"hal_kernel", "hal_streams"}, "hal_ray": {"hal_kernel"},
+}  # fmt: skip
 NOUNS = ("queue", "allocator", "buffer", "compiler", "program", "device.base")
 # Their modules, which another module may import for types in a circle.
 NOUN_MODULES = {
     *(f"hal_core.{noun}" for noun in NOUNS), "hal_core.queue.base",
     "hal_streams.allocator", "hal_streams.device",
 }  # fmt: skip
-# The compiler and what is made with it: the kit, commands for files of kernels.
-COMPILER = (
-    "ir", "lang", "render", "interpreter", "python", "testing", "cli/arguments.py", "cli/bench.py",
-    "cli/check.py", "cli/kernels.py", "cli/render.py",
-)  # fmt: skip
-MOST_ROOMS = 29
+MOST_ROOMS = 26
 LONGEST_FUNCTION = 50  # lines, docstring left out
 SINGLE_USE = 0.35  # share of private helpers that serve one caller
 
@@ -72,79 +83,98 @@ def _imports(tree: ast.AST, lazy: bool = True) -> Iterator[tuple[int, str]]:
             yield from _imports(node, lazy)
 
 
+def _every() -> list[Path]:
+    """The files of all distributions."""
+    return [path for folder in PACKAGES.values() for path in _files(folder)]
+
+
+ORDERED = [path for name in IMPORT_ORDERS for path in _files(PACKAGES[name])]
+
+
+def _package_of(path: Path) -> str:
+    return next(name for name, folder in PACKAGES.items() if path.is_relative_to(folder))
+
+
 def _place_of(path: Path) -> str:
-    """The entry of the import order that a file of the core belongs to."""
-    parts = path.relative_to(CORE).with_suffix("").parts
-    return ".".join(parts[:2]) if ".".join(parts[:2]) in IMPORT_ORDER else parts[0]
+    """The entry of its package's import order that a file belongs to."""
+    package = _package_of(path)
+    parts = path.relative_to(PACKAGES[package]).with_suffix("").parts
+    two = ".".join(parts[:2])
+    return two if two in IMPORT_ORDERS[package] else parts[0]
 
 
-def _noun(dotted: str) -> str | None:
-    """The entry of the import order that an import reaches; a file of its own comes first."""
+def _noun(dotted: str, package: str = "hal_core") -> str | None:
+    """The entry of a package's import order that an import reaches; None for another package."""
     parts = dotted.split(".")
-    if parts[0] != "hal_core":
+    if parts[0] != package:
         return None
     for name in (".".join(parts[1:3]), ".".join(parts[1:2])):
-        if name in IMPORT_ORDER:
+        if name in IMPORT_ORDERS[package]:
             return name
-    if len(parts) == 2 and parts[1] in ("__version__", "API_VERSION"):
+    if len(parts) == 1 or (len(parts) == 2 and parts[1] in ("__version__", "API_VERSION")):
         return "__init__"
-    return "__init__" if len(parts) == 1 else parts[1]
+    return parts[1]
 
 
-@pytest.mark.parametrize("path", _files(CORE), ids=lambda p: str(p.relative_to(ROOT)))
-def test_core_module_imports_only_what_stands_before_it(path: Path) -> None:
-    own = _place_of(path)
-    assert own in IMPORT_ORDER, f"{path.relative_to(CORE)} is in no place of the import order"
-    place = IMPORT_ORDER.index(own)
+@pytest.mark.parametrize("path", ORDERED, ids=lambda p: str(p.relative_to(ROOT)))
+def test_a_module_imports_only_what_stands_before_it(path: Path) -> None:
+    package, own = _package_of(path), _place_of(path)
+    order = IMPORT_ORDERS[package]
+    assert own in order, f"{path.relative_to(ROOT)} is in no place of the import order"
     for line, dotted in _imports(ast.parse(path.read_text(encoding="utf-8"))):
-        noun = _noun(dotted)
-        if noun is None or noun == own or dotted == "hal_core":  # which is always imported first
+        noun = _noun(dotted, package)
+        if noun is None or noun == own or dotted == package:  # which is always imported first
             continue
-        assert noun in IMPORT_ORDER, f"line {line}: {dotted} is in no place of the import order"
-        assert IMPORT_ORDER.index(noun) < place, f"line {line}: {own} imports {dotted}, after it"
+        assert noun in order, f"line {line}: {dotted} is in no place of the import order"
+        assert order.index(noun) < order.index(own), (
+            f"line {line}: {own} imports {dotted}, after it"
+        )
 
 
-@pytest.mark.parametrize("path", _files(CORE), ids=lambda p: str(p.relative_to(ROOT)))
+@pytest.mark.parametrize("path", ORDERED, ids=lambda p: str(p.relative_to(ROOT)))
 def test_type_only_imports_that_point_up_name_a_noun(path: Path) -> None:
-    own = _place_of(path)
+    package, own = _package_of(path), _place_of(path)
+    order = IMPORT_ORDERS[package]
     tree = ast.parse(path.read_text(encoding="utf-8"))
     for block in ast.walk(tree):
         if not (isinstance(block, ast.If) and ast.unparse(block.test).endswith("TYPE_CHECKING")):
             continue
         for line, dotted in _imports(ast.Module(block.body, [])):
-            noun = _noun(dotted)
-            if noun is not None and IMPORT_ORDER.index(noun) > IMPORT_ORDER.index(own):
+            noun = _noun(dotted, package)
+            if noun is not None and order.index(noun) > order.index(own):
                 assert noun in NOUNS, f"line {line}: {own} names {dotted}"
 
 
-def test_nouns_do_not_name_the_compiler() -> None:
-    """The core compiles `Source`, and objects that write themselves as one."""
-    found: dict[str, set[str]] = {}
-    for path in _files(CORE):
-        if not any(path.is_relative_to(CORE / place) for place in COMPILER):
-            for _, dotted in _imports(ast.parse(path.read_text(encoding="utf-8"))):
-                if _noun(dotted) in COMPILER:
-                    name = dotted.rpartition(".")[2]
-                    found.setdefault(path.relative_to(CORE).as_posix(), set()).add(name)
-    assert not found
-
-
-def test_import_order_names_only_what_is_there() -> None:
-    present = {_place_of(path) for path in _files(CORE)}
-    absent = set(IMPORT_ORDER) - present
+@pytest.mark.parametrize("package", IMPORT_ORDERS)
+def test_import_order_names_only_what_is_there(package: str) -> None:
+    present = {_place_of(path) for path in _files(PACKAGES[package])}
+    absent = set(IMPORT_ORDERS[package]) - present
     assert not absent, f"the import order names what is gone: {sorted(absent)}"
 
 
+@pytest.mark.parametrize("name", PACKAGES)
+def test_a_distribution_imports_those_that_it_needs(name: str) -> None:
+    """As its pyproject.toml says: the core none, the language the core, a backend no other one."""
+    for path in _files(PACKAGES[name]):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        types = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom | ast.Import)]
+        for _, dotted in (*_imports(tree), *_imports(ast.Module(list[ast.stmt](types), []))):
+            top = dotted.split(".")[0]
+            allowed = {name, "hal_core"} | MAY_IMPORT[name]
+            assert top not in PACKAGES or top in allowed, f"{path.name} imports {dotted}"
+    if name == "hal_core":
+        return
+    project = tomllib.loads((PACKAGES[name].parent / "pyproject.toml").read_text(encoding="utf-8"))
+    needed = {one.partition(">=")[0] for one in project["project"]["dependencies"]}
+    ours = {one.replace("-", "_") for one in needed if one.startswith("hal-")}
+    assert ours == {"hal_core"} | MAY_IMPORT[name]
+
+
 @pytest.mark.parametrize("name", PLUGINS)
-def test_backend_reaches_no_other_backend_nor_the_registry(name: str) -> None:
-    others = {other for other in PLUGINS if other != name}
+def test_backend_does_not_reach_the_registry(name: str) -> None:
     for path in _files(PLUGINS[name]):
         for line, dotted in _imports(ast.parse(path.read_text(encoding="utf-8"))):
-            top = dotted.split(".")[0]
-            assert top not in others, f"{path.name}:{line} imports {dotted}"
-            assert _noun(dotted) not in ("device", "cli", "testing"), (
-                f"{path.name}:{line} uses {dotted}"
-            )
+            assert _noun(dotted) not in ("device", "cli"), f"{path.name}:{line} uses {dotted}"
 
 
 def test_rooms_are_few() -> None:
@@ -154,12 +184,16 @@ def test_rooms_are_few() -> None:
 
 @pytest.mark.parametrize(
     "path",
-    [path for path in _files(CORE) if path.name == "__init__.py" and path.parent != CORE],
+    [
+        path
+        for path in _every()
+        if path.name == "__init__.py" and path.parent not in PACKAGES.values()
+    ],
     ids=lambda path: str(path.parent.relative_to(ROOT)),
 )
 def test_helpers_of_a_folder_do_not_import_its_init(path: Path) -> None:
     """A folder of alternatives, such as renderers, is no noun with helpers: see `_LOOSE`."""
-    package = ".".join(path.parent.relative_to(ROOT).parts)
+    package = _module(path)
     for helper in path.parent.glob("*.py"):
         if helper == path or package in _LOOSE:
             continue
@@ -186,7 +220,7 @@ def test_no_two_files_import_each_other() -> None:
     Type-only imports count, too, except those of nouns: a buffer has a device, which has an
     allocator, which makes buffers.
     """
-    modules = {_module(path): path for path in _files(CORE)}
+    modules = {_module(path): path for name in SHARED for path in _files(PACKAGES[name])}
     reaches = {name: _imported(path, modules) for name, path in modules.items()}
     assert "hal_core.buffer" not in reaches["hal_core.buffer.host"]  # a type-only one of a noun
     done: set[str] = set()
@@ -203,7 +237,7 @@ def test_no_two_files_import_each_other() -> None:
 
 
 def _module(path: Path) -> str:
-    parts = path.relative_to(ROOT).with_suffix("").parts
+    parts = path.relative_to(PACKAGES[_package_of(path)].parent).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
@@ -222,7 +256,7 @@ def _imported(path: Path, modules: dict[str, Path]) -> set[str]:
     return named(_imports(tree, lazy=False)) | (types - NOUN_MODULES)
 
 
-@pytest.mark.parametrize("folder", [CORE, *PLUGINS.values()], ids=lambda path: path.name)
+@pytest.mark.parametrize("folder", PACKAGES.values(), ids=lambda path: path.name)
 def test_no_function_is_too_long(folder: Path) -> None:
     for path in _files(folder):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -232,16 +266,16 @@ def test_no_function_is_too_long(folder: Path) -> None:
                 assert length <= LONGEST_FUNCTION, f"{where} has {length} lines"
 
 
-@pytest.mark.parametrize("folder", [CORE, *PLUGINS.values()], ids=lambda path: path.name)
+@pytest.mark.parametrize("folder", PACKAGES.values(), ids=lambda path: path.name)
 def test_threads_are_those_that_ctrl_c_cannot_break(folder: Path) -> None:
-    """The package `hal_core.testing` is of tests, and `concurrency` makes the others."""
+    """The package `hal_testing` is of tests, and `concurrency` makes the others."""
     texts = {path: path.read_text(encoding="utf-8") for path in _files(folder)}
     made = [path for path, text in texts.items() if "threading.Thread(" in text]
-    assert all(path.is_relative_to(CORE / "testing") for path in made), made
+    assert not made or folder.name == "hal_testing", made
 
 
 def test_helpers_serve_more_than_one_caller() -> None:
-    found = figures.together(_files(CORE))
+    found = figures.together(path for name in SHARED for path in _files(PACKAGES[name]))
     assert found.single_share < SINGLE_USE, f"{found.single_use} of {found.helpers}"
 
 
@@ -255,4 +289,4 @@ def test_the_map_names_every_room() -> None:
 def test_the_page_prints_the_import_order() -> None:
     printed = re.search(r"^```text\n(errors <.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     assert printed is not None
-    assert printed[1].replace("<", " ").split() == IMPORT_ORDER
+    assert printed[1].replace("<", " ").split() == IMPORT_ORDERS["hal_core"]

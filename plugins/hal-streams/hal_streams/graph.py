@@ -167,19 +167,18 @@ def _shape(
     Source: cuGraphExecMemcpyNodeSetParams refuses operands whose mappings changed.
     """
     found: Shape = []
+    operands = {"launch": 0, "fill": 1, "copy": 2}  # of a command; they come first
     for number, (step, group) in enumerate(zip(steps, commands, strict=True)):
         if before is not None and before[0][number] == group:
             kinds = before[1][number][2]
         else:
-            kinds = [_kind(device, command) for command in group]
+            kinds = []
+            for command in group:
+                places = command.args[: operands[command.kind]]
+                owners = (device.call("replay", device.api.owner_of, one) for one in places)
+                kinds.append((command.kind, *owners))
         found.append((step.program, step.dependencies, kinds))
     return found
-
-
-def _kind(device: StreamDevice, command: Command) -> tuple[Any, ...]:
-    count = {"launch": 0, "fill": 1, "copy": 2}[command.kind]  # of the operands, which come first
-    places = [device.call("replay", device.api.owner_of, one) for one in command.args[:count]]
-    return (command.kind, *places)
 
 
 def _commands(device: StreamDevice, number: int, step: Step, parts: Parts) -> list[Command] | None:

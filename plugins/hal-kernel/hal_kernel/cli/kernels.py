@@ -9,12 +9,12 @@ import os
 import runpy
 import sys
 from collections.abc import Callable
-from difflib import get_close_matches
 from traceback import extract_tb
 from typing import Any
 
 from hal_core.device.plugin import is_failure, one_line
 from hal_core.errors import HalError, InvalidArgument, KernelSyntaxError
+from hal_core.files import missing
 from hal_core.source import Source
 from hal_kernel.ir import Kernel
 from hal_kernel.lang import KernelFunction
@@ -145,17 +145,3 @@ def divided(target: str) -> tuple[str, str]:
                 return path, target[end + 1 :].strip()
             raise InvalidArgument(_OPERATION, "not a Python file", got=path)
     raise missing(_OPERATION, target.partition(":")[0], "Give a Python file, or FILE:KERNEL.")
-
-
-def missing(operation: str, path: str, fix: str) -> InvalidArgument:
-    """Return the error for a path where there is no file, with the name of one that is near."""
-    if os.path.isdir(path):
-        return InvalidArgument(operation, "a folder, not a file", got=path, fix=fix)
-    folder, name = os.path.split(path)
-    try:
-        beside = [one for one in os.listdir(folder or ".") if one.endswith(".py")]
-    except OSError:
-        beside = []
-    near = get_close_matches(name, beside, 1)
-    fix = f"Did you mean {os.path.join(folder, near[0])}?" if near else fix
-    return InvalidArgument(operation, "no such file", got=path, fix=fix)

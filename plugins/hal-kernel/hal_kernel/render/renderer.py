@@ -26,6 +26,11 @@ class ByHand(NamedTuple):
     place: str  # the index of the thread along x
     before: str = ""  # lines ahead of the first kernel
 
+    def kernel(self, name: str, factor: str) -> str:
+        """Return the text of a kernel `y[i] = factor * x[i]`."""
+        lines = self.head.format(name=name), f"    int i = {self.place};"
+        return "\n".join((*lines, f"    if (i < n) y[i] = {factor} * x[i];", "}", ""))
+
 
 class Renderer:
     """Write kernels in one language. Stateless: any thread may use one."""

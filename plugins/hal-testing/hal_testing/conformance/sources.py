@@ -7,7 +7,6 @@ from typing import NamedTuple
 import hal_core as hal
 from hal_core.compiler import CompilerPair
 from hal_kernel.render import RENDERERS
-from hal_kernel.render.renderer import ByHand
 from hal_testing.conformance.kernels import doubled
 
 SIGNATURE = "y: float32*, x: const float32*, n: int32"
@@ -35,7 +34,16 @@ def texts(pair: CompilerPair) -> Texts | None:
     if known is None and language in RENDERERS:
         known = RENDERERS[language]()
     if known is not None and known.by_hand is not None:
-        return _by_hand(language, known.by_hand)
+        before, kernel = known.by_hand.before, known.by_hand.kernel
+        return Texts(
+            language,
+            before + kernel("doubled", "2"),
+            before + kernel("doubled", "2 * there_is_no_such_name"),
+            before.count("\n") + 3,
+            before + kernel("fivefold", "5") + kernel("doubled", "2"),
+            before + kernel("doubled", "FACTOR"),
+            before + "float nobody_has_this(float);\n" + kernel("doubled", "nobody_has_this(2)"),
+        )
     if known is None or not known.serves_source:
         return None
     text = known.render(doubled.lower())
@@ -43,24 +51,3 @@ def texts(pair: CompilerPair) -> Texts | None:
     number = len(lines) // 2
     lines[number] = "there is no such line\n"
     return Texts(language, text, "".join(lines), number + 1)
-
-
-def _by_hand(language: str, form: ByHand) -> Texts:
-    def kernel(name: str, factor: str) -> str:
-        return (
-            f"{form.head.format(name=name)}\n"
-            f"    int i = {form.place};\n"
-            f"    if (i < n) y[i] = {factor} * x[i];\n"
-            "}\n"
-        )
-
-    before = form.before
-    return Texts(
-        language,
-        before + kernel("doubled", "2"),
-        before + kernel("doubled", "2 * there_is_no_such_name"),
-        before.count("\n") + 3,
-        before + kernel("fivefold", "5") + kernel("doubled", "2"),
-        before + kernel("doubled", "FACTOR"),
-        before + "float nobody_has_this(float);\n" + kernel("doubled", "nobody_has_this(2)"),
-    )

@@ -1,0 +1,176 @@
+"""hal-core without any other distribution: what a backend of text kernels and its users have.
+
+`nox -s core` runs this where nothing else of the project is installed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hal_core as hal
+from hal_core.cli import commands, main
+from hal_core.hookspecs import DeviceInfo
+
+
+class Memory(hal.LRUAllocator[int]):
+    def __init__(self, device: hal.Compiled) -> None:
+        super().__init__(device)
+        self.blocks = dict[int, Any]()  # address -> the memory
+
+    def _alloc(self, nbytes: int, options: hal.BufferSpec) -> int:
+        block = ctypes.create_string_buffer(nbytes)
+        self.blocks[ctypes.addressof(block)] = block
+        return ctypes.addressof(block)
+
+    def _free(self, opaque: int, nbytes: int, options: hal.BufferSpec) -> None:
+        del self.blocks[opaque]
+
+    def _offset(self, opaque: int, nbytes: int, offset: int) -> int:
+        return opaque + offset
+
+    def _copyin(self, dest: int, src: memoryview) -> None:
+        ctypes.memmove(dest, bytes(src), src.nbytes)
+
+    def _copyout(self, dest: memoryview, src: int) -> None:
+        dest.cast("B")[:] = ctypes.string_at(src, dest.nbytes)
+
+
+class Compiler(hal.Compiler):
+    language = format = target = identity = "python"
+
+    def _compile(self, source: hal.Source) -> bytes:
+        compile(source.text, source.name, "exec")
+        return source.text.encode()
+
+
+class Program(hal.Program):
+    def __init__(self, device: hal.Compiled, binary: hal.Binary) -> None:
+        super().__init__(device, binary)
+        exec(binary.image.decode(), names := dict[str, Any]())
+        self.function = names[binary.name]
+
+    def _bind(self) -> Callable[..., None]:
+        def launch(geometry: Any, *args: Any) -> None:
+            (grid, _, _), (block, _, _), _ = geometry
+            memory, *numbers = args
+            y = (ctypes.c_float * numbers[-1]).from_address(memory)
+            for i in range(grid * block):
+                self.function(i, y, *numbers)
+
+        return launch
+
+
+class Plugin:
+    hal_api = (1, 0)
+
+    @hal.hookimpl
+    def hal_enumerate(self, family: str) -> list[DeviceInfo]:
+        limits = hal.Limits((64, 1, 1), 64, (1 << 20, 1, 1), 0, 4, 1 << 30)
+        return [
+            DeviceInfo(
+                family, "accelerator", "Python's exec", arch="python", memory_nbytes=1 << 30,
+                compute_units=1, host_visible=False, limits=limits, capabilities=frozenset(),
+            )
+        ]  # fmt: skip
+
+    @hal.hookimpl
+    def hal_open_device(self, family: str, index: int, info: DeviceInfo) -> hal.Compiled:
+        return hal.Compiled(info.name, info)
+
+    @hal.hookimpl
+    def hal_make_allocator(self, device: hal.Compiled) -> Memory:
+        return Memory(device)
+
+    @hal.hookimpl
+    def hal_make_compilers(self, device: hal.Compiled) -> list[hal.CompilerPair]:
+        return [hal.CompilerPair("exec", "python", None, Compiler)]
+
+    @hal.hookimpl
+    def hal_make_program(self, device: hal.Compiled, binary: hal.Binary) -> Program:
+        return Program(device, binary)
+
+
+SCALE = "def scale(i, y, a, n):\n    if i < n: y[i] = a * y[i]\n"
+
+
+@pytest.fixture
+def device() -> Iterator[hal.Compiled]:
+    hal.Device.register_plugin("TEXT", Plugin())
+    with hal.Device["TEXT"] as opened:
+        yield opened
+
+
+def test_nothing_else_is_installed() -> None:
+    for name in ("hal_kernel", "hal_streams", "hal_testing", "hal_cpu"):
+        assert find_spec(name) is None, name
+
+
+def test_a_backend_of_text_kernels_compiles_launches_and_replays(device: hal.Compiled) -> None:
+    scale = hal.Source("scale", SCALE, "y: float32*, a: float32, n: int32", language="python")
+    program = device.compile(scale)
+    y = hal.Buffer.from_numpy(np.arange(5, dtype="f4"), device)
+    program(y, vals=(2.0, 4), threads=5)
+    with device.capture() as graph:
+        program(y[1:3], vals=(10.0, 2), threads=2)
+    graph.replay()
+    with hal.profile() as profile:
+        device.compile(hal.Source("scale", SCALE, scale.signature, language="python"))
+    assert y.numpy().tolist() == [0, 20, 40, 6, 4]
+    assert any(isinstance(event, hal.ProfileProgramEvent) for event in profile.events)
+
+
+def test_kernels_of_the_language_name_what_is_missing(device: hal.Compiled) -> None:
+    for name in ("kernel", "Ptr", "global_idx", "Kernel"):
+        said = (
+            rf"hal\.{name} is in hal-kernel, which is not installed. Run: .*pip install hal-kernel"
+        )
+        with pytest.raises(ModuleNotFoundError, match=said):
+            getattr(hal, name)
+        assert name not in dir(hal) and name not in hal.__all__
+    namespace: dict[str, Any] = {}
+    exec("from hal_core import *", namespace)
+    assert "Device" in namespace and "kernel" not in namespace
+    parts = hal.MultiBuffer([device], 4, hal.float32, axis=0).fill(1)
+    with pytest.raises(ModuleNotFoundError, match="hal-kernel"):
+        parts.reduce()
+
+
+def test_a_device_that_is_not_installed_says_what_to_install() -> None:
+    with pytest.raises(hal.DeviceUnavailable, match="pip install hal-cpu"):
+        hal.Device.default
+        hal.Device[hal.Device.DEFAULT]
+
+
+@pytest.mark.parametrize("command", ["devices", "doctor", "cache"])
+def test_the_commands_of_the_core_run(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([command]) == 0
+    assert capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("command", "distribution"), [("render", "hal-kernel"), ("check", "hal-testing")]
+)
+def test_a_command_that_is_elsewhere_says_where(
+    command: str, distribution: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command not in commands()
+    with pytest.raises(SystemExit):
+        main([command, "x.py"])
+    said = capsys.readouterr().err
+    assert f"in {distribution}, which is not installed" in said
+    assert f"pip install {distribution}" in said
+
+
+def test_importing_the_core_loads_no_numpy_and_nothing_of_a_vendor() -> None:
+    code = "import sys, hal_core; print(*sorted(sys.modules))"
+    done = subprocess.run((sys.executable, "-c", code), capture_output=True, text=True, check=True)
+    loaded = {name.partition(".")[0] for name in done.stdout.split()}
+    assert not loaded & {"numpy", "rich", "pluggy", "importlib_metadata", "platformdirs"}
