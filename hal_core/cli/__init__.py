@@ -61,7 +61,7 @@ def _run(arguments: Sequence[str] | None) -> int:
             hint = f" It is in {_DISTRIBUTIONS[name]}, which is not installed. "
             hint += f"Run: python -m pip install {_DISTRIBUTIONS[name]}"
         make_parser([]).error(f"no such command: {name}.{hint}")
-    parser = make_parser([name] if name in known else known)
+    parser = make_parser([name] if name in known else None)
     options, unknown = parser.parse_known_args(given)
     if hasattr(options, "assignments"):  # argparse takes them directly behind FILE only
         behind = [word for word in unknown if "=" in word and word[0] != "-"]
@@ -75,8 +75,8 @@ def _run(arguments: Sequence[str] | None) -> int:
     return code
 
 
-def make_parser(names: Sequence[str]) -> argparse.ArgumentParser:
-    """Make the parser of these commands; each adds its own arguments."""
+def make_parser(names: Sequence[str] | None = None) -> argparse.ArgumentParser:
+    """Make the parser of these commands, or of all; each adds its own arguments."""
     parser = argparse.ArgumentParser(
         prog="hal", description="Show, test and use the devices of hal-core."
     )
@@ -84,7 +84,7 @@ def make_parser(names: Sequence[str]) -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=version)
     parser.set_defaults(run=lambda options: parser.error("no COMMAND is given"), parser=parser)
     subparsers = parser.add_subparsers(metavar="COMMAND")
-    for name in names:
+    for name in commands() if names is None else names:
         command = module_of(name)
         subparser = subparsers.add_parser(name, help=command.HELP, description=command.HELP)
         command.add_arguments(subparser)

@@ -295,7 +295,7 @@ def _parameters() -> Iterator[str]:
         if inspect.isclass(thing) and not issubclass(thing, BaseException):
             methods = {
                 f"{name}.{own}": getattr(thing, own)
-                for kind in thing.__mro__ if kind.__module__.startswith("hal_core")
+                for kind in thing.__mro__ if kind.__module__.startswith(("hal_core", "hal_kernel"))
                 for own in vars(kind)
                 if own in ("__init__", "__call__", "__array__", "__getitem__", "__class_getitem__")
                 or (own[0] != "_" and callable(getattr(thing, own)))

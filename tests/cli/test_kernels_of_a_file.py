@@ -1,4 +1,4 @@
-"""Test `hal bench FILE:KERNEL` and `hal check FILE`, which make up the arguments of a launch."""
+"""Test `hal bench FILE:KERNEL` and `hal try FILE`, which make up the arguments of a launch."""
 
 from __future__ import annotations
 
@@ -166,6 +166,7 @@ def test_bench_gives_each_launch_the_same_data(
 def test_bench_says_why_a_device_has_no_times(file: str, tmp_path: Path) -> None:
     site = FakeSite(tmp_path / "site")
     site.backend("ACC")
+    site.distribution("hal_kernel", "[hal.commands]\nbench = hal_kernel.cli.bench\n")
     given = ["bench", f"{file}:scale", "n=9", "--device", "ACC"]
     done = site.run(f"from hal_core.cli import main; sys.exit(main({given}))")
     launch, why, _ = done.stdout.splitlines()
@@ -235,7 +236,7 @@ def test_bench_of_a_source_needs_every_argument(
     ],
     ids=str,
 )
-def test_bench_and_check_say_what_is_wrong(
+def test_bench_and_try_say_what_is_wrong(
     file: str, given: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """One parser serves both; what is wrong with the arguments is no fault of a kernel."""
@@ -243,7 +244,7 @@ def test_bench_and_check_say_what_is_wrong(
     out, err = capsys.readouterr()
     assert out == "" and said in err
     if "out of bounds" not in said and given[0] not in ("text", "compact"):
-        assert main(["check", f"{file}:{given[0]}", *given[1:]]) == 2
+        assert main(["try", f"{file}:{given[0]}", *given[1:]]) == 2
         out, err = capsys.readouterr()
         assert out == "" and said in err
 
@@ -252,18 +253,18 @@ def test_numbers_that_are_not_finite_and_no_arguments(
     file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for text in ("inf", "-inf", "nan"):
-        assert main(["check", f"{file}:scale", f"a={text}"]) == 0
+        assert main(["try", f"{file}:scale", f"a={text}"]) == 0
         assert f"a = {text}," in capsys.readouterr().out
     with pytest.raises(SystemExit):
         main(["bench"])
     assert capsys.readouterr().err.endswith("arguments are required: FILE[:KERNEL]\n")
 
 
-# -- check
+# -- try
 
 
-def test_check_runs_every_kernel_of_a_file(file: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check", file]) == 0
+def test_try_runs_every_kernel_of_a_file(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["try", file]) == 0
     lines = (line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
     found = {name: rest.strip() for name, rest in lines}
     assert found["kernel"].split("  ")[0] == "result"
@@ -274,11 +275,11 @@ def test_check_runs_every_kernel_of_a_file(file: str, capsys: pytest.CaptureFixt
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_check_finds_a_fault(name: str, file: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_try_finds_a_fault(name: str, file: str, capsys: pytest.CaptureFixture[str]) -> None:
     line, said = FAULTS[name]
     with open(file, "a", encoding="utf-8") as added:
         added.write(f"\n@hal.kernel\ndef {name}(y: hal.Ptr[hal.int32]):\n    {line}\n")
-    assert main(["check", file]) == 1
+    assert main(["try", file]) == 1
     table, _, fault = capsys.readouterr().out.partition("\n\n")
     rows = {row.split()[0]: row.split()[1] for row in table.splitlines()}
     assert rows[name] == "fault" and rows["scale"] == "no"
@@ -292,53 +293,47 @@ RELYING = {"fft": {"combine"}, "sort": {"move"}}
 @pytest.mark.parametrize(
     "example", ["saxpy", "matmul", "nbody", "wave", "softmax", "fft", "sort", "sparse"]
 )
-def test_check_finds_no_fault_in_the_examples(
+def test_try_finds_no_fault_in_the_examples(
     example: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setenv("HAL_DEVICE", "PYTHON")  # saxpy.py runs whole: it has no `main`
     relying = RELYING.get(example, set())
-    assert main(["check", str(EXAMPLES / f"{example}.py")]) == (1 if relying else 0)
+    assert main(["try", str(EXAMPLES / f"{example}.py")]) == (1 if relying else 0)
     table = capsys.readouterr().out.partition("\n\n")[0]
     found = dict(line.split()[:2] for line in table.splitlines()[1:])
     assert found and {name for name, result in found.items() if result == "fault"} == relying
 
 
-def test_check_of_a_kernel_that_relies_on_its_numbers(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check", f"{EXAMPLES}/fft.py:combine", "done=8", "half=32"]) == 0
+def test_try_of_a_kernel_that_relies_on_its_numbers(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["try", f"{EXAMPLES}/fft.py:combine", "done=8", "half=32"]) == 0
     assert "signals = 12, threads = 32 x 12" in capsys.readouterr().out
 
 
-def test_check_takes_arguments_for_one_kernel(
-    file: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["check", f"{file}:transpose", "w=5", "h=7"]) == 0
+def test_try_takes_arguments_for_one_kernel(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["try", f"{file}:transpose", "w=5", "h=7"]) == 0
     assert "x = 35 x int32, w = 5, h = 7, threads = 5 x 7" in capsys.readouterr().out
-    assert main(["check", f"{file}:transpose", "w=5", "h=7", "x=34"]) == 1
+    assert main(["try", f"{file}:transpose", "w=5", "h=7", "x=34"]) == 1
     assert "a read of 'x'" in capsys.readouterr().out
-    assert main(["check", f"{file}:make_layer(7)"]) == 0
+    assert main(["try", f"{file}:make_layer(7)"]) == 0
     assert "threads = 7 x 12" in capsys.readouterr().out
-    assert main(["check", file, "n=5"]) == 2
+    assert main(["try", file, "n=5"]) == 2
     assert "arguments are for one kernel, and" in capsys.readouterr().err
-    assert main(["check", "none.py"]) == 2
+    assert main(["try", "none.py"]) == 2
     assert "no such file (got 'none.py')" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        (["CPU", "n=5"], "NAME=VALUE means nothing for a device"),
-        (["CPU", "--threads", "5"], "--threads means nothing for a device"),
-        (["k.py", "--pair", "gcc"], "--pair means nothing for the kernels of a file"),
-        (["k.py:a", "--known-gaps", "f"], "--known-gaps means nothing for the kernels of a file"),
-        (["k.py:a", "--block", "8y8"], "expected 256 or 16x16 (got '8y8')"),
-    ],
-    ids=str,
-)
-def test_check_refuses_what_belongs_to_the_other_kind(
-    given: list[str], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_try_refuses_a_size_that_is_none(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
-        main(["check", *given])
+        main(["try", "k.py:a", "--block", "8y8"])
     err = capsys.readouterr().err
-    assert caught.value.code == 2 and err.startswith("usage: hal check ") and said in err
+    assert caught.value.code == 2 and err.startswith("usage: hal try ")
+    assert "expected 256 or 16x16 (got '8y8')" in err
+
+
+@pytest.mark.parametrize("target", ["k.py", "folder/k.py:a"])
+def test_check_of_a_file_says_that_it_is_try_now(
+    target: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["check", target]) == 2
+    assert f"Run hal try {target}" in capsys.readouterr().err

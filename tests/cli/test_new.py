@@ -116,8 +116,8 @@ def test_the_project_file_says_what_it_needs(tmp_path: Path) -> None:
     major, minor = map(int, hal.__version__.split(".")[:2])
     core = f">={major}.{minor},<{major}.{minor + 1}"
     assert project["name"] == "hal-my-chip"
-    assert project["dependencies"] == [f"hal-core{core}"]
-    assert project["optional-dependencies"] == {"test": [f"hal-core[testing]{core}"]}
+    assert project["dependencies"] == [f"hal-core{core}", f"hal-kernel{core}"]
+    assert project["optional-dependencies"] == {"test": [f"hal-testing{core}"]}
     assert project["entry-points"] == {"hal.devices": {"MY_CHIP": "hal_my_chip:plugin"}}
 
 
@@ -192,6 +192,7 @@ def test_a_family_that_others_provide_is_said(
 def test_a_family_that_is_installed_is_said(tmp_path: Path) -> None:
     site = FakeSite(tmp_path / "site")
     site.backend("NPU2", distribution="others_npu")
+    site.distribution("hal_testing", "[hal.commands]\nnew = hal_testing.cli.new\n")
     code = f"from hal_core.cli import main; main(['new', 'npu2', '--into', {str(tmp_path)!r}])"
     done = site.run(code)
     assert done.stderr.startswith("hal: warning: others-npu provides NPU2 already"), done.stderr

@@ -18,9 +18,8 @@ from hal_core.signature import Signature
 from hal_kernel.ir import Kernel
 
 CORE = os.path.dirname(hal.__file__) + os.sep
-# Files of values: asking one for a setting or a parameter leads nowhere else. And the front end
-# and the renderers, which are many files that work on one kernel together.
-VALUES = ("config.py", "dtypes.py", "signature.py", "source.py", "ir/", "lang/", "render/")
+# Files of values and checks: asking one for a setting or a parameter leads nowhere else.
+VALUES = ("config.py", "dtypes.py", "errors.py", "signature.py", "source.py")
 
 
 def source(number: int = 0, signature: str = "x: float32*, y: const float32*, n: int32") -> Any:

@@ -25,6 +25,7 @@ from kernel_files import IMPORTS, load
 import hal_core as hal
 from hal_kernel.ir import Kernel
 from hal_kernel.ir.verify import verify
+from hal_kernel import lang
 from hal_kernel.lang import KernelFunction
 
 if TYPE_CHECKING:
@@ -129,10 +130,10 @@ DECORATORS = ("func", "kernel")
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in hal.lang.__all__ if name[0].islower() and name not in DECORATORS]
+    "name", [name for name in lang.__all__ if name[0].islower() and name not in DECORATORS]
 )
 def test_kernel_functions_refuse_outside_kernels(name: str) -> None:
-    function = getattr(hal.lang, name)
+    function = getattr(lang, name)
     with pytest.raises(hal.Unsupported, match=f"{name}.*inside @hal.kernel functions only"):
         function(*[0] * function.__code__.co_argcount)
 

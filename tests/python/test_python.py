@@ -36,11 +36,12 @@ def endless(y: hal.Ptr[hal.int32]) -> None:
 
 @pytest.fixture
 def alone(tmp_path: Path) -> FakeSite:
-    """A site-packages in which hal-core is installed, and no other distribution."""
-    points = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]
+    """A site-packages in which hal-kernel is installed, and no backend."""
+    project = ROOT / "plugins" / "hal-kernel" / "pyproject.toml"
+    points = tomllib.loads(project.read_text())["project"]["entry-points"]
     site = FakeSite(tmp_path / "site")
     lines = [f"{name} = {value}" for name, value in points["hal.devices"].items()]
-    site.distribution("hal_core", "\n".join(["[hal.devices]", *lines]))
+    site.distribution("hal_kernel", "\n".join(["[hal.devices]", *lines]))
     return site
 
 

@@ -21,6 +21,7 @@ from hal_kernel.render import RENDERERS
 from hal_testing.cli import new
 
 ROOT = Path(__file__).resolve().parents[2]
+TESTING = ROOT / "plugins" / "hal-testing" / "hal_testing"
 PAGE = (ROOT / "docs" / "writing-a-backend.md").read_text(encoding="utf-8")
 
 
@@ -218,7 +219,7 @@ def test_tables_name_every_fact_and_capability() -> None:
 
 
 def test_tables_name_every_fixture_to_override() -> None:
-    text = (ROOT / "hal_core" / "testing" / "plugin.py").read_text(encoding="utf-8")
+    text = (TESTING / "plugin.py").read_text(encoding="utf-8")
     given = set(re.findall(r"^def (hal_\w+)\(device: ", text, re.MULTILINE))
     assert table("fixture") == given and len(given) > 2
 
@@ -236,7 +237,7 @@ def test_the_errors_of_the_page_exist() -> None:
 
 
 def test_the_promises_of_the_page_are_tests_of_the_kit() -> None:
-    folder = ROOT / "hal_core" / "testing" / "conformance"
+    folder = TESTING / "conformance"
     kit = "".join(path.read_text(encoding="utf-8") for path in folder.glob("test_*.py"))
     numbers = set(re.findall(r"\b([ABCFPVX]\d{1,2})\b", PAGE))
     missing = {number for number in numbers if not re.search(rf"test_(\w+_)?{number}_", kit)}

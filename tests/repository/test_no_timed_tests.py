@@ -13,14 +13,14 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 CLOCKS = {"monotonic", "perf_counter", "process_time", "thread_time", "timeit"}
 FOLDERS = ("tests", *(f"plugins/{path.parent.name}/tests" for path in ROOT.glob("plugins/*/tests")),
-           "hal_core/testing/conformance")  # fmt: skip
+           "plugins/hal-testing/hal_testing/conformance")  # fmt: skip
 # What begins like this may read a clock, for this reason.
 RIGHT = {
     "a limit, generous, after which a test fails rather than hang": {
-        "hal_core/testing/conformance/forked.py::_read",
-        "hal_core/testing/conformance/test_process.py::_found_not_refused",
-        "hal_core/testing/conformance/test_queue.py::test_Q2_a_cancelled_await_leaves_nothing",
-        "hal_core/testing/conformance/test_queue.py::test_Q2_done_and_wait_with_a_timeout",
+        "plugins/hal-testing/hal_testing/conformance/forked.py::_read",
+        "plugins/hal-testing/hal_testing/conformance/test_process.py::_found_not_refused",
+        "plugins/hal-testing/hal_testing/conformance/test_queue.py::test_Q2_a_cancelled_await_leaves_nothing",
+        "plugins/hal-testing/hal_testing/conformance/test_queue.py::test_Q2_done_and_wait_with_a_timeout",
         "plugins/hal-cpu/tests/test_pool.py::wait_until",
         "plugins/hal-cpu/tests/test_program.py::begun",
         "tests/interrupts/campaign.py::",
@@ -43,8 +43,8 @@ RIGHT = {
         "tests/simulators/cuda/test_driver_faults.py::",
     },
     "times that a device tells lie within those of its caller": {
-        "hal_core/testing/conformance/test_event.py::",
-        "hal_core/testing/conformance/test_program.py::test_P4_wait_gives_seconds",
+        "plugins/hal-testing/hal_testing/conformance/test_event.py::",
+        "plugins/hal-testing/hal_testing/conformance/test_program.py::test_P4_wait_gives_seconds",
         "plugins/hal-cpu/tests/test_program.py::test_P4_wait_gives_seconds",
         "plugins/hal-cuda/tests/test_clock.py::",
         "plugins/hal-opencl/tests/test_clock.py::",
@@ -54,7 +54,7 @@ RIGHT = {
         "tests/simulators/cuda/test_driver_streams.py::test_elapsed_time_is_what_passed",
     },
     "tried until a quiet moment shows it; what is false never shows it": {
-        "hal_core/testing/conformance/test_program.py::test_synchronize_waits",
+        "plugins/hal-testing/hal_testing/conformance/test_program.py::test_synchronize_waits",
     },
     "the clock is the test's own": {
         "plugins/hal-cpu/tests/test_trial.py::__init__",
@@ -65,7 +65,7 @@ RIGHT = {
         "tests/testing/test_fake.py::test_a_slow_copy_is_queued_and_can_be_waited_for_in_vain",
     },
     "work lasts for a while, however much that is": {
-        "hal_core/testing/conformance/slow.py::_seconds",
+        "plugins/hal-testing/hal_testing/conformance/slow.py::_seconds",
         "plugins/hal-cpu/tests/test_pool.py::test_a_thread_begins_with_the_same_part_of_each_launch",
         "plugins/hal-ray/tests/test_chaos.py::",
         "tests/ctrl_c.py::disarm",

@@ -12,13 +12,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = [
-    "hal_core",
-    *(
-        f"plugins/hal-{name}/hal_{name}"
-        for name in ("cpu", "cuda", "hip", "metal", "opencl", "ray")
-    ),
-]
+PLUGINS = "kernel", "streams", "testing", "cpu", "cuda", "hip", "metal", "opencl", "ray"
+PACKAGES = ["hal_core", *(f"plugins/hal-{name}/hal_{name}" for name in PLUGINS)]
 MODULES = ("os", "mmap", "ctypes", "signal", "select", "socket", "platform")
 # Modules that Windows lacks, or that no other system has.
 FOREIGN = ("fcntl", "grp", "msvcrt", "posix", "pty", "pwd", "resource", "syslog", "termios", "tty",
@@ -48,7 +43,7 @@ ONLY_SOME = {
         "os.posix_fallocate os.preadv os.pwritev":
             "asked for with hasattr; the others seek, and see a full disk when they write",
     },
-    "hal_core/cli/arguments.py": {
+    "plugins/hal-kernel/hal_kernel/cli/arguments.py": {
         "os.sysconf": "Windows raises an AttributeError, and the limit is 4 GiB there",
     },
     "hal_core/compiler/cache.py": {
@@ -57,10 +52,10 @@ ONLY_SOME = {
     "hal_core/concurrency.py": {
         "os.register_at_fork": "asked for with hasattr; Windows has no fork to prepare for",
     },
-    "hal_core/python/device.py": {
+    "plugins/hal-kernel/hal_kernel/python/device.py": {
         "os.sysconf": "not asked on Windows, where the size of the memory is unknown",
     },
-    "hal_core/testing/conformance/forked.py": {
+    "plugins/hal-testing/hal_testing/conformance/forked.py": {
         "os.fork signal.SIGKILL select.select": "the tests of forks skip where there is no os.fork",
     },
     "plugins/hal-cpu/hal_cpu/checked/child_process.py": {

@@ -1,4 +1,4 @@
-"""A backend of `hal_core/streams/` and of a third driver passes the kit."""
+"""A backend of `hal_streams/` and of a third driver passes the kit."""
 
 from __future__ import annotations
 

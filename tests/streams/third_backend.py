@@ -1,4 +1,4 @@
-"""A backend made of `hal_core/streams/` and of a driver that is neither CUDA nor HIP.
+"""A backend made of `hal_streams/` and of a driver that is neither CUDA nor HIP.
 
 The driver is software: its memory is the host's, its kernels are interpreted, its streams do their
 work at once. Its statuses have numbers of their own, so it translates them.

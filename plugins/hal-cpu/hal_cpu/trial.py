@@ -6,9 +6,9 @@
     ...
     launch 7   plain  26 us   decided: plain, for this grid and block
 
-`hal_core/ir/blocks/plain.py` says what the forms are. Both give the same bits, so only the time of
-these launches tells them apart. A launch that takes long is measured in pieces, some of its blocks
-in one form and some in the other: no whole launch takes as long as the slower form would. Of
+`hal_kernel/ir/blocks/plain.py` says what the forms are. Both give the same bits, so only the time
+of these launches tells them apart. A launch that takes long is measured in pieces, some of its
+blocks in one form and some in the other: no whole launch takes as long as the slower form would. Of
 several times of the same blocks the least counts: the first may be that of a cold cache.
 """
 
