@@ -37,7 +37,9 @@ VALUE = st.from_regex(
     r"[a-z_]{1,5}(\.[a-z]{1,4})?(:[a-z.]{1,6})?( ?\[[a-z, ]{1,6}\])?", fullmatch=True
 )
 NOISE = st.sampled_from(["", "   ", "# comment", "  # = indented", "\t", "#[hal.devices]"])
-GROUP = st.sampled_from(["hal.devices", "hal.extensions", "hal.languages", "console_scripts", "x.y", "hal.device"])
+GROUP = st.sampled_from(
+    ["hal.devices", "hal.extensions", "hal.languages", "console_scripts", "x.y", "hal.device"]
+)
 EQUALS = st.sampled_from(["=", " = ", "  =\t"])
 LINE = st.one_of(NOISE, st.builds("{}{}{}".format, WORD, EQUALS, VALUE))
 SECTION = st.builds(lambda group, lines: [f"[{group}]", *lines], GROUP, st.lists(LINE, max_size=4))

@@ -23,9 +23,9 @@ import run_on_lists
 from kernel_files import IMPORTS, load
 
 import hal_core as hal
+from hal_kernel import lang
 from hal_kernel.ir import Kernel
 from hal_kernel.ir.verify import verify
-from hal_kernel import lang
 from hal_kernel.lang import KernelFunction
 
 if TYPE_CHECKING:

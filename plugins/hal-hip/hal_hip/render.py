@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from hal_kernel.render.c.c99 import BITS
 from hal_kernel.render.c.cuda import ATOMICS, CUDA, TYPES, CUDARenderer
 from hal_kernel.render.c.family import CFamilyRenderer
-from hal_kernel.render.c.helpers import BFLOAT16_CASTS, DIVISIONS
+from hal_kernel.render.c.helpers import BFLOAT16_CASTS, BITS, DIVISIONS
 from hal_kernel.render.c.language import Space
 
 # Older headers of HIP have no atomicMin and atomicMax of signed 64-bit numbers.

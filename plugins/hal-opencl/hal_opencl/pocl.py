@@ -47,6 +47,7 @@ _BLOCKS = _ITEMS._replace(
     block_dims=("launch.s0", "launch.s1", "launch.s2"),
     block_attribute="",
     specials=C.specials,
+    nodes=C.nodes,
     rows=C.rows.replace("int32_t", "int"),
     threads=C.threads.replace("int32_t", "int"),
     independent="#pragma clang loop vectorize(assume_safety)",

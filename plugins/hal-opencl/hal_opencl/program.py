@@ -11,7 +11,7 @@ from hal_core.geometry import Dim3
 from hal_core.program import Program, ProgramInfo
 from hal_core.program.generated import define, spare_storage
 from hal_core.source import Binary
-from hal_kernel.ir.blocks.fission import MOST_THREADS
+from hal_kernel.ir.uop import MOST_THREADS
 from hal_opencl import driver
 from hal_opencl.allocator import Opaque
 from hal_opencl.arguments import GEOMETRY, check_arguments, runs_whole_blocks, slots_of

@@ -16,10 +16,10 @@ from hal_kernel.ir import Kernel, UOp
 from hal_kernel.ir.blocks.columns import with_columns
 from hal_kernel.ir.blocks.fission import split
 from hal_kernel.ir.blocks.groups import WIDE, Registers
-from hal_kernel.ir.blocks.loops import serial_sums
 from hal_kernel.ir.blocks.plain import gathers, has_costly_branch, plain
 from hal_kernel.ir.contraction import contracted
 from hal_kernel.ir.expand import FUNCTIONS, expand
+from hal_kernel.ir.loops import serial_sums
 from hal_kernel.render.names import Names
 from hal_kernel.render.renderer import Renderer, writers
 

@@ -12,10 +12,8 @@ from hal_cpu.render.values import literal
 from hal_kernel.ir import Kernel, UOp
 from hal_kernel.ir.blocks.bundles import Bundle
 from hal_kernel.ir.blocks.compiler_faults import doubling, hidden_parts
-from hal_kernel.ir.blocks.fission import block_threads
 from hal_kernel.ir.blocks.groups import FEWEST_LANES, after_loop, region_of
 from hal_kernel.ir.blocks.independence import stores_last
-from hal_kernel.ir.blocks.loops import filling
 from hal_kernel.ir.blocks.middle import Middle, beyond, guessed, inside, middle
 from hal_kernel.ir.blocks.row_loops import ahead_of_groups
 from hal_kernel.ir.blocks.rows import (
@@ -28,6 +26,7 @@ from hal_kernel.ir.blocks.rows import (
 )
 from hal_kernel.ir.blocks.thread_bounds import Bounds, bounds, joins_blocks
 from hal_kernel.ir.blocks.unrolling import written_out
+from hal_kernel.ir.loops import filling
 from hal_kernel.render.renderer import dtype_of
 
 AXES = "xyz"
@@ -62,7 +61,7 @@ class Threads(Blocks):
     """Write regions. `specials` and `first` are filled in by the loop over blocks."""
 
     def __init__(self, kernel: Kernel, half: bool) -> None:
-        super().__init__(half, block_threads(kernel))
+        super().__init__(half, kernel.most_threads)
         self.uops = kernel.uops
         ops = [uop.op for uop in self.uops]
         if "ROW_GROUPS" in ops:

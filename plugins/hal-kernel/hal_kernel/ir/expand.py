@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from hal_core.dtypes import DType, float32, float64
-from hal_kernel.ir.blocks.loops import filling, unrolled
+from hal_kernel.ir.loops import filling, unrolled
 from hal_kernel.ir.uop import Kernel, UOp
 
 Functions = Mapping[str, Collection[DType]]  # op -> the dtypes it is replaced for

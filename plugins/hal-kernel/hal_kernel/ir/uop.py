@@ -58,6 +58,7 @@ of a (k, n) is a multiple of n, which is in VECTORS; its memory is no LOCAL and 
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hal_core.dtypes import DType, bool_
@@ -84,6 +85,7 @@ FLOAT_UNARY = frozenset(
     }
 )  # fmt: skip
 UNARY = frozenset({"NEG", "ABS", "NOT"}) | FLOAT_UNARY  # NOT: bitwise; logical for bool
+PURE = UNARY | BINARY | COMPARISON | {"CAST", "BITCAST", "WHERE", "FMA"}  # of its sources alone
 OPENS = frozenset({"RANGE", "LOOP", "IF", "ELSE"})  # they open a block
 CLOSES = frozenset({"ENDRANGE", "ENDLOOP", "ELSE", "ENDIF"})
 LEAVES = frozenset({"BREAK", "CONTINUE", "RETURN"})  # they leave a block before its end
@@ -94,6 +96,7 @@ LOCAL_LIMIT = 4096  # bytes of a thread's own arrays: OpenCL on CPUs keeps them 
 ATOMICS = frozenset({"ADD", "MIN", "MAX", "AND", "OR", "XOR", "EXCHANGE"})
 ORDERS = {"ATOMICLOAD": ("relaxed", "acquire"), "ATOMICSTORE": ("relaxed", "release")}
 ATOMIC_OPS = frozenset({"ATOMIC", "CAS", *ORDERS})
+MOST_THREADS = 1024  # in a block whose shape the launch decides
 VECTORS = (2, 4, 8, 16)  # elements that one access may have
 
 
@@ -179,6 +182,11 @@ class Kernel(NamedTuple):
     uops: tuple[UOp, ...]
     block: tuple[int, int, int] | None = None
     contract: bool = True
+
+    @property
+    def most_threads(self) -> int:
+        """The largest number of threads that a block of this kernel can have."""
+        return prod(self.block) if self.block else MOST_THREADS
 
     @property
     def shared_nbytes(self) -> int:

@@ -8,7 +8,7 @@ from types import FunctionType
 
 from hal_core.signature import Signature
 from hal_kernel.ir import Kernel
-from hal_kernel.ir.blocks.uniformity import divergent
+from hal_kernel.ir.uniformity import divergent
 from hal_kernel.lang import access, calls, control, operators
 from hal_kernel.lang.emit import Emitter
 from hal_kernel.lang.expressions import Grammar

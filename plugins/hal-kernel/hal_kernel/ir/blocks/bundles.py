@@ -16,12 +16,11 @@ from __future__ import annotations
 from math import gcd, inf
 from typing import NamedTuple
 
-from hal_kernel.ir.blocks.hoisting import PURE
-from hal_kernel.ir.blocks.loops import unrolled
 from hal_kernel.ir.blocks.quotients import INDICES, QUOTIENTS, REMAINDERS, divisor_size, uncast
 from hal_kernel.ir.blocks.rows import ALONG_X, Row
 from hal_kernel.ir.cost import operations_per_thread
-from hal_kernel.ir.uop import BITWISE, UOp
+from hal_kernel.ir.loops import unrolled
+from hal_kernel.ir.uop import BITWISE, PURE, UOp
 
 _MOST_THREADS = 9  # of a bundle
 _MOST_NODES = 400  # of all threads of a bundle

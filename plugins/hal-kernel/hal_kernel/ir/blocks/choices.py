@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from hal_core.dtypes import int32, int64, uint32, uint64
-from hal_kernel.ir.blocks.hoisting import PURE, is_common
-from hal_kernel.ir.uop import COMPARISON, UOp
+from hal_kernel.ir.blocks.hoisting import is_common
+from hal_kernel.ir.uop import COMPARISON, PURE, UOp
 
 _NUMBERS = {int32, int64, uint32, uint64}
 _CHEAP = COMPARISON | {

@@ -23,9 +23,9 @@ from collections.abc import Collection, Iterable
 
 from hal_core.dtypes import DType, bool_, int32
 from hal_kernel.ir.blocks.lockstep import without_guards
-from hal_kernel.ir.blocks.loops import FUNCTIONS, unrolled
 from hal_kernel.ir.blocks.rows import MIRRORED, OPPOSITE
 from hal_kernel.ir.blocks.thread_bounds import joins_blocks, parts_of
+from hal_kernel.ir.loops import FUNCTIONS, unrolled
 from hal_kernel.ir.uop import ATOMIC_OPS, UOp
 
 Test = tuple[UOp, bool]  # a condition, and what it must be

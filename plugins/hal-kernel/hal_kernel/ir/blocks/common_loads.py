@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections import Counter
 
 from hal_kernel.ir.blocks.choices import equal
-from hal_kernel.ir.blocks.hoisting import COMMON, PURE
+from hal_kernel.ir.blocks.hoisting import COMMON
 from hal_kernel.ir.blocks.rows import ALONG_X
-from hal_kernel.ir.uop import UOp
+from hal_kernel.ir.uop import PURE, UOp
 
 _AHEAD = PURE | {
     "CONST", "SPECIAL", "PARAM", "SHARED", "TABLE", "VIEW", "VAR", "GET", "SET", "LOAD",

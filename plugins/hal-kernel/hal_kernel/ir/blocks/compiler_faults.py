@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from hal_kernel.ir.blocks.divisions import DIVISIONS
-from hal_kernel.ir.blocks.hoisting import PURE
-from hal_kernel.ir.blocks.loops import iterations, unrolled
 from hal_kernel.ir.blocks.rows import ALONG_X, Row, loads_parameter
-from hal_kernel.ir.uop import UOp
+from hal_kernel.ir.loops import iterations, unrolled
+from hal_kernel.ir.uop import PURE, UOp
 
 _MOST_ASKED = 10**4  # questions about one number, 0.1 s
 

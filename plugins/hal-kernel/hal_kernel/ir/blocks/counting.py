@@ -17,13 +17,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hal_core.dtypes import DType, bool_, int32, int64
-from hal_kernel.ir.blocks.hoisting import PURE, is_common
+from hal_kernel.ir.blocks.hoisting import is_common
 from hal_kernel.ir.blocks.lockstep import first_of
 from hal_kernel.ir.blocks.rows import MIRRORED, OPPOSITE
 from hal_kernel.ir.blocks.running import value_before
 from hal_kernel.ir.blocks.windows import window_of
 from hal_kernel.ir.fold.dead_code import without_dead
-from hal_kernel.ir.uop import CLOSES, OPENS, UOp
+from hal_kernel.ir.uop import CLOSES, OPENS, PURE, UOp
 
 _SIGNS = {"LT": 1, "GT": -1}  # of a step towards the limit
 _STRICT = {"LE": ("LT", 1), "GE": ("GT", -1)}  # what is added to the limit

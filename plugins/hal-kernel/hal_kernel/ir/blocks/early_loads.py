@@ -14,8 +14,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from hal_kernel.ir.blocks.hoisting import PURE
-from hal_kernel.ir.uop import ATOMIC_OPS, LEAVES, UOp
+from hal_kernel.ir.uop import ATOMIC_OPS, LEAVES, PURE, UOp
 
 _COMPUTED = PURE | {"CONST", "SPECIAL"}
 _ENDS = {"ENDIF", "ENDRANGE", "ENDLOOP"}

@@ -18,8 +18,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from hal_core.dtypes import DType, bool_, int32
-from hal_kernel.ir.blocks.hoisting import PURE
-from hal_kernel.ir.uop import UOp
+from hal_kernel.ir.uop import PURE, UOp
 
 _MOST = 4  # ways out of a loop
 _TAIL = PURE | {"CONST", "SPECIAL", "GET", "SET", "LOAD", "STORE"}

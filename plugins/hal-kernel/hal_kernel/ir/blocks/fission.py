@@ -63,7 +63,7 @@ from hal_kernel.ir.blocks.groups import (
     in_groups,
     runs_in_parts,
 )
-from hal_kernel.ir.blocks.hoisting import PURE, Hoisted, is_common
+from hal_kernel.ir.blocks.hoisting import Hoisted, is_common
 from hal_kernel.ir.blocks.independence import stores_last
 from hal_kernel.ir.blocks.leaving import with_lockstep
 from hal_kernel.ir.blocks.local_arrays import with_common_arrays
@@ -77,10 +77,9 @@ from hal_kernel.ir.blocks.stores import with_one_store
 from hal_kernel.ir.blocks.unrolling import with_bits, with_elements
 from hal_kernel.ir.blocks.values import with_values
 from hal_kernel.ir.blocks.windows import with_windows
-from hal_kernel.ir.uop import ATOMIC_OPS, Kernel, UOp
+from hal_kernel.ir.uop import ATOMIC_OPS, PURE, Kernel, UOp
 
 SPILL_LIMIT = 256 << 10  # bytes per block: often half of a core's second-level cache
-MOST_THREADS = 1024  # in a block whose shape the launch decides
 _ROUNDS = 8  # of hoisting; each may cut regions and so make more values cross
 _CHEAP = PURE - {
     "DIV", "POW", "ATAN2", "FMOD", "FLOORDIV", "MOD", "TRUNCDIV", "TRUNCMOD", "SQRT", "RSQRT",
@@ -110,7 +109,7 @@ def split(kernel: Kernel, grouped: bool = False, registers: Registers = WIDE) ->
 
 
 def _split(kernel: Kernel, grouped: bool, registers: Registers) -> tuple[UOp, ...]:
-    threads = block_threads(kernel)
+    threads = kernel.most_threads
     kernel = with_common_arrays(kernel, threads)
     uops = without_shortcuts(without_returns(with_common_loads(kernel.uops)))
     uops = with_one_store(uops) if grouped else uops
@@ -174,13 +173,6 @@ def spill_nbytes(uops: Sequence[UOp], block_threads: int) -> int:
     """Return the bytes of all SPILLs of a block, each rounded up to 64."""
     sizes = [node.dtype.itemsize for node in uops if node.op == "SPILL" and node.dtype]
     return sum(-(-size * block_threads // 64) * 64 for size in sizes)
-
-
-def block_threads(kernel: Kernel) -> int:
-    """Return the largest number of threads that a block of this kernel can have."""
-    if kernel.block is None:
-        return MOST_THREADS
-    return kernel.block[0] * kernel.block[1] * kernel.block[2]
 
 
 class _Plan:

@@ -21,12 +21,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
-from hal_kernel.ir.blocks.hoisting import PURE
 from hal_kernel.ir.blocks.middle import guessed, middle
 from hal_kernel.ir.blocks.quotients import Cut, parts
 from hal_kernel.ir.blocks.rows import MOST_NODES, MOST_NODES_IN_PARTS, MOST_REGIONS, Row
 from hal_kernel.ir.blocks.thread_bounds import bounds
-from hal_kernel.ir.uop import UOp
+from hal_kernel.ir.uop import PURE, UOp
 
 _ENDS = frozenset({"ENDRANGE", "ENDLOOP", "ENDIF"})
 _LEAVING = frozenset({"LOOP", "ENDLOOP", "SET", "IF", "BREAK", "ENDIF"})

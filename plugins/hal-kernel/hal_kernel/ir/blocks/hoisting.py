@@ -15,9 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from hal_kernel.ir.uop import BINARY, CLOSES, COMPARISON, UNARY, UOp
+from hal_kernel.ir.uop import CLOSES, PURE, UOp
 
-PURE = UNARY | BINARY | COMPARISON | {"CAST", "BITCAST", "WHERE", "FMA"}
 _MOVABLE = PURE | {"GET", "SET", "VAR"}
 COMMON = "common"  # the arg of a LOAD that is done once for the whole block, ahead of all else
 _CLOSERS = CLOSES | {"BREAK", "CONTINUE"}

@@ -34,15 +34,15 @@ from hal_core.dtypes import DType, bool_, int32
 from hal_kernel.ir.blocks.counting import as_while
 from hal_kernel.ir.blocks.divisions import DIVISIONS, by_floats, fits
 from hal_kernel.ir.blocks.exits import without_exits
-from hal_kernel.ir.blocks.hoisting import PURE, is_common
+from hal_kernel.ir.blocks.hoisting import is_common
 from hal_kernel.ir.blocks.liveness import Liveness
 from hal_kernel.ir.blocks.lockstep import Leaving, without_guards
-from hal_kernel.ir.blocks.loops import FUNCTIONS, unrolled
 from hal_kernel.ir.blocks.nests import with_strides
 from hal_kernel.ir.blocks.returns import without_returns
 from hal_kernel.ir.blocks.strides import Stride
 from hal_kernel.ir.blocks.windows import FITS
-from hal_kernel.ir.uop import CLOSES, OPENS, UOp
+from hal_kernel.ir.loops import FUNCTIONS, unrolled
+from hal_kernel.ir.uop import CLOSES, OPENS, PURE, UOp
 
 # So many threads take no longer one by one than in vectors, which gather what they load, and divide
 # integers as floats.

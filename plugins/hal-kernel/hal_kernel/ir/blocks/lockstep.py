@@ -40,13 +40,13 @@ from math import prod
 from typing import NamedTuple
 
 from hal_core.dtypes import DType, bool_, float32, float64, int32
-from hal_kernel.ir.blocks.hoisting import PURE, Hoisted, is_common
-from hal_kernel.ir.blocks.loops import iterations, keeps_order, unrolled
+from hal_kernel.ir.blocks.hoisting import Hoisted, is_common
 from hal_kernel.ir.blocks.nests import with_loops_outside, with_strides
 from hal_kernel.ir.blocks.quotients import growths
 from hal_kernel.ir.blocks.triangles import with_triangles
 from hal_kernel.ir.blocks.windows import FITS, with_wide_windows
-from hal_kernel.ir.uop import ATOMIC_OPS, LEAVES, Kernel, UOp
+from hal_kernel.ir.loops import iterations, keeps_order, unrolled
+from hal_kernel.ir.uop import ATOMIC_OPS, LEAVES, PURE, Kernel, UOp
 
 _FEWEST_LANES = 4  # threads along x; with fewer, vectors gain nothing
 _GUARD = 64  # most nodes before a guard's IF, because each region computes its condition again

@@ -35,11 +35,10 @@ from itertools import chain
 from typing import NamedTuple
 
 from hal_core.dtypes import int32, int64
-from hal_kernel.ir.blocks.hoisting import PURE
 from hal_kernel.ir.blocks.quotients import is_remainder
 from hal_kernel.ir.blocks.rows import OPPOSITE, Counted, Limit, Row
 from hal_kernel.ir.blocks.thread_bounds import parts_of
-from hal_kernel.ir.uop import ATOMIC_OPS, COMPARISON, LEAVES, UOp
+from hal_kernel.ir.uop import ATOMIC_OPS, COMPARISON, LEAVES, PURE, UOp
 
 _CLAMPS = frozenset({"MIN", "MAX", "MOD", "ABS"})
 _HOLDS = {"MIN": "LE", "MAX": "GE", "ABS": "GE", "MOD": "LT"}  # where a clamp is its operand

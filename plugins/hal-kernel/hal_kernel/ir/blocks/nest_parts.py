@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hal_core.dtypes import bool_
-from hal_kernel.ir.blocks.hoisting import PURE, is_shared
-from hal_kernel.ir.blocks.loops import iterations
+from hal_kernel.ir.blocks.hoisting import is_shared
 from hal_kernel.ir.blocks.rows import ALONG_X, MIRRORED, OPPOSITE
 from hal_kernel.ir.blocks.strides import Stride
-from hal_kernel.ir.uop import ATOMIC_OPS, UOp
+from hal_kernel.ir.loops import iterations
+from hal_kernel.ir.uop import ATOMIC_OPS, PURE, UOp
 
 _NEVER = ATOMIC_OPS | {
     "CONTINUE", "RETURN", "BARRIER", "FENCE", "LOCAL", "PRINT", "SHUFFLE", "BALLOT",

@@ -21,11 +21,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from hal_core.dtypes import DType, bool_, int32, int64
-from hal_kernel.ir.blocks.hoisting import PURE, is_shared
+from hal_kernel.ir.blocks.hoisting import is_shared
 from hal_kernel.ir.blocks.nest_parts import Nest, Part, test_of
 from hal_kernel.ir.blocks.rows import MIRRORED
 from hal_kernel.ir.blocks.strides import Stride
-from hal_kernel.ir.uop import UOp
+from hal_kernel.ir.uop import PURE, UOp
 
 # Nodes that do nothing where no other uses them.
 _VALUES = PURE | {"CONST", "SPECIAL", "GET", "LOAD"}

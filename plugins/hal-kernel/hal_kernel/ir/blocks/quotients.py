@@ -18,9 +18,9 @@ from typing import NamedTuple
 
 from hal_core.dtypes import DType, int32, int64, uint32, uint64
 from hal_core.geometry import MOST_ADDED
-from hal_kernel.ir.blocks.hoisting import PURE, is_common
+from hal_kernel.ir.blocks.hoisting import is_common
 from hal_kernel.ir.blocks.rows import MOST_NODES_IN_PARTS, PART_START, Counted, Row
-from hal_kernel.ir.uop import ATOMIC_OPS, UOp
+from hal_kernel.ir.uop import ATOMIC_OPS, PURE, UOp
 
 QUOTIENTS = frozenset({"FLOORDIV", "TRUNCDIV", "SHR"})
 REMAINDERS = frozenset({"MOD", "TRUNCMOD", "AND"})

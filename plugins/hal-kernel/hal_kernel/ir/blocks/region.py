@@ -17,10 +17,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from hal_core.dtypes import bool_
-from hal_kernel.ir.blocks.hoisting import PURE
 from hal_kernel.ir.blocks.independence import stores_last
 from hal_kernel.ir.blocks.liveness import Liveness
-from hal_kernel.ir.uop import ATOMIC_OPS, UOp
+from hal_kernel.ir.uop import ATOMIC_OPS, PURE, UOp
 
 _NO_EFFECT = PURE | {"SPECIAL", "CONST", "VAR"}
 _EFFECTS = ATOMIC_OPS | {"STORE", "FENCE", "RETURN"}

@@ -14,8 +14,7 @@ from __future__ import annotations
 from itertools import accumulate
 
 from hal_core.dtypes import bool_
-from hal_kernel.ir.blocks.hoisting import PURE
-from hal_kernel.ir.uop import LEAVES, STRUCTURE, UOp
+from hal_kernel.ir.uop import LEAVES, PURE, STRUCTURE, UOp
 
 _MOST = 64  # RETURNs and CONTINUEs, and nested blocks: compilers of C allow 256
 _DEPTH = {"IF": 1, "RANGE": 1, "LOOP": 1, "ENDIF": -1, "ENDRANGE": -1, "ENDLOOP": -1}

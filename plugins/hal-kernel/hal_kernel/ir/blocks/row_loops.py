@@ -32,17 +32,17 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from hal_kernel.ir.blocks.groups import MOST_LANES, Registers, fitting
-from hal_kernel.ir.blocks.hoisting import PURE, is_common
+from hal_kernel.ir.blocks.hoisting import is_common
 from hal_kernel.ir.blocks.lockstep import Lockstep, with_loops, without_guards
-from hal_kernel.ir.blocks.loops import unrolled
 from hal_kernel.ir.blocks.quotients import parts
 from hal_kernel.ir.blocks.region import enclosed
 from hal_kernel.ir.blocks.rows import ALONG_X, Row
 from hal_kernel.ir.blocks.strides import Stride
 from hal_kernel.ir.blocks.thread_bounds import bounds
-from hal_kernel.ir.blocks.uniformity import Uniformity
 from hal_kernel.ir.blocks.windows import FITS
-from hal_kernel.ir.uop import CLOSES, OPENS, Kernel, UOp
+from hal_kernel.ir.loops import unrolled
+from hal_kernel.ir.uniformity import Uniformity
+from hal_kernel.ir.uop import CLOSES, OPENS, PURE, Kernel, UOp
 
 _MOST_NODES = 250  # of a kernel: it is written five times, for groups of several sizes
 _FEWEST = 8  # threads that run a row together

@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 from hal_core.dtypes import DType, int32, int64
 from hal_core.geometry import MOST_ADDED
-from hal_kernel.ir.blocks.hoisting import PURE
-from hal_kernel.ir.uop import UOp, array_of, is_fence
+from hal_kernel.ir.uop import PURE, UOp, array_of, is_fence
 
 MIRRORED = {"LT": "GT", "LE": "GE", "GT": "LT", "GE": "LE", "EQ": "EQ", "NE": "NE"}
 OPPOSITE = {"LT": "GE", "LE": "GT", "GT": "LE", "GE": "LT", "EQ": "NE", "NE": "EQ"}

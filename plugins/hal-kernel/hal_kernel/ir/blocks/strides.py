@@ -17,10 +17,10 @@ from __future__ import annotations
 
 from hal_core.dtypes import int32, int64
 from hal_core.geometry import MOST_ADDED
-from hal_kernel.ir.blocks.hoisting import PURE, is_shared
+from hal_kernel.ir.blocks.hoisting import is_shared
 from hal_kernel.ir.blocks.rows import MIRRORED, OPPOSITE
 from hal_kernel.ir.blocks.running import value_before
-from hal_kernel.ir.uop import CLOSES, OPENS, UOp
+from hal_kernel.ir.uop import CLOSES, OPENS, PURE, UOp
 
 _ORDERS = ("LT", "LE", "GT", "GE")
 

@@ -12,9 +12,8 @@ from collections.abc import Callable, Hashable
 
 from hal_core.dtypes import DType, int32, int64
 from hal_core.geometry import MOST_ADDED
-from hal_kernel.ir.blocks.hoisting import PURE
 from hal_kernel.ir.blocks.rows import products
-from hal_kernel.ir.uop import UOp
+from hal_kernel.ir.uop import PURE, UOp
 
 Sum = dict[tuple[int, ...], int]  # numbers of the values that are multiplied -> how often
 _CHAINED = frozenset({"ADD", "SUB", "MUL"})  # of these a sum is made

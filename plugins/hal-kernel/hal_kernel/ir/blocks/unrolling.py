@@ -17,14 +17,13 @@ from collections.abc import Sequence
 from math import inf
 
 from hal_kernel.ir.blocks.counting import with_ranges
-from hal_kernel.ir.blocks.hoisting import PURE
-from hal_kernel.ir.blocks.loops import over_integers, unrolled
 from hal_kernel.ir.blocks.rows import Row, loads_parameter
 from hal_kernel.ir.blocks.values import with_values
 from hal_kernel.ir.fold.constants import Number, evaluate
 from hal_kernel.ir.fold.dead_code import without_dead
 from hal_kernel.ir.fold.registers import in_registers
-from hal_kernel.ir.uop import Kernel, UOp
+from hal_kernel.ir.loops import over_integers, unrolled
+from hal_kernel.ir.uop import PURE, Kernel, UOp
 
 _ENDS = {"ENDRANGE", "ENDLOOP", "ENDIF"}
 _MOST_NODES = 1000  # of a kernel whose loops are written out

@@ -12,9 +12,8 @@ from __future__ import annotations
 
 from hal_core.dtypes import bool_, int32, int64, uint32, uint64
 from hal_kernel.ir.blocks.choices import choices, is_number
-from hal_kernel.ir.blocks.hoisting import PURE
 from hal_kernel.ir.fold.dead_code import without_dead
-from hal_kernel.ir.uop import UOp
+from hal_kernel.ir.uop import PURE, UOp
 
 _ARITHMETIC = PURE | {"CONST", "SPECIAL", "PARAM"}
 _INDICES = {bool_, int32, int64, uint32, uint64}  # indices and conditions

@@ -23,10 +23,10 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from hal_core.dtypes import DType, bool_, int32, int64
-from hal_kernel.ir.blocks.hoisting import PURE, is_common, is_shared
+from hal_kernel.ir.blocks.hoisting import is_common, is_shared
 from hal_kernel.ir.blocks.sums import Sum, Sums, added
 from hal_kernel.ir.fold.dead_code import without_dead
-from hal_kernel.ir.uop import UOp
+from hal_kernel.ir.uop import PURE, UOp
 
 _ENDS = {"ENDRANGE", "ENDLOOP"}
 _INDICES = ("thread_idx", "global_idx")

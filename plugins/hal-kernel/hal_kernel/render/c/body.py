@@ -11,9 +11,7 @@ from typing import NamedTuple
 
 from hal_core.signature import CONST_POINTER
 from hal_kernel.ir import Kernel, UOp
-from hal_kernel.ir.blocks.compiler_faults import low_bits
-from hal_kernel.ir.blocks.fission import block_threads
-from hal_kernel.ir.blocks.loops import unrolled
+from hal_kernel.ir.loops import unrolled
 from hal_kernel.ir.uop import SUBGROUP
 from hal_kernel.ir.vectors import vectors
 from hal_kernel.render.c.expression import Expression
@@ -45,7 +43,7 @@ class Text(Lines):
         self.ends_in = ends_in(uops)
         self.vectors = vectors(uops) if row.vector else {}
         self.short = unrolled(uops) if row.unroll else set()
-        self.low = set(low_bits(uops)) if row.low_bits else set()
+        self.low = set(row.find_low_bits(uops))
         self.lanes = {lane for lanes in self.vectors.values() for lane in lanes[1:]}
         self.chained: set[UOp] = set()  # the IFs whose ELSE is written as `else if`
         self.shared: list[str] = []  # declarations
@@ -95,7 +93,7 @@ class Text(Lines):
     def on_SPILL(self, uop: UOp) -> None:
         # An array with an element for each thread of the block, whose values cross a barrier.
         name = self.named(uop, str(uop.arg))
-        kind, count = self.spelling.type(dtype_of(uop)), block_threads(self.kernel)
+        kind, count = self.spelling.type(dtype_of(uop)), self.kernel.most_threads
         template = self.row.spill or self.row.shared
         self.line(template.format(type=kind, name=name, count=count))
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from hal_kernel.ir import Kernel, UOp
+from hal_kernel.ir.blocks.compiler_faults import low_bits
+from hal_kernel.ir.blocks.fission import split
+from hal_kernel.ir.blocks.thread_bounds import with_bounds
 from hal_kernel.render.c.family import CFamilyRenderer
-from hal_kernel.render.c.helpers import DIVISIONS, HALF_CASTS, PLAIN_ATOMICS
+from hal_kernel.render.c.helpers import BITS, DIVISIONS, HALF_CASTS, PLAIN_ATOMICS
 from hal_kernel.render.c.language import FUNCTIONS, Language, Space
 from hal_kernel.render.renderer import ByHand
 
@@ -70,12 +74,6 @@ __atomic_compare_exchange_n(p, &expected, desired, 0, __ATOMIC_RELAXED, __ATOMIC
 return expected;""",
 }
 
-BITS = """\
-{static} {to} {name}({source} x) {{
-    union {{ {source} from; {to} to; }} bits = {{x}};
-    return bits.to;
-}}"""
-
 # Keeps clang from making vectors of a loop that divides. Clang 22 may take the address of a whole
 # vector from its first lane, which has not divided if it is not in the `if` of `x[i + a / b]`.
 _APART = """{{
@@ -94,6 +92,11 @@ _LOW_BITS = """\
 #endif
     return x;
 }}"""
+
+
+def _loops_over_threads(kernel: Kernel) -> tuple[UOp, ...]:
+    return with_bounds(split(kernel))
+
 
 C = Language(
     types={
@@ -137,6 +140,7 @@ C = Language(
     casts={**HALF_CASTS, **_CASTS},
     divisions={op: text.replace("{{\n", _APART, 1) for op, text in DIVISIONS.items()},
     low_bits=_LOW_BITS,
+    find_low_bits=low_bits,
     spaces={
         "PARAM": Space("atomic", "", _ATOMICS),
         "SHARED": Space("shared", "", PLAIN_ATOMICS),
@@ -153,6 +157,7 @@ C = Language(
     barrier="",
     fence="__atomic_thread_fence(__ATOMIC_ACQ_REL);",
     rows=_ROWS,
+    nodes=_loops_over_threads,
     threads=_THREADS,
     independent="#pragma GCC ivdep",
     thread_number="(thread_z * block_dim_y + thread_y) * block_dim_x + thread_x",

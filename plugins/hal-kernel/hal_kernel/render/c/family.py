@@ -7,8 +7,6 @@ from functools import cached_property
 from hal_core.dtypes import DTYPES
 from hal_core.errors import Unsupported
 from hal_kernel.ir import Kernel
-from hal_kernel.ir.blocks.fission import split
-from hal_kernel.ir.blocks.thread_bounds import with_bounds
 from hal_kernel.ir.uop import ATOMIC_OPS, atomic_name
 from hal_kernel.render.c.frame import whole
 from hal_kernel.render.c.language import Language
@@ -57,8 +55,7 @@ class CFamilyRenderer(Renderer):
                 )
 
     def _render(self, kernel: Kernel) -> str:
-        uops = with_bounds(split(kernel)) if self.row.threads else kernel.uops
-        return whole(self._row(kernel), kernel, uops, self.reserved[1])
+        return whole(self._row(kernel), kernel, self.row.nodes(kernel), self.reserved[1])
 
     def _row(self, kernel: Kernel) -> Language:
         """Return the language as this kernel is written in it."""

@@ -161,3 +161,10 @@ VECTORS = {
     }}
 }}""",
 }
+
+# The bits of a number as a number of another type.
+BITS = """\
+{static} {to} {name}({source} x) {{
+    union {{ {source} from; {to} to; }} bits = {{x}};
+    return bits.to;
+}}"""

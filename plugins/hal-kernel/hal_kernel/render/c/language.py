@@ -7,9 +7,11 @@ is `$body`, `$arguments` or `$shared` stands for any number of lines.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import NamedTuple
 
+from hal_kernel.ir import Kernel, UOp
 from hal_kernel.render.c.helpers import DIVISIONS
 
 
@@ -47,6 +49,7 @@ class Language(NamedTuple):
     # operand of NOT, where it mistakes that
     hidden: Mapping[str, str] = {}
     low_bits: str = ""  # helper that hides low bits of an index, given grid_dim_x too
+    find_low_bits: Callable[[Sequence[UOp]], Iterable[UOp]] = lambda uops: ()
     infinities: Mapping[str, tuple[str, str]] = {}  # dtype name -> infinity, NaN where not C's
     keywords: frozenset[str] = frozenset()  # besides those of C and the words in the templates
     last_parameters: tuple[str, ...] = ()  # after the kernel's own
@@ -61,6 +64,8 @@ class Language(NamedTuple):
     block_attribute: str = ""  # for a kernel that fixes its block; {x}, {y}, {z}, {threads}
     block_dims: tuple[str, str, str] = ("", "", "")  # $block_x, ... if the block is not fixed
     wide_indices: bool = False  # computes `x[i * w + j]` in 64 bits; free on a CPU only
+    # Returns the nodes to write: on a CPU those of loops over threads.
+    nodes: Callable[[Kernel], tuple[UOp, ...]] = attrgetter("uops")
     rows: str = ""  # the loops over a block's rows; "" where the device runs threads
     threads: str = ""  # the loop over the threads of a row from {start} up to {end}
     independent: str = ""  # line before the inner loop, if threads may be interleaved

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hal_kernel.ir.blocks.hoisting import PURE
-from hal_kernel.ir.uop import LEAVES, UOp
+from hal_kernel.ir.uop import LEAVES, PURE, UOp
 
 # A compiler unrolls a loop up to this number of iterations, and of operations in all iterations
 # together. Then the loop around it is the innermost, which becomes vectors. A loop that stores is
