@@ -119,6 +119,16 @@ class Thread(threading.Thread):
         super().__init__(target=target, name=name, args=args, daemon=daemon)
         self._started = _Started()
 
+    def start(self) -> None:
+        """Start it. Raises: RuntimeError when there can be no new thread."""
+        try:
+            super().start()
+        except RuntimeError as error:
+            heard = error.__context__
+            if heard is not None and not isinstance(heard, Exception):
+                raise heard from None  # Ctrl-C: the exit of a `with` has failed for it
+            raise
+
 
 class _Started:
     """Has of an Event what a thread needs; the lock is held until it is set."""
@@ -336,10 +346,6 @@ def start_server(
     try:
         thread = start(name, serve_alone, servers, number, serve, is_needed)
     except RuntimeError as error:
-        heard = error.__context__
-        if heard is not None and not isinstance(heard, Exception):
-            # Ctrl-C in `Thread.start`: the exit of a `with` there has failed for it.
-            raise heard from None
         fix = "End some threads, or raise the system's limit."
         raise InvalidState(f"start thread {name!r}", str(error), fix=fix) from error
     if is_needed is None:  # it serves for good, so this claim cannot be of a thread that has ended

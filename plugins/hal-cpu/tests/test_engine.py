@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
+from contextlib import suppress
+from pathlib import Path
 
+import llvmlite
 import pytest
+from ctrl_c import Place, Scene, play
 
 import hal_core as hal
+from hal_core.compiler import CompileOptions
 from hal_core.device.backend import Backend
 from hal_cpu import plugin
+from hal_cpu.compilers.llvm import LLVMCompiler
 from hal_cpu.device import describe
+from hal_cpu.loader import engine
 from hal_cpu.loader.engine import EngineCode
 from hal_cpu.loader.mapped import Code
 
@@ -31,6 +39,40 @@ def test_the_loader_is_chosen_when_the_device_opens(monkeypatch: pytest.MonkeyPa
         kinds.append(type(device.compile(once).code))
         device.close()
     assert kinds == [EngineCode, Code]
+
+
+def test_ctrl_c_never_comes_within_llvmlite() -> None:
+    """It frees an object twice if Ctrl-C comes as it closes it, and the process ends."""
+    text = "define void @nothing(ptr %a, ptr %b, i64 %c, i64 %d) {\n  ret void\n}\n"
+    options = CompileOptions("nothing", hal.Signature.parse("nothing", ""), rendered=True)
+    compiler, kept = LLVMCompiler(), list[EngineCode]()
+
+    def work() -> None:
+        kept.append(engine.load(compiler.compile(text, options), "nothing", "nothing"))
+
+    work()
+    home = Path(llvmlite.__file__).parent
+    assert play(Scene(work, lambda _: None), Place(-1, (str(home),))).seen == 0
+
+
+def test_an_engine_is_closed_once_wherever_ctrl_c_comes() -> None:
+    class Half:
+        """An object of llvmlite that Ctrl-C ends in `close`."""
+
+        closed = 0
+
+        def close(self) -> None:
+            Half.closed += 1
+            raise KeyboardInterrupt
+
+        def __del__(self) -> None:
+            with suppress(KeyboardInterrupt):
+                self.close()
+
+    with pytest.raises(KeyboardInterrupt):
+        engine._drop(Half())
+    gc.collect()
+    assert Half.closed == 1
 
 
 def test_another_loader_is_refused_when_the_device_opens(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ import hal_core as hal
 from hal_cpu.program import CPUProgram
 from hal_cpu.threads import pool as pool_module
 from hal_cpu.threads import team as team_module
-from hal_cpu.threads.pool import Pool, split
+from hal_cpu.threads.pool import Pool, call_in_thread, split
 from hal_cpu.threads.stacks import start_thread
 
 
@@ -203,6 +203,30 @@ def test_an_interrupt_while_workers_are_called_waits_for_them(
     assert len(running) == 1
 
 
+def test_an_interrupt_waits_for_a_call_in_a_thread() -> None:
+    """LLVM would be at work while Python ends, and its own finalizers with it."""
+    done: list[str] = []
+
+    def work() -> None:
+        interrupts.send()
+        interrupts.send()
+        done.append(threading.current_thread().name)
+
+    with Interrupts() as interrupts, pytest.raises(KeyboardInterrupt):
+        call_in_thread(work)
+    assert done == ["hal-cpu-call"]
+
+
+def test_a_call_is_made_here_where_there_can_be_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    assert call_in_thread(threading.current_thread) is threading.main_thread()
+    with pytest.raises(RuntimeError, match="can't start"):
+        call_in_thread(threading.current_thread, 1 << 60)
+
+
 @pytest.mark.parametrize("granted", [0, 2])
 def test_work_is_done_by_the_threads_that_could_be_started(
     monkeypatch: pytest.MonkeyPatch, granted: int
@@ -259,10 +283,10 @@ def test_P6_machine_code_runs_every_block_once(
     pool: Pool, device: hal.Compiled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Three callers at once, and workers that look, sleep, or come late."""
-    monkeypatch.setattr(pool_module, "Job", _Fallback)
-    _Fallback.made = 0
     program = device.compile(count)
     assert isinstance(program, CPUProgram)
+    monkeypatch.setattr(pool_module, "Job", _Fallback)
+    _Fallback.made = 0
     launches = 200
 
     def launch(blocks: int, found: list[bool]) -> None:

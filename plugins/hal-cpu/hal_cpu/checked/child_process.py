@@ -21,13 +21,14 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from ctypes import c_int64, c_void_p
-from functools import cache
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 from hal_core.errors import DeviceFault
 from hal_core.source import Source
 from hal_cpu import driver, loader
-from hal_cpu.threads.stacks import STACK_NBYTES, call_on_stack
+from hal_cpu.threads.pool import call_in_thread
+from hal_cpu.threads.stacks import for_this_thread
 
 # Signals that the child catches, to report the address of the fault.
 _CAUGHT = (
@@ -165,7 +166,8 @@ def run_in_child(
     )  # fmt: skip
     # The system kills the child when the thread that forked it ends (PR_SET_PDEATHSIG), so that
     # thread also waits.
-    ended = call_on_stack(STACK_NBYTES, lambda: _fork_and_wait(request, seconds))
+    forked = partial(_fork_and_wait, request, seconds)
+    ended = for_this_thread(forked, partial(call_in_thread, forked))()
     state, address = shared[:16].cast("Q")
     if state == _SUCCESS:
         copies = tuple(views[: len(before)]), tuple(views[len(before) :])

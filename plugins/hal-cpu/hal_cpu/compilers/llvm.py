@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from hal_core.concurrency import hold_during_fork
@@ -12,7 +14,7 @@ from hal_core.errors import CompilerUnavailable, OutOfMemory
 from hal_core.source import Source
 from hal_cpu import __version__, driver, processor
 from hal_cpu.compilers.objects import ObjectCompiler, refuse_options
-from hal_cpu.threads.stacks import call_on_stack
+from hal_cpu.threads.pool import call_in_thread
 
 # Longer texts are not optimised: the time of some passes grows as its square, to minutes.
 MOST_LINES = 6_000
@@ -69,16 +71,20 @@ class LLVMCompiler(ObjectCompiler):
 
     def _compile(self, source: Source) -> bytes:
         refuse_options(source, "LLVM IR")
-        return call_on_stack(_STACK_NBYTES, lambda: self._make_object(source))
+        needed = _COMPILE_NBYTES + _CHARACTER_NBYTES * len(source.text)
+        check = partial(_check_memory, needed, f"compile {source.name}")
+        check()  # here, too: Python waits for ever for a thread that has no memory to begin
+        make = partial(self._make_object, source, check)
+        # llvmlite frees an object twice, which ends the process, if Ctrl-C comes as it closes it.
+        return call_in_thread(make, _STACK_NBYTES)
 
-    def _make_object(self, source: Source) -> bytes:
+    def _make_object(self, source: Source, check: Callable[[], object]) -> bytes:
         lines = source.text.count("\n")
         level = 3 if lines <= MOST_LINES else 0
         ordering = min(level, 3 if lines <= MOST_LINES_ORDERED else 1)
         with llvm_lock:
             llvm = import_llvm()
-            needed = _COMPILE_NBYTES + _CHARACTER_NBYTES * len(source.text)
-            _check_memory(needed, f"compile {source.name}")
+            check()
             machine = self._machines.get(ordering)
             if machine is None:
                 target = llvm.Target.from_triple(self._triple(llvm))

@@ -22,6 +22,7 @@ from hal_cpu import driver, processor
 from hal_cpu.compilers.llvm import import_llvm, llvm_lock
 from hal_cpu.loader import elf, macho, mapped, relocations
 from hal_cpu.loader.elf import BadObject
+from hal_cpu.threads.pool import call_in_thread
 
 # Of an engine only the form of its objects counts, and so the underscore before their names.
 _TRIPLES = {"elf": "{}-unknown-linux", "macho": "{}-apple-macosx"}
@@ -66,6 +67,11 @@ def load(image: bytes, name: str, *entries: str) -> EngineCode:
     if not is_macho:
         image = _with_room(image, 8 * len(symbols))
     triple = _TRIPLES["macho" if is_macho else "elf"].format(_ARCHITECTURES[machine])
+    underlined = {f"_{name}" if is_macho else name: symbols[name] for name in symbols}
+    return call_in_thread(lambda: _load(image, triple, entry, underlined))  # as a compilation
+
+
+def _load(image: bytes, triple: str, entry: str, symbols: dict[str, int]) -> EngineCode:
     with llvm_lock:
         _close_dropped()
         llvm = import_llvm()
@@ -74,7 +80,7 @@ def load(image: bytes, name: str, *entries: str) -> EngineCode:
             module.triple, module.data_layout = triple, str(target.target_data)
             engine = llvm.create_mcjit_compiler(module, target, use_lmm=True)
         for symbol, address in symbols.items():
-            llvm.add_symbol(f"_{symbol}" if is_macho else symbol, address)
+            llvm.add_symbol(symbol, address)
         with llvm.ObjectFileRef.from_data(image) as made:
             engine.add_object_file(made)
         engine.finalize_object()
@@ -84,6 +90,9 @@ def load(image: bytes, name: str, *entries: str) -> EngineCode:
 # -- engines that are not needed any more
 
 _dropped: deque[Any] = deque()
+_closing: dict[
+    int, Any
+] = {}  # by `id`; what Ctrl-C has left here may be closed, but not be told so
 
 
 def _drop(engine: Any, dropped: deque[Any] = _dropped, lock: Any = llvm_lock) -> None:
@@ -101,7 +110,12 @@ def _drop(engine: Any, dropped: deque[Any] = _dropped, lock: Any = llvm_lock) ->
 def _close_dropped() -> None:
     """Close the engines that are not needed. The caller holds the lock."""
     while _dropped:
-        _dropped.popleft().close()
+        engine = _dropped.popleft()
+        _closing[id(engine)] = (
+            engine  # its finalizer would close it again where Ctrl-C ends `close`
+        )
+        engine.close()
+        del _closing[id(engine)]
 
 
 # -- what LLVM does not check

@@ -10,12 +10,14 @@ from contextlib import suppress
 from ctypes import c_int64
 from functools import partial
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, TypeVar
 
 from hal_core.concurrency import Servers, fork_safe_lock, forkable, start_server
 from hal_core.errors import InvalidState
-from hal_cpu.threads.stacks import start_thread
+from hal_cpu.threads.stacks import STACK_NBYTES, stack_nbytes, start_thread
 from hal_cpu.threads.team import CHUNKS_PER_THREAD, Team, make_team
+
+T = TypeVar("T")
 
 LaunchFunction = Callable[[bytes, Any, c_int64, c_int64], None]  # (args, launch, first, last)
 Chunks = list[tuple[c_int64, c_int64]]
@@ -165,21 +167,37 @@ class Pool:
             worker.join(_JOIN_SECONDS)
 
 
+def call_in_thread(function: Callable[[], T], nbytes: int = STACK_NBYTES) -> T:
+    """Return `function()`, called in a thread of its own: one that Ctrl-C does not reach, and whose
+    stack has at least `nbytes`.
+
+    Order: the call has ended when this raises Ctrl-C. Where the system grants no more threads, as
+    at the end of Python, the calling thread does it, if its stack is large enough.
+    """
+    results: list[T] = []
+    job = Job(lambda *_: results.append(function()), b"", None, [(c_int64(0), c_int64(1))])
+    try:
+        try:
+            start_thread("hal-cpu-call", job.help, nbytes=nbytes)
+        except RuntimeError:
+            if stack_nbytes() < nbytes:
+                raise
+            job.work()
+        job.wait()
+    except BaseException:
+        job.abandon()
+        raise
+    return results[0]
+
+
 class LargeStackLaunch:
-    """A launch function for threads whose stacks are too small: each launch runs in a thread of
-    its own."""
+    """A launch function for threads whose stacks are too small."""
 
     def __init__(self, run: LaunchFunction) -> None:
         self._run = run
 
-    def __call__(self, args: bytes, launch: Any, first: c_int64, last: c_int64) -> None:
-        job = Job(self._run, args, launch, [(first, last)])
-        try:
-            start_thread("hal-cpu-stack", job.help)
-            job.wait()
-        except BaseException:
-            job.abandon()
-            raise
+    def __call__(self, *launch: Any) -> None:
+        call_in_thread(partial(self._run, *launch))
 
 
 def split(blocks: int, threads: int) -> Chunks:

@@ -11,7 +11,6 @@ import re
 import struct
 import threading
 from collections.abc import Callable
-from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from hal_core.concurrency import Thread, fork_safe_lock
@@ -65,25 +64,6 @@ def has_large_frame(image: bytes) -> bool:
         )
     found = (struct.unpack("<i", match[1]) for match in _TAKES_STACK.finditer(image))
     return any(abs(number) >= 4096 for (number,) in found)
-
-
-def call_on_stack(nbytes: int, function: Callable[[], T]) -> T:
-    """Return `function()`, called on a stack of at least `nbytes`."""
-    if stack_nbytes() >= nbytes:
-        return function()
-    done: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
-
-    def call() -> None:
-        try:
-            done.put((function(), None))
-        except BaseException as error:
-            done.put((None, error))
-
-    start_thread("hal-cpu-stack", call, nbytes=nbytes)
-    result, error = done.get()
-    if error is not None:
-        raise error
-    return result  # type: ignore[no-any-return]
 
 
 def start_thread(
