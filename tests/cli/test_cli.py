@@ -581,6 +581,40 @@ def test_ctrl_c_prints_nothing_and_ends_as_python_does(
     assert "of the program" in capsys.readouterr().err
 
 
+_CTRL_C_AT_AN_IMPORT = """
+import os, signal, sys
+
+def hook(event, details):
+    if event == "import" and details[0] == sys.argv[1]:
+        del sys.argv[1]
+        os.kill(os.getpid(), signal.SIGINT)
+
+import hal_core.__main__
+sys.addaudithook(hook)
+sys.exit(hal_core.__main__.main())
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGINT of its own")
+@pytest.mark.parametrize(
+    "module", ["hal_core.cli", "argparse", "numpy", "datetime", "hal_core.cli.render"]
+)
+def test_ctrl_c_while_the_command_is_imported_prints_nothing(module: str) -> None:
+    """Also where numpy makes an ImportError of it, which is where it imports datetime."""
+    command = [sys.executable, "-c", _CTRL_C_AT_AN_IMPORT, module, "profile", "missing.py"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (-2, "", "")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGINT of its own")
+def test_a_command_that_ignores_ctrl_c_does_so_while_it_is_imported() -> None:
+    """A shell starts it so behind `nohup`, or with `&` in a script."""
+    text = f"import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n{_CTRL_C_AT_AN_IMPORT}"
+    command = [sys.executable, "-c", text, "numpy", "cache"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and done.stdout and not done.stderr
+
+
 def test_closed_streams_are_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("stdout", "stderr"):
         monkeypatch.setattr(sys, name, None)
