@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 from collections.abc import Callable
+from shutil import which
 from typing import TYPE_CHECKING, Any
 
 from hal_core.concurrency import poll
@@ -23,6 +26,15 @@ if TYPE_CHECKING:
 
 _MAX_BLOCKS = 2**31 - 1
 _INT64_ATOMICS = {"cl_khr_int64_base_atomics", "cl_khr_int64_extended_atomics"}
+# A kernel of a name that no cache of PoCL knows.
+_TRY = """
+import os, sys
+from hal_opencl.driver import cl, find_devices
+context = cl.Context([find_devices()[int(sys.argv[1])]])
+program = cl.Program(context, f"__kernel void try{os.getpid()}() {{}}").build()
+(kernel,) = program.all_kernels()
+cl.enqueue_nd_range_kernel(cl.CommandQueue(context), kernel, (1,), (1,)).wait()
+"""
 _SUBGROUPS = {"cl_khr_subgroups", "cl_khr_subgroup_shuffle", "cl_khr_subgroup_ballot"}
 
 
@@ -92,6 +104,7 @@ class OpenCLDevice(Compiled):
             )
         self.hardware = found[self.index]
         self.is_simulated = driver.is_simulator(self.hardware)
+        self._try_linker()
         self.context, self.commands = driver.open_queue(self.hardware, name)
         # On a CPU a thread that is awake takes a core from the work: saxpy of 400 Ki takes 1.3
         # times as long beside one that is awake for 100 us.
@@ -185,6 +198,22 @@ class OpenCLDevice(Compiled):
         if name in ("context", "commands"):  # another thread closed the device after our check
             self._check_open(name)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def _try_linker(self) -> None:
+        """Raise DeviceUnavailable where PoCL finds no linker: it would end this process."""
+        if not driver.is_pocl(self.hardware) or which("ld"):
+            return
+        # Other builds of PoCL bring a linker, so another process tries whether this one does.
+        command = [sys.executable, "-c", _TRY, str(self.index)]
+        tried = subprocess.run(command, capture_output=True, text=True, check=False)
+        said = tried.stderr.partition("\n")[0]
+        if tried.returncode < 0:
+            raise DeviceUnavailable(
+                "open",
+                f"PoCL finds no linker (ld), and ends the process: {said}",
+                device=self.name,
+                fix="apt-get install binutils, or put a folder that has an ld on PATH.",
+            )
 
     def _try_compiler(self) -> None:
         # The result is kept in the compile cache: one small build for each driver version.

@@ -262,3 +262,20 @@ print(len(built))
     ends = [process.communicate(timeout=120) for process in processes]
     assert (said, [error for _, error in ends]) == (["ready\n"] * 3, [""] * 3)
     assert sorted(out for out, _ in ends) == ["0\n", "0\n", "1\n"]
+
+
+def test_pocl_without_a_linker_is_unavailable(device: hal.Compiled, tmp_path: Path) -> None:
+    """PoCL 3 ended the process."""
+    if not driver.is_pocl(device.hardware):
+        pytest.skip("another platform is first, which links by itself")
+    text = f"""
+import hal_core as hal
+try:
+    hal.Device[{device.name!r}]
+    print("it brings a linker")
+except hal.DeviceUnavailable as error:
+    print("no linker (ld)" in str(error) and "binutils" in str(error))
+"""
+    caches = {name: str(tmp_path) for name in ("HAL_CACHE_DIR", "POCL_CACHE_DIR")}
+    done = run(text, tmp_path, PATH=str(tmp_path), **caches)
+    assert done.stdout in ("True\n", "it brings a linker\n"), done.stderr
