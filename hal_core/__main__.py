@@ -15,11 +15,12 @@ def main() -> int:
     hears_ctrl_c = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if hears_ctrl_c:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    from hal_core.cli import main as run
+    from hal_core import cli
 
+    cli.load(sys.argv[1:2])
     if hears_ctrl_c:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    return run()
+    return cli.main()
 
 
 if __name__ == "__main__":

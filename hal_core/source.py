@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from hal_core.errors import InvalidArgument
 from hal_core.signature import Interface, Signature
+
+if TYPE_CHECKING:
+    from hal_core.device.base import Compiled
 
 # Compilers written in C would stop at a zero; a lone surrogate cannot be encoded.
 _UNREADABLE = re.compile("[\0\ud800-\udfff]")
@@ -122,6 +125,32 @@ class Source:
 
     def __repr__(self) -> str:
         return f"<Source {self.name}({self.signature}) {self.language}>"
+
+
+class Writable(Protocol):
+    """A kernel of any front end, which writes itself as text for a device.
+
+    `device.renderer` is the renderer of the compiler that serves kernels without a language of
+    their own; a kernel may use it, or write a text in any language that the device takes.
+    """
+
+    def __hal_source__(self, device: Compiled) -> Source: ...
+
+
+def written(kernel: object, device: Compiled) -> Source:
+    """Return the kernel as text. Raises: InvalidArgument for an object that is no kernel."""
+    if isinstance(kernel, Source):
+        return kernel
+    write = getattr(type(kernel), "__hal_source__", None)
+    if write is None:
+        fix = "Decorate a function with @hal.kernel, or make a hal.Source. "
+        fix += "A hal.Program is compiled already: call it."
+        raise InvalidArgument("compile", "not a kernel", got=kernel, device=device.name, fix=fix)
+    source = write(kernel, device)
+    if not isinstance(source, Source):
+        problem = f"__hal_source__ of {type(kernel).__name__} gave no hal.Source"
+        raise InvalidArgument("compile", problem, got=source, device=device.name)
+    return source
 
 
 class Binary(NamedTuple):

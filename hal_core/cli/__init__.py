@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from difflib import get_close_matches
 from importlib import import_module
 from types import ModuleType
@@ -42,6 +43,13 @@ def module_of(name: str) -> ModuleType:
         fix = f"Install it again: python -m pip install --force-reinstall {entry.distribution.name}"
         problem = f"the command cannot be loaded: {error}"
         raise InvalidArgument(f"hal {name}", problem, fix=fix) from error
+
+
+def load(names: Sequence[str]) -> None:
+    """Import the modules of these commands; a fault in one is told where it is run."""
+    for name in set(names) & set(commands()):
+        with suppress(InvalidArgument):
+            module_of(name)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -6,7 +6,7 @@ import hashlib
 import logging
 from collections.abc import Callable
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hal_core import config
 from hal_core.compiler import cache
@@ -14,25 +14,15 @@ from hal_core.compiler.included import add_included
 from hal_core.compiler.requirements import check
 from hal_core.compiler.selection import select
 from hal_core.concurrency import OfThisProcess
-from hal_core.errors import CompilerUnavailable, InvalidArgument, Unsupported
+from hal_core.errors import CompilerUnavailable, Unsupported
 from hal_core.profiling import ProfileProgramEvent, record
-from hal_core.source import Binary, Source
+from hal_core.source import Binary, Source, written
 
 if TYPE_CHECKING:
     from hal_core.device.base import Compiled
     from hal_core.program import Program
 
 log = logging.getLogger("hal_core")
-
-
-class Writable(Protocol):
-    """A kernel of any front end, which writes itself as text for a device.
-
-    `device.renderer` is the renderer of the compiler that serves kernels without a language of
-    their own; a kernel may use it, or write a text in any language that the device takes.
-    """
-
-    def __hal_source__(self, device: Compiled) -> Source: ...
 
 
 def digest(source: Source, identity: str = "") -> str:
@@ -124,7 +114,7 @@ class CompilerPair(NamedTuple):
 
 def compile_kernel(device: Compiled, kernel: object) -> Program:
     """Make a program of a kernel, whatever was compiled before. Raises: as `Compiled.compile`."""
-    source = _written(device, kernel)
+    source = written(kernel, device)
     language = None if source.interface.rendered else source.language
     pair, compiler = select(device, language)
     check(source.interface, device.info)
@@ -143,19 +133,3 @@ def compile_kernel(device: Compiled, kernel: object) -> Program:
     device._backend.compiled(device, program, cached)
     log.debug("%s: compiled %s with %s, cached: %s", device.name, source.name, pair.name, cached)
     return program
-
-
-def _written(device: Compiled, kernel: object) -> Source:
-    """Return the kernel as text. Raises: InvalidArgument for an object that is no kernel."""
-    if isinstance(kernel, Source):
-        return kernel
-    write = getattr(type(kernel), "__hal_source__", None)
-    if write is None:
-        fix = "Decorate a function with @hal.kernel, or make a hal.Source. "
-        fix += "A hal.Program is compiled already: call it."
-        raise InvalidArgument("compile", "not a kernel", got=kernel, device=device.name, fix=fix)
-    source = write(kernel, device)
-    if not isinstance(source, Source):
-        problem = f"__hal_source__ of {type(kernel).__name__} gave no hal.Source"
-        raise InvalidArgument("compile", problem, got=source, device=device.name)
-    return source

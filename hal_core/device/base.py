@@ -30,9 +30,10 @@ from hal_core.queue.order import order
 from hal_core.source import Binary, Source
 
 if TYPE_CHECKING:
-    from hal_core.compiler import Compiler, CompilerPair, Writable
+    from hal_core.compiler import Compiler, CompilerPair
     from hal_core.device.backend import Backend
     from hal_core.dtypes import DType
+    from hal_core.source import Writable
 
 __all__ = ["CAPABILITIES", "BufferKey", "Compiled", "DeviceInfo", "Limits"]
 

@@ -14,9 +14,9 @@ from hal_core.source import Source
 
 if TYPE_CHECKING:
     from hal_core.buffer import Buffer
-    from hal_core.compiler import Writable
     from hal_core.device.base import Compiled
     from hal_core.program import Program
+    from hal_core.source import Writable
 
     _Launch = tuple[Program, Any, tuple[Buffer, ...], tuple[Any, ...]]
 

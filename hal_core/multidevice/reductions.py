@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from hal_core.buffer import Buffer
-    from hal_core.compiler import Writable
     from hal_core.dtypes import DType
     from hal_core.queue import Queue
+    from hal_core.source import Writable
 
 OPERATIONS = ("sum", "prod", "min", "max")
 

@@ -14,7 +14,6 @@ import pytest
 from ctrl_c import Place, Scene, play
 
 import hal_core as hal
-from hal_core.compiler import CompileOptions
 from hal_core.device.backend import Backend
 from hal_cpu import plugin
 from hal_cpu.compilers.llvm import LLVMCompiler
@@ -44,11 +43,11 @@ def test_the_loader_is_chosen_when_the_device_opens(monkeypatch: pytest.MonkeyPa
 def test_ctrl_c_never_comes_within_llvmlite() -> None:
     """It frees an object twice if Ctrl-C comes as it closes it, and the process ends."""
     text = "define void @nothing(ptr %a, ptr %b, i64 %c, i64 %d) {\n  ret void\n}\n"
-    options = CompileOptions("nothing", hal.Signature.parse("nothing", ""), rendered=True)
+    source = hal.Source("nothing", text, "", language="llvm", rendered=True)
     compiler, kept = LLVMCompiler(), list[EngineCode]()
 
     def work() -> None:
-        kept.append(engine.load(compiler.compile(text, options), "nothing", "nothing"))
+        kept.append(engine.load(compiler.compile(source), "nothing", "nothing"))
 
     work()
     home = Path(llvmlite.__file__).parent

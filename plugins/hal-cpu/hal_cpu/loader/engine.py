@@ -90,9 +90,8 @@ def _load(image: bytes, triple: str, entry: str, symbols: dict[str, int]) -> Eng
 # -- engines that are not needed any more
 
 _dropped: deque[Any] = deque()
-_closing: dict[
-    int, Any
-] = {}  # by `id`; what Ctrl-C has left here may be closed, but not be told so
+# By `id`. An engine that Ctrl-C has left here may be closed, and does not know it.
+_closing: dict[int, Any] = {}
 
 
 def _drop(engine: Any, dropped: deque[Any] = _dropped, lock: Any = llvm_lock) -> None:
@@ -111,9 +110,8 @@ def _close_dropped() -> None:
     """Close the engines that are not needed. The caller holds the lock."""
     while _dropped:
         engine = _dropped.popleft()
-        _closing[id(engine)] = (
-            engine  # its finalizer would close it again where Ctrl-C ends `close`
-        )
+        # Its finalizer would close it again where Ctrl-C ends `close`.
+        _closing[id(engine)] = engine
         engine.close()
         del _closing[id(engine)]
 
