@@ -44,7 +44,10 @@ TEST_TOOLS = (
 # An OpenCL platform for machines that have none; it has no wheels for other systems.
 POCL = "pocl-binary-distribution; sys_platform == 'linux' and platform_machine == 'x86_64'"
 # Compilers from PyPI that take what the renderers write: C, CUDA C, PTX, Metal's C++; and a parser.
-TEXT_TOOLS = ("ziglang", "nvidia-cuda-nvrtc-cu12", "nvidia-cuda-nvcc-cu12", "crosstl>=3.4")
+# And a compiler with a front end of its own.
+TEXT_TOOLS = (
+    "ziglang", "nvidia-cuda-nvrtc-cu12", "nvidia-cuda-nvcc-cu12", "crosstl>=3.4", "loopy>=2025.1",
+)  # fmt: skip
 PAGE_TOOLS = ("distributed", "mpi4py>=4", "mpich")  # of docs/clusters.md
 DEMO_TOOLS = ("pillow>=10", "scikit-learn>=1.4", "scipy>=1.11", "safetensors>=0.4")
 TYPE_TOOLS = ("pytest>=8.2", "mypy>=1.11", "pyright[nodejs]>=1.1.380", "ruff>=0.6")
@@ -125,10 +128,13 @@ PYTHONS = SUPPORTED if CURRENT in SUPPORTED else (*SUPPORTED, CURRENT)
 FULL = "3.12" if _runs("3.12") else CURRENT  # the Python that runs every test, lint and types
 OTHERS = tuple(version for version in PYTHONS if version != FULL)
 
-# With FULL, `core` runs the tests that need no backend and those of backends whose driver is
-# simulated; `together` runs the rest. The sessions before `together` also test the core alone, each
-# backend alone, and other Pythons. All install the wheels that `build` checked.
-nox.options.sessions = ("build", "core", "pythons", "together", "template", "lint")
+# With FULL, `core` and `kernel` run the tests that need no backend, and a session for each backend
+# those that need no other; `together` runs the rest, on all at once. `pythons` tests other Pythons.
+# All install the wheels that `build` checked.
+nox.options.sessions = (
+    "build", "core", "kernel", "hip", "cuda", "metal", "opencl", "cpu", "pythons", "together",
+    "template", "lint",
+)  # fmt: skip
 
 # Every supported Python, and the oldest and the newest numpy that it can have.
 STUBS = (
@@ -375,16 +381,28 @@ def demo(session: nox.Session) -> None:
 
 @nox.session(python=FULL)
 def core(session: nox.Session) -> None:
-    """Test the core alone; then with the kernel language, and with one backend each."""
+    """Test hal-core where nothing else is installed: import, list, report, text kernels."""
     _install(session, "hal-core", tools=TEST_TOOLS)
-    _pytest(session, CORE_ALONE, options=("-o", "addopts=--import-mode=importlib -ra"))
-    session.install(*_wheels(session, "hal-testing"))
+    options = ("--noconftest", "-o", "addopts=--import-mode=importlib -ra")
+    _pytest(session, CORE_ALONE, options=options)
+
+
+@nox.session(python=FULL)
+def kernel(session: nox.Session) -> None:
+    """Test the core and the kernel language without a backend."""
+    _install(session, "hal-testing", tools=TEST_TOOLS)
     _pytest(session, *WITHOUT, *ALONE, optimize=True)  # the slowest files first
-    # The libraries that a backend needs stay; no other backend needs the same.
-    for backend in ("hip", "cuda", "metal", "opencl", "cpu"):
-        session.install(*_wheels(session, f"hal-{backend}"))
-        _test_backend(session, backend)
-        session.run("python", "-m", "pip", "uninstall", "-q", "-y", f"hal-{backend}")
+
+
+def _alone(session: nox.Session, backend: str) -> None:
+    _install(session, "hal-testing", f"hal-{backend}", tools=TEST_TOOLS)
+    _test_backend(session, backend)
+
+
+for _name in ("hip", "cuda", "metal", "opencl", "cpu"):
+    _session = functools.partial(_alone, backend=_name)
+    functools.update_wrapper(_session, _alone).__doc__ = f"Test hal-{_name} without other backends."
+    nox.session(name=_name, python=FULL)(_session)
 
 
 @nox.session(python=PYTHONS)

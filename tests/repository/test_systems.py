@@ -30,8 +30,8 @@ EVERYWHERE = {
         c_char_p c_float c_int c_int32 c_int64 c_size_t c_ssize_t c_ubyte c_uint c_uint16 c_uint32
         c_uint64 c_uint8 c_ulonglong c_ushort c_void_p cast create_string_buffer get_errno memmove
         memset py_object pythonapi sizeof string_at""",
-    "signal": """SIGABRT SIGFPE SIGILL SIGINT SIGSEGV SIGTERM SIG_IGN Signals getsignal signal
-        valid_signals""",
+    "signal": """default_int_handler getsignal SIG_DFL SIG_IGN SIGABRT SIGFPE SIGILL SIGINT
+        signal Signals SIGSEGV SIGTERM valid_signals""",
     "select": "",
     "socket": "create_connection",
     "platform": "machine platform python_version system",

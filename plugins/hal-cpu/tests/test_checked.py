@@ -380,7 +380,8 @@ def test_P1_bytes_that_are_not_the_kernel_are_refused(checked: CheckedDevice) ->
         with pytest.raises(hal.CompileError, match=r"load copy: .*(not a binary|damaged)"):
             checked.load(whole._replace(image=image))
     with pytest.raises(hal.CompileError, match=r"load other: .*another kernel, copy"):
-        checked.load(whole._replace(entry="other"))
+        other = whole.interface._replace(signature=whole.signature._replace(name="other"))
+        checked.load(whole._replace(interface=other))
     assert checked.load(whole).signature == copy.signature
 
 
