@@ -26,9 +26,10 @@ from hal_core.program.generated import define
 from hal_cpu import loader
 from hal_cpu.compilers import files
 from hal_cpu.compilers.source import ENTRY_PREFIX
-from hal_cpu.device import FORM, MAX_BLOCK_THREADS
+from hal_cpu.device import MAX_BLOCK_THREADS
 from hal_cpu.in_flight import TrackedLaunch
 from hal_cpu.render import PLAIN as PLAIN_NAME
+from hal_cpu.settings import FORM
 from hal_cpu.threads.pool import Chunks, LargeStackLaunch, LaunchFunction, Pool, split
 from hal_cpu.threads.stacks import for_this_thread, has_large_frame, this_thread
 from hal_cpu.trial import CUT, PLAIN, Trial

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from hal_core.errors import HalError, Unsupported
 from hal_core.queue.order import Range, working
 from hal_cpu import processor
-from hal_cpu.device import CHECK_SECONDS, CHECK_SEED, CPUDevice
+from hal_cpu.device import CPUDevice
+from hal_cpu.settings import CHECK_SECONDS, CHECK_SEED
 
 if TYPE_CHECKING:
     from hal_core.device.base import DeviceInfo

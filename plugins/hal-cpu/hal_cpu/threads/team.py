@@ -272,7 +272,7 @@ def _functions() -> dict[str, loader.Code]:
 def compiled(text: str, *names: str) -> dict[str, loader.Code]:
     """Compile functions in which threads wait for each other; the compile cache keeps the code."""
     from hal_cpu.compilers.llvm import LLVMCompiler
-    from hal_cpu.device import LOADER
+    from hal_cpu.settings import LOADER
 
     declare_pause, pause = PAUSES[processor.machine()]
     words = {
