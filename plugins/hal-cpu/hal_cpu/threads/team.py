@@ -29,6 +29,7 @@ from typing import Any
 from hal_core.errors import HalError
 from hal_core.source import Source
 from hal_cpu import driver, loader, processor
+from hal_cpu.settings import LOADER
 
 YIELD = "NtYieldExecution" if sys.platform == "win32" else "sched_yield"
 _NAP = "NtYieldExecution" if sys.platform == "win32" else "usleep"  # Windows sleeps 1 ms at least
@@ -272,7 +273,6 @@ def _functions() -> dict[str, loader.Code]:
 def compiled(text: str, *names: str) -> dict[str, loader.Code]:
     """Compile functions in which threads wait for each other; the compile cache keeps the code."""
     from hal_cpu.compilers.llvm import LLVMCompiler
-    from hal_cpu.settings import LOADER
 
     declare_pause, pause = PAUSES[processor.machine()]
     words = {
