@@ -132,8 +132,8 @@ OTHERS = tuple(version for version in PYTHONS if version != FULL)
 # those that need no other; `together` runs the rest, on all at once. `pythons` tests other Pythons.
 # All install the wheels that `build` checked.
 nox.options.sessions = (
-    "build", "core", "kernel", "hip", "cuda", "metal", "opencl", "cpu", "pythons", "together",
-    "template", "lint",
+    "build", "core", "kernel", "hip", "cuda", "metal", "opencl", "cpu", "simulators", "pythons",
+    "together", "template", "lint",
 )  # fmt: skip
 
 # Every supported Python, and the oldest and the newest numpy that it can have.
@@ -419,14 +419,19 @@ def _test_backend(session: nox.Session, backend: str) -> None:
     if backend == "opencl":
         require = _opencl_platform(session)
     own = [f"plugins/hal-{backend}/tests"]
-    if backend == "cuda" and session.python == FULL:
-        own.insert(0, "tests/simulators")
-    elif backend not in ("hip", "metal") or session.python != FULL:
+    if backend not in ("cuda", "hip", "metal") or session.python != FULL:
         own = _existing(f"{own[0]}/{name}" for name in OWN)
     # AMD's compiler is not on PyPI: where the system has none, its tests are skipped.
     if backend == "hip" and "HIP" not in os.environ.get("HAL_REQUIRE", "").split(","):
         require = ()
     _pytest(session, *own, *RESULTS, require=require)  # short ones last, for the core that is free
+
+
+@nox.session(python=FULL)
+def simulators(session: nox.Session) -> None:
+    """Test the drivers in software by themselves, and what renderers write on them."""
+    _install(session, *LOCAL, tools=TEST_TOOLS)
+    _pytest(session, "tests/simulators", require=("CUDA",))
 
 
 @nox.session(python=OTHERS)
