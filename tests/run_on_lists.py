@@ -7,9 +7,8 @@ from unittest import mock
 
 import numpy as np
 
-from hal_kernel.interpreter import lanes
+from hal_kernel.interpreter import interpret, lanes
 from hal_kernel.ir import Kernel
-from hal_testing import interpret
 
 
 def run(kernel: Kernel, arguments: list[Any], threads: int) -> None:

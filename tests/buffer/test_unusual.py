@@ -19,8 +19,8 @@ from hal_core.buffer.host import host_bytes
 from hal_core.dtypes import DType
 from hal_core.signature import POINTER, Param
 from hal_kernel.cli.arguments import elements
+from hal_kernel.interpreter import interpret
 from hal_kernel.python import plugin
-from hal_testing import interpret
 
 DEVICE, NUMBERS = "PYTHON", [1, 2, 3, 4]
 PLAIN = np.dtype("i4")

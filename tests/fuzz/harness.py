@@ -14,7 +14,7 @@ import numpy as np
 from case import CLOSE, EITHER, Array, Case, Place, within
 
 import hal_core as hal
-from hal_testing import interpret
+from hal_kernel.interpreter import interpret
 
 OK, DISCARDED, UNSUPPORTED, WRONG = "ok", "discarded", "unsupported", "wrong"
 MISSING = "missing"  # the target is not on this machine

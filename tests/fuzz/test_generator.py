@@ -15,9 +15,9 @@ from harness import OK, WRONG, Runner, Trial, Verdict
 from reduce import reduced
 from worker import small, verdict
 
+from hal_kernel.interpreter import interpret
 from hal_kernel.interpreter.operations import OPERATIONS
 from hal_kernel.ir.uop import ATOMICS, ORDERS
-from hal_testing import interpret
 
 Array = Any
 

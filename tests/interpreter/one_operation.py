@@ -9,8 +9,8 @@ import numpy as np
 
 from hal_core.dtypes import DType, bfloat16, int32
 from hal_core.signature import Signature
+from hal_kernel.interpreter import interpret
 from hal_kernel.ir import Kernel, UOp
-from hal_testing import interpret
 
 
 def one_operation(op: str, sources: Sequence[DType], target: DType) -> Kernel:

@@ -14,8 +14,8 @@ import hal_core as hal
 from hal_core.dtypes import bool_, float32, int32
 from hal_core.signature import Signature
 from hal_kernel import interpreter
+from hal_kernel.interpreter import interpret
 from hal_kernel.ir import Kernel, UOp
-from hal_testing import interpret
 
 SIZE = 8
 

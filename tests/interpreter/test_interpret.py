@@ -12,8 +12,8 @@ from one_operation import one_operation
 import hal_core as hal
 from hal_core.dtypes import DTYPES, bfloat16, float32
 from hal_core.signature import Signature
+from hal_kernel.interpreter import interpret
 from hal_kernel.ir import Kernel, UOp
-from hal_testing import interpret
 
 Array = Any
 

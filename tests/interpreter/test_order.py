@@ -11,11 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hal_core as hal
-from hal_kernel.interpreter import execute, lanes
+from hal_kernel.interpreter import execute, interpret, lanes
 from hal_kernel.interpreter.arguments import Inputs
 from hal_kernel.interpreter.executor import LoopLimits
 from hal_kernel.interpreter.prepared import PreparedKernel
-from hal_testing import interpret
 
 DIMENSION = st.integers(1, 6)
 THREE = st.tuples(DIMENSION, DIMENSION, DIMENSION)

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 import hal_core as hal
-from hal_kernel.interpreter import overlap
-from hal_testing import interpret
+from hal_kernel.interpreter import interpret, overlap
 
 
 def make_move(target: Any, source: Any, back: bool = True) -> Any:

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import hal_core as hal
+from hal_kernel.interpreter import interpret
 from hal_kernel.interpreter.printing import MOST_LINES
 from hal_kernel.ir.listing import listing, parse_listing
 from hal_kernel.render import RENDERERS
-from hal_testing import interpret
 
 
 @hal.func

@@ -9,8 +9,8 @@ import pytest
 
 import hal_core as hal
 from hal_core.errors import KernelFault, OutOfBounds
+from hal_kernel.interpreter import interpret
 from hal_kernel.interpreter.sampling import Sample, made_up, sample
-from hal_testing import interpret
 
 
 @hal.kernel

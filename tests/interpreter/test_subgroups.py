@@ -11,7 +11,7 @@ import pytest
 from kernel_files import IMPORTS, load
 
 import hal_core as hal
-from hal_testing import interpret
+from hal_kernel.interpreter import interpret
 
 
 @hal.kernel

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import hal_core as hal
+from hal_kernel.interpreter import interpret
 from hal_kernel.ir.contraction import contracted
 from hal_kernel.ir.loops import serial_sums
-from hal_testing import interpret
 
 # mypy: disable-error-code="no-untyped-def"
 

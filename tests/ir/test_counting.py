@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 import hal_core as hal
+from hal_kernel.interpreter import interpret
 from hal_kernel.ir.blocks.counting import with_ranges
 from hal_kernel.ir.blocks.returns import without_returns
 from hal_kernel.ir.blocks.running import with_products
 from hal_kernel.ir.blocks.values import with_values
 from hal_kernel.ir.fold import fold
 from hal_kernel.ir.verify import verify
-from hal_testing import interpret
 
 # mypy: disable-error-code="no-untyped-def"
 

@@ -17,11 +17,11 @@ from columns import DTYPES, Array, errors, every, on_columns, scattered, special
 import hal_core as hal
 from hal_core.dtypes import DTYPES as EVERY
 from hal_core.dtypes import DType, float32, float64
+from hal_kernel.interpreter import interpret
 from hal_kernel.ir import Kernel
 from hal_kernel.ir.math import DERIVED
 from hal_kernel.ir.verify import verify
 from hal_kernel.lang.mathematics import MATH
-from hal_testing import interpret
 
 UNARY: dict[str, Callable[..., Array]] = {
     "acos": np.arccos, "acosh": np.arccosh, "asin": np.arcsin, "asinh": np.arcsinh,

@@ -9,9 +9,9 @@ import pytest
 
 import hal_core as hal
 from hal_cpu.render import LLVMRenderer
+from hal_kernel.interpreter import interpret
 from hal_kernel.ir.blocks import early_loads
 from hal_kernel.ir.blocks.early_loads import with_early_loads
-from hal_testing import interpret
 
 # mypy: disable-error-code="no-untyped-def"
 Floats = hal.Ptr[hal.float32]

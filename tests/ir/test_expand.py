@@ -15,11 +15,11 @@ from columns import DTYPES, Array, errors, every, on_columns, scattered, special
 
 from hal_core.dtypes import DType, float32, float64, int32
 from hal_core.signature import Signature
+from hal_kernel.interpreter import interpret
 from hal_kernel.ir import Kernel, UOp
 from hal_kernel.ir.expand import FUNCTIONS, expand
 from hal_kernel.ir.math import FORMULAS
 from hal_kernel.ir.verify import verify
-from hal_testing import interpret
 
 FLOATS = (float32, float64)
 

@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 
 import hal_core as hal
 from hal_core.dtypes import DType, bool_, float32, float64, int8, int32, int64, uint8, uint32
+from hal_kernel.interpreter import interpret
 from hal_kernel.ir import Kernel, UOp
 from hal_kernel.ir import fold as module
 from hal_kernel.ir.fold import constants as evaluate
 from hal_kernel.ir.fold import dead_code as live
 from hal_kernel.ir.fold import fold, identities
 from hal_kernel.ir.verify import verify
-from hal_testing import interpret
 
 
 def outcome(kernel: Kernel) -> list[bytes]:

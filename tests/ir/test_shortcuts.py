@@ -11,12 +11,12 @@ from test_returns import ops
 
 import hal_core as hal
 from hal_core.dtypes import bool_
+from hal_kernel.interpreter import interpret
 from hal_kernel.ir import Kernel
 from hal_kernel.ir.blocks.returns import without_returns
 from hal_kernel.ir.blocks.shortcuts import without_shortcuts
 from hal_kernel.ir.fold import fold
 from hal_kernel.ir.verify import verify
-from hal_testing import interpret
 
 # mypy: disable-error-code="no-untyped-def"
 

@@ -15,10 +15,10 @@ from kernel_files import IMPORTS, load
 import hal_core as hal
 from hal_core import dtypes
 from hal_core.dtypes import DTYPES, DType
+from hal_kernel.interpreter import interpret
 from hal_kernel.interpreter.operations import OPERATIONS
 from hal_kernel.lang.constants import FOLDS, convert, default_dtype, fit, fold
 from hal_kernel.lang.mathematics import MATH
-from hal_testing import interpret
 
 INTEGERS = [dtype for dtype in DTYPES.values() if dtype.is_integer]
 FLOATS = [DTYPES[name] for name in ("float16", "float32", "float64")]

@@ -9,8 +9,8 @@ import pytest
 from kernel_files import IMPORTS, load
 
 import hal_core as hal
+from hal_kernel.interpreter import interpret
 from hal_kernel.ir.verify import verify
-from hal_testing import interpret
 
 
 @hal.func

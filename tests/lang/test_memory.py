@@ -11,10 +11,10 @@ from kernel_files import IMPORTS, load
 
 import hal_core as hal
 from hal_core.dtypes import DTYPES, DType
+from hal_kernel.interpreter import interpret
 from hal_kernel.ir import Kernel, UOp
 from hal_kernel.ir.uop import ATOMIC_OPS
 from hal_kernel.ir.verify import verify
-from hal_testing import interpret
 
 HEAD = (
     IMPORTS

@@ -12,7 +12,7 @@ from kernel_files import IMPORTS, load
 from remedies import REMEDIES
 
 import hal_core as hal
-from hal_testing import interpret
+from hal_kernel.interpreter import interpret
 
 # What a body may use; the body starts on line LINE of the file.
 HEAD = (

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from kernel_files import IMPORTS, load
 
 import hal_core as hal
+from hal_kernel.interpreter import interpret
 from hal_kernel.ir.verify import verify
 from hal_kernel.render import RENDERERS
-from hal_testing import interpret
 
 
 @hal.func

@@ -13,11 +13,11 @@ from kernel_files import IMPORTS, load
 import hal_core as hal
 from hal_core.dtypes import DTYPES, DType, float32
 from hal_core.signature import Signature
+from hal_kernel.interpreter import interpret
 from hal_kernel.ir import Kernel, UOp
 from hal_kernel.ir.fold import fold
 from hal_kernel.ir.listing import listing, parse_listing
 from hal_kernel.ir.verify import verify
-from hal_testing import interpret
 
 WEIGHTS = (0.25, 0.5, 0.25)
 GRID = ((1, 2, 3), (4, 5, 6))

@@ -10,11 +10,11 @@ import pytest
 import hal_core as hal
 from hal_core.errors import InvalidKernel
 from hal_core.signature import Signature
+from hal_kernel.interpreter import interpret
 from hal_kernel.ir import Kernel, UOp
 from hal_kernel.ir.blocks.independence import stores_last
 from hal_kernel.ir.listing import listing, parse_listing
 from hal_kernel.ir.verify import verify
-from hal_testing import interpret
 
 
 @hal.func

@@ -9,8 +9,8 @@ from toolchains import Toolchain
 
 import hal_core as hal
 from hal_core.dtypes import DTYPES, DType, float32, float64
+from hal_kernel.interpreter import interpret
 from hal_kernel.ir import Kernel
-from hal_testing import interpret
 
 HALVES = [DTYPES["float16"], DTYPES["bfloat16"]]
 

@@ -11,7 +11,7 @@ from toolchains import LLVM
 
 import hal_core as hal
 from hal_cpu.render import LLVMRenderer
-from hal_testing import interpret
+from hal_kernel.interpreter import interpret
 
 # mypy: disable-error-code="no-untyped-def"
 Bytes = hal.Ptr[hal.uint8]

@@ -7,11 +7,11 @@ import pytest
 from toolchains import Toolchain
 
 import hal_core as hal
+from hal_kernel.interpreter import interpret
 from hal_kernel.ir.blocks.common_loads import without_repeated_loads
 from hal_kernel.ir.blocks.fission import split
 from hal_kernel.ir.blocks.hoisting import COMMON
 from hal_kernel.ir.blocks.values import with_values
-from hal_testing import interpret
 
 # mypy: disable-error-code="no-untyped-def"
 

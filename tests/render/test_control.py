@@ -13,7 +13,7 @@ from toolchains import TOOLCHAINS, NativeToolchain, Toolchain
 
 import hal_core as hal
 from hal_core.dtypes import DTYPES, DType, bool_, float32, int32
-from hal_testing import interpret
+from hal_kernel.interpreter import interpret
 
 NATIVE = [name for name, made in TOOLCHAINS.items() if issubclass(made, NativeToolchain)]
 

@@ -21,10 +21,10 @@ from toolchains import LLVM
 import hal_core as hal
 from hal_core.dtypes import float16, float32, int64
 from hal_cpu.render import LLVMRenderer
+from hal_kernel.interpreter import interpret
 from hal_kernel.ir import Kernel, UOp
 from hal_kernel.ir.blocks import quotients
 from hal_kernel.ir.blocks.nests import with_strides
-from hal_testing import interpret
 
 # mypy: disable-error-code="no-untyped-def"
 

@@ -11,11 +11,11 @@ from toolchains import Toolchain
 
 import hal_core as hal
 from hal_core.dtypes import DTYPES, DType, bool_, int8, int16, int32, int64, uint8
+from hal_kernel.interpreter import interpret
 from hal_kernel.ir import Kernel, UOp
 from hal_kernel.ir.blocks.fission import split
 from hal_kernel.ir.fold import fold
 from hal_kernel.ir.verify import verify
-from hal_testing import interpret
 
 # mypy: disable-error-code="no-untyped-def"
 

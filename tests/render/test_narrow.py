@@ -11,8 +11,8 @@ from toolchains import LLVM
 
 import hal_core as hal
 from hal_cpu.render import LLVMRenderer
+from hal_kernel.interpreter import interpret
 from hal_kernel.ir.blocks.fission import split
-from hal_testing import interpret
 
 # mypy: disable-error-code="no-untyped-def"
 Bytes = hal.Ptr[hal.uint8]

@@ -21,8 +21,8 @@ from toolchains import Arrays, Toolchain, Triple
 from hal_core.dtypes import DTYPES, DType, float16, float32, float64, int16, int32
 from hal_core.errors import Unsupported
 from hal_cuda.render import PTXRenderer
+from hal_kernel.interpreter import interpret
 from hal_kernel.ir import Kernel
-from hal_testing import interpret
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "fuzz"))
 

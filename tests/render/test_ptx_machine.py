@@ -10,7 +10,7 @@ from ptx_machine import Fault, Machine
 from samples import SAMPLES
 
 from hal_cuda.render import PTXRenderer
-from hal_testing import interpret
+from hal_kernel.interpreter import interpret
 
 GRID, BLOCK = (2, 1, 1), (8, 1, 1)
 

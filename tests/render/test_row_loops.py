@@ -11,11 +11,11 @@ from builder import Builder
 from toolchains import LLVM
 
 import hal_core as hal
+from hal_kernel.interpreter import interpret
 from hal_kernel.ir import Kernel, UOp
 from hal_kernel.ir.blocks import lockstep
 from hal_kernel.ir.blocks.fission import split
 from hal_kernel.ir.verify import verify
-from hal_testing import interpret
 
 # mypy: disable-error-code="no-untyped-def"
 Numbers = hal.Ptr[hal.int32]

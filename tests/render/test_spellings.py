@@ -11,9 +11,9 @@ from toolchains import LLVM, Toolchain
 
 import hal_core as hal
 from hal_cpu.render import LLVMRenderer
+from hal_kernel.interpreter import interpret
 from hal_kernel.ir.blocks.fission import split
 from hal_kernel.render.c.c99 import CRenderer
-from hal_testing import interpret
 
 # mypy: disable-error-code="no-untyped-def"
 Floats = hal.Ptr[hal.float32]

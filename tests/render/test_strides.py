@@ -16,10 +16,10 @@ from toolchains import LLVM
 
 import hal_core as hal
 from hal_cpu.render import LLVMRenderer
+from hal_kernel.interpreter import interpret
 from hal_kernel.ir import UOp
 from hal_kernel.ir.blocks.fission import split
 from hal_kernel.ir.blocks.nests import with_strides
-from hal_testing import interpret
 
 # mypy: disable-error-code="no-untyped-def"
 Numbers = hal.Ptr[hal.int32]

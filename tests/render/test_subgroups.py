@@ -11,12 +11,12 @@ from toolchains import Toolchain
 
 import hal_core as hal
 from hal_cuda.render import PTXRenderer
+from hal_kernel.interpreter import interpret
 from hal_kernel.ir import Kernel
 from hal_kernel.ir.subgroups import of_size
 from hal_kernel.ir.verify import verify
 from hal_kernel.render import RENDERERS
 from hal_opencl.render import OpenCLRenderer
-from hal_testing import interpret
 
 ROWS = 8
 

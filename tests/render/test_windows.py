@@ -9,6 +9,7 @@ import pytest
 from toolchains import LLVM
 
 import hal_core as hal
+from hal_kernel.interpreter import interpret
 from hal_kernel.ir.blocks.counting import with_ranges
 from hal_kernel.ir.blocks.fission import split
 from hal_kernel.ir.blocks.rows import Row
@@ -16,7 +17,6 @@ from hal_kernel.ir.blocks.values import with_values
 from hal_kernel.ir.blocks.windows import FITS, with_wide_windows, with_windows
 from hal_kernel.ir.fold import fold
 from hal_kernel.ir.verify import verify
-from hal_testing import interpret
 
 # mypy: disable-error-code="no-untyped-def"
 Numbers = hal.Ptr[hal.int32]

@@ -18,8 +18,8 @@ import numpy as np
 import pytest
 
 import hal_core as hal
+from hal_kernel.interpreter import interpret
 from hal_kernel.ir import uop
-from hal_testing import interpret
 
 ROOT = Path(__file__).resolve().parents[2]
 DEVICES = [name for name in ("CPU", "OPENCL") if find_spec(f"hal_{name.lower()}") is not None]

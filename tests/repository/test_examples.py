@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 import hal_core as hal
-from hal_testing import interpret
+from hal_kernel.interpreter import interpret
 
 ROOT = Path(__file__).resolve().parents[2]
 REQUIRED = os.environ.get("HAL_REQUIRE", "").split(",")

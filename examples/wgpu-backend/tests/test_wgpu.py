@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 import pytest
-from hal_testing import interpret
+from hal_kernel.interpreter import interpret
 from hal_testing.conformance.arithmetic import sample_of_operations
 from hal_testing.conformance.edges import is_right
 from hal_testing.conformance.functions import MATH_ULPS, sample_of_derived, sample_of_math

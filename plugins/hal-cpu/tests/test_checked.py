@@ -24,8 +24,8 @@ from hal_cpu.allocator import CPUAllocator
 from hal_cpu.checked.allocator import CheckedAllocator
 from hal_cpu.checked.device import CheckedDevice
 from hal_cpu.device import CPUDevice
+from hal_kernel.interpreter import interpret
 from hal_kernel.python.program import InterpretedProgram
-from hal_testing import interpret
 
 LIVE = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 

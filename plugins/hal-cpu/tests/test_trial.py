@@ -16,7 +16,7 @@ from hal_cpu import trial
 from hal_cpu.program import CPUProgram, has_two_forms, is_settled
 from hal_cpu.threads.pool import Pool
 from hal_cpu.trial import CUT, PLAIN, Trial
-from hal_testing import interpret
+from hal_kernel.interpreter import interpret
 
 pytestmark = pytest.mark.skipif(
     os.environ.get("HAL_CHECK") == "1", reason="of machine code that runs in this process"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import hal_core as hal
-from hal_testing import interpret
+from hal_kernel.interpreter import interpret
 
 Ints, Given = hal.Ptr[hal.int32], hal.ConstPtr[hal.int32]
 KERNELS: list[hal.KernelFunction] = []

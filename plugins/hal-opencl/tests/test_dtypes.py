@@ -9,7 +9,7 @@ import pytest
 
 import hal_core as hal
 from hal_core.dtypes import DTYPES, STORAGE_DTYPES
-from hal_testing import interpret
+from hal_kernel.interpreter import interpret
 
 ARITHMETIC = [DTYPES[name] for name in DTYPES if DTYPES[name] not in STORAGE_DTYPES]
 N = 12

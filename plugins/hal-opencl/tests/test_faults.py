@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import hal_core as hal
-from hal_testing import interpret
+from hal_kernel.interpreter import interpret
 
 
 @hal.kernel

@@ -1,5 +1,1 @@
-"""Tools for tests: the conformance kit, a fake backend, and the reference interpreter."""
-
-from hal_kernel.interpreter import interpret
-
-__all__ = ["interpret"]
+"""Tools for tests: the conformance kit, a backend to copy, and files for a new distribution."""

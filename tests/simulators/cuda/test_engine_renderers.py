@@ -16,9 +16,9 @@ from engine_nvrtc import NVRTCText
 from engine_runner import SCHEDULES, Engine, ordered, shared_engine
 
 from hal_cuda.render import PTXRenderer
+from hal_kernel.interpreter import interpret
 from hal_kernel.ir import Kernel
 from hal_kernel.render.c.cuda import CUDARenderer
-from hal_testing import interpret
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "render"))
 
