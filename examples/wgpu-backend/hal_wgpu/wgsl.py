@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hal_kernel.ir import Kernel
 from hal_kernel.ir.expand import expand
-from hal_kernel.render import Renderer
+from hal_kernel.render import ByHand, Renderer
 
 from hal_core.dtypes import DTYPES, STORAGE_DTYPES, float32
 from hal_core.errors import Unsupported
@@ -32,6 +32,22 @@ class WGSLRenderer(Renderer):
     """A pointer is a binding and an offset in bytes, which is a value: views work at any offset."""
 
     name, language = "WGSL", "wgsl"
+    by_hand = ByHand(
+        """\
+@compute @workgroup_size(block_x, block_y, block_z)
+fn NAME(@builtin(global_invocation_id) at: vec3u) {
+    let i = i32(at.x);
+    if (i < values.n) { y[i] = FACTOR * x[i]; }
+}
+""",
+        """\
+struct Values { n: i32 }
+@group(0) @binding(0) var<storage, read_write> y: array<f32>;
+@group(0) @binding(1) var<storage, read_write> x: array<f32>;
+@group(0) @binding(2) var<uniform> values: Values;
+""",
+        has_macros=False,
+    )
     dtypes = frozenset(DTYPES[name] for name in values.TYPES)
 
     def _render(self, kernel: Kernel) -> str:

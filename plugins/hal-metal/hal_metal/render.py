@@ -176,9 +176,13 @@ class MetalRenderer(CFamilyRenderer):
 
     name, language, row = "Metal", "metal", METAL
     by_hand = ByHand(
-        "kernel void {name}(device float *y [[buffer(0)]], const device float *x [[buffer(1)]],"
-        " constant int &n [[buffer(2)]], uint place [[thread_position_in_grid]]) {{",
-        "int(place)",
+        """\
+kernel void NAME(device float *y [[buffer(0)]], const device float *x [[buffer(1)]],
+        constant int &n [[buffer(2)]], uint place [[thread_position_in_grid]]) {
+    int i = int(place);
+    if (i < n) y[i] = FACTOR * x[i];
+}
+""",
         "#include <metal_stdlib>\n",
     )
     dtypes = CFamilyRenderer.dtypes - {float64}

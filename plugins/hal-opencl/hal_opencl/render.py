@@ -140,6 +140,10 @@ class OpenCLRenderer(CFamilyRenderer):
 
     name, language, row = "OpenCL C", "opencl", OPENCL
     by_hand = ByHand(
-        "__kernel void {name}(__global float *y, __global const float *x, int n) {{",
-        "get_global_id(0)",
+        """\
+__kernel void NAME(__global float *y, __global const float *x, int n) {
+    int i = get_global_id(0);
+    if (i < n) y[i] = FACTOR * x[i];
+}
+""",
     )

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from importlib import import_module
 
 from hal_core import discovery
-from hal_kernel.render.renderer import Renderer
+from hal_kernel.render.renderer import ByHand, Renderer
 
-__all__ = ["RENDERERS", "Renderer"]
+__all__ = ["RENDERERS", "ByHand", "Renderer"]
 
 
 class _Languages(Mapping[str, type[Renderer]]):

@@ -17,19 +17,11 @@ from hal_kernel.ir.verify import verify
 
 
 class ByHand(NamedTuple):
-    """How a user writes a kernel `NAME(float *y, const float *x, int n)` in a language.
+    """A kernel of a language as a user writes it, of which the conformance kit makes its texts."""
 
-    The conformance kit makes its texts for `hal.Source` of it.
-    """
-
-    head: str  # with the field {name}; the line that opens the kernel
-    place: str  # the index of the thread along x
+    kernel: str  # NAME(float *y, const float *x, int n): y[i] = FACTOR * x[i] where i < n
     before: str = ""  # lines ahead of the first kernel
-
-    def kernel(self, name: str, factor: str) -> str:
-        """Return the text of a kernel `y[i] = factor * x[i]`."""
-        lines = self.head.format(name=name), f"    int i = {self.place};"
-        return "\n".join((*lines, f"    if (i < n) y[i] = {factor} * x[i];", "}", ""))
+    has_macros: bool = True  # it has C's preprocessor, and declarations of functions
 
 
 class Renderer:

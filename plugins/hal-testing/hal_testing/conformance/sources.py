@@ -34,16 +34,20 @@ def texts(pair: CompilerPair) -> Texts | None:
     if known is None and language in RENDERERS:
         known = RENDERERS[language]()
     if known is not None and known.by_hand is not None:
-        before, kernel = known.by_hand.before, known.by_hand.kernel
+        kernel, before, has_macros = known.by_hand
+        doubled_text = before + kernel.replace("NAME", "doubled")
+        line = doubled_text[: doubled_text.index("FACTOR")].count("\n") + 1
+        declared = before + "float nobody_has_this(float);\n" + doubled_text[len(before) :]
         return Texts(
             language,
-            before + kernel("doubled", "2"),
-            before + kernel("doubled", "2 * there_is_no_such_name"),
-            before.count("\n") + 3,
-            before + kernel("fivefold", "5") + kernel("doubled", "2"),
-            before + kernel("doubled", "FACTOR"),
-            before + "float nobody_has_this(float);\n" + kernel("doubled", "nobody_has_this(2)"),
-        )
+            doubled_text.replace("FACTOR", "2"),
+            doubled_text.replace("FACTOR", "2 * there_is_no_such_name"),
+            line,
+            before + kernel.replace("NAME", "fivefold").replace("FACTOR", "5")
+            + kernel.replace("NAME", "doubled").replace("FACTOR", "2"),
+            doubled_text if has_macros else "",
+            declared.replace("FACTOR", "nobody_has_this(2)") if has_macros else "",
+        )  # fmt: skip
     if known is None or not known.serves_source:
         return None
     text = known.render(doubled.lower())

@@ -172,6 +172,10 @@ class CRenderer(CFamilyRenderer):
 
     name, language, row, subgroup = "C", "c", C, 1
     by_hand = ByHand(
-        "void {name}(const hal_thread *t, float *y, const float *x, int32_t n) {{",
-        "hal_global_idx(t, 0)",
+        """\
+void NAME(const hal_thread *t, float *y, const float *x, int32_t n) {
+    int i = hal_global_idx(t, 0);
+    if (i < n) y[i] = FACTOR * x[i];
+}
+""",
     )

@@ -135,6 +135,10 @@ class CUDARenderer(CFamilyRenderer):
 
     name, language, row, subgroup = "CUDA C++", "cuda", CUDA, 32
     by_hand = ByHand(
-        'extern "C" __global__ void {name}(float *y, const float *x, int n) {{',
-        "blockIdx.x * blockDim.x + threadIdx.x",
+        """\
+extern "C" __global__ void NAME(float *y, const float *x, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = FACTOR * x[i];
+}
+""",
     )
