@@ -46,7 +46,8 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = Path(new.write(new.names_of("NPU2"), str(tmp_path_factory.mktemp("author"))))
     for path, text in files().items():
         (folder / path).write_text(text, encoding="utf-8")
-    (folder / "hal_npu2" / "chip.py").unlink()
+    for name in ("chip.py", "chip_kernels.py"):
+        (folder / "hal_npu2" / name).unlink()
     (folder / "tests" / "test_npu2.py").unlink()  # of the chip
     site = FakeSite(folder)
     site.distribution("hal_npu2", "[hal.devices]\nNPU2 = hal_npu2:plugin\n", version="0.1.0")

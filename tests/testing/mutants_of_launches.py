@@ -13,7 +13,7 @@ from mutants import around, mutant
 from hal_core.errors import HalError
 from hal_core.geometry import Rules
 from hal_core.program import Program
-from hal_testing.fake import chip, driver
+from hal_testing.fake import chip, chip_kernels, driver
 from hal_testing.fake.allocator import FakeAllocator
 from hal_testing.fake.chip import Block, Chip
 from hal_testing.fake.device import FakeDevice
@@ -135,9 +135,9 @@ def bools_are_always_true() -> None:
 
 @mutant("V3 P7", "view language")
 def nans_are_made_alike() -> None:
-    @around(Chip, "_elements")
-    def _elements(inner: Any, self: Any, place: Any, dtype: Any) -> Any:
-        found = inner(self, place, dtype)
+    @around(chip_kernels, "_elements")
+    def _elements(inner: Any, memory: Any, dtype: Any) -> Any:
+        found = inner(memory, dtype)
         if found.dtype.kind == "f":
             found[np.isnan(found)] = np.nan
         return found
@@ -290,7 +290,7 @@ def the_name_of_the_entry_is_ignored() -> None:
 def half_a_binary_is_enough() -> None:
     @around(Chip, "load")
     def load(inner: Any, self: Any, image: bytes, entry: str) -> Any:
-        return inner(self, image.removesuffix(chip.END) + chip.END, entry)
+        return inner(self, image.removesuffix(chip_kernels.END) + chip_kernels.END, entry)
 
 
 @mutant("P1", "program")

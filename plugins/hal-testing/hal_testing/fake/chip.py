@@ -2,7 +2,7 @@
 
 Calls return a status, like a C library's, or a status and a result. Memory is known by handles that
 mean nothing to the host. Work is queued, and done in order at the next wait or read, so failures
-come late, as on a real device. Kernels are listings of the IR, which are interpreted.
+come late, as on a real device. chip_kernels.py runs the kernels.
 """
 
 from __future__ import annotations
@@ -14,22 +14,14 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from hal_core.errors import HalError
-from hal_kernel.interpreter import interpret
-from hal_kernel.interpreter.casts import stored_as
-from hal_kernel.ir import Kernel
-from hal_kernel.ir.listing import parse_listing
-from hal_kernel.ir.verify import verify
+from hal_testing.fake.chip_kernels import ChipKernel
 
 STATUS = (
     "OK", "OUT_OF_MEMORY", "BAD_HANDLE", "BAD_RANGE", "BAD_BINARY", "FAULT", "LOST", "BUSY",
     "TIMEOUT",
 )  # fmt: skip
 OK, OUT_OF_MEMORY, BAD_HANDLE, BAD_RANGE, BAD_BINARY, FAULT, LOST, BUSY, TIMEOUT = range(9)
-
-END = b"\nend\n"  # ends every binary, so that a truncated one is found
 
 _MAX_QUEUED = 64
 _MAX_OPEN = 16  # of one process, so that a backend that never closes them fails
@@ -70,7 +62,7 @@ class Chip:
         self.calls: dict[str, int] = {}  # call -> how often it was made
         self._failing: dict[str, dict[int, int]] = {}  # call -> {its number: status}
         self._memory: dict[int, bytearray] = {}
-        self._programs: dict[int, Kernel] = {}
+        self._programs: dict[int, ChipKernel] = {}
         self._freed: set[int] = set()  # the caller may not use them; queued work still may
         self._handles = itertools.count(0x1000, 0x10)
         self._queue: deque[Work] = deque()
@@ -193,14 +185,9 @@ class Chip:
         with self._lock:
             status, handle = self._begin("load"), next(self._handles)
             # A driver has to check what it loads; kernels come from files too.
-            if not image.endswith(END):
-                return status or BAD_BINARY, 0
             try:
-                kernel = parse_listing(image.removesuffix(END).decode())
-                verify(kernel)
-            except (HalError, UnicodeDecodeError):
-                return status or BAD_BINARY, 0
-            if kernel.name != entry:
+                kernel = ChipKernel(image, entry)
+            except (HalError, ValueError):
                 return status or BAD_BINARY, 0
             if status == OK:
                 self._programs[handle] = kernel
@@ -231,26 +218,18 @@ class Chip:
             return status
 
     def _interpret(
-        self, kernel: Kernel, args: tuple[Any, ...], grid: Any, block: Any, done: Any
+        self, kernel: ChipKernel, args: tuple[Any, ...], grid: Any, block: Any, done: Any
     ) -> int:
         status = self._begin("run")
         if status:
             return status
         start = time.perf_counter_ns()
-        # The interpreter takes arrays and values apart; a launch has them in one order.
-        given = list(zip(kernel.signature.params, args, strict=True))
-        bufs = [self._elements(arg, param.dtype) for param, arg in given if param.is_pointer]
-        vals = [arg for param, arg in given if not param.is_pointer]
-        interpret(kernel, *bufs, vals=vals, grid=grid, block=block, races=False)
+        # A kernel may reach to the end of the block, as on a device.
+        given = [self._at(arg) if isinstance(arg, Block) else arg for arg in args]
+        kernel.run(given, grid, block)
         if done is not None:
             done(start, time.perf_counter_ns())
         return OK
-
-    def _elements(self, place: Block | None, dtype: Any) -> Any:
-        data = self._at(place) if place is not None else memoryview(bytearray())
-        # A kernel may reach to the end of the block, as on a device; a rest is no element.
-        size = data.nbytes // dtype.itemsize * dtype.itemsize
-        return np.frombuffer(data[:size], stored_as(dtype))
 
     # -- the queue
 

@@ -12,7 +12,7 @@ from hal_core.source import Source
 from hal_kernel.ir.listing import parse_listing
 from hal_kernel.ir.verify import verify
 from hal_kernel.render.uops import UOpsRenderer
-from hal_testing.fake.chip import END
+from hal_testing.fake.chip_kernels import END
 
 if TYPE_CHECKING:
     from hal_core.device.base import Compiled

@@ -29,7 +29,7 @@ def enumerate_devices(family: str, count: int, **facts: Any) -> list[DeviceInfo]
         kind="accelerator",
         title="A simulated accelerator",
         memory_nbytes=MEMORY_NBYTES,
-        arch="uops",
+        arch="simulated",
         compute_units=1,
         host_visible=False,
         limits=LIMITS,

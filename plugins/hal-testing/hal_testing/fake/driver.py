@@ -37,7 +37,7 @@ def open_chip(memory_nbytes: int, device: str) -> Chip:
 def check(call: str, status: int, device: str, why: str = "") -> None:
     """Raise the error for a status other than OK, with the call, the code and its name."""
     if status == chip.BAD_BINARY:
-        raise CompileError(f"fake {call}", "not a listing that the chip can run", device=device)
+        raise CompileError(f"fake {call}", "not a kernel that the chip can run", device=device)
     if status != chip.OK:
         raise _ERRORS.get(status, InvalidState)(
             f"fake {call}",
