@@ -11,7 +11,7 @@ from mutants import around, mutant
 from hal_core import compiler, config
 from hal_core.compiler import cache, selection
 from hal_core.dtypes import DType, bfloat16
-from hal_core.errors import CompileError, InvalidKernel
+from hal_core.errors import CompileError, CompilerUnavailable, InvalidKernel
 from hal_core.program import Program
 from hal_core.source import Source
 from hal_kernel.interpreter import operations
@@ -141,6 +141,16 @@ def options_mean_nothing() -> None:
 @mutant("C6 C7", "compile")
 def a_forced_compiler_is_not_taken() -> None:
     selection.forced = lambda family, names: None
+
+
+@mutant("V1 V2 V3", "view")
+def compilers_are_not_installed() -> None:
+    """Only a device that has no renderer at all may skip what it cannot compile."""
+
+    def __init__(self: Any, device: Any) -> None:
+        raise CompilerUnavailable("compile", "no compiler of this device takes it")
+
+    FakeCompiler.__init__ = __init__  # type: ignore[method-assign]
 
 
 @mutant("C8", "compile")

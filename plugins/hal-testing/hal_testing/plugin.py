@@ -22,7 +22,12 @@ import pytest
 import hal_core as hal
 from hal_core import config as settings
 from hal_core.compiler.selection import forced, select
-from hal_testing.kit.abilities import is_declared, need_spec, nothing_to_try
+from hal_testing.kit.abilities import (
+    is_declared,
+    need_spec,
+    nothing_to_try,
+    skip_without_renderer,
+)
 from hal_testing.kit.report import TEST, Collector, check_suffix
 
 if TYPE_CHECKING:
@@ -253,6 +258,20 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
             return (yield)
         finally:
             faulthandler.cancel_dump_traceback_later()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Skip the rest of a test from where it compiles what a device of text kernels cannot take."""
+    try:
+        return (yield)
+    except hal.CompilerUnavailable as error:
+        if _is_ours(item):
+            skip_without_renderer(hal.Device[_device_name(item.config)], error)
+        raise
+
+
+pytest_runtest_setup = pytest_runtest_call  # fixtures compile, too
 
 
 @pytest.hookimpl(wrapper=True)

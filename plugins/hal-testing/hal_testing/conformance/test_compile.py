@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,11 +12,13 @@ import pytest
 
 import hal_core as hal
 from hal_core.compiler import Compiler, CompilerPair, cache
+from hal_core.compiler.selection import select
 from hal_core.source import Source
 from hal_testing.conformance.kernels import add_one, count_up, triple
 from hal_testing.conformance.raw import buffer_of, read
 from hal_testing.conformance.sources import SIGNATURE, Texts
-from hal_testing.kit.abilities import nothing_to_try
+from hal_testing.conformance.threads import in_threads
+from hal_testing.kit.abilities import nothing_to_try, text_language
 
 DAMAGE: dict[str, Callable[[bytes], bytes]] = {
     "empty": lambda data: b"",
@@ -205,15 +206,7 @@ class TestCompile:
         self, device: hal.Compiled, folder: Path
     ) -> None:
         made: list[hal.Program] = []
-
-        def compile_it() -> None:
-            made.append(device.compile(count_up.lower()))
-
-        threads = [threading.Thread(target=compile_it) for _ in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        in_threads(lambda number: made.append(device.compile(count_up.lower())), 8)
         assert len(made) == 8 and len(entries(folder)) == 1
         for program in made:
             works(program)
@@ -244,7 +237,7 @@ class TestCompile:
         self, device: hal.Compiled, text: str, capfd: pytest.CaptureFixture[str]
     ) -> None:
         """Give garbage to the compiler alone, as the kit does not know every device's language."""
-        compiler = device.compiler
+        _, compiler = select(device, text_language(device))
         source = hal.Source("doubled", text, SIGNATURE, language=compiler.language)
         for _ in range(2):
             # An empty text may compile, to a binary that cannot be loaded.
@@ -330,7 +323,7 @@ class TestCompile:
             asked.append(1)
             raise hal.CompilerUnavailable("compiler lost", "not installed", fix="pip install lost")
 
-        first = _rendering(device)._replace(name="lost", compiler=missing)
+        first = select(device, None)[0]._replace(name="lost", compiler=missing)
         unforced.setattr(device, "compilers", [first, *device.compilers])
         for _ in range(2):
             works(device.compile(count_up.lower()))
@@ -343,7 +336,7 @@ class TestCompile:
         self, device: hal.Compiled, unforced: pytest.MonkeyPatch
     ) -> None:
         """Choose each compiler; one that is missing says what to install."""
-        used = []
+        used, served = [], select(device, None)[0].name
         for pair in device.compilers:
             if pair.renderer is None:
                 continue
@@ -361,12 +354,12 @@ class TestCompile:
                     assert program.pair == pair.name
                     works(program)
                     used.append(pair.name)
-        assert used
+        assert served in used
 
     def test_C7_two_forced_and_unknown_names(
         self, device: hal.Compiled, unforced: pytest.MonkeyPatch
     ) -> None:
-        own = _rendering(device)
+        own = select(device, None)[0]
         twin = own._replace(name="twin")
         unforced.setattr(device, "compilers", [*device.compilers, twin])
         unforced.setenv(f"{device.family}_CC", "twjn")
@@ -395,8 +388,3 @@ class TestCompile:
 def _switch(device: hal.Compiled, pair: CompilerPair) -> str:
     """Return the variable that forces a pair, such as CPU_LLVM."""
     return f"{device.family}_{pair.name.upper()}"
-
-
-def _rendering(device: hal.Compiled) -> CompilerPair:
-    """Return the first pair with a renderer; others compile `hal.Source` only."""
-    return next(pair for pair in device.compilers if pair.renderer is not None)

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import threading
-import traceback
 from collections.abc import Callable
-
-import pytest
 
 SECONDS = 60.0
 
@@ -14,14 +11,15 @@ SECONDS = 60.0
 def in_threads(work: Callable[[int], None], count: int) -> None:
     """Call `work(number)` in `count` threads at once; fail if one of them fails or hangs."""
     # They start together: threads that start one by one may have ended before they meet.
-    begin, wrong = threading.Barrier(count), list[str]()
+    begin, wrong = threading.Barrier(count), list[BaseException]()
 
     def run(number: int) -> None:
         try:
             begin.wait(SECONDS)
             work(number)
-        except BaseException:
-            wrong.append(f"thread {number} of {count}:\n{traceback.format_exc()}")
+        except BaseException as error:
+            error.add_note(f"in thread {number} of {count}")
+            wrong.append(error)
 
     # Daemons, so that a thread that hangs does not keep the process from ending.
     threads = [threading.Thread(target=run, args=(i,), daemon=True) for i in range(count)]
@@ -31,5 +29,5 @@ def in_threads(work: Callable[[int], None], count: int) -> None:
         thread.join(SECONDS)
     hanging = sum(thread.is_alive() for thread in threads)
     if wrong:
-        pytest.fail("\n".join(wrong[:2]))
+        raise wrong[0]
     assert not hanging, f"{hanging} of {count} threads hang"

@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 import pytest
 
 import hal_core as hal
+from hal_core.compiler.selection import forced, select
 from hal_core.device.base import CAPABILITIES
 
 # The beginnings of the texts below, by which the plugin tells these skips from others.
@@ -24,6 +25,24 @@ def need(device: hal.Compiled, capability: str) -> None:
         raise ValueError(f"no such capability: {capability}")
     if capability not in device.info.capabilities:
         pytest.skip(f"it declares no {capability}")
+
+
+def text_language(device: hal.Compiled) -> str | None:
+    """Return the language that a device without any renderer takes, or None if it has one."""
+    if any(pair.renderer is not None for pair in device.compilers):
+        return None
+    chosen = forced(device.family, [pair.name for pair in device.compilers])
+    return next((pair.language for pair in device.compilers if chosen in (None, pair.name)), None)
+
+
+def skip_without_renderer(device: hal.Compiled, error: hal.CompilerUnavailable) -> None:
+    """Skip the test if `error` is what a device that takes text alone says to other kernels."""
+    if text_language(device) is None:
+        return
+    with pytest.raises(hal.CompilerUnavailable) as caught:
+        select(device, None)
+    if (error.operation, error.problem) == (caught.value.operation, caught.value.problem):
+        pytest.skip("it declares no renderer: the device takes text alone")
 
 
 def need_host_visible(device: hal.Compiled, options: hal.BufferSpec | None = None) -> None:

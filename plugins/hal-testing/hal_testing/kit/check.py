@@ -9,6 +9,7 @@ from contextlib import redirect_stderr, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from hal_core.compiler.selection import select
 from hal_core.device import Device
 from hal_core.errors import DeviceUnavailable, InvalidArgument, InvalidState
 
@@ -43,6 +44,7 @@ def check(wanted: Wanted) -> int:
         Device.info(wanted.device)
     import pytest
 
+    from hal_testing.kit.abilities import text_language
     from hal_testing.kit.report import KIT, chapters, check_suffix
     from hal_testing.kit.show import Shown
 
@@ -63,7 +65,8 @@ def check(wanted: Wanted) -> int:
             environment.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
             if wanted.pair is not None:
                 environment.setenv(f"{name.partition(':')[0]}_CC", wanted.pair)
-            Device[name].compiler  # noqa: B018  # an error is raised here, not in every test
+            opened = Device[name]
+            select(opened, text_language(opened))  # an error is raised here, not in every test
             report = _run(shown, name, modules, wanted.known_gaps)
     except DeviceUnavailable as error:
         if wanted.require_device:

@@ -17,6 +17,7 @@ from hal_core.compiler.selection import select
 from hal_core.discovery import distribution_version
 from hal_core.errors import HalError, InvalidArgument
 from hal_core.files import explained, write_whole
+from hal_testing.kit.abilities import text_language
 
 KIT = "hal_testing.conformance"
 SKIPPED = "skipped"
@@ -199,7 +200,8 @@ def facts_of(device: str) -> dict[str, Any]:
     facts["capabilities"] = sorted(info.capabilities)
     vendor = {key: str(value)[:80] for key, value in info.vendor.items()}
     try:
-        pair = select(hal.Device[device], None)[0].name
+        opened = hal.Device[device]
+        pair = select(opened, text_language(opened))[0].name
     except HalError as error:
         pair = f"none: {error}"
     return {**known, "compiler": pair, "hardware": facts, "vendor": vendor}
