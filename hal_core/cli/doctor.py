@@ -317,8 +317,11 @@ def wrong_compiler(device: Compiled) -> dict[str, str]:
     from hal_core.compiler.selection import forced, select
 
     try:
-        if forced(device.family, [pair.name for pair in device.compilers]) is not None:
-            select(device, None)
+        languages = {pair.name: pair.language for pair in device.compilers}
+        name = forced(device.family, list(languages))
+        if name is not None:
+            renders = any(pair.renderer is not None for pair in device.compilers)
+            select(device, None if renders else languages[name])
     except HalError as error:
         return {f"compiler of {device.name}": str(error)}
     return {}
