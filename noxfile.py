@@ -499,27 +499,31 @@ def together(session: nox.Session) -> None:
 def template(session: nox.Session) -> None:
     """Build what `hal new` writes, install it beside wheels only, and run the kit on it."""
     folder = _install(session, "hal-testing", tools=("pip", "ruff", "mypy"))
-    for name in ("NPU2", "X", "AAA", "ZZZZZZZZ"):  # imports sort and lines break by the name
-        shutil.rmtree(folder / f"hal-{name.lower()}", ignore_errors=True)
-        session.run("hal", "new", name)
+    # Imports sort and lines break by the name.
+    for name in ("NPU2", "X", "AAA", "ZZZZZZZZ", "TEXT --text", "YYYYYYYY --text"):
+        shutil.rmtree(folder / f"hal-{name.split()[0].lower()}", ignore_errors=True)
+        session.run("hal", "new", *name.split())
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
-    project = folder / "hal-npu2"
-    session.run("python", "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(folder), str(project))
-    (wheel,) = folder.glob("hal_npu2-*.whl")
-    session.install("--force-reinstall", "--no-deps", str(wheel))
-    session.run("python", "-m", "pip", "install", "-q", f"{wheel}[test]")
-    session.run("hal", "doctor")
-    tested = folder / "tested"  # without the package: it is the installed one, or none
-    shutil.rmtree(tested, ignore_errors=True)
-    shutil.copytree(project, tested, ignore=shutil.ignore_patterns("hal_npu2"))
-    session.chdir(tested)
-    settings = ("--config-file", str(project / "pyproject.toml"))
-    _side_by_side(
-        session,
-        ("mypy", *settings, str(project / "hal_npu2")),
-        ("python", "-m", "pytest", "--hal-require-device"),
-    )
+    for name in ("npu2", "text"):
+        project = folder / f"hal-{name}"
+        quick = ("-q", "--no-deps", "-w", str(folder))
+        session.run("python", "-m", "pip", "wheel", *quick, str(project))
+        (wheel,) = folder.glob(f"hal_{name}-*.whl")
+        session.install("--force-reinstall", "--no-deps", str(wheel))
+        session.run("python", "-m", "pip", "install", "-q", f"{wheel}[test]")
+        session.run("hal", "doctor")
+        tested = folder / "tested"  # without the package: it is the installed one, or none
+        shutil.rmtree(tested, ignore_errors=True)
+        shutil.copytree(project, tested, ignore=shutil.ignore_patterns(f"hal_{name}"))
+        session.chdir(tested)
+        settings = ("--config-file", str(project / "pyproject.toml"))
+        _side_by_side(
+            session,
+            ("mypy", *settings, str(project / f"hal_{name}")),
+            ("python", "-m", "pytest", "--hal-require-device"),
+        )
+        session.chdir(folder)
 
 
 @nox.session

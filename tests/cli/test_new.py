@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import os
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -22,8 +24,11 @@ words = st.text(LETTERS + "0123456789", min_size=1, max_size=8)
 spelled = st.builds("{}{}".format, st.sampled_from(LETTERS), st.lists(words).map("_".join))
 
 
-def written(name: str, into: Path) -> Path:
-    return Path(new.write(new.names_of(name), str(into)))
+both = pytest.mark.parametrize("text", [False, True], ids=["rendered", "text"])
+
+
+def written(name: str, into: Path, *, text: bool = False) -> Path:
+    return Path(new.write(new.names_of(name), str(into), text=text))
 
 
 @pytest.mark.parametrize(
@@ -72,7 +77,7 @@ def test_a_name_is_refused_or_makes_sound_python(name: str) -> None:
     except hal.InvalidArgument:
         return
     assert hal.Device.canonicalize(called.family) == called.family
-    for path, text in new.contents(called):
+    for path, text in (*new.contents(called), *new.contents(called, text=True)):
         if path.endswith(".py"):
             compile(text, path, "exec")
             tree = ast.parse(text)
@@ -90,33 +95,38 @@ def _imported_from_the_core(tree: ast.AST) -> set[str]:
 @pytest.mark.parametrize("name", ["X", "NPU2", "AAA", "my_chip", "ZZZZZZZZ"])
 def test_imports_and_lines_stand_as_ruff_has_them(name: str) -> None:
     """The nox session `template` runs ruff and mypy on the files."""
-    for path, text in new.contents(new.names_of(name)):
+    called = new.names_of(name)
+    for path, text in (*new.contents(called), *new.contents(called, text=True)):
         assert max(map(len, text.splitlines()), default=0) <= 100, path
         for run in re.findall(r"(?:^from hal_.*(?:\n .*|\n\))*\n)+", text, re.MULTILINE):
             modules = re.findall(r"^from (\S+)", run, re.MULTILINE)
             assert modules == sorted(modules), path
 
 
-def test_the_files_are_those_of_every_backend(tmp_path: Path) -> None:
-    folder = written("NPU2", tmp_path)
+@both
+def test_the_files_are_those_of_every_backend(tmp_path: Path, text: bool) -> None:
+    folder = written("NPU2", tmp_path, text=text)
     files = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
     assert files == {
         "pyproject.toml", "README.md", "LICENSE", "known-gaps.txt", ".gitignore",
         ".github/workflows/test.yml", "tests/test_conformance.py", "tests/test_npu2.py",
         *(f"hal_npu2/{name}.py" for name in (
-            "__init__", "allocator", "chip", "compiler", "device", "driver", "program",
-        )), "hal_npu2/py.typed",
+            "__init__", "allocator", "chip", "chip_kernels", "compiler", "device", "driver",
+            "program",
+        )), "hal_npu2/py.typed", *["tests/conftest.py"] * text,
     }  # fmt: skip
     assert (folder / "hal_npu2/py.typed").read_bytes() == b""
 
 
-def test_the_project_file_says_what_it_needs(tmp_path: Path) -> None:
-    text = (written("my_chip", tmp_path) / "pyproject.toml").read_text(encoding="utf-8")
-    project = tomllib.loads(text)["project"]
+@both
+def test_the_project_file_says_what_it_needs(tmp_path: Path, text: bool) -> None:
+    file = written("my_chip", tmp_path, text=text) / "pyproject.toml"
+    project = tomllib.loads(file.read_text(encoding="utf-8"))["project"]
     major, minor = map(int, hal.__version__.split(".")[:2])
     core = f">={major}.{minor},<{major}.{minor + 1}"
     assert project["name"] == "hal-my-chip"
-    assert project["dependencies"] == [f"hal-core{core}", f"hal-kernel{core}"]
+    kernel = [] if text else [f"hal-kernel{core}"]
+    assert project["dependencies"] == [f"hal-core{core}", *kernel]
     assert project["optional-dependencies"] == {"test": [f"hal-testing{core}"]}
     assert project["entry-points"] == {"hal.devices": {"MY_CHIP": "hal_my_chip:plugin"}}
 
@@ -207,17 +217,100 @@ def test_a_long_name_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 # -- what it wrote works
 
 
-@pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A written distribution with metadata, as if it were installed."""
-    folder = written("NPU2", tmp_path_factory.mktemp("project"))
+def installed(into: Path, *, text: bool = False) -> Path:
+    """Write a distribution with metadata, as if it were installed."""
+    folder = written("NPU2", into, text=text)
     site = FakeSite(folder)
     site.distribution("hal_npu2", "[hal.devices]\nNPU2 = hal_npu2:plugin\n", version="0.1.0")
     return folder
 
 
-def test_doctor_finds_it_sound(project: Path) -> None:
+@both
+def test_doctor_finds_it_sound(tmp_path: Path, text: bool) -> None:
     code = "import sys; from hal_core.cli import main; sys.exit(main(['doctor', '--json']))"
-    done = FakeSite(project).run(code, env={"HAL_CACHE_DIR": str(project / "cache")})
+    env = {"HAL_CACHE_DIR": str(tmp_path / "cache"), "NPU2_CC": "text" if text else "listing"}
+    done = FakeSite(installed(tmp_path, text=text)).run(code, env=env)
     assert done.returncode == 0, done.stdout
     assert '"name": "NPU2"' in done.stdout and '"state": "ready"' in done.stdout
+
+
+# -- a backend that takes text alone
+
+
+def test_a_backend_of_text_works_without_hal_kernel(tmp_path: Path) -> None:
+    code = """
+import sys
+sys.modules["hal_kernel"] = sys.modules["hal_testing"] = None  # importing them is an error
+import hal_core as hal
+text = "def triple(index, y, n):\\n    if index[0] < n: y[index[0]] *= 3\\n"
+with hal.Device["NPU2"] as device:
+    triple = device.compile(hal.Source("triple", text, "y: int16*, n: int32", language="python"))
+    y = hal.empty(5, hal.int16, device).fill(1)
+    triple(y, vals=(4,), threads=4, block=3)
+    print(y.numpy().tolist())
+    text = text.replace("n:", "hal:")
+    triple = device.compile(hal.Source("triple", text, "y: int16*, n: int32", language="python"))
+    triple(y, vals=(4,), threads=4)
+    try:
+        device.synchronize()
+    except hal.DeviceFault as error:
+        print(error)
+"""
+    env = {"HAL_CACHE_DIR": str(tmp_path / "cache")}
+    done = FakeSite(installed(tmp_path, text=True)).run(code, env=env)
+    assert done.returncode == 0, done.stderr
+    results, error = done.stdout.splitlines()
+    assert results == "[3, 3, 3, 3, 1]"
+    assert "triple" in error and "name 'hal' is not defined" in error
+
+
+def kit(project: Path, *arguments: str) -> str:
+    """Run the tests of a project; return what pytest prints."""
+    command = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
+    env = os.environ | {"PYTHONPATH": str(project), "PYTHONOPTIMIZE": ""}
+    done = subprocess.run(
+        (*command, "--hal-require-device", *arguments),
+        cwd=project, env=env, capture_output=True, text=True,
+    )  # fmt: skip
+    return done.stdout + done.stderr
+
+
+def test_the_kit_passes_on_a_backend_of_text_and_skips_what_is_rendered(tmp_path: Path) -> None:
+    said = kit(installed(tmp_path, text=True))
+    found = re.search(r"^(\d+) passed, \d+ skipped in", said, re.MULTILINE)
+    assert found is not None and int(found[1]) > 200, said[-4000:]
+    # Kernels as text are compiled and launched.
+    assert not re.search(r"nothing to try: override the fixture hal_source", said), said
+
+
+@pytest.mark.parametrize("pair", [None, "text"])
+def test_hal_check_runs_on_a_backend_of_text(tmp_path: Path, pair: str | None) -> None:
+    asked = f"sys.exit(check(Wanted('NPU2', {pair!r}, ['view'])))"
+    code = f"import sys; from hal_testing.kit.check import Wanted, check; {asked}"
+    done = FakeSite(installed(tmp_path, text=True)).run(code)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "compiler text" in done.stdout and "takes text alone" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("file", "right", "wrong", "test"),
+    [
+        ("compiler", 'CompilerPair("text", NPU2Compiler.language', 'CompilerPair("text", "pyton"',
+         "P1_the_named_entry"),
+        ("compiler", "raise CompileError", "raise CompilerUnavailable", "C5_a_fault"),
+        ("compiler", "line=error.lineno", "line=1", "C5_a_fault"),
+        ("chip_kernels", "_function((x, y", "_function((x + 1, y", "V3_sources_take_views"),
+        ("chip_kernels", "names[entry]", "names.get(entry)", "C5_what_is_no_source"),
+    ],
+)  # fmt: skip
+def test_the_kit_finds_a_fault_of_a_backend_of_text(
+    file: str, right: str, wrong: str, test: str, tmp_path: Path
+) -> None:
+    """What needs a renderer is skipped; what the device says of texts is not taken for that."""
+    project = installed(tmp_path, text=True)
+    path = project / "hal_npu2" / f"{file}.py"
+    text = path.read_text(encoding="utf-8")
+    assert text.count(right) == 1
+    path.write_text(text.replace(right, wrong), encoding="utf-8")
+    said = kit(project, "-k", f"TestCompile and {test}")
+    assert re.search(rf"^FAILED .*{test}", said, re.MULTILINE), said[-4000:]

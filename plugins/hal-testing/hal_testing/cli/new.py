@@ -6,6 +6,9 @@ that are made of "fake" are replaced. For `hal new my_chip`:
     hal_testing/fake/device.py             hal-my-chip/hal_my_chip/device.py
     from hal_testing.fake import driver    from hal_my_chip import driver
     class FakeDevice(Compiled): ...        class MyChipDevice(Compiled): ...
+
+With `--text`, the files of `hal_testing/text` take the place of those of their names, and nothing
+imports hal-kernel.
 """
 
 from __future__ import annotations
@@ -74,23 +77,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FOLDER",
         help="Write it into this folder, not into the current one.",
     )
+    text = "Let its device take kernels as text alone, so that it needs no hal-kernel."
+    parser.add_argument("--text", action="store_true", help=text)
 
 
 def run(options: argparse.Namespace) -> int:
     called = names_of(options.name)
     for warning in warnings(called):
         print(f"hal: warning: {warning}", file=sys.stderr)
-    folder = write(called, options.into)
+    folder = write(called, options.into, text=options.text)
     print(f"{folder} is a whole backend: family {called.family}, classes {called.spelling}...")
     print("Its device is simulated by chip.py. In a virtual environment run:\n")
+    # Texts are a fixture of the project, which `hal check` does not see.
+    check = "python -m pytest" if options.text else f"hal check {called.family}"
     steps = (
         (f"cd {shlex.quote(folder)}", ""),
         ('python -m pip install -e ".[test]"', "# this project and the conformance kit"),
-        (f"hal check {called.family}", "# run the kit: all its tests pass already"),
+        (check, "# run the kit: all its tests pass already"),
     )
     for command, meaning in steps:
         print(f"    {command:36}{meaning}".rstrip())
-    print("\nThen replace chip.py by your driver, and run the kit after each step:")
+    print("\nThen replace the chip by your driver, and run the kit after each step:")
     print("docs/writing-a-backend.md of hal-core says how.")
     return 0
 
@@ -133,7 +140,7 @@ def warnings(called: Names) -> list[str]:
     return found
 
 
-def write(called: Names, into: str) -> str:
+def write(called: Names, into: str, *, text: bool = False) -> str:
     """Write the distribution and return its folder, `into/hal-NAME`.
 
     Raises: InvalidArgument when the folder exists, whatever is in it, or cannot be written.
@@ -144,11 +151,11 @@ def write(called: Names, into: str) -> str:
         os.makedirs(into, exist_ok=True)
         os.mkdir(folder)
         made = True
-        for path, text in contents(called):
+        for path, content in contents(called, text=text):
             place = os.path.join(folder, path)
             os.makedirs(os.path.dirname(place), exist_ok=True)
             with open(place, "w", encoding="utf-8", newline="\n") as file:
-                file.write(text)
+                file.write(content)
     except OSError as error:
         if made:
             shutil.rmtree(folder, ignore_errors=True)  # a half is worse than none
@@ -161,19 +168,28 @@ def write(called: Names, into: str) -> str:
     return folder
 
 
-def contents(called: Names) -> Iterator[tuple[str, str]]:
-    """Yield (path, text) of every file."""
+def contents(called: Names, *, text: bool = False) -> Iterator[tuple[str, str]]:
+    """Yield (path, content) of every file; with `text`, of a backend that takes text alone."""
     testing = files("hal_testing")
-    for source in sorted((testing / "fake").iterdir(), key=lambda source: source.name):
-        if source.name.endswith(".py"):
-            text = source.read_text(encoding="utf-8")
-            if source.name == "__init__.py":
-                text = re.sub(r'\A""".*?"""', _PLUGIN_DOC, text, count=1, flags=re.DOTALL)
-            yield f"{called.package}/{source.name}", _renamed(text, called)
-    yield f"{called.package}/py.typed", ""
+    sources = {source.name: source for source in (testing / "fake").iterdir()}
+    if text:
+        sources |= {source.name: source for source in (testing / "text").iterdir()}
+    texts = sources.pop("texts.py", None)
+    found = {
+        f"{called.package}/{name}": source.read_text(encoding="utf-8")
+        for name, source in sorted(sources.items())
+        if name.endswith(".py")
+    }
+    plugin = f"{called.package}/__init__.py"
+    found[plugin] = re.sub(r'\A""".*?"""', _PLUGIN_DOC, found[plugin], count=1, flags=re.DOTALL)
+    found[f"{called.package}/py.typed"] = ""
     for name, path in _TEMPLATE.items():
-        text = (testing / "template" / name).read_text(encoding="utf-8")
-        yield _renamed(path, called), _renamed(text, called)
+        found[path] = (testing / "template" / name).read_text(encoding="utf-8")
+    if texts is not None:
+        found["tests/conftest.py"] = texts.read_text(encoding="utf-8")
+        found["pyproject.toml"] = re.sub(r' *"hal-kernel.*\n', "", found["pyproject.toml"])
+    for path, content in found.items():
+        yield _renamed(path, called), _renamed(content, called)
 
 
 def _renamed(text: str, called: Names) -> str:
