@@ -31,8 +31,8 @@ def texts(pair: CompilerPair) -> Texts | None:
     """Return the texts that a pair takes; None if no renderer says how its language looks."""
     language = pair.language
     known = None if pair.renderer is None else pair.renderer()
-    if known is None and language in RENDERERS:
-        known = RENDERERS[language]()
+    if not hasattr(known, "by_hand"):  # there is none, or it is no renderer of hal-kernel
+        known = RENDERERS[language]() if language in RENDERERS else None
     if known is not None and known.by_hand is not None:
         kernel, before, has_macros = known.by_hand
         doubled_text = before + kernel.replace("NAME", "doubled")
