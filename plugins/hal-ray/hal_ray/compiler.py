@@ -1,48 +1,55 @@
-"""The compilers of the node: text is rendered here and compiled there."""
+"""The compilers of the node: a kernel is rendered and compiled there, and its text comes back."""
 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hal_core.compiler import Compiler, CompilerPair
-from hal_core.errors import CompilerUnavailable
 from hal_core.source import Source
 
 if TYPE_CHECKING:
-    from hal_kernel.render import Renderer
+    from hal_core.dtypes import DType
     from hal_ray.device import RayDevice
 
 
 def pairs(device: RayDevice) -> list[CompilerPair]:
     """List the real device's compilers under their own names: `RAY_CC=llvm` chooses one."""
-
-    def renderer(name: str) -> Renderer:
-        packed = device.connection.ask("renderer", name)
-        try:
-            made: Renderer = pickle.loads(packed)
-        except (ImportError, AttributeError) as error:
-            raise CompilerUnavailable(
-                f"render with {name}", f"its renderer is not installed here: {error}",
-                device=device.name, fix="Install the node's plugins on this machine, too.",
-            ) from None  # fmt: skip
-        return made
-
-    def pair(name: str, language: str, renders: bool) -> CompilerPair:
-        render: Callable[[], Renderer] | None = partial(_once, {}, renderer, name)
-        return CompilerPair(
-            name, language, render if renders else None, partial(RayCompiler.of_pair, device, name)
+    return [
+        CompilerPair(
+            name, language, partial(RayRenderer, device, name, language) if renders else None,
+            partial(RayCompiler.of_pair, device, name),
         )
+        for name, language, renders in device.connection.ask("pairs")
+    ]  # fmt: skip
 
-    return [pair(*facts) for facts in device.connection.ask("pairs")]
 
+class RayRenderer:
+    """The renderer of a pair, which stays on the node: its class need not be installed here.
 
-def _once(known: dict[str, Renderer], make: Callable[[str], Renderer], name: str) -> Renderer:
-    if name not in known:
-        known[name] = make(name)
-    return known[name]
+    No text is kept, so that the cache's key has what the renderer writes now.
+    """
+
+    def __init__(self, device: RayDevice, pair: str, language: str) -> None:
+        self.device, self.pair, self.language = device, pair, language
+
+    def supports(self, dtype: DType) -> bool:
+        """Tell whether the renderer's language can compute with `dtype`."""
+        return bool(self._call("supports", dtype))
+
+    def render(self, kernel: object) -> str:
+        """Return the kernel's text. Raises: as on the node."""
+        return str(self._call("render", kernel))
+
+    def options(self, kernel: object) -> tuple[str, ...]:
+        """Return the compiler options that the text needs."""
+        return tuple(self._call("options", kernel))
+
+    def _call(self, method: str, argument: object) -> Any:
+        # As bytes: what only one side can pickle fails as this call, and not as the connection.
+        packed = pickle.dumps(argument)
+        return self.device.connection.ask("render", self.pair, method, packed)
 
 
 class RayCompiler(Compiler):

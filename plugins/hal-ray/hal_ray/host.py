@@ -286,14 +286,16 @@ class DeviceHost:
         pairs = self._device.compilers
         return [(pair.name, pair.language, pair.renderer is not None) for pair in pairs]
 
-    def _tell_renderer(self, name: str) -> bytes:
-        (pair,) = [pair for pair in self._device.compilers if pair.name == name]
-        return pickle.dumps(pair.renderer and pair.renderer())
+    def _pair(self, name: str) -> Any:
+        return next(pair for pair in self._device.compilers if pair.name == name)
+
+    def _tell_render(self, name: str, method: str, packed: bytes) -> Any:
+        """Call a method of a pair's renderer: it supports a dtype, or renders a kernel."""
+        return getattr(self._pair(name).renderer(), method)(pickle.loads(packed))
 
     def _compiler(self, name: str) -> Any:
         if name not in self._compilers:
-            (pair,) = [pair for pair in self._device.compilers if pair.name == name]
-            self._compilers[name] = pair.compiler()
+            self._compilers[name] = self._pair(name).compiler()
         return self._compilers[name]
 
     def _tell_compiler(self, name: str) -> dict[str, Any]:

@@ -21,6 +21,25 @@ os.environ["RAY_DISABLE_IMPORT_WARNING"] = "1"
 LOOPBACK = "127.0.0.2"
 SIZES = {"num_cpus": 1, "object_store_memory": 120 << 20, "node_ip_address": LOOPBACK}
 
+NPU = """
+from hal_core.hookspecs import hookimpl
+from hal_kernel.render.uops import UOpsRenderer
+from hal_testing.fake import FakePlugin
+
+
+class NPURenderer(UOpsRenderer):
+    name = "text of the NPU"
+
+
+class NPUPlugin(FakePlugin):
+    @hookimpl
+    def hal_make_compilers(self, device):
+        return [pair._replace(renderer=NPURenderer) for pair in super().hal_make_compilers(device)]
+
+
+plugin = NPUPlugin()
+"""
+
 
 def start_cluster(*names: str) -> Any:
     """Start a head and one more node for each name."""
@@ -53,10 +72,11 @@ def named(device: str, node: str) -> str:
 
 
 def write_npu(folder: Path) -> None:
-    """Write a distribution with two simulated accelerators NPU, whose chip can fail on request."""
-    folder.joinpath("ray_npu.py").write_text(
-        "from hal_testing.fake import FakePlugin\n\nplugin = FakePlugin()\n", encoding="utf-8"
-    )
+    """Write a distribution with two simulated accelerators NPU, whose chip can fail on request.
+
+    This process cannot import it, and so has no renderer for it.
+    """
+    folder.joinpath("ray_npu.py").write_text(NPU, encoding="utf-8")
     facts = folder / "ray_npu-1.dist-info"
     facts.mkdir()
     facts.joinpath("METADATA").write_text("Name: ray-npu\nVersion: 1\n", encoding="utf-8")
@@ -119,3 +139,11 @@ def other(cluster: Any) -> Iterator[hal.Compiled]:
     yield opened
     if opened.connection.fault is not None:
         opened.close()
+
+
+@pytest.fixture
+def npu(cluster: Any) -> Iterator[hal.Compiled]:
+    """The simulated accelerator of the head, whose backend only the nodes have."""
+    opened = hal.Device[named("NPU", "head")]
+    yield opened
+    opened.close()

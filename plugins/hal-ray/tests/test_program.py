@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import importlib.util
+from pickle import PicklingError
 from typing import Any
 
 import numpy as np
 import pytest
 
 import hal_core as hal
-from hal_ray import compiler, connection
+from hal_core.dtypes import DTYPES
+from hal_kernel.ir.listing import listing
+from hal_ray import connection
 
 
 @hal.kernel
@@ -162,21 +166,59 @@ def test_pairs_have_their_own_names_and_errors_their_log(device: Any) -> None:
     assert "@" in caught.value.log and caught.value.line == 1 and caught.value.device == device.name
 
 
-def test_a_renderer_that_is_not_installed_here_is_named(
+def test_a_backend_that_only_the_node_has_renders_there(npu: Any) -> None:
+    """The kernel arrives with its line numbers and without contraction."""
+    assert importlib.util.find_spec("ray_npu") is None
+    exact = hal.kernel(contract=False)(add_one.__wrapped__)
+    program, y = npu.compile(exact), hal.zeros(8, hal.int32, npu)
+    program(y, vals=(8,), threads=8)
+    assert y.numpy().tolist() == [1] * 8
+    assert program.source == listing(exact.lower()) and npu.supports(hal.bfloat16)
+
+
+def test_what_the_nodes_renderer_refuses_names_the_device_here(npu: Any) -> None:
+    kernel = add_one.lower()
+    reserved = kernel._replace(name="half", signature=kernel.signature._replace(name="half"))
+    with pytest.raises(hal.Unsupported, match="as text of the NPU") as caught:
+        npu.compile(reserved)
+    assert caught.value.device == npu.name and caught.value.got == "half"
+
+
+def test_a_kernel_that_cannot_travel_leaves_the_device_usable(npu: Any) -> None:
+    with pytest.raises((TypeError, AttributeError, PicklingError), match="pickle"):
+        npu.renderer.render(lambda: None)
+    assert npu.compile(add_one.lower()).source == listing(add_one.lower())
+
+
+def test_a_renderer_that_changed_on_the_node_gives_its_new_code(npu: Any) -> None:
+    """The cache on this side has the binary of the text that was written before."""
+
+    def change(host: Any) -> None:
+        old = host._device.compilers[0]
+
+        class Changed(old.renderer):  # type: ignore[name-defined, misc]
+            def render(self, kernel: Any) -> str:
+                text: str = super().render(kernel)
+                return text.replace("CONST int32 1", "CONST int32 2")
+
+        host._device.compilers[0] = old._replace(renderer=Changed)
+
+    for added in (1, 2):
+        y = hal.zeros(8, hal.int32, npu)
+        npu.compile(add_one.lower())(y, vals=(8,), threads=8)
+        assert y.numpy().tolist() == [added] * 8
+        npu.connection.ray.get(npu.connection.actor.__ray_call__.remote(change))
+
+
+def test_dtypes_are_those_of_the_nodes_compiler(
     device: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A kernel that cannot travel: this machine lacks the backend that writes its text."""
-    ask = device.connection.ask
-
-    def asked(*question: Any, **how: Any) -> Any:
-        return b"cno_such_backend\nText\n." if question[0] == "renderer" else ask(*question, **how)
-
-    monkeypatch.setattr(device.connection, "ask", asked)
-    pair = next(pair for pair in compiler.pairs(device) if pair.renderer is not None)
-    with pytest.raises(
-        hal.CompilerUnavailable, match=r"no_such_backend.*Install the node's plugin"
-    ):
-        pair.renderer()
+    for name in ("llvm", "clang"):
+        monkeypatch.setenv("RAY_CC", name)
+        monkeypatch.setenv("CPU_CC", name)
+        assert [*map(device.supports, DTYPES.values())] == [
+            *map(hal.Device["CPU"].supports, DTYPES.values())
+        ]
 
 
 @pytest.mark.parametrize("nbytes", [4, 4 << 10, 1 << 20, 5 << 20])
