@@ -14,8 +14,8 @@ from worked_examples import side_by_side
 
 import hal_core as hal
 from hal_core.dtypes import int32
-from hal_kernel.ir import Kernel, UOp
-from hal_kernel.ir.blocks import lockstep, loops, nest_parts, nests
+from hal_kernel.ir import Kernel, UOp, loops
+from hal_kernel.ir.blocks import lockstep, nest_parts, nests
 from hal_kernel.ir.blocks.fission import split
 from hal_kernel.ir.verify import verify
 

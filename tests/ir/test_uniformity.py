@@ -11,7 +11,7 @@ from stepping import Block, listing
 
 import hal_core as hal
 from hal_kernel.ir import Kernel, UOp
-from hal_kernel.ir.blocks import uniformity as module
+from hal_kernel.ir import uniformity as module
 from hal_kernel.ir.uniformity import Uniformity, divergent
 from hal_kernel.ir.uop import LEAVES
 from hal_kernel.ir.verify import verify
