@@ -21,7 +21,7 @@ from hal_core.errors import (
     shown,
 )
 from hal_core.profiling import on_switch
-from hal_core.queue import Event, Queue, capturing, checked, on_captures, refuse_in_capture
+from hal_core.queue import Event, Queue, capturing, checked, on_captures
 from hal_core.signature import VALUE, Param, convert_value
 
 if TYPE_CHECKING:
@@ -222,18 +222,17 @@ class Buffer:
         """
         nbytes = self.nbytes
         view = host_bytes(src, nbytes, "copyin", self.device)
-        if queue is not None:
-            opaque = self._opaque_for("copyin")
-            return checked(queue, "copyin", self._device)._add_copyin(self, opaque, view)
-        host = self._host
+        host = self._host if queue is None else None
         if host is not None and nbytes <= _direct_nbytes and not self._device.closed:
             host[:] = view
             return self
         opaque = self._opaque_for("copyin")
-        graph = capturing()
-        if graph is not None:
-            graph._add_copyin(self, opaque, view)
-        elif nbytes:
+        # Who takes the work: the queue that is given, or the graph that this thread captures.
+        taker = capturing() if queue is None else checked(queue, "copyin", self._device)
+        if taker is not None:
+            event = taker._add_copyin(self, opaque, view)
+            return self if queue is None else event
+        if nbytes:
             allocator = self._device.allocator
             allocator._copyin(opaque, view)
             if allocator.host_ordered:
@@ -260,16 +259,14 @@ class Buffer:
                 "copyout", "the destination is read-only", got=type(dest).__name__,
                 device=self.device, fix="Give a bytearray or a writable array.",
             )  # fmt: skip
-        if queue is not None:
-            opaque = self._opaque_to_read("copyout")
-            return checked(queue, "copyout", self._device)._add_copyout(view, self, opaque)
-        host = self._host
+        host = self._host if queue is None else None
         if host is not None and nbytes <= _direct_nbytes and not self._device.closed:
             view[:] = host
             return dest
         opaque = self._opaque_to_read("copyout")
-        if capturing() is not None:
-            refuse_in_capture("copyout", "data cannot be read", self.device)
+        taker = capturing() if queue is None else checked(queue, "copyout", self._device)
+        if taker is not None:
+            return taker._add_copyout(view, self, opaque)
         if nbytes:
             allocator = self._device.allocator
             allocator._copyout(view, opaque)
@@ -294,13 +291,11 @@ class Buffer:
         check_nbytes(src.nbytes, self.nbytes, "copy_from", self.device)
         source = src._opaque_to_read("copy_from")
         dest = self._opaque_for("copy_from")
-        if queue is not None:
-            queue = checked(queue, "copy_from", self._device)
-            return queue._add_copy(self, dest, src, source)
-        graph = capturing()
-        if graph is not None:
-            graph._add_copy(self, dest, src, source)
-        elif self.nbytes:
+        taker = capturing() if queue is None else checked(queue, "copy_from", self._device)
+        if taker is not None:
+            event = taker._add_copy(self, dest, src, source)
+            return self if queue is None else event
+        if self.nbytes:
             self._device.allocator._copy(dest, source, self.nbytes, src._device)
         return self
 
@@ -317,14 +312,13 @@ class Buffer:
         number = convert_value(
             value, Param("of the fill", self.dtype, VALUE, 0), "fill", self.device
         )
-        if queue is not None:
-            queue = checked(queue, "fill", self._device)
-            return queue._add_fill(self, opaque, pack(number, self.dtype))
-        graph = capturing()
-        if graph is not None:
-            graph._add_fill(self, opaque, pack(number, self.dtype))
-        elif self.nbytes:
-            self._device.allocator._fill(opaque, self.nbytes, pack(number, self.dtype))
+        pattern = pack(number, self.dtype)
+        taker = capturing() if queue is None else checked(queue, "fill", self._device)
+        if taker is not None:
+            event = taker._add_fill(self, opaque, pattern)
+            return self if queue is None else event
+        if self.nbytes:
+            self._device.allocator._fill(opaque, self.nbytes, pattern)
         return self
 
     # -- views
