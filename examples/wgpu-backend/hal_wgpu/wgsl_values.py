@@ -10,8 +10,7 @@ import math
 from typing import Any
 
 from hal_kernel.ir import UOp
-from hal_kernel.ir.uop import COMPARISON
-from hal_kernel.render.renderer import dtype_of
+from hal_kernel.ir.uop import COMPARISON, dtype_of
 
 from hal_core.dtypes import DType
 

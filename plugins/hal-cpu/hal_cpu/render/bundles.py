@@ -7,7 +7,7 @@ from hal_cpu.render.threads import Interval, Known, Place, Threads
 from hal_cpu.render.values import literal, type_of
 from hal_kernel.ir.blocks.bundles import Bundle, bundle
 from hal_kernel.ir.blocks.quotients import REMAINDERS
-from hal_kernel.render.renderer import dtype_of
+from hal_kernel.ir.uop import dtype_of
 
 _LONG = 64  # threads of a row: from here on bundles gain more than the rest of the row costs
 

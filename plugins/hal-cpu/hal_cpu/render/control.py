@@ -8,7 +8,7 @@ from typing import NamedTuple
 from hal_cpu.render.memory import Memory, word
 from hal_cpu.render.values import type_of
 from hal_kernel.ir import UOp
-from hal_kernel.render.renderer import dtype_of
+from hal_kernel.ir.uop import dtype_of
 
 NOT_UNROLLED = '!{{!"llvm.loop.unroll.disable"}}'
 

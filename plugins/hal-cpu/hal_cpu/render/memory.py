@@ -5,8 +5,7 @@ from __future__ import annotations
 from hal_core.dtypes import DType, int32
 from hal_cpu.render.values import INTEGER, Values, literal, type_of
 from hal_kernel.ir import UOp
-from hal_kernel.ir.uop import array_of
-from hal_kernel.render.renderer import dtype_of
+from hal_kernel.ir.uop import array_of, dtype_of
 
 _DEPTH = 6  # nested operations of an index that are computed again in 64 bits
 _WHOLE = {

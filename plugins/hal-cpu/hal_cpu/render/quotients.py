@@ -21,7 +21,7 @@ from hal_kernel.ir.blocks.quotients import (
     least_part,
     parts,
 )
-from hal_kernel.render.renderer import dtype_of
+from hal_kernel.ir.uop import dtype_of
 
 _GROWS = frozenset({"SPECIAL", "ADD", "SUB", "MUL", "CAST"})
 _LARGEST = 1 << 16

@@ -27,7 +27,7 @@ from hal_kernel.ir.blocks.rows import (
 from hal_kernel.ir.blocks.thread_bounds import Bounds, bounds, joins_blocks
 from hal_kernel.ir.blocks.unrolling import written_out
 from hal_kernel.ir.loops import filling
-from hal_kernel.render.renderer import dtype_of
+from hal_kernel.ir.uop import dtype_of
 
 AXES = "xyz"
 BLOCKS = "each.block"  # the loop over the blocks of this call

@@ -8,8 +8,8 @@ from hal_core.dtypes import DTYPES, STORAGE_DTYPES, DType, bool_, float16, float
 from hal_cpu.render.far import DECLARATIONS, call_of, definitions
 from hal_cpu.render.helpers import division, narrow, widen
 from hal_kernel.ir import UOp
+from hal_kernel.ir.uop import dtype_of
 from hal_kernel.render.literals import llvm_float, power_of_two
-from hal_kernel.render.renderer import dtype_of
 
 INTEGER = {"ADD": "add", "SUB": "sub", "MUL": "mul", "AND": "and", "OR": "or", "XOR": "xor"}
 _FLOAT = {"ADD": "fadd", "SUB": "fsub", "MUL": "fmul", "DIV": "fdiv", "FMOD": "frem"}

@@ -9,7 +9,8 @@ from hal_cuda.render.memory import Memory
 from hal_cuda.render.text import kind_of, type_of
 from hal_kernel.ir import Kernel, UOp
 from hal_kernel.ir.expand import expand
-from hal_kernel.render.renderer import Renderer, dtype_of, writers
+from hal_kernel.ir.uop import dtype_of
+from hal_kernel.render.renderer import Renderer, writers
 
 _SPECIALS = {"block_idx": "ctaid", "thread_idx": "tid", "block_dim": "ntid", "grid_dim": "nctaid"}
 _MAX_BLOCK = "1024, 1, 1"  # bounds the product of the three; the shape is free

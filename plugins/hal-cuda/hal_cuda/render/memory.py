@@ -10,9 +10,8 @@ from hal_cuda.render.casts import bitcast
 from hal_cuda.render.text import kind_of, literal, memory_type_of, type_of
 from hal_cuda.render.values import Values
 from hal_kernel.ir import Kernel, UOp
-from hal_kernel.ir.uop import array_of
+from hal_kernel.ir.uop import array_of, dtype_of
 from hal_kernel.ir.vectors import NBYTES, vectors
-from hal_kernel.render.renderer import dtype_of
 
 _SPACES = {"PARAM": "global", "SHARED": "shared", "LOCAL": "local", "TABLE": "const"}
 _OF_BITS = {"EXCHANGE": "exch", "AND": "and", "OR": "or", "XOR": "xor"}

@@ -6,8 +6,7 @@ from hal_core.dtypes import DType, bool_
 from hal_cuda.render.casts import bitcast, cast
 from hal_cuda.render.text import Registers, kind_of, literal, type_of
 from hal_kernel.ir import UOp
-from hal_kernel.ir.uop import COMPARISON
-from hal_kernel.render.renderer import dtype_of
+from hal_kernel.ir.uop import COMPARISON, dtype_of
 
 _INTEGER = {"ADD": "add", "SUB": "sub", "MUL": "mul.lo", "MIN": "min", "MAX": "max"}
 _BITWISE = {"AND": "and", "OR": "or", "XOR": "xor", "NOT": "not"}

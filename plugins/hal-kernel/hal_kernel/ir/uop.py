@@ -154,6 +154,13 @@ def is_gated(node: UOp) -> bool:
     return node.op == "LOAD" and len(node.src) == 4
 
 
+def dtype_of(node: UOp) -> DType:
+    """Return the dtype of a node that is a value. Raises: InvalidKernel for a store, an IF, ..."""
+    if node.dtype is None:
+        raise InvalidKernel("read a node", f"{node!r} is not a value")
+    return node.dtype
+
+
 def atomic_name(node: UOp) -> str:
     """Return what an atomic does: ADD, compare-exchange, load."""
     names = {"CAS": "compare-exchange", "ATOMICLOAD": "load", "ATOMICSTORE": "store"}

@@ -6,8 +6,9 @@ import ast
 
 from hal_core.dtypes import STORAGE_DTYPES
 from hal_kernel.ir import UOp
+from hal_kernel.ir.uop import dtype_of
 from hal_kernel.lang.builtins import ORDERS, Order, acquire, release
-from hal_kernel.lang.emit import Memory, Nothing, dtype_of
+from hal_kernel.lang.emit import Memory, Nothing
 from hal_kernel.lang.expressions import Expressions
 from hal_kernel.lang.memory import named
 from hal_kernel.lang.shapes import flat

@@ -22,7 +22,7 @@ from hal_core.dtypes import (
 )
 from hal_core.errors import shown
 from hal_kernel.ir import UOp
-from hal_kernel.ir.uop import array_of
+from hal_kernel.ir.uop import array_of, dtype_of
 from hal_kernel.lang import memory, refusals, shapes, subgroups, vectors
 from hal_kernel.lang.atomics import atomic
 from hal_kernel.lang.builtins import (
@@ -42,7 +42,7 @@ from hal_kernel.lang.builtins import (
     view,
 )
 from hal_kernel.lang.constants import computed, convert, instead
-from hal_kernel.lang.emit import Memory, Nothing, dtype_of
+from hal_kernel.lang.emit import Memory, Nothing
 from hal_kernel.lang.expressions import Expressions
 from hal_kernel.lang.func import InlineFunction
 from hal_kernel.lang.function import KernelFunction

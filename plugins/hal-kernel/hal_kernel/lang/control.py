@@ -9,10 +9,10 @@ from typing import Any
 
 from hal_core.dtypes import DType, bool_, int32, int64
 from hal_kernel.ir import UOp
+from hal_kernel.ir.uop import dtype_of
 from hal_kernel.lang import refusals
 from hal_kernel.lang.builtins import unroll
 from hal_kernel.lang.constants import fit
-from hal_kernel.lang.emit import dtype_of
 from hal_kernel.lang.names import assigned
 from hal_kernel.lang.statements import Exit, Loop, Statements
 

@@ -74,13 +74,6 @@ class Nothing:
         self.name = name
 
 
-def dtype_of(value: UOp) -> DType:
-    """Return the dtype of a node that is a value. Raises: TypeError for structure and stores."""
-    if value.dtype is None:
-        raise TypeError(f"{value!r} is not a value")
-    return value.dtype
-
-
 class Emitter:
     """The list of nodes that grows while the front end reads a kernel."""
 

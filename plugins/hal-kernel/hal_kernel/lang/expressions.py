@@ -16,9 +16,10 @@ from typing import Any, NamedTuple
 from hal_core.dtypes import DType, bool_, float32
 from hal_core.errors import KernelSyntaxError, shown
 from hal_kernel.ir import UOp
+from hal_kernel.ir.uop import dtype_of
 from hal_kernel.lang import refusals
 from hal_kernel.lang.constants import Number, default_dtype, fit, instead
-from hal_kernel.lang.emit import Emitter, Memory, Nothing, dtype_of
+from hal_kernel.lang.emit import Emitter, Memory, Nothing
 from hal_kernel.lang.names import Names
 from hal_kernel.lang.text import SourceText
 

@@ -14,7 +14,8 @@ import os
 from typing import Any
 
 from hal_core.dtypes import DType
-from hal_kernel.lang.emit import Memory, Nothing, dtype_of
+from hal_kernel.ir.uop import dtype_of
+from hal_kernel.lang.emit import Memory, Nothing
 from hal_kernel.lang.expressions import Expressions
 from hal_kernel.lang.func import InlineFunction
 from hal_kernel.lang.names import Names

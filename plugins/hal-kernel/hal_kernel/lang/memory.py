@@ -8,10 +8,10 @@ import math
 from hal_core.dtypes import DTYPES, STORAGE_DTYPES, DType, any_, float32
 from hal_core.errors import shown
 from hal_kernel.ir import UOp
-from hal_kernel.ir.uop import LOCAL_LIMIT
+from hal_kernel.ir.uop import LOCAL_LIMIT, dtype_of
 from hal_kernel.lang import refusals
 from hal_kernel.lang.constants import Number, computed
-from hal_kernel.lang.emit import Memory, dtype_of
+from hal_kernel.lang.emit import Memory
 from hal_kernel.lang.expressions import Expressions
 from hal_kernel.lang.shapes import shape_of
 from hal_kernel.lang.tables import table

@@ -9,8 +9,9 @@ from types import FunctionType
 from typing import Any
 
 from hal_kernel.ir import UOp
+from hal_kernel.ir.uop import dtype_of
 from hal_kernel.lang.constants import Number
-from hal_kernel.lang.emit import Emitter, Memory, dtype_of
+from hal_kernel.lang.emit import Emitter, Memory
 from hal_kernel.lang.scope import closure_of
 from hal_kernel.lang.text import parameters_of
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from hal_core.dtypes import DType, bool_, float32, int32, int64
 from hal_kernel.ir import UOp
+from hal_kernel.ir.uop import dtype_of
 from hal_kernel.lang import refusals
 from hal_kernel.lang.constants import Number, default_dtype, fit, fold
-from hal_kernel.lang.emit import dtype_of
 from hal_kernel.lang.expressions import Expressions
 
 # syntax -> symbol, IR op, kinds of the dtypes it takes

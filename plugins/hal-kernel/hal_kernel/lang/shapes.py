@@ -17,9 +17,10 @@ from typing import Any
 from hal_core.dtypes import DType, bool_, int32, int64
 from hal_core.errors import shown
 from hal_kernel.ir import UOp
+from hal_kernel.ir.uop import dtype_of
 from hal_kernel.lang import refusals
 from hal_kernel.lang.constants import default_dtype
-from hal_kernel.lang.emit import Memory, dtype_of
+from hal_kernel.lang.emit import Memory
 from hal_kernel.lang.expressions import Expressions
 
 VIEW = "Write u = hal.view(p, (height, width))."

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 from hal_core.dtypes import DType, bool_
 from hal_core.signature import CONST_POINTER, Signature
 from hal_kernel.ir import UOp
-from hal_kernel.ir.uop import ATOMIC_OPS
+from hal_kernel.ir.uop import ATOMIC_OPS, dtype_of
 from hal_kernel.lang import memory, refusals, shapes
 from hal_kernel.lang.builtins import local, shared
 from hal_kernel.lang.constants import computed
-from hal_kernel.lang.emit import Emitter, Memory, Nothing, dtype_of
+from hal_kernel.lang.emit import Emitter, Memory, Nothing
 from hal_kernel.lang.expressions import Expressions, Grammar
 from hal_kernel.lang.func import InlineFunction
 from hal_kernel.lang.names import Names, Path

@@ -13,8 +13,8 @@ import ast
 
 from hal_core.dtypes import DType, bool_, int32, uint64
 from hal_kernel.ir import UOp
+from hal_kernel.ir.uop import dtype_of
 from hal_kernel.lang.constants import Number
-from hal_kernel.lang.emit import dtype_of
 from hal_kernel.lang.expressions import Expressions
 
 MOST_THREADS = 64  # of a subgroup

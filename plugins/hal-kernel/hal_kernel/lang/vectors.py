@@ -6,10 +6,10 @@ import ast
 
 from hal_core.dtypes import STORAGE_DTYPES, float32
 from hal_kernel.ir import UOp
-from hal_kernel.ir.uop import VECTORS
+from hal_kernel.ir.uop import VECTORS, dtype_of
 from hal_kernel.lang import memory, shapes
 from hal_kernel.lang.constants import computed
-from hal_kernel.lang.emit import Memory, Nothing, dtype_of
+from hal_kernel.lang.emit import Memory, Nothing
 from hal_kernel.lang.expressions import Expressions
 
 _LOAD = "Write a, b, c, d = hal.load(p, i, 4), with 2, 4, 8 or 16."

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from hal_core.dtypes import DTYPES, DType, any_
-from hal_core.errors import InvalidKernel, Unsupported
+from hal_core.errors import Unsupported
 from hal_kernel.ir import Kernel, UOp
 from hal_kernel.ir.fold import fold
 from hal_kernel.ir.gates import without_gates
@@ -99,10 +99,3 @@ def writers(kind: type) -> dict[str, Callable[[Any, UOp], None]]:
         for name, method in vars(base).items()
         if name.startswith("on_")
     }
-
-
-def dtype_of(uop: UOp) -> DType:
-    """Return the dtype of a node that has a value."""
-    if uop.dtype is None:  # verify has refused it before
-        raise InvalidKernel("render", f"{uop!r} is not a value")
-    return uop.dtype

@@ -12,14 +12,14 @@ from typing import NamedTuple
 from hal_core.signature import CONST_POINTER
 from hal_kernel.ir import Kernel, UOp
 from hal_kernel.ir.loops import unrolled
-from hal_kernel.ir.uop import SUBGROUP
+from hal_kernel.ir.uop import SUBGROUP, dtype_of
 from hal_kernel.ir.vectors import vectors
 from hal_kernel.render.c.expression import Expression
 from hal_kernel.render.c.language import Language
 from hal_kernel.render.c.lines import Lines
 from hal_kernel.render.c.operations import MEMORY
 from hal_kernel.render.c.uses import ends_in, stays_in_range
-from hal_kernel.render.renderer import dtype_of, writers
+from hal_kernel.render.renderer import writers
 
 _ELSE = "} else {"
 

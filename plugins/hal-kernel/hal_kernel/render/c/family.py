@@ -7,12 +7,12 @@ from functools import cached_property
 from hal_core.dtypes import DTYPES
 from hal_core.errors import Unsupported
 from hal_kernel.ir import Kernel
-from hal_kernel.ir.uop import ATOMIC_OPS, atomic_name
+from hal_kernel.ir.uop import ATOMIC_OPS, atomic_name, dtype_of
 from hal_kernel.render.c.frame import whole
 from hal_kernel.render.c.language import Language
 from hal_kernel.render.c.operations import atomic_body
 from hal_kernel.render.c.words import called, reserved
-from hal_kernel.render.renderer import Renderer, dtype_of
+from hal_kernel.render.renderer import Renderer
 
 
 class CFamilyRenderer(Renderer):

@@ -14,13 +14,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hal_kernel.ir import UOp
+from hal_kernel.ir.uop import dtype_of
 from hal_kernel.render.c.expression import Expression
 from hal_kernel.render.c.language import Language
 from hal_kernel.render.c.operations import Operations
 from hal_kernel.render.c.uses import used_once
 from hal_kernel.render.c.words import AXES
 from hal_kernel.render.names import Names
-from hal_kernel.render.renderer import dtype_of
 
 _LONGEST = 72  # characters; a longer expression gets its own line
 

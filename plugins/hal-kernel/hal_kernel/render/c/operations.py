@@ -7,7 +7,7 @@ import math
 from hal_core.dtypes import DTYPES
 from hal_core.errors import Unsupported
 from hal_kernel.ir import UOp
-from hal_kernel.ir.uop import array_of, is_fence
+from hal_kernel.ir.uop import array_of, dtype_of, is_fence
 from hal_kernel.ir.vectors import NBYTES
 from hal_kernel.render.c import helpers
 from hal_kernel.render.c.casts import bitcast, cast
@@ -15,7 +15,6 @@ from hal_kernel.render.c.expression import Expression
 from hal_kernel.render.c.language import Language
 from hal_kernel.render.c.spelling import Spelling
 from hal_kernel.render.literals import power_of_two
-from hal_kernel.render.renderer import dtype_of
 
 MEMORY = 0  # in `Expression.reads`: a LOAD; a GET adds the id of its variable
 _INFIX = {

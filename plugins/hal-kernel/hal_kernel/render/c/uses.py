@@ -6,8 +6,7 @@ import itertools
 from collections.abc import Sequence
 
 from hal_kernel.ir import UOp
-from hal_kernel.ir.uop import LEAVES, OPENS
-from hal_kernel.render.renderer import dtype_of
+from hal_kernel.ir.uop import LEAVES, OPENS, dtype_of
 
 
 def stays_in_range(uop: UOp) -> bool:
