@@ -25,7 +25,17 @@ from hal_core.geometry import Limits
 from hal_core.graph import Graph, Step, capture
 from hal_core.hookspecs import CAPABILITIES, DeviceInfo
 from hal_core.program import Program
-from hal_core.queue import DirectQueue, Event, Queue, WorkerQueue, finish, reached, seconds_of
+from hal_core.queue import (
+    DirectQueue,
+    Event,
+    Freed,
+    Queue,
+    WorkerQueue,
+    end_of,
+    finish,
+    reached,
+    seconds_of,
+)
 from hal_core.queue.order import order
 from hal_core.source import Binary, Source
 
@@ -129,7 +139,7 @@ class Compiled(concurrency.OfThisProcess):
         # Under HAL_CHECK every device records order: a checked queue may wait for a queue of a
         # device that is not checked itself.
         self._order = order if self.checks_order or config.CHECK.read() else None
-        self._ends: list[Event] = []  # the ends of queues that were dropped with work in them
+        self._ends: list[Event | Freed] = []  # the ends of queues that were dropped
         # Queues that may have work. The device keeps them: were one collected, the memory that its
         # work still uses would be finalized too.
         self._busy: set[Queue] = set()
@@ -329,8 +339,8 @@ class Compiled(concurrency.OfThisProcess):
         if not all(one._synchronize(max(0.0, deadline - monotonic())) for one in self._queues):
             return False
         self._forget_queues()  # dropped queues become ends
-        for end in list(self._ends):
-            if not reached(end, max(0.0, deadline - monotonic())):
+        for left in list(self._ends):
+            if not reached(end_of(left), max(0.0, deadline - monotonic())):
                 return False
         self._forget_ends()
         if self._order is not None:
@@ -351,7 +361,7 @@ class Compiled(concurrency.OfThisProcess):
                 self._backend.closing(self)
 
             def stop() -> None:
-                ends = [partial(finish, end, self) for end in self._ends]
+                ends = [partial(finish, end_of(left), self) for left in self._ends]
                 concurrency.run_each([*[queue._stop for queue in self._queues], *ends])
 
             # A step of its own, and no function of Python's, which Ctrl-C might end: what follows
@@ -381,10 +391,10 @@ class Compiled(concurrency.OfThisProcess):
 
     def _forget_ends(self) -> None:
         self._forget_queues()  # first: a queue that nobody else refers to becomes an end
-        for end in list(self._ends):  # a finalizer may append to it meanwhile
-            if end._is_over():
+        for left in list(self._ends):  # a finalizer may append to it meanwhile
+            if end_of(left)._is_over():
                 with suppress(ValueError):  # another thread was faster
-                    self._ends.remove(end)
+                    self._ends.remove(left)
 
     def _forget_queues(self) -> None:
         """Drop the queues whose work is done."""

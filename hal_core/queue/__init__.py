@@ -1,11 +1,13 @@
 """Queues of work and the events that order them."""
 
 from hal_core.queue.base import (
+    Freed,
     Keep,
     Queue,
     captures,
     capturing,
     checked,
+    end_of,
     finish,
     on_captures,
     reached,
@@ -19,6 +21,7 @@ __all__ = [
     "DirectQueue",
     "Event",
     "Failure",
+    "Freed",
     "Keep",
     "PolledEvent",
     "Queue",
@@ -26,6 +29,7 @@ __all__ = [
     "captures",
     "capturing",
     "checked",
+    "end_of",
     "finish",
     "on_captures",
     "reached",

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from itertools import pairwise
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, NoReturn, Self
+from weakref import ref
 
 from hal_core.concurrency import OfThisProcess, fork_error, forkable
 from hal_core.device import opened
@@ -327,9 +328,9 @@ class Queue(OfThisProcess):
 
     def _leave(self, end: Event) -> None:
         """Have the device wait for the end of the work, as nobody refers to this queue any more."""
+        self.device._ends.append(end)  # first: Ctrl-C may come behind it
         # Not all waits: the queues of those that are over would live as long as the end.
         end._waits = [one for one in self._waits if not one[1]._done]
-        self.device._ends.append(end)
 
     def _check_launch(self, program: Program, bufs: tuple[Buffer, ...]) -> None:
         self._check_device(program.device, f"launch {program.name}")
@@ -390,6 +391,20 @@ class Queue(OfThisProcess):
 
     def _after_fork(self) -> None:
         self.forked = True
+
+
+class Freed(ref[Queue]):
+    """Stands for a queue that was freed among the ends of its device, which Python itself adds.
+
+    A finalizer would lose the end of the work if Ctrl-C came within it.
+    """
+
+    end: Event
+
+
+def end_of(left: Event | Freed) -> Event:
+    """Return the end of the work of a queue that was dropped."""
+    return left.end if isinstance(left, Freed) else left
 
 
 class _Rest(Event):

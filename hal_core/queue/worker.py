@@ -13,7 +13,7 @@ from weakref import ref
 
 from hal_core import profiling
 from hal_core.concurrency import Servers, start_server
-from hal_core.queue.base import Keep, Queue, refuse_as_closed
+from hal_core.queue.base import Freed, Keep, Queue, refuse_as_closed
 from hal_core.queue.event import Event, Failure, PolledEvent
 from hal_core.queue.order import HOST, working
 
@@ -24,6 +24,13 @@ if TYPE_CHECKING:
 
 class _Over(Event):
     """The end of a worker: the event of no queue, and of none that the host sets."""
+
+    def __init__(self, servers: Servers) -> None:
+        super().__init__()
+        self._servers = servers
+
+    def _poll(self) -> bool:
+        return self._done or not self._servers  # without a thread there is no work
 
 
 class Worker:
@@ -38,10 +45,11 @@ class Worker:
         self.pending: deque[None] = deque()  # an entry for each item that is not done
         # Python itself puts it there when it frees the queue: no Ctrl-C comes between.
         self.gone = ref(queue, self.items.put)
-        self.over = _Over()  # all is done, and the thread ends
+        self.freed: Freed  # likewise, among the ends that the device waits for
+        self.servers: Servers = {}
+        self.over = _Over(self.servers)  # all is done, and the thread ends
         self.failure: Failure | None = None
         self.running = ""
-        self.servers: Servers = {}
         self._finish = finish
 
     def serve(self, queue: str) -> None:
@@ -92,6 +100,9 @@ class WorkerQueue(Queue):
         super().__init__(device, name)
         self._worker = Worker(self, finish)
         self._servers = self._worker.servers
+        self._worker.over._waits = self._waits
+        self._worker.freed = Freed(self, device._ends.append)
+        self._worker.freed.end = self._worker.over
         # This decides what is taken: `_close` exchanges it. To read and to call it is one step.
         self._put = self._worker.items.put
 
@@ -167,21 +178,25 @@ class WorkerQueue(Queue):
         return bool(self._worker.pending)
 
     def _wait_rest(self, seconds: float) -> bool:
-        # Without a thread there is no work: whoever adds some starts one first.
-        return not self._servers or self._worker.over._reached(seconds)
+        if not self._servers:  # there is no work: whoever adds some starts a thread first
+            return True
+        # Once more, for a `close` that Ctrl-C has ended ahead of `_close`.
+        self._worker.items.put(self._worker.gone)
+        self._worker.over._sleep(seconds)
+        return self._worker.over._done
 
     def _close(self) -> None:
         # What was put until now stands before the end.
         self._put = partial(refuse_as_closed, "queue work", self.name)
         self._worker.items.put(self._worker.gone)
         thread = self._servers.get(0)
-        if thread is not None and thread is not threading.current_thread():
-            thread.join(_JOIN_SECONDS)
+        if thread is None or thread is threading.current_thread() or self._worker.pending:
+            return  # what is left is given up by others, or ends later
+        thread.join(_JOIN_SECONDS)
 
-    def __del__(self) -> None:
-        worker: Worker | None = getattr(self, "_worker", None)
-        if worker is not None and worker.servers and not (self.forked or worker.over._done):
-            self._leave(worker.over)
+    def _after_fork(self) -> None:
+        super()._after_fork()
+        self._servers.clear()  # the child has no such thread
 
 
 _WAIT_SECONDS = 3600.0  # of a thread that has nothing else to do

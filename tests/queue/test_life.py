@@ -417,6 +417,24 @@ def test_Q4_ctrl_c_while_a_queue_is_closed_or_dropped(fake: hal.Compiled) -> Non
     assert press_everywhere(scene, MOST) > 50
 
 
+def test_Q4_ctrl_c_between_two_steps_of_a_close_lets_the_device_end(
+    fake: hal.Compiled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread was told of no end, and `device.close()` waited for it without one."""
+    queue: Any = fake.queue()
+    queue._add(lambda: None, "launch", ())
+
+    def interrupted_close() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(queue, "_close", interrupted_close)
+    with pytest.raises(KeyboardInterrupt):
+        queue.close()
+    name = queue.name
+    fake.close()
+    wait_until(lambda: not alive(name))
+
+
 def test_X1_one_thread_serves_and_none_misses_work() -> None:
     """Threads that come too late end; work added while one ends is done."""
     servers: Servers = {}
