@@ -323,7 +323,8 @@ def values_of(array: Any, operation: str) -> tuple[NDArray[Any], DType]:
     """
     check_array(array, operation)
     given = np.asarray(array, order="C")
-    native = given.dtype.newbyteorder("=")
+    # Strings of any length have no byte order to change.
+    native = given.dtype.newbyteorder("=") if given.dtype.kind != "T" else given.dtype
     dtype = as_dtype(native, operation)
     return given if given.dtype.isnative else given.astype(native), dtype
 

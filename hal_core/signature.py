@@ -74,6 +74,10 @@ class Signature(NamedTuple):
         if not (isinstance(name, str) and _NAME.match(name)):
             raise InvalidArgument(operation, "a kernel's name must be a C identifier", got=name)
         _check_length(operation, name)
+        given: object = text
+        if not isinstance(given, str):
+            fix = 'Write "y: float32*, x: const float32*, n: int32".'
+            raise InvalidArgument(operation, "a signature is a str", got=text, fix=fix)
         params: list[Param] = []
         for position, part in enumerate(text.split(",")) if text.strip() else ():
             label, colon, rest = part.partition(":")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from functools import partial
+from os import PathLike
+from types import NoneType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from hal_core.errors import InvalidArgument
@@ -62,9 +64,6 @@ class Source:
         operation = f"Source {name!r}"
         if not isinstance(text, str):
             raise InvalidArgument(operation, "the text must be a str", got=type(text).__name__)
-        if isinstance(options, str) or isinstance(includes, str):
-            problem = "options and includes must be sequences of str"
-            raise InvalidArgument(operation, problem, fix='Write options=("-O2",).')
         if work is not None and (type(work) is not int or work < 0):
             problem = "work must be the number of operations of a thread, 0 or more"
             raise InvalidArgument(operation, problem, got=work, fix="Leave it out if unknown.")
@@ -72,18 +71,15 @@ class Source:
             signature = Signature.parse(name, signature)
         elif signature.name != name:
             signature = signature._replace(name=name)
-        try:
-            macros = tuple((key, str(value)) for key, value in (defines or {}).items())
-        except ValueError:  # an integer of more than 4,300 digits, which Python does not write
-            problem = "a macro's number is too long"
-            raise InvalidArgument(operation, problem, got=defines) from None
         interface = Interface(
             signature, block_shape(block, operation), shared_nbytes, bool(rendered), work,
             bool(offsets),
         )  # fmt: skip
         fields = {
-            "text": text, "interface": interface, "language": language, "options": tuple(options),
-            "defines": macros, "includes": tuple(map(str, includes)),
+            "text": text, "interface": interface, "language": language,
+            "options": _texts(options, "options", operation),
+            "defines": _macros(defines, operation),
+            "includes": _texts(includes, "includes", operation),
         }  # fmt: skip
         for field, value in fields.items():
             object.__setattr__(self, field, value)
@@ -127,6 +123,26 @@ class Source:
         return f"<Source {self.name}({self.signature}) {self.language}>"
 
 
+def _texts(given: Iterable[str], what: str, operation: str) -> tuple[str, ...]:
+    texts = () if isinstance(given, str) else tuple(given)
+    if isinstance(given, str) or not all(isinstance(one, (str, PathLike)) for one in texts):
+        problem, fix = f"{what} must be a sequence of str", 'Write options=("-O2",).'
+        raise InvalidArgument(operation, problem, got=given, fix=fix)
+    return tuple(map(str, texts))
+
+
+def _macros(given: Mapping[str, object] | None, operation: str) -> tuple[tuple[str, str], ...]:
+    if not isinstance(given, (Mapping, NoneType)) or not all(
+        isinstance(key, str) for key in given or ()
+    ):
+        fix = 'Write defines={"WIDTH": 16}.'
+        raise InvalidArgument(operation, "defines must be a dict", got=given, fix=fix)
+    try:
+        return tuple((key, str(value)) for key, value in (given or {}).items())
+    except ValueError:  # an integer of more than 4,300 digits, which Python does not write
+        raise InvalidArgument(operation, "a macro's number is too long", got=given) from None
+
+
 class Writable(Protocol):
     """A kernel of any front end, which writes itself as text for a device.
 
@@ -141,12 +157,12 @@ def written(kernel: object, device: Compiled) -> Source:
     """Return the kernel as text. Raises: InvalidArgument for an object that is no kernel."""
     if isinstance(kernel, Source):
         return kernel
-    write = getattr(type(kernel), "__hal_source__", None)
-    if write is None:
+    write = getattr(kernel, "__hal_source__", None)
+    if write is None or isinstance(kernel, type):
         fix = "Decorate a function with @hal.kernel, or make a hal.Source. "
         fix += "A hal.Program is compiled already: call it."
         raise InvalidArgument("compile", "not a kernel", got=kernel, device=device.name, fix=fix)
-    source = write(kernel, device)
+    source = write(device)
     if not isinstance(source, Source):
         problem = f"__hal_source__ of {type(kernel).__name__} gave no hal.Source"
         raise InvalidArgument("compile", problem, got=source, device=device.name)

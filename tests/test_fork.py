@@ -292,6 +292,17 @@ blocks.pop()
     assert child(text, tmp_path, before=before) == "done\n"
 
 
+def test_X2_a_queue_of_the_child_waits_for_no_pending_event_of_the_parent(tmp_path: Path) -> None:
+    before = "queue = cpu.dev.queue().wait(hal.Event())\npending = queue.record()\n"
+    text = """
+        try:
+            cpu.dev.queue().wait(pending)
+        except hal.ForkError:
+            print("refused")
+        """
+    assert child(text, tmp_path, before=before, leave=False) == "refused\n"
+
+
 # -- the one handler
 
 HANDLER = """

@@ -85,9 +85,12 @@ def _run(arguments: Sequence[str] | None) -> int:
 
 def make_parser(names: Sequence[str] | None = None) -> argparse.ArgumentParser:
     """Make the parser of these commands, or of all; each adds its own arguments."""
+    lacking = sorted(_DISTRIBUTIONS.keys() - commands())
+    others = "; ".join(f"{name} is in {_DISTRIBUTIONS[name]}" for name in lacking)
     parser = argparse.ArgumentParser(
-        prog="hal", description="Show, test and use the devices of hal-core."
-    )
+        prog="hal", description="Show, test and use the devices of hal-core.",
+        epilog=f"Not installed: {others}." if lacking else None,
+    )  # fmt: skip
     version = f"hal-core {__version__}, plugin API {'.'.join(map(str, API_VERSION))}"
     parser.add_argument("--version", action="version", version=version)
     parser.set_defaults(run=lambda options: parser.error("no COMMAND is given"), parser=parser)

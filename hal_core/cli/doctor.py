@@ -260,7 +260,7 @@ def show(findings: list[Finding], verbose: bool) -> None:
     faults = sum(not one.is_sound for one in findings)
     if faults:
         console.print(f"\n{faults} to mend.")
-    elif not verbose:
+    elif not verbose and any(one.kind == "device" for one in findings):
         console.print("\nNothing to mend. `hal doctor -v` shows every check.")
 
 

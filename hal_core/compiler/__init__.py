@@ -1,4 +1,4 @@
-"""Compilers turn kernel text into binaries; `compile_kernel` takes a kernel to a loaded program."""
+"""Compilers turn kernel text into binaries; `compile_source` takes a text to a loaded program."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hal_core.compiler.selection import select
 from hal_core.concurrency import OfThisProcess
 from hal_core.errors import CompilerUnavailable, Unsupported
 from hal_core.profiling import ProfileProgramEvent, record
-from hal_core.source import Binary, Source, written
+from hal_core.source import Binary, Source
 
 if TYPE_CHECKING:
     from hal_core.device.base import Compiled
@@ -112,9 +112,8 @@ class CompilerPair(NamedTuple):
     compiler: Callable[[], Compiler]  # raises CompilerUnavailable saying what to install
 
 
-def compile_kernel(device: Compiled, kernel: object) -> Program:
-    """Make a program of a kernel, whatever was compiled before. Raises: as `Compiled.compile`."""
-    source = written(kernel, device)
+def compile_source(device: Compiled, source: Source) -> Program:
+    """Make a program of a text, whatever was compiled before. Raises: as `Compiled.compile`."""
     language = None if source.interface.rendered else source.language
     pair, compiler = select(device, language)
     check(source.interface, device.info)

@@ -15,7 +15,7 @@ from weakref import ref
 
 from hal_core import concurrency, config, profiling
 from hal_core.allocator import Allocator
-from hal_core.compiler import compile_kernel
+from hal_core.compiler import compile_source
 from hal_core.compiler.selection import select
 from hal_core.concurrency import Living
 from hal_core.device.plugin import short_repr
@@ -37,7 +37,7 @@ from hal_core.queue import (
     seconds_of,
 )
 from hal_core.queue.order import order
-from hal_core.source import Binary, Source
+from hal_core.source import Binary, Source, written
 
 if TYPE_CHECKING:
     from hal_core.compiler import Compiler, CompilerPair
@@ -291,12 +291,13 @@ class Compiled(concurrency.OfThisProcess):
         if known is not None and known[0]() is kernel:
             return known[1]
         self._check_open("compile")
+        source = written(kernel, self)  # without a lock: a front end may compile other kernels, too
         if not type(kernel).__weakrefoffset__:
-            return compile_kernel(self, kernel)
+            return compile_source(self, source)
         with self._lock:
             known = self._programs.get(id(kernel))  # another thread may have compiled it by now
             if known is None:
-                program = compile_kernel(self, kernel)
+                program = compile_source(self, source)
                 # The dead reference that `forget` is called with is only pop's default.
                 forget = partial(self._programs.pop, id(kernel))
                 known = self._programs[id(kernel)] = ref(kernel, forget), program

@@ -187,8 +187,9 @@ class Plugins:
         hints += [f"Failed to load: {error}" for error in list(self._failed.values())]
         damaged = discovery.scan(self._path, thorough=True).damaged
         hints += [f"Damaged: {file} {problem}." for file, problem in damaged.items()]
-        if family in KNOWN:
-            hints.append(f"`python -m pip install hal-{family.lower()}` installs it.")
+        if family in KNOWN or family == "PYTHON":
+            part = "kernel" if family == "PYTHON" else family.lower()
+            hints.append(f"`python -m pip install hal-{part}` installs it.")
         fix, problem = " ".join(hints), "no installed backend has this name"
         return UnknownDevice("open", problem, got=family, fix=fix)
 

@@ -272,7 +272,8 @@ class Program(OfThisProcess):
                 return None
             numpy = sys.modules.get("numpy")
             for value, kind, number in zip(vals, kinds, plain, strict=True):
-                of_numpy = numpy is not None and isinstance(value, numpy.generic)
+                # No longdouble: as a float it may be inf.
+                of_numpy = numpy and isinstance(value, numpy.generic) and value.itemsize <= 8
                 if kind != "b" and (of_numpy or type(value) is int):  # bools are 0 and 1 alone
                     _CASTS[type(value), kind] = type(number)
         return None if type(vals) is tuple and all(map(is_, plain, vals)) else plain

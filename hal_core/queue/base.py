@@ -168,11 +168,16 @@ class Queue(OfThisProcess):
     def wait(self, event: Event) -> Self:
         """Let work that is queued from now on begin after `event`; the caller does not wait.
 
+        The default queue of a device without queues of its own, as the CPU, works on the calling
+        thread: there this call waits.
         Raises: InvalidArgument for something that is no event. When the work before the event
         failed, the work of this queue fails with it.
         """
         self._check_open("wait")
-        if check_class(event, Event, "wait", _AN_EVENT).queue is not self:
+        owner = check_class(event, Event, "wait", _AN_EVENT).queue
+        if owner is not None and owner.forked and not event._done:
+            raise fork_error("wait", owner.device.name)
+        if owner is not self:
             while self._waits and self._waits[0][1]._is_over():
                 self._waits.popleft()
             self._waits.append((next(self._places), event))

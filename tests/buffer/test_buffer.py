@@ -450,6 +450,13 @@ def test_fill_takes_a_longer_float_that_the_dtype_holds(fake: hal.Compiled) -> N
             buffer.fill(np.longdouble("1e4000"))  # type: ignore[arg-type]
 
 
+@pytest.mark.skipif(not hasattr(np.dtypes, "StringDType"), reason="numpy 2 has it")
+def test_strings_of_any_length_are_refused(fake: hal.Compiled) -> None:
+    strings = np.array(["a", "bc"], np.dtypes.StringDType())
+    with pytest.raises(hal.InvalidArgument, match="from_numpy"):
+        hal.Buffer.from_numpy(strings, fake)
+
+
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])  # `own_cache`, unused
 @given(number=st.floats(width=32) | st.sampled_from([0.0, -0.0, 1e-42, 1.00390625, 1.01171875]))
 def test_fill_rounds_bfloat16_half_to_even(number: float) -> None:

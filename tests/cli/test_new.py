@@ -53,6 +53,7 @@ def test_one_name_gives_the_others(
     ("name", "reason"),
     [
         ("GPU", "request"), ("gpu", "request"), ("Default", "request"), ("core", "hal_core"),
+        ("Kernel", "hal_kernel"), ("streams", "hal_streams"), ("TESTING", "hal_testing"),
         ("LRU", "LRUAllocator"), *(
             (name, "letters") for name in (
                 "", "2NPU", "_npu", "npu_", "n__pu", "my-chip", "my chip", "NPU:1", "a.b", "../x",
@@ -127,7 +128,7 @@ def test_the_project_file_says_what_it_needs(tmp_path: Path, text: bool) -> None
     assert project["name"] == "hal-my-chip"
     kernel = [] if text else [f"hal-kernel{core}"]
     assert project["dependencies"] == [f"hal-core{core}", *kernel]
-    assert project["optional-dependencies"] == {"test": [f"hal-testing{core}"]}
+    assert project["optional-dependencies"] == {"test": [f"hal-testing{core}", "editables"]}
     assert project["entry-points"] == {"hal.devices": {"MY_CHIP": "hal_my_chip:plugin"}}
 
 

@@ -317,11 +317,17 @@ def test_sources_check_what_they_are_given() -> None:
         (("k", TEXT, "n: const int32"), "const is for pointers"),
         (("k", TEXT, "n: int32, n: int32"), "the same name"),
         (("k", TEXT, "n: int32,"), "cannot be read"),
+        (("k", TEXT, None), "a signature is a str"),
+        (("k", TEXT, b""), "a signature is a str"),
     ]:
         with pytest.raises(hal.InvalidArgument, match=pattern):
             hal.Source(*arguments, language="c")  # type: ignore[arg-type]
-    with pytest.raises(hal.InvalidArgument, match="sequences of str"):
-        hal.Source("k", TEXT, "", language="c", options="-O2")
+    for facts in ({"options": "-O2"}, {"options": (3,)}, {"includes": "/usr"}):
+        with pytest.raises(hal.InvalidArgument, match="sequence of str"):
+            hal.Source("k", TEXT, "", language="c", **facts)  # type: ignore[arg-type]
+    for macros in ({3: 4}, [("A", 1)], "A=1"):
+        with pytest.raises(hal.InvalidArgument, match="defines must be a dict"):
+            hal.Source("k", TEXT, "", language="c", defines=macros)  # type: ignore[arg-type]
     for wrong in (-1, 1.5, True, "9"):
         with pytest.raises(
             hal.InvalidArgument, match=r"work must be the number of operations .*, 0 or more"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc
+import threading
 from collections import namedtuple
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from weakref import ref
 
@@ -74,6 +76,40 @@ def test_C_what_hal_source_may_return(fake: hal.Compiled) -> None:
     for value in (3, "text", Foreign, None):
         with pytest.raises(hal.InvalidArgument, match="not a kernel"):
             fake.compile(value)  # type: ignore[arg-type]
+
+
+def test_C_hal_source_may_be_any_method(fake: hal.Compiled) -> None:
+    class OfClass:
+        @classmethod
+        def __hal_source__(cls, device: hal.Compiled) -> hal.Source:
+            return Foreign().__hal_source__(device)
+
+    class Static:
+        @staticmethod
+        def __hal_source__(device: hal.Compiled) -> hal.Source:
+            return Foreign().__hal_source__(device)
+
+    assert fake.compile(OfClass()).name == fake.compile(Static()).name == "k"
+
+
+def test_C_a_front_end_may_compile_on_other_devices_and_threads(plugin: FakePlugin) -> None:
+    """No lock is held meanwhile: two such kernels waited for each other for ever."""
+    devices = hal.Device["FAKE"], hal.Device["FAKE:1"]
+    both = threading.Barrier(2)
+
+    class Crossed:
+        def __init__(self, other: hal.Compiled) -> None:
+            self.other = other
+
+        def __hal_source__(self, device: hal.Compiled) -> hal.Source:
+            both.wait(20)
+            with ThreadPoolExecutor(1) as pool:
+                pool.submit(self.other.compile, Foreign()).result(20)
+            return Foreign().__hal_source__(device)
+
+    with ThreadPoolExecutor(2) as pool:
+        found = pool.map(lambda one, other: one.compile(Crossed(other)), devices, devices[::-1])
+        assert [program.name for program in found] == ["k", "k"]
 
 
 def test_C_a_language_that_the_device_lacks_is_named(fake: hal.Compiled) -> None:

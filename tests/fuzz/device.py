@@ -17,7 +17,7 @@ from case import EVERY, OF_METAL, Array, Case, Kinds
 from harness import UNSUPPORTED, WRONG, Runner, Trial, Verdict
 
 import hal_core as hal
-from hal_core.compiler import compile_kernel
+from hal_core.compiler import compile_source
 from hal_core.source import Binary
 from hal_metal.render import MetalRenderer
 
@@ -205,7 +205,9 @@ class Opened(Runner):
             for buffer, place in zip(buffers, case.places, strict=True)
         ]
         # `device.compile` would give the program that another compiler has made of this kernel.
-        program = self.programs.pop(kernel.name, None) or compile_kernel(device, kernel)
+        program = self.programs.pop(kernel.name, None) or compile_source(
+            device, kernel.__hal_source__(device)
+        )
         program(*views, vals=case.vals, wait=True, **case.launch)
         return [buffer.numpy() for buffer in buffers]
 

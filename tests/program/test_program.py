@@ -74,7 +74,9 @@ def test_P3_numbers_of_numpy_are_launched_as_pythons_are(
 @pytest.mark.parametrize(
     ("fits", "does_not"),
     [((2.0, np.int64(5)), (2.0, np.int64(2**40))), ((2, 5), (10**39, 5)),
-     ((np.float64(2), 5), (np.float64(1e300), 5)), ((2.0, np.int32(5)), (2.0, np.float32(5)))],
+     ((np.float64(2), 5), (np.float64(1e300), 5)),
+     ((np.longdouble(2), 5), (np.longdouble("1e300"), 5)),
+     ((2.0, np.int32(5)), (2.0, np.float32(5)))],
 )  # fmt: skip
 def test_P3_a_number_that_does_not_fit_is_refused_after_one_of_its_class_that_does(
     fits: Any, does_not: Any, axpy: Any

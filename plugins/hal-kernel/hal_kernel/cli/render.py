@@ -60,7 +60,8 @@ def rendered(target: str, language: str | None) -> str:
     renderer = RENDERERS.get(language or "c")
     if renderer is None:
         known = ", ".join((*RENDERERS, ASSEMBLY))
-        raise InvalidArgument("render", "no such language", got=language, fix=f"Known: {known}.")
+        fix = f"Known: {known}. The language of a vendor comes with its backend."
+        raise InvalidArgument("render", "no such language", got=language, fix=fix)
     kernel = lowered(KernelFile(target).one())
     if not isinstance(kernel, Source):
         return renderer().render(kernel)

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from importlib import import_module
 
 from hal_core import discovery
+from hal_core.errors import PluginError
 from hal_kernel.render.renderer import ByHand, Renderer
 
 __all__ = ["RENDERERS", "ByHand", "Renderer"]
@@ -18,8 +19,15 @@ class _Languages(Mapping[str, type[Renderer]]):
     """The installed languages: their names are known without an import, renderers come at use."""
 
     def __getitem__(self, language: str) -> type[Renderer]:
-        module, _, name = discovery.named(discovery.LANGUAGES)[language].value.partition(":")
-        kind: type[Renderer] = getattr(import_module(module), name)
+        entry = discovery.named(discovery.LANGUAGES)[language]
+        module, _, name = entry.value.partition(":")
+        try:
+            kind: type[Renderer] = getattr(import_module(module), name)
+        except (ImportError, AttributeError) as error:
+            problem = (
+                f"the language {language} of {entry.distribution.name} cannot be loaded: {error}"
+            )
+            raise PluginError("render", problem, fix="Install what it needs.") from error
         return kind
 
     def __iter__(self) -> Iterator[str]:

@@ -31,7 +31,10 @@ HELP = "Write the distribution of a new backend."
 
 _REFUSED = {
     **dict.fromkeys(names.RESERVED, "the name is a request to hal-core, not a family"),
-    "CORE": "its package would be hal_core",
+    **{
+        part: f"its package would be hal_{part.lower()}"
+        for part in ("CORE", "KERNEL", "STREAMS", "TESTING")
+    },
     "LRU": "its LRUAllocator would hide the one of hal-core",
 }
 _FAMILY = re.compile(r"[A-Za-z][A-Za-z0-9]*(_[A-Za-z0-9]+)*")

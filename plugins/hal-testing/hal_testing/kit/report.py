@@ -85,6 +85,8 @@ class Report(NamedTuple):
             said = "does not conform: nothing passed"
         elif self.not_run:
             said = f"passes the {passed} tests of {', '.join(self.chapters())}"
+        elif idle := [name for name, row in self.chapters().items() if not row["passed"]]:
+            said = f"passes the {passed} tests that ran; nothing of {', '.join(idle)} did"
         else:
             said = f"conforms: {passed} tests pass"
         return (
