@@ -84,7 +84,9 @@ class Source:
         for field, value in fields.items():
             object.__setattr__(self, field, value)
         for part in (text, *self.options, *sum(self.defines, ())):
-            wrong = _UNREADABLE.search(part)
+            # Long texts are ASCII, and to look for one zero takes no time.
+            is_plain = part.isascii() and "\0" not in part
+            wrong = None if is_plain else _UNREADABLE.search(part)
             if wrong:
                 problem = "it has a character that no compiler can read"
                 fix = "Take it out of the text, the options or the macros."
