@@ -90,7 +90,12 @@ class Plan:
         return not any(program._unloaded for program in self._programs)
 
     def native(self) -> Any:
-        """Return the replay that the device's `graph` makes of the steps; None if it makes none."""
+        """Return the replay that the device's `graph` makes of the steps; None if it makes none.
+
+        None, too, while a profile is open, which sees every step.
+        """
+        if events.open_profiles:
+            return None
         if not self._native_is_made:
             make = self.device.graph
             if isinstance(self._like, Replay):
@@ -101,12 +106,9 @@ class Plan:
         return self._native
 
     def run(self) -> None:
-        """Do the work on the default queue: natively where the device can, else step by step.
-
-        A profile that is open sees every step.
-        """
+        """Do the work on the default queue: natively where the device can, else step by step."""
         native = self.native()
-        if native is not None and not events.open_profiles:
+        if native is not None:
             native()
             return
         run_in_order(self.device, self.steps)

@@ -204,6 +204,41 @@ def test_bench_of_a_source_needs_every_argument(
     assert said.startswith("half: y = 5 x float32, n = 5, threads = 1\n")
 
 
+FRONT_END = """
+import hal_core as hal
+
+class Program:  # what another front end makes of its own language
+    def __init__(self, text):
+        self.text = text
+
+    def __hal_source__(self, device):
+        return hal.Source("half", self.text, "y: float32*, n: int32", language="opencl")
+
+half = Program("kernel void half_(global float *y, int n) { y[n - 1] = 1; }".replace("_", ""))
+broken = Program(None)
+"""
+
+
+@needs_cpu
+def test_commands_take_the_kernels_of_another_front_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "front.py"
+    path.write_text(FRONT_END, encoding="utf-8")
+    monkeypatch.setenv("HAL_DEVICE", "CPU")
+    assert main(["render", f"{path}:half"]) == 0
+    assert capsys.readouterr().out.startswith("kernel void half(global float *y, int n)")
+    assert main(["try", f"{path}:half"]) == 0
+    assert main(["try", f"{path}:half", "n=5"]) == 0
+    assert "text in opencl" in capsys.readouterr().out
+    assert main(["bench", f"{path}:half", "n=5"]) == 2
+    assert capsys.readouterr().err.endswith("Give y= --threads too.\n")
+    assert main(["bench", f"{path}:half", "n=5", "y=5", "--threads", "1", "--device", "CPU"]) == 1
+    assert "opencl" in capsys.readouterr().out  # CPU takes no text in OpenCL C, and says so
+    assert main(["render", f"{path}:broken"]) == 2
+    assert "Source" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [

@@ -1,4 +1,4 @@
-"""The conformance kit on the device of hal-core alone."""
+"""The conformance kit on PYTHON, the interpreter of hal-kernel."""
 
 from __future__ import annotations
 

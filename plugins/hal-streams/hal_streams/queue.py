@@ -355,7 +355,7 @@ class StreamQueue(Queue):
         self._add("fill", lambda: fill(self.stream, dest, nbytes, pattern, self._send), keep)
 
     def _add_replay(self, plan: Any) -> None:
-        native = None if events.open_profiles else plan.native()
+        native = plan.native()
         if isinstance(native, StreamReplay):
             replay = partial(native.launch, self.stream)
             with self._lock:  # a queue that is held takes the steps, with their arguments of now

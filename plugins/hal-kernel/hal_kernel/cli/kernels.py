@@ -10,16 +10,17 @@ import runpy
 import sys
 from collections.abc import Callable
 from traceback import extract_tb
-from typing import Any
+from typing import Any, TypeGuard
 
+from hal_core.device import Device
 from hal_core.device.plugin import is_failure, one_line
 from hal_core.errors import HalError, InvalidArgument, KernelSyntaxError
 from hal_core.files import missing
-from hal_core.source import Source
+from hal_core.source import Source, Writable, written
 from hal_kernel.ir import Kernel
 from hal_kernel.lang import KernelFunction
 
-AnyKernel = KernelFunction | Kernel | Source
+AnyKernel = Source | Writable
 
 FORMS = "Run this Python file, and take the kernel of this name, if the file has several. "
 FORMS += "An expression such as factory(16) makes a kernel."
@@ -41,7 +42,7 @@ class KernelFile:
             lambda: runpy.run_path(self.path, run_name="hal_kernels")
         )
         self.kernels: dict[str, AnyKernel] = {
-            name: value for name, value in self.variables.items() if isinstance(value, AnyKernel)
+            name: value for name, value in self.variables.items() if is_kernel(value)
         }
 
     def chosen(self) -> dict[str, AnyKernel]:
@@ -62,7 +63,7 @@ class KernelFile:
             fix = f"In the file: {known or 'none'}."
             raise InvalidArgument(_OPERATION, "no such kernel", got=self.wanted, fix=fix)
         found = self.evaluate(self.wanted)
-        if not isinstance(found, AnyKernel):
+        if not is_kernel(found):
             fix = f"Call a function that makes one: {self.path}:{self.wanted}(...)."
             fix = fix if callable(found) else f"In the file: {known or 'none'}."
             problem = f"{self.wanted} is no kernel"
@@ -117,18 +118,31 @@ class KernelFile:
             sys.argv = own
 
 
-def lowered(kernel: AnyKernel) -> Kernel | Source:
-    """Return the IR of a kernel, or its text.
+def is_kernel(value: object) -> TypeGuard[AnyKernel]:
+    """Tell whether a device compiles an object: text, or an object of any front end."""
+    return isinstance(value, Source) or hasattr(type(value), "__hal_source__")
+
+
+def lowered(kernel: AnyKernel, device: str | None = None) -> Kernel | Source:
+    """Return the IR of a kernel, or its text; another front end writes that for a device.
+
+    Without `device` that is the default device.
 
     Raises: KernelSyntaxError; InvalidArgument for what an object that it captures raises.
     """
+    if isinstance(kernel, Kernel | Source):
+        return kernel
     try:
-        return kernel.lower() if isinstance(kernel, KernelFunction) else kernel
+        if isinstance(kernel, KernelFunction):
+            return kernel.lower()
+        return written(kernel, Device[device or Device.DEFAULT])
     except BaseException as error:
         if isinstance(error, HalError) or not is_failure(error):
             raise
-        problem = f"{kernel.name} cannot be read: {one_line(error)}"
-        fix = f"{kernel.name}.lower() shows where."
+        name = getattr(kernel, "name", type(kernel).__name__)
+        problem = f"{name} cannot be read: {one_line(error)}"
+        own = isinstance(kernel, KernelFunction)
+        fix = f"{name}.lower() shows where." if own else "Its __hal_source__(device) failed."
         raise InvalidArgument(_OPERATION, problem, fix=fix) from error
 
 

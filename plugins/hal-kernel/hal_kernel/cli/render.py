@@ -48,7 +48,8 @@ def assembly(target: str, device: str) -> str:
 
     Raises: Unsupported for a device without a disassembler, naming the tool to install.
     """
-    kernel, opened = lowered(KernelFile(target).one()), Device[device]
+    opened = Device[device]
+    kernel = lowered(KernelFile(target).one(), device)
     program = opened.compile(kernel)
     language = kernel.language if isinstance(kernel, Source) else None
     _, compiler = select(opened, language)  # the one that made the program

@@ -35,7 +35,7 @@ def run(options: argparse.Namespace) -> int:
         if len(kernels) > 1:
             problem = f"arguments are for one kernel, and {file.path} has {', '.join(kernels)}"
             raise InvalidArgument("try", problem, fix="Give FILE:KERNEL.")
-        launch = given(options, file, next(iter(kernels.values())).signature)
+        launch = given(options, file, lowered(next(iter(kernels.values()))).signature)
     table, faults = output.table(("kernel", "result", "launched with")), []
     for name, kernel in kernels.items():
         try:

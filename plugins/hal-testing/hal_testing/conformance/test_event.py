@@ -167,6 +167,24 @@ class TestEvent:
             launch(5)
         assert len(events_of(device, again)) == 1 and len(events_of(device, profile)) == 2
 
+    def test_F1_a_replay_shows_every_step(self, device: hal.Compiled) -> None:
+        program, made = device.compile(count_up), buffer_of(device, bytes(400), hal.int32)
+        with device.capture() as graph:
+            for start in (1, 2):
+                program(made, vals=(start, 100), threads=100)
+            made.view(3).fill(0)
+        queue = device.queue()
+        for where in (None, queue):
+            graph.replay(queue=where)  # by the driver, where it has graphs
+            device.synchronize()
+            with hal.profile() as profile:
+                graph.replay(queue=where)
+                device.synchronize()
+            events = events_of(device, profile)
+            assert [event.kind for event in events] == ["launch", "launch", "fill"]
+            name = where.name if where else ""
+            assert {event.queue for event in events} == {name}
+
     def test_F1_memory_is_bounded_and_what_is_dropped_counts(self, device: hal.Compiled) -> None:
         made = buffer_of(device, bytes(64))
         with hal.profile(limit=4) as profile:
