@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 # Compilers written in C would stop at a zero; a lone surrogate cannot be encoded.
 _UNREADABLE = re.compile("[\0\ud800-\udfff]")
+_MACRO = re.compile(r"[A-Za-z_]\w*(\([\w\s,.]*\))?", re.ASCII)  # WIDTH, or MAX(a, b)
+
+_COUNTED = {"shared_nbytes": "bytes of a block", "work": "operations of a thread"}
 
 
 class Source:
@@ -28,7 +31,7 @@ class Source:
     that the text depends on that block shape, `work` how many operations a thread does: the CPU
     keeps the GIL during launches that it knows to be short. `offsets=True` says that each pointer
     is followed by its offset in bytes, 64 bits wide, as OpenCL needs it for views at any offset.
-    A compiler that writes text by a renderer of hal-core says so with `rendered=True`, and gives
+    A front end that writes text by a device's renderer says so with `rendered=True`, and gives
     the `shared_nbytes` of a block.
 
     Raises: InvalidArgument for a name, a signature or a block that cannot be read.
@@ -62,11 +65,17 @@ class Source:
         offsets: bool = False,
     ) -> None:
         operation = f"Source {name!r}"
-        if not isinstance(text, str):
-            raise InvalidArgument(operation, "the text must be a str", got=type(text).__name__)
-        if work is not None and (type(work) is not int or work < 0):
-            problem = "work must be the number of operations of a thread, 0 or more"
-            raise InvalidArgument(operation, problem, got=work, fix="Leave it out if unknown.")
+        for what, given in (("text", text), ("language", language)):
+            if not isinstance(given, str):
+                problem = f"the {what} must be a str"
+                raise InvalidArgument(operation, problem, got=type(given).__name__)
+        for what, number in (
+            ("shared_nbytes", shared_nbytes),
+            ("work", 0 if work is None else work),
+        ):
+            if type(number) is not int or number < 0:
+                problem = f"{what} must be the number of {_COUNTED[what]}, 0 or more"
+                raise InvalidArgument(operation, problem, got=number)
         if not isinstance(signature, Signature):
             signature = Signature.parse(name, signature)
         elif signature.name != name:
@@ -139,6 +148,10 @@ def _macros(given: Mapping[str, object] | None, operation: str) -> tuple[tuple[s
     ):
         fix = 'Write defines={"WIDTH": 16}.'
         raise InvalidArgument(operation, "defines must be a dict", got=given, fix=fix)
+    for name in given or ():
+        if not _MACRO.fullmatch(name):
+            fix = 'Write defines={"WIDTH": 16}.'
+            raise InvalidArgument(operation, "no name of a macro", got=name, fix=fix)
     try:
         return tuple((key, str(value)) for key, value in (given or {}).items())
     except ValueError:  # an integer of more than 4,300 digits, which Python does not write

@@ -203,6 +203,9 @@ class Graph(OfThisProcess):
     def __getitem__(self, number: int) -> Node:
         try:
             return self.nodes[number]
+        except TypeError:
+            got = type(number).__name__
+            raise TypeError(f"a graph's nodes are numbered: graph[0], got {got}") from None
         except IndexError:
             count = len(self.nodes)
             limit = f"nodes 0 to {count - 1}" if count else "it has none"

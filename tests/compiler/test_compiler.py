@@ -328,6 +328,16 @@ def test_sources_check_what_they_are_given() -> None:
     for macros in ({3: 4}, [("A", 1)], "A=1"):
         with pytest.raises(hal.InvalidArgument, match="defines must be a dict"):
             hal.Source("k", TEXT, "", language="c", defines=macros)  # type: ignore[arg-type]
+    for macro in ("", "A B", "A=1", "-DA", "1A", "A\n", "MAX(a"):
+        with pytest.raises(hal.InvalidArgument, match="no name of a macro"):
+            hal.Source("k", TEXT, "", language="c", defines={macro: 1})
+    hal.Source("k", TEXT, "", language="c", defines={"MAX(a, b)": "((a) > (b) ? (a) : (b))"})
+    for language in (None, b"c", 3):
+        with pytest.raises(hal.InvalidArgument, match="language must be a str"):
+            hal.Source("k", TEXT, "", language=language)  # type: ignore[arg-type]
+    for shared in (-1, 1.5, None):
+        with pytest.raises(hal.InvalidArgument, match="number of bytes of a block, 0 or more"):
+            hal.Source("k", TEXT, "", language="c", shared_nbytes=shared)  # type: ignore[arg-type]
     for wrong in (-1, 1.5, True, "9"):
         with pytest.raises(
             hal.InvalidArgument, match=r"work must be the number of operations .*, 0 or more"

@@ -235,6 +235,8 @@ def test_a_node_that_is_not_there_says_how_many_there_are(fake: hal.Compiled) ->
     graph = hal.Graph(fake)
     with pytest.raises(IndexError, match=r"0 nodes.* has no such node .got 0; it has none"):
         graph[0]
+    with pytest.raises(TypeError, match=r"a graph's nodes are numbered: graph\[0\], got str"):
+        graph["fill"]  # type: ignore[index]
     graph.fill(made, 1)
     graph.fill(made, 2)
     assert graph[-1] is graph[1]
