@@ -461,7 +461,9 @@ class SingleFlight:
                 self._waiting[me] = flight
             # The owner may come to wait for a module that this thread is importing, of which the
             # table knows nothing; so an importing thread looks for a circle now and then.
-            while is_importing() and not flight.ended:
+            while True:
+                if flight.ended or not is_importing():
+                    break
                 time.sleep(_IMPORT_POLL_SECONDS)
                 with self._lock:
                     self._check_circle(flight, operation)

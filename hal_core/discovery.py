@@ -98,15 +98,15 @@ def scan(path: Iterable[object] | None = None, thorough: bool = False) -> Scan:
     places = [place for place in (sys.path if path is None else path) if isinstance(place, str)]
     for place in dict.fromkeys(places):
         try:
-            with os.scandir(place or ".") as children:
-                suffixes = (".dist-info", ".egg-info")
-                names = [child.name for child in children if child.name.lower().endswith(suffixes)]
+            names = os.listdir(place or ".")
         except NotADirectoryError:
             found.left.append(place)
             continue
         except (OSError, ValueError):
             continue
-        for name in sorted(names):  # scandir's order is random
+        suffixes = (".dist-info", ".egg-info")
+        # The order of listdir is random.
+        for name in sorted(name for name in names if name.lower().endswith(suffixes)):
             folder = os.path.join(os.path.abspath(place), name)
             distribution = Distribution(normalize(_stem(folder).partition("-")[0]), folder)
             found.folders.setdefault(distribution.name, []).append(distribution)

@@ -69,10 +69,8 @@ class Source:
             if not isinstance(given, str):
                 problem = f"the {what} must be a str"
                 raise InvalidArgument(operation, problem, got=type(given).__name__)
-        for what, number in (
-            ("shared_nbytes", shared_nbytes),
-            ("work", 0 if work is None else work),
-        ):
+        done = 0 if work is None else work
+        for what, number in (("shared_nbytes", shared_nbytes), ("work", done)):
             if type(number) is not int or number < 0:
                 problem = f"{what} must be the number of {_COUNTED[what]}, 0 or more"
                 raise InvalidArgument(operation, problem, got=number)

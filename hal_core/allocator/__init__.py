@@ -229,13 +229,19 @@ class Allocator(Accounts[Opaque], concurrency.OfThisProcess):
         options = self._check(nbytes, options)
         if options.external_ptr is not None or nbytes == 0:
             return
+        # `while True`, here and wherever a loop is the last of a `with`: Ctrl-C at the jump back of
+        # `while condition` would leave the lock held (tests/repository/test_loops_in_with.py).
         with self._lock:
-            while self._unsettled:
+            while True:
+                if not self._unsettled:
+                    break
                 self._settle_next()
             if self._live.get(opaque) != nbytes:
                 raise self._not_live(opaque, nbytes)
             self._unsettled.append((opaque, nbytes, options))
-            while self._unsettled:
+            while True:
+                if not self._unsettled:
+                    break
                 self._settle_next()
         if self._dropped:
             self._free_dropped()
@@ -246,8 +252,9 @@ class Allocator(Accounts[Opaque], concurrency.OfThisProcess):
             self._drain()
             self._evict(0)
             for key in list(self._cache):
-                if key in self._cache and not self._cache[key]:  # one step
-                    del self._cache[key]
+                if key not in self._cache or self._cache[key]:  # one step
+                    continue
+                del self._cache[key]
         self._free_dropped()
 
     def statistics(self) -> AllocatorStatistics:

@@ -124,7 +124,9 @@ class DeviceRegistry(OfThisProcess):
 
     def _forget(self, device: Compiled) -> None:
         with self._lock:
-            for name in [name for name, known in self._devices.items() if known is device]:
+            for name, known in list(self._devices.items()):
+                if known is not device:
+                    continue
                 del self._devices[name]
 
     def _close_all(self) -> None:

@@ -196,8 +196,8 @@ class Backend(Plugin, OfThisProcess):
             with _logged(extension, "hal_make_compilers", device):
                 added = extension.manager.hook.hal_make_compilers(device=device)
                 pairs = checks.as_pairs(added or ())
-                taken = [pair.name for pair in pairs if pair.name in found]
-                found |= {pair.name: pair for pair in pairs if pair.name not in taken}
+                taken = list(filter(found.__contains__, [pair.name for pair in pairs]))
+                found = {**found, **{pair.name: pair for pair in pairs}, **found}
                 if taken:
                     raise Unusable(f"names that are taken: {', '.join(taken)}")
         return list(found.values())

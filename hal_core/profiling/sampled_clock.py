@@ -155,7 +155,7 @@ class SampledClock(HostClock):
             if perf_counter_ns() < self._next_sample_ns:
                 return
             tries: list[tuple[int, int, Any]] = []
-            while len(tries) < _TRIES:
+            for _ in range(_TRIES):
                 before = perf_counter_ns()
                 mark = self._mark()
                 after = perf_counter_ns()

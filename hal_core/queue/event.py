@@ -136,7 +136,9 @@ class Event(OfThisProcess):
             waiting = _Await(asyncio.get_running_loop())
             try:
                 self._when_done(waiting)
-                while not self._is_over():
+                while True:
+                    if self._is_over():
+                        break
                     self._check_can_happen()
                     yield from waiting.pause(_LOOK_SECONDS)
             finally:

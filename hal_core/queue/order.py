@@ -16,6 +16,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
+from functools import partial
+from itertools import filterfalse
 from typing import TYPE_CHECKING, NamedTuple
 
 from hal_core.concurrency import Late, fork_safe_lock, forkable
@@ -83,9 +85,8 @@ class Order:
                 return
             clock[name] = number
             for access in made:
-                self._accesses = [
-                    old for old in self._accesses if not _replaces(access, old, clock)
-                ]
+                replaced = partial(_replaces, access, clock=clock)
+                self._accesses = list(filterfalse(replaced, self._accesses))
                 self._accesses.append(access)
 
     def add_of_host(self, device: str, work: str, ranges: Iterable[Range]) -> None:
@@ -129,8 +130,9 @@ class Order:
         """Note that the host has waited for all queues of a device."""
         with self._lock:
             for queue, of in list(self._devices.items()):
-                if of == device:
-                    _merge(self._clocks[HOST], self._clocks[queue])
+                if of != device:
+                    continue
+                _merge(self._clocks[HOST], self._clocks[queue])
             self._forget_seen()
 
     def _forget_seen(self) -> None:
@@ -141,7 +143,9 @@ class Order:
         """Forget accesses of memory that is freed."""
         with self._lock:
             end = start + nbytes
-            self._accesses = [old for old in self._accesses if old.end <= start or old.start >= end]
+            self._accesses = list(
+                filter(lambda old: old.end <= start or old.start >= end, self._accesses)
+            )
 
     def _clock(self, queue: Queue) -> Clock:
         """Return the queue's clock as of now. Its work comes after what the host has done."""

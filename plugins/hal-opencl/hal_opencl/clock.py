@@ -65,7 +65,9 @@ class OpenCLClock(SampledClock):
         event, span.command = span.command, None
         # A failed marker has a status below COMPLETE.
         with suppress(cl.Error):
-            while self._pending and self._pending[0][1].command_execution_status <= COMPLETE:
+            while True:
+                if not self._pending or self._pending[0][1].command_execution_status > COMPLETE:
+                    break
                 host_ns, marker = self._pending.pop(0)
                 self._samples.add(marker.profile.queued, host_ns)
         with suppress(cl.Error):  # it failed, and keeps the host's times of its call

@@ -217,8 +217,9 @@ class StreamDevice(Compiled):
                 self.sharing.close()
                 # Memory in use would keep a lost context, and the device would open with it again.
                 for one in keeping if self.lost else ():
-                    if one.device.name == self.name:
-                        one.release_context()
+                    if one.device.name != self.name:
+                        continue
+                    one.release_context()
                 if allocator is None or not allocator.keep_context():
                     self.release_context()
         if allocator is not None:
@@ -309,7 +310,7 @@ class StreamDevice(Compiled):
         """Make events, and destroy them at the end. The caller has made the context current."""
         made: list[Any] = []
         with ExitStack() as steps:
-            while len(made) < count:
+            for _ in range(count):
                 made.append(self.api.make_event())
                 steps.callback(self.api.destroy_event, made[-1])
             yield made
@@ -360,9 +361,13 @@ class StreamDevice(Compiled):
 
     def _destroy_all(self) -> None:
         with ExitStack() as steps:  # each is taken, whatever another raises
-            while self.streams:
+            while True:
+                if not self.streams:
+                    break
                 steps.callback(self.api.destroy_stream, self.streams.pop())
-            while self.made:
+            while True:
+                if not self.made:
+                    break
                 steps.callback(self.made.popitem()[1])
 
     def release_context(self) -> None:

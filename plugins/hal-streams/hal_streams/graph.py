@@ -87,8 +87,9 @@ class Executable:
                     for number, new in enumerate(commands):
                         for place, command in enumerate(new):
                             known = before is not None and command == before[number][place]
-                            if not known or _has_zero(command):
-                                self._apply("set", self.ready, self.nodes[number][place], command)
+                            if known and not _has_zero(command):
+                                continue
+                            self._apply("set", self.ready, self.nodes[number][place], command)
                 self.commands = commands
             device.last_launched[0] = "one of a graph"
             if device.api.orders_replays:

@@ -50,5 +50,7 @@ class Marks:
     def destroy(self) -> None:
         """Destroy the events. The caller has made the context current; no mark is used again."""
         with ExitStack() as steps:  # each is taken, whatever another raises
-            while self._made:
+            while True:
+                if not self._made:
+                    break
                 steps.callback(self._device.api.destroy_event, self._made.pop())

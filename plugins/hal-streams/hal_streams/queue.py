@@ -507,8 +507,9 @@ class StreamQueue(Queue):
                 # Whoever has the lock may wait for the driver, as in a launch.
                 run_unless_busy(self._lock, partial(self._take, stretch, over))
                 self._settle()
-                if stretch not in over:
-                    break
+                if stretch in over:
+                    continue
+                break
         finally:
             self._looking.discard(thread)
         self._settle()

@@ -51,8 +51,8 @@ class Staging:
             device._check_open("copyin")  # another thread may have closed it
             halves: list[Half] = []
             try:
-                while len(halves) < 2:
-                    halves.append(self._take_half())
+                halves.append(self._take_half())
+                halves.append(self._take_half())  # apart: the first is known if this one fails
                 yield halves
             except BaseException:  # a copy may be queued without an event after it
                 with suppress(driver.Refused), device.api.relaxed():
@@ -127,7 +127,9 @@ class Staging:
             if self._all_read is not None:
                 steps.callback(self._device.api.destroy_event, self._all_read)
                 self._all_read = None
-            while self._spare:
+            while True:
+                if not self._spare:
+                    break
                 address, event = self._spare.pop()
                 steps.callback(self._device.api.destroy_event, event)
                 steps.callback(self._device.api.free_host, address)
@@ -187,7 +189,9 @@ class PinnedBlocks:
     def destroy(self) -> None:
         """Free the memory; the device is idle. The caller has made the context current."""
         with ExitStack() as steps:  # each is taken, whatever another raises
-            while self._made:
+            while True:
+                if not self._made:
+                    break
                 steps.callback(self._device.api.free_host, self._made.pop())
 
 

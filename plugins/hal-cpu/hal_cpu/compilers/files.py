@@ -25,7 +25,8 @@ def with_files(image: bytes, text_path: str, rule_path: str) -> bytes:
     make, which it wrote."""
     try:
         with open(rule_path, encoding="utf-8", errors="surrogateescape") as file:
-            paths = [path for path in listed(file.read()) if path != text_path]
+            rule = file.read()
+        paths = [path for path in listed(rule) if path != text_path]
         more = any(map(_reads_more, [text_path, *paths]))
         checksum = _UNKNOWN if more else _checksum(paths)
     except OSError:  # an option such as -MF has moved the rule

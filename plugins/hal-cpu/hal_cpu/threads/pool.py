@@ -77,7 +77,9 @@ class Job:
         while waiting:
             try:
                 deque(self.claims, maxlen=0)  # all of them in one step under the GIL
-                while self.helpers:
+                while True:
+                    if not self.helpers:
+                        break
                     time.sleep(0.0002)
                 waiting = False
             except BaseException:  # a further interrupt
