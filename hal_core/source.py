@@ -65,10 +65,10 @@ class Source:
         offsets: bool = False,
     ) -> None:
         operation = f"Source {name!r}"
-        for what, given in (("text", text), ("language", language)):
-            if not isinstance(given, str):
-                problem = f"the {what} must be a str"
-                raise InvalidArgument(operation, problem, got=type(given).__name__)
+        texts: dict[str, object] = {"text": text, "language": language}
+        for what, one in texts.items():
+            if not isinstance(one, str):
+                raise InvalidArgument(operation, f"{what} must be a str", got=type(one).__name__)
         done = 0 if work is None else work
         for what, number in (("shared_nbytes", shared_nbytes), ("work", done)):
             if type(number) is not int or number < 0:

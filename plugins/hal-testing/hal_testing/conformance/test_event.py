@@ -7,6 +7,7 @@ import json
 import random
 import threading
 from collections import Counter, defaultdict
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from time import perf_counter_ns
@@ -174,15 +175,15 @@ class TestEvent:
                 program(made, vals=(start, 100), threads=100)
             made.view(3).fill(0)
         queue = device.queue()
-        for where in (None, queue):
-            graph.replay(queue=where)  # by the driver, where it has graphs
+        in_queue = partial(graph.replay, queue=queue)
+        for replay, name in ((graph.replay, ""), (in_queue, queue.name)):
+            replay()  # by the driver, where it has graphs
             device.synchronize()
             with hal.profile() as profile:
-                graph.replay(queue=where)
+                replay()
                 device.synchronize()
             events = events_of(device, profile)
             assert [event.kind for event in events] == ["launch", "launch", "fill"]
-            name = where.name if where else ""
             assert {event.queue for event in events} == {name}
 
     def test_F1_memory_is_bounded_and_what_is_dropped_counts(self, device: hal.Compiled) -> None:
