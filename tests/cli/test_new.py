@@ -307,7 +307,7 @@ def test_hal_check_runs_on_a_backend_of_text(tmp_path: Path, pair: str | None) -
 def test_the_kit_finds_a_fault_of_a_backend_of_text(
     file: str, right: str, wrong: str, test: str, tmp_path: Path
 ) -> None:
-    """What needs a renderer is skipped; what the device says of texts is not taken for that."""
+    """Skip what needs a renderer, and nothing that the device itself refuses of texts."""
     project = installed(tmp_path, text=True)
     path = project / "hal_npu2" / f"{file}.py"
     text = path.read_text(encoding="utf-8")

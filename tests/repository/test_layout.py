@@ -154,7 +154,7 @@ def test_import_order_names_only_what_is_there(package: str) -> None:
 
 @pytest.mark.parametrize("name", PACKAGES)
 def test_a_distribution_imports_those_that_it_needs(name: str) -> None:
-    """As its pyproject.toml says: the core none, the language the core, a backend no other one."""
+    """Import what pyproject.toml names: the core none, the language the core, no other backend."""
     for path in _files(PACKAGES[name]):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         types = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom | ast.Import)]
