@@ -50,6 +50,12 @@ FORM = config.declare(
     "the form of kernels that LLVM compiles in two: cut or plain; unset = the faster, as measured",
     _form,
 )
+VECTORS = config.declare(
+    "HAL_CPU_VECTORS",
+    False,
+    "1 = kernels for LLVM are written as vectors; 0 = as loops that LLVM makes vectors of",
+    config.flag,
+)
 _LOADERS = ("elf", "llvmlite") if processor.is_linux() else ("llvmlite",)  # the default is first
 
 

@@ -103,7 +103,11 @@ class LLVMCompiler(ObjectCompiler):
                     module.verify()
                     if not source.interface.rendered:
                         _check_convention(module, source.name)
-                    _run_passes(llvm, machine, module, level, _MISTAKEN not in source.text)
+                    if "begin.on." in source.text:  # it has its vectors
+                        _run_passes(llvm, machine, module, min(level, 2), False, False)
+                    else:
+                        slp = _MISTAKEN not in source.text
+                        _run_passes(llvm, machine, module, level, slp)
                     image: bytes = machine.emit_object(module)
             except (RuntimeError, ValueError) as error:
                 raise self.refusal(source, str(error), "<string>") from None
@@ -168,9 +172,11 @@ def _check_convention(module: Any, entry: str) -> None:
         )
 
 
-def _run_passes(llvm: Any, machine: Any, module: Any, level: int, slp: bool) -> None:
+def _run_passes(
+    llvm: Any, machine: Any, module: Any, level: int, slp: bool, loops: bool = True
+) -> None:
     with llvm.create_pipeline_tuning_options(speed_level=level) as tuning:
-        tuning.loop_vectorization = level > 0
+        tuning.loop_vectorization = loops and level > 0
         tuning.slp_vectorization = slp and level > 0
         with llvm.create_pass_builder(machine, tuning) as builder:
             manager = builder.getModulePassManager()

@@ -138,7 +138,21 @@ def _split(kernel: Kernel, grouped: bool, registers: Registers) -> tuple[UOp, ..
         return tuple(made)
     if "BARRIER" not in [node.op for node in kernel.uops]:
         return in_one_region(kernel.uops)
-    made = _Fission(Lockstep(kernel.uops)).whole(grouped, registers)
+    return _fitting(kernel, _Fission(Lockstep(kernel.uops)).whole(grouped, registers))
+
+
+def at_barriers(kernel: Kernel) -> tuple[UOp, ...]:
+    """Return the nodes of a verified kernel, split into regions at its barriers and nowhere else.
+
+    Raises: Unsupported when the values that live across barriers are too large for a block.
+    """
+    kernel = with_common_arrays(kernel, kernel.most_threads)
+    return _fitting(kernel, _Fission(Lockstep(kernel.uops)).whole(False, WIDE))
+
+
+def _fitting(kernel: Kernel, made: Sequence[UOp]) -> tuple[UOp, ...]:
+    """Return the nodes of a kernel that was split, unless its SPILLs are too large for a block."""
+    threads = kernel.most_threads
     nbytes = spill_nbytes(made, threads)
     if nbytes > SPILL_LIMIT:
         spills = [node for node in made if node.op == "SPILL"]

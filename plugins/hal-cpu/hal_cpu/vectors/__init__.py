@@ -1,0 +1,46 @@
+"""Render LLVM IR for the CPU with vectors of its own: a few threads along x are the lanes.
+
+`gangs.py` writes the frame, `control.py` IFs and loops, `variables.py` and `memory.py` what threads
+set, load and store, `guesses.py` what is known of values, `arithmetic.py` single operations.
+`tree.py` and `shapes.py` say what they are written from. Names with a dot are the renderer's.
+"""
+
+from __future__ import annotations
+
+from hal_core.dtypes import DTYPES
+from hal_cpu.vectors.gangs import Gangs, threads_of
+from hal_cpu.vectors.width import WIDE, Registers
+from hal_kernel.ir import Kernel
+from hal_kernel.ir.contraction import contracted
+from hal_kernel.ir.expand import expand
+from hal_kernel.render.renderer import Renderer
+
+
+class VectorRenderer(Renderer):
+    """Render LLVM IR with one exported function; everything else is internal.
+
+    `half`: True if the processor converts float16 itself. `fma`: True if it has fused
+    multiply-add, of which the formulas of math functions consist. `registers`: the processor's.
+    `width`: threads of a gang; None to choose.
+    """
+
+    name, language, subgroup = "LLVM IR", "llvm", 1
+    dtypes = frozenset(DTYPES.values())
+
+    def __init__(
+        self, half: bool = False, fma: bool = True, registers: Registers = WIDE,
+        width: int | None = None,
+    ) -> None:  # fmt: skip
+        self.half, self.fma, self.registers, self.width = half, fma, registers, width
+
+    def _render(self, kernel: Kernel) -> str:
+        if self.fma:
+            kernel = contracted(kernel) if kernel.contract else kernel
+            kernel = expand(kernel, branches=False)
+        if any(node.op == "BARRIER" for node in kernel.uops):
+            from hal_kernel.ir.blocks.fission import at_barriers
+
+            kernel = kernel._replace(uops=at_barriers(kernel))
+        else:
+            kernel = threads_of(kernel)
+        return Gangs(kernel, self.half, self.registers, self.width).text()

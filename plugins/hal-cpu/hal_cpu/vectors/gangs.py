@@ -1,0 +1,285 @@
+"""Write a kernel for gangs: its arguments, the loop over blocks, the threads of each region.
+
+for each row of threads:
+    x = first
+    while x < end:
+        ON   W threads, without a mask; everything is guessed to have its usual shape
+             a guess fails before anything is stored: the same threads start again in the next
+        FEW  as ON, with the threads of one vector
+        MIX  with a mask; nothing is guessed
+"""
+
+from __future__ import annotations
+
+from hal_core.dtypes import bool_, int32
+from hal_cpu.vectors.arithmetic import literal, of, scalar, stored
+from hal_cpu.vectors.control import Control, Frame
+from hal_cpu.vectors.shapes import Shapes
+from hal_cpu.vectors.text import Scoped
+from hal_cpu.vectors.tree import Item, Region, nested, with_sides
+from hal_cpu.vectors.value import Value
+from hal_cpu.vectors.width import Registers, Widths, widths
+from hal_kernel.ir.uop import Kernel, UOp, dtype_of
+
+_PARAMETERS = "ptr %hal.args, ptr %hal.launch, i64 %hal.first, i64 %hal.last"
+_PADDING = 64  # elements behind an array that whole vectors may read
+
+
+class Gangs(Control):
+    """The text of one kernel."""
+
+    def __init__(
+        self, kernel: Kernel, half: bool, registers: Registers, width: int | None = None
+    ) -> None:
+        """`width`: threads of a gang; None to choose."""
+        super().__init__(half)
+        self.kernel = kernel
+        self.root = nested(kernel.uops)
+        self.joined = _joins_blocks(kernel.uops)
+        self.shapes = Shapes(self.root, self.joined)
+        row = kernel.block[0] if kernel.block and not self.joined else None
+        self.widths = widths(kernel.uops, self.shapes, registers, row)
+        if width is not None:
+            self.widths = Widths(width, width, self.widths.mask_bits)
+        if self.widths.whole > 1:
+            for item in self.root:
+                if isinstance(item, Region):
+                    with_sides(item.body)
+            self.shapes = Shapes(self.root, self.joined)
+        self.params: list[str] = []
+        self.specials: dict[tuple[str, int], Value] = {}
+        self.first: list[str] = []  # for each axis: the global index of the row's first thread
+        self.sizes: list[str] = []  # for each axis: the threads that a region is written for
+        self.local_arrays: dict[UOp, str] = {}
+
+    def text(self) -> str:
+        """Return the whole text."""
+        self._enter_function()
+        self.frames = [Frame("blocks", "blocks")]
+        self.block(self.root)
+        self.jump("blocks")
+        self.label("done")
+        self.line("ret void")
+        name = self.kernel.name
+        parts = [*self.declarations, "", *self.helpers.values()]
+        parts += [f"define void @{name}({_PARAMETERS}) {{", "hal.entry:"]
+        parts += [*self.frame, *self.lines, "}"]
+        parts += [f"!{n} = {text}" for n, text in enumerate(self.metadata)]
+        return "\n".join(parts).lstrip("\n") + "\n"
+
+    # -- the function
+
+    def _enter_function(self) -> None:
+        for param in self.kernel.signature.params:
+            at = self.let(f"getelementptr i8, ptr %hal.args, i64 {8 * param.position}")
+            if param.is_pointer:
+                self.params.append(self.load("ptr", at))
+            elif param.dtype is bool_:
+                self.params.append(self.let(f"icmp ne i8 {self.load('i8', at)}, 0"))
+            else:
+                self.params.append(self.load(scalar(param.dtype), at))
+        dims = list[str]()
+        for position in range(6):
+            fixed = self.kernel.block[position - 3] if self.kernel.block and position > 2 else None
+            if fixed is None:
+                at = self.let(f"getelementptr i32, ptr %hal.launch, i64 {position}")
+                dim = self.load("i32", at)
+                wide = self.let(f"zext i32 {dim} to i64")
+            else:
+                dim = wide = str(fixed)
+            dims.append(wide)
+            name = "grid_dim" if position < 3 else "block_dim"
+            value = self.uniform(int32, dim, fits=True)
+            self.specials[name, position % 3] = value
+            self.long[value] = wide
+        self._enter_block(dims)
+
+    def _enter_block(self, dims: list[str]) -> None:
+        """Open the loop over blocks; an iteration runs one, or those that follow in its row."""
+        gx, gy, _, *block = dims
+        slot = self.slot("i64", "block")
+        self.store("i64", "%hal.first", slot)
+        self.jump("blocks")
+        self.label("blocks")
+        at = self.load("i64", slot)
+        self.branch(self.let(f"icmp slt i64 {at}, %hal.last"), "block", "done")
+        self.label("block")
+        x, row = self.let(f"urem i64 {at}, {gx}"), self.let(f"udiv i64 {at}, {gx}")
+        places = x, self.let(f"urem i64 {row}, {gy}"), self.let(f"udiv i64 {row}, {gy}")
+        blocks = "1"
+        if self.joined:
+            left = self.let(f"sub i64 %hal.last, {at}")
+            in_row = self.let(f"sub i64 {gx}, {x}")
+            blocks = self.call("@llvm.smin.i64", "i64", ["i64"] * 2, [left, in_row])
+        self.store("i64", self.let(f"add i64 {at}, {blocks}"), slot)
+        for axis, place in enumerate(places):
+            value = self.uniform(int32, self.let(f"trunc i64 {place} to i32"), fits=True)
+            self.specials["block_idx", axis] = value
+            self.long[value] = place
+            self.first.append(self.let(f"mul nuw nsw i64 {place}, {block[axis]}"))
+        self.sizes = list(block)
+        if self.joined:
+            self.sizes[0] = self.let(f"mul nuw nsw i64 {blocks}, {block[0]}")
+
+    # -- nodes
+
+    def on_CONST(self, uop: UOp) -> None:
+        dtype = dtype_of(uop)
+        self.values[uop] = self.uniform(dtype, literal(uop.arg, dtype), fits=True)
+
+    def on_PARAM(self, uop: UOp) -> None:
+        if self.kernel.signature.params[uop.arg].is_pointer:
+            self.arrays[uop] = self.params[uop.arg]
+        else:
+            self.values[uop] = self.uniform(dtype_of(uop), self.params[uop.arg], fits=True)
+
+    def on_SPECIAL(self, uop: UOp) -> None:
+        value = self.specials[uop.arg]
+        if not value.is_flat or len(value.lanes or ()) == self.w:
+            self.values[uop] = value
+            return
+        known = self.values[uop] = self.uniform(int32, value.base, fits=True)
+        if value in self.long:
+            self.long[known] = self.long[value]
+
+    def on_SHARED(self, uop: UOp) -> None:
+        # One array serves all blocks of this call, which run one after the other.
+        self.arrays[uop] = self._array(uop, uop.arg[1])
+
+    def on_SPILL(self, uop: UOp) -> None:
+        self.arrays[uop] = self._array(uop, self.kernel.most_threads + _PADDING)
+
+    def on_LOCAL(self, uop: UOp) -> None:
+        if uop not in self.local_arrays:  # which each body uses
+            self.local_arrays[uop] = self._array(uop, uop.arg[1] * self.widths.whole)
+        self.arrays[uop] = self.local_arrays[uop]
+
+    def _array(self, uop: UOp, count: int) -> str:
+        return self.slot(f"[{count} x {stored(dtype_of(uop))}]", "array", align=64)
+
+    # -- regions
+
+    def region(self, region: Region) -> None:
+        """Write the loops over the rows of threads, and over the gangs of each."""
+        place = self.number()
+        outside = self.cache, self.true, self.env, self.indices, self.values, self.slots
+        frames, specials = self.frames, dict(self.specials)
+        self.outer, self.outer_slots = {**self.values}, {**self.slots}
+        after = f"after.{place}"
+        rows = [self._open_rows(axis, place, end) for axis, end in ((2, after), (1, f"z.{place}"))]
+        self._gangs(region, place, rows)
+        self.label(after)
+        self.cache, self.true, self.env, self.indices, self.values, self.slots = outside
+        self.frames, self.specials = frames, specials
+        self.set_width(1)
+        self.mask = None
+
+    def _open_rows(self, axis: int, place: int, end: str) -> str:
+        """Open the loop over z or y; return the index of the row along it."""
+        name, slot = "xyz"[axis], self.slot("i64", "row")
+        self.store("i64", "0", slot)
+        self.jump(f"{name}.{place}")
+        self.label(f"{name}.{place}")
+        at = self.load("i64", slot)
+        more = self.let(f"icmp ult i64 {at}, {self.sizes[axis]}")
+        self.branch(more, f"{name}.in.{place}", end)
+        self.label(f"{name}.in.{place}")
+        self.store("i64", self.let(f"add nuw nsw i64 {at}, 1"), slot)
+        self._special("thread_idx", axis, at)
+        self._special("global_idx", axis, self.let(f"add nuw nsw i64 {self.first[axis]}, {at}"))
+        return at
+
+    def _special(self, name: str, axis: int, wide: str, linear: bool = False) -> None:
+        """Set an index from 64 bits; launches check that it fits 32."""
+        lanes = self.linear if linear else self.zero
+        narrow = self.let(f"trunc nsw i64 {wide} to i32")
+        value = Value(int32, narrow, lanes, fits=True)
+        self.specials[name, axis] = value
+        self.long[value] = wide
+
+    def _gangs(self, region: Region, place: int, rows: list[str]) -> None:
+        """Write the loop over the gangs of a row, with each of the bodies."""
+        whole, few, self.mask_bits = self.widths
+        size, slot = self.sizes[0], self.slot("i64", "x")
+        row = self.let(f"mul i64 {rows[0]}, {self.sizes[1]}")
+        row = self.let(f"mul i64 {self.let(f'add i64 {row}, {rows[1]}')}, {size}")
+        self.store("i64", "0", slot)
+        self.jump(f"x.{place}")
+        self.label(f"x.{place}")
+        x = self.load("i64", slot)
+        rest = self.let(f"sub nsw i64 {size}, {x}")
+        thread = self.let(f"add i64 {row}, {x}")
+        bodies = [("on", whole)]
+        if whole > 1:
+            bodies += [("few", few)] if few < whole else []
+            bodies.append(("mix", few))
+        labels = [f"{name}.{place}" for name, _ in bodies]
+        self.branch(
+            self.let(f"icmp sge i64 {rest}, {whole}"), f"begin.{labels[0]}", f"rest.{place}", True
+        )
+        self.label(f"rest.{place}")
+        if whole > 1:
+            some = self.let(f"icmp sgt i64 {rest}, 0")
+            self.branch(some, labels[1], f"y.{place}")
+        else:
+            self.jump(f"y.{place}")
+        for n, (name, width) in enumerate(bodies):
+            self.set_width(width)
+            self.again = labels[n + 1] if n + 1 < len(labels) else ""
+            if name == "few":
+                self.label(labels[n])
+                enough = self.let(f"icmp sge i64 {rest}, {width}")
+                self.branch(enough, f"begin.{labels[n]}", self.again)
+            if name != "mix":
+                self.label(f"begin.{labels[n]}")
+            else:
+                self.label(labels[n])
+            end = f"next.{labels[n]}"
+            self._body_of(region.body, x, rest if name == "mix" else "", thread, end)
+            self.label(end)
+            self.store("i64", self.let(f"add nuw nsw i64 {x}, {width}"), slot)
+            self.jump(f"x.{place}")
+
+    def _body_of(self, body: list[Item], x: str, rest: str, thread: str, end: str) -> None:
+        """Write what a gang does; `rest`: the threads that are left, of which a mask is made."""
+        self.reset()
+        self.indices, self.env = Scoped(), Scoped()
+        self.values, self.slots, self.mixed = {}, {}, set()
+        self.thread, self.pure, self.choosing = thread, True, 0
+        self.mask = None
+        if rest:
+            left = self.call("@llvm.smin.i64", "i64", ["i64"] * 2, [rest, str(self.w)])
+            count = self.splat("i8", self.let(f"trunc i64 {left} to i8"))
+            lanes = self.per_lane("i8", self.linear)
+            self.mask = self.as_mask(self.let(f"icmp ult {of('i8', self.w)} {lanes}, {count}"))
+        self._special("thread_idx", 0, x, linear=True)
+        self._special(
+            "global_idx", 0, self.let(f"add nuw nsw i64 {self.first[0]}, {x}"), linear=True
+        )
+        alive = ""
+        if self.w > 1 and self.shapes.returns_vary:
+            alive = self.slot(self.mask_kind, "alive")
+            everyone = f"splat (i{self.mask_bits} -1)"
+            self.store(self.mask_kind, self.mask or everyone, alive)
+        self.frames = [Frame(end, end, active=alive)]
+        self.block(body)
+        self.jump(end)
+
+
+def _joins_blocks(uops: tuple[UOp, ...]) -> bool:
+    """Tell whether blocks that are neighbours along x may run as one row of threads.
+
+    A thread then knows its global index only, and nothing is kept for each block.
+    """
+    ops = [node.op for node in uops]
+    alone = ops.count("THREADS") == 1 and ops[-1] == "ENDTHREADS"
+    own = any(node.op == "SPECIAL" and node.arg[0] in ("thread_idx", "block_idx") for node in uops)
+    return alone and not own and "SHARED" not in ops and "SPILL" not in ops
+
+
+def threads_of(kernel: Kernel) -> Kernel:
+    """Return a kernel without barriers as one region."""
+    ahead = [node for node in kernel.uops if node.op in ("PARAM", "SHARED", "TABLE", "VIEW")]
+    body = [node for node in kernel.uops if node.op not in ("PARAM", "SHARED", "TABLE", "VIEW")]
+    threads = UOp("THREADS", None, (), False)
+    return kernel._replace(uops=(*ahead, threads, *body, UOp("ENDTHREADS", None, (threads,))))

@@ -1,0 +1,450 @@
+"""Find simple forms of values in a gang: a scalar plus a constant for each lane.
+
+    i = hal.global_idx(0)      x + (0, 1, 2, ...)
+    k = min(i + 1, n - 1)      x + 1 + (0, 1, 2, ...)    where x + 8 <= n - 1
+    i < n                      true in all lanes         where x + 7 < n
+    i // w                     x // w                    where x % w + 7 < w
+    i % 4                      0 + (0, 1, 2, 3, 0, ...)  where x % 4 == 0
+
+Each form holds where scalar tests do, and costs a few scalar instructions for a whole gang.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+
+from hal_core.dtypes import DType, bool_, int32
+from hal_cpu.vectors.arithmetic import SIGNED, Arithmetic, literal, number, of, scalar, typed
+from hal_cpu.vectors.text import Scoped
+from hal_cpu.vectors.value import NO_TESTS, Lanes, Tests, Value
+from hal_kernel.ir.uop import UOp, dtype_of
+
+_KNOWN = {
+    "LT": operator.lt, "LE": operator.le, "GT": operator.gt, "GE": operator.ge,
+    "EQ": operator.eq, "NE": operator.ne,
+}  # fmt: skip
+_OPPOSITE = {"LT": "GE", "LE": "GT", "GT": "LE", "GE": "LT"}
+_STEPS = frozenset({"ADD", "SUB", "MUL", "WHERE"})
+Exact = Callable[[], str]
+
+
+class Guesses(Arithmetic):
+    """Values of a gang of `w` threads, and what is known where the writer stands."""
+
+    w: int
+    zero: Lanes
+    linear: Lanes
+
+    def __init__(self, half: bool) -> None:
+        super().__init__(half)
+        self.set_width(1)
+        self.mask: str | None = None  # of the threads that run what is written; None: all do
+        self.pure = True  # nothing was stored, so that the gang may start again
+        self.again = ""  # the label where it does
+        self.reset()
+
+    def set_width(self, w: int) -> None:
+        self.w, self.zero, self.linear = w, (0,) * w, tuple(range(w))
+
+    def reset(self) -> None:
+        """Forget all that is known."""
+        self.cache: Scoped[object, str] = Scoped()  # a Value, or a key -> what was written for it
+        self.true: Scoped[str, bool] = Scoped()  # tests that hold here
+        self.mixed: set[Value] = set()  # bools that differ between lanes for sure
+        self.quotients: dict[object, tuple[str, str, Tests]] = {}
+
+    # -- values
+
+    def uniform(self, dtype: DType, base: str, fits: bool = False) -> Value:
+        return Value(dtype, base, self.zero, fits=fits)
+
+    def vector(self, dtype: DType, vector: str) -> Value:
+        """Return a value of which nothing is known but its vector."""
+        value = Value(dtype)
+        self.cache.put(value, vector)
+        return value
+
+    def holds(self, tests: Tests) -> bool:
+        return all(test in self.true for test in tests)
+
+    def is_uniform(self, value: Value) -> bool:
+        return value.is_flat and self.holds(value.tests)
+
+    def is_pattern(self, value: Value) -> bool:
+        return value.lanes is not None and self.holds(value.tests)
+
+    def vec(self, value: Value) -> str:
+        """Return the exact vector of a value."""
+        name = self.cache.get(value)
+        if name is None:
+            if value.lanes is not None and self.holds(value.tests):
+                kind = scalar(value.dtype)
+                name = self.splat(kind, value.base)
+                if any(value.lanes):
+                    name = self.let(
+                        f"add {of(kind, self.w)} {name}, {self.per_lane(kind, value.lanes)}"
+                    )
+            elif value.exact is not None:
+                name = value.exact()
+            else:  # a vector that was written in a block which has ended
+                raise RuntimeError("a value is used outside of its block")
+            self.cache.put(value, name)
+        return name
+
+    def splat(self, kind: str, value: str) -> str:
+        """Return a vector that has a scalar in all lanes."""
+        if self.w == 1:
+            return value
+        if not value.startswith("%"):
+            return f"splat ({kind} {value})"
+        vector = of(kind, self.w)
+        first = self.let(f"insertelement {vector} poison, {kind} {value}, i64 0")
+        zeros = f"<{self.w} x i32> zeroinitializer"
+        return self.let(f"shufflevector {vector} {first}, {vector} poison, {zeros}")
+
+    def per_lane(self, kind: str, numbers: Sequence[int]) -> str:
+        """Return a constant vector."""
+        return "<" + ", ".join(f"{kind} {n}" for n in numbers) + ">"
+
+    def conjunction(self, tests: Tests) -> str:
+        """Return a scalar that is true if all tests hold; "" without tests."""
+        whole = ""
+        for test in sorted(tests):
+            whole = self.let(f"and i1 {whole}, {test}") if whole else test
+        return whole
+
+    def missing(self, tests: Tests) -> Tests:
+        return frozenset(test for test in tests if test not in self.true)
+
+    def require(self, tests: Tests) -> bool:
+        """Go on only where tests hold, if the gang may start again; else tell whether they do."""
+        missing = self.missing(tests)
+        if not missing:
+            return True
+        if self.mask is not None or not self.pure or self.w == 1:
+            return False
+        go = f"go.{self.number()}"
+        self.branch(self.conjunction(missing), go, self.again, likely=True)
+        self.label(go)
+        for test in missing:
+            self.true.put(test, True)
+        return True
+
+    def derive(self, uop: UOp, values: Sequence[Value]) -> Value:
+        """Return the value of an operation without effects."""
+        dtype = dtype_of(uop)
+        if all(map(self.is_uniform, values)):
+            return self.uniform(dtype, self.operation(uop, [value.base for value in values], 1))
+
+        def exact() -> str:
+            return self.operation(uop, [self.vec(value) for value in values], self.w)
+
+        guess = None
+        if dtype is bool_:
+            guess = self._guess_bool(uop, values, exact)
+        elif dtype.kind in "iu":
+            guess = self._guess_number(uop, values, exact)
+        if self.mask is not None and guess is not None:  # nothing is speculated
+            known = (
+                self.holds(guess.tests) if guess.lanes is not None else guess.always or guess.never
+            )
+            if not known and uop.op not in _STEPS:
+                guess = None
+        return guess if guess is not None else self.vector(dtype, exact())
+
+    # -- numbers
+
+    def fitting(self, value: Value) -> Tests:
+        """Return the tests under which base + lanes does not wrap."""
+        if value.fits or value.lanes is None or not any(value.lanes):
+            return NO_TESTS
+        key = ("fits", value)
+        name = self.cache.get(key)
+        if name is None:
+            low, high = min(value.lanes), max(value.lanes)
+            dtype, kind, parts = value.dtype, scalar(value.dtype), list[str]()
+            sign = "s" if dtype.kind == "i" else "u"
+            if high > 0:
+                parts.append(
+                    self.let(f"icmp {sign}le {kind} {value.base}, {int(dtype.max) - high}")
+                )
+            if low < 0:
+                parts.append(self.let(f"icmp {sign}ge {kind} {value.base}, {int(dtype.min) - low}"))
+            name = parts[0] if len(parts) == 1 else self.let(f"and i1 {parts[0]}, {parts[1]}")
+            self.cache.put(key, name)
+        return frozenset({name})
+
+    def ends(self, value: Value) -> tuple[str, str]:
+        """Return the least and the greatest lane of a pattern that does not wrap."""
+        kind, lanes = scalar(value.dtype), value.lanes or self.zero
+        low, high = (
+            value.base if not far else self.let(f"add {kind} {value.base}, {far}")
+            for far in (min(lanes), max(lanes))
+        )
+        return low, high
+
+    def _guess_number(self, uop: UOp, values: Sequence[Value], exact: Exact) -> Value | None:
+        op, dtype = uop.op, dtype_of(uop)
+        if any(value.lanes is None for value in values if value.dtype is not bool_):
+            return None
+        if op in ("ADD", "SUB", "NEG", "MUL"):
+            return self._guess_sum(uop, values, exact)
+        if op == "CAST" and uop.src[0].dtype is not None and uop.src[0].dtype.kind in "iu":
+            (a,) = values
+            if a.dtype.itemsize < 4 or dtype.itemsize < 4:
+                return None
+            base = self.cast(a.dtype, dtype, a.base, 1)
+            if dtype.itemsize <= a.dtype.itemsize:  # both wrap alike
+                return Value(dtype, base, a.lanes, a.tests, exact)
+            fits = a.dtype.kind == "u" or dtype.kind == "i"
+            return Value(dtype, base, a.lanes, a.tests | self.fitting(a), exact, fits)
+        if op in ("MIN", "MAX"):
+            return self._guess_clamp(op, values, exact)
+        if op == "WHERE":
+            return self._guess_choice(dtype, values, exact)
+        constant = int(uop.src[1].arg) if len(uop.src) > 1 and uop.src[1].op == "CONST" else None
+        if op in ("SHR", "AND"):
+            if constant is None:
+                return None
+            if op == "SHR" and 0 <= constant < 16:
+                return self._guess_repeated("FLOORDIV", 1 << constant, values[0], exact)
+            if op == "AND" and constant > 0 and constant & (constant + 1) == 0:
+                return self._guess_repeated("MOD", constant + 1, values[0], exact)
+            return None
+        if op in ("FLOORDIV", "MOD", "TRUNCDIV", "TRUNCMOD"):
+            a, b = values
+            if constant is not None and 0 < constant <= self.w and min(a.lanes or (0,)) >= 0:
+                return self._guess_repeated(op, constant, a, exact)
+            return self._guess_quotient(op, a, b, exact)
+        return None
+
+    def _guess_sum(self, uop: UOp, values: Sequence[Value], exact: Exact) -> Value | None:
+        op, dtype = uop.op, dtype_of(uop)
+        kind, a = scalar(dtype), values[0]
+        if op == "NEG":
+            base = self.let(f"sub {kind} 0, {a.base}")
+            return Value(dtype, base, _times(a.lanes, -1), a.tests, exact)
+        b = values[1]
+        tests = a.tests | b.tests
+        if op != "MUL":
+            lanes = _sum(a.lanes, b.lanes, 1 if op == "ADD" else -1)
+            return Value(
+                dtype, self.let(f"{op.lower()} {kind} {a.base}, {b.base}"), lanes, tests, exact
+            )
+        for x, y, factor in ((a, b, uop.src[1]), (b, a, uop.src[0])):
+            if factor.op == "CONST":
+                base = self.let(f"mul {kind} {x.base}, {y.base}")
+                return Value(dtype, base, _times(x.lanes, int(factor.arg)), x.tests, exact)
+        if a.is_flat and b.is_flat:
+            base = self.let(f"mul {kind} {a.base}, {b.base}")
+            return Value(dtype, base, self.zero, tests, exact)
+        return None
+
+    def _guess_clamp(self, op: str, values: Sequence[Value], exact: Exact) -> Value | None:
+        """Guess that a MIN or MAX with a uniform value is the other one in all lanes."""
+        a, b = values if not values[0].is_flat else values[::-1]
+        if a.is_flat or not b.is_flat:
+            return None
+        low, high = self.ends(a)
+        sign, kind = "s" if a.dtype.kind == "i" else "u", scalar(a.dtype)
+        order, end = ("le", high) if op == "MIN" else ("ge", low)
+        test = self.let(f"icmp {sign}{order} {kind} {end}, {b.base}")
+        tests = a.tests | b.tests | self.fitting(a) | {test}
+        return Value(a.dtype, a.base, a.lanes, tests, exact, fits=True)
+
+    def _guess_choice(self, dtype: DType, values: Sequence[Value], exact: Exact) -> Value | None:
+        condition, a, b = values
+        if condition.is_flat:
+            if a.lanes != b.lanes:
+                return None
+            base = self.select(condition.base, scalar(dtype), a.base, b.base)
+            return Value(dtype, base, a.lanes, a.tests | b.tests | condition.tests, exact)
+        side, test = (b, condition.never) if a.is_flat else (a, condition.always)
+        if test is None:
+            return None
+        tests = side.tests | condition.tests | {test}
+        return Value(dtype, side.base, side.lanes, tests, exact, fits=side.fits)
+
+    def _guess_repeated(self, op: str, constant: int, a: Value, exact: Exact) -> Value | None:
+        """Guess that the first lane is a multiple: quotients are shared, remainders repeat."""
+        dtype, kind = a.dtype, scalar(a.dtype)
+        if self.w % constant or a.lanes is None or min(a.lanes) < 0:
+            return None
+        is_power = constant & (constant - 1) == 0
+        if is_power:
+            rest = self.let(f"and {kind} {a.base}, {constant - 1}")
+        else:
+            rest = self.let(f"{'s' if dtype.kind == 'i' else 'u'}rem {kind} {a.base}, {constant}")
+        tests = a.tests | self.fitting(a) | {self.let(f"icmp eq {kind} {rest}, 0")}
+        if dtype.kind == "i" and (op.startswith("TRUNC") or not is_power):
+            tests |= {self.let(f"icmp sge {kind} {a.base}, 0")}
+        if op.endswith("MOD"):
+            return Value(dtype, "0", tuple(n % constant for n in a.lanes), tests, exact, fits=True)
+        how = "sdiv" if dtype.kind == "i" else "udiv"
+        base = self.let(f"{how} exact {kind} {a.base}, {constant}")
+        return Value(dtype, base, tuple(n // constant for n in a.lanes), tests, exact, fits=True)
+
+    def _guess_quotient(self, op: str, a: Value, b: Value, exact: Exact) -> Value | None:
+        """Guess that all lanes have the same quotient by a uniform number."""
+        if a.lanes is None or not b.is_flat or min(a.lanes) < 0:
+            return None
+        dtype, kind, key = a.dtype, scalar(a.dtype), ("quotient", a, b)
+        if self.cache.get(key) is None:
+            self.cache.put(key, "written")
+            sign = "s" if dtype.kind == "i" else "u"
+            good = self.let(f"icmp {sign}gt {kind} {b.base}, 0")
+            safe = self.select(good, kind, b.base, "1")
+            if dtype is int32:  # by a reciprocal: the tests find where it is one off
+                inverse = self.let(f"fdiv double 1.0, {self.let(f'sitofp i32 {safe} to double')}")
+                x = self.let(f"sitofp i32 {a.base} to double")
+                x = self.let(f"fadd double {self.let(f'fmul double {x}, {inverse}')}, 1.0e-10")
+                quotient = self.let(f"fptosi double {x} to i32")
+            else:
+                quotient = self.let(f"udiv {kind} {a.base}, {safe}")
+            rest = self.let(f"sub {kind} {a.base}, {self.let(f'mul {kind} {quotient}, {safe}')}")
+            last = self.let(f"add {kind} {rest}, {max(a.lanes)}")
+            tests = {good, *(self.let(f"icmp ult {kind} {x}, {safe}") for x in (rest, last))}
+            if sign == "s":
+                tests.add(self.let(f"icmp sge {kind} {a.base}, 0"))
+            self.quotients[key] = quotient, rest, frozenset(tests)
+        quotient, rest, more = self.quotients[key]
+        tests_of_all = a.tests | b.tests | self.fitting(a) | more
+        if op.endswith("MOD"):
+            return Value(dtype, rest, a.lanes, tests_of_all, exact, fits=True)
+        return Value(dtype, quotient, self.zero, tests_of_all, exact)
+
+    # -- bools
+
+    def _guess_bool(self, uop: UOp, values: Sequence[Value], exact: Exact) -> Value | None:
+        op = uop.op
+        if op in SIGNED:
+            a, b = values
+            return self._guess_comparison(op, a, b, exact) if a.dtype.kind in "iu" else None
+        if op == "WHERE" and self.is_uniform(values[0]):
+            condition, a, b = values
+            always, never = (
+                self.select(condition.base, "i1", x or "false", y or "false") if x or y else None
+                for x, y in zip(self._sides(a), self._sides(b), strict=True)
+            )
+            return Value(bool_, tests=a.tests | b.tests, exact=exact, always=always, never=never)
+        if op not in ("AND", "OR", "NOT"):
+            return None
+        if all(
+            value.always is None and value.never is None and value.lanes is None for value in values
+        ):
+            return None
+        tests = frozenset[str]().union(*(value.tests for value in values))
+        always, never = self._sides(values[0])
+        if op == "NOT":
+            return Value(bool_, tests=tests, exact=exact, always=never, never=always)
+        more, less = self._sides(values[1])
+        if op == "AND":
+            always, never = self._join("and", always, more), self._either(never, less)
+        else:
+            always, never = self._either(always, more), self._join("and", never, less)
+        return Value(bool_, tests=tests, exact=exact, always=always, never=never)
+
+    def _sides(self, value: Value) -> tuple[str | None, str | None]:
+        """Return scalars that suffice for all lanes to be true, and false."""
+        if value.is_flat:
+            key = ("not", value)
+            opposite = self.cache.get(key)
+            if opposite is None:
+                opposite = self.let(f"xor i1 {value.base}, true")
+                self.cache.put(key, opposite)
+            return value.base, opposite
+        return value.always, value.never
+
+    def _join(self, how: str, a: str | None, b: str | None) -> str | None:
+        return None if a is None or b is None else self.let(f"{how} i1 {a}, {b}")
+
+    def _either(self, a: str | None, b: str | None) -> str | None:
+        return self.let(f"or i1 {a}, {b}") if a and b else a or b
+
+    def _guess_comparison(self, op: str, a: Value, b: Value, exact: Exact) -> Value | None:
+        if a.lanes is None or b.lanes is None:
+            return None
+        dtype, tests = a.dtype, a.tests | b.tests
+        if a.lanes == b.lanes:
+            if any(a.lanes):
+                tests |= self.fitting(a) | self.fitting(b)
+            return Value(bool_, self.compare(op, dtype, 1, a.base, b.base), self.zero, tests, exact)
+        if not a.base.startswith("%") and not b.base.startswith("%"):
+            return self._known_lanes(op, a, b, tests, exact)
+        tests |= self.fitting(a) | self.fitting(b)
+        (low, high), (least, most) = self.ends(a), self.ends(b)
+        always: str | None
+        never: str | None
+        if op in ("EQ", "NE"):
+            less = self.compare("LT", dtype, 1, high, least)
+            apart = self.let(f"or i1 {less}, {self.compare('GT', dtype, 1, low, most)}")
+            always, never = (apart, None) if op == "NE" else (None, apart)
+        else:
+            first, second = (
+                ((high, least), (low, most)) if op in ("LT", "LE") else ((low, most), (high, least))
+            )
+            always = self.compare(op, dtype, 1, *first)
+            never = self.compare(_OPPOSITE[op], dtype, 1, *second)
+        return Value(bool_, tests=tests, exact=exact, always=always, never=never)
+
+    def _known_lanes(self, op: str, a: Value, b: Value, tests: Tests, exact: Exact) -> Value | None:
+        """Return a comparison of numbers that are known for each lane, where tests hold."""
+        if not self.require(tests):
+            return self.vector(bool_, exact())
+        pairs = zip(a.lanes or (), b.lanes or (), strict=True)
+        bits = [_KNOWN[op](int(a.base) + x, int(b.base) + y) for x, y in pairs]
+        text = "<" + ", ".join(f"i1 {literal(bit, bool_)}" for bit in bits) + ">"
+        value = self.vector(bool_, text)
+        if any(bits) and not all(bits):
+            self.mixed.add(value)
+        return value
+
+    # -- masks, as integers that are all ones or zero, which any processor keeps in vectors
+
+    mask_bits = 32
+
+    @property
+    def mask_kind(self) -> str:
+        return of(f"i{self.mask_bits}", self.w)
+
+    def as_mask(self, bools: str) -> str:
+        return self.let(f"sext <{self.w} x i1> {bools} to {self.mask_kind}")
+
+    def bools(self) -> str:
+        """Return the mask here as a vector of i1."""
+        if self.mask is None:
+            return "splat (i1 true)"
+        key = ("bools", self.mask)
+        name = self.cache.get(key)
+        if name is None:
+            name = self.let(f"icmp ne {self.mask_kind} {self.mask}, zeroinitializer")
+            self.cache.put(key, name)
+        return name
+
+    def as_bits(self, bools: str) -> str:
+        """Return a vector of i1 as an integer, with a bit for each lane."""
+        return self.let(f"bitcast <{self.w} x i1> {bools} to i{self.w}")
+
+    def any(self, mask: str) -> str:
+        """Return whether any lane of a mask is on."""
+        bools = self.let(f"icmp ne {self.mask_kind} {mask}, zeroinitializer")
+        return self.let(f"icmp ne i{self.w} {self.as_bits(bools)}, 0")
+
+    def inverse(self, mask: str) -> str:
+        return self.let(f"xor {self.mask_kind} {mask}, splat (i{self.mask_bits} -1)")
+
+    def masked(self, dtype: DType, new: str, old: str) -> str:
+        """Return new values for the lanes that are on, and the old ones for the others."""
+        return self.select(self.bools(), typed(dtype, self.w), new, old)
+
+    def constant(self, value: float, dtype: DType) -> str:
+        return number(value, dtype, self.w)
+
+
+def _times(lanes: Lanes | None, factor: int) -> Lanes:
+    return tuple(n * factor for n in lanes or ())
+
+
+def _sum(a: Lanes | None, b: Lanes | None, sign: int) -> Lanes:
+    return tuple(x + sign * y for x, y in zip(a or (), b or (), strict=True))

@@ -1,0 +1,157 @@
+"""Find which values differ between the threads of a gang, and which loops its threads leave apart.
+
+A gang is a few threads that are neighbours along x. A value is *uniform* if all of them have the
+same one, else *varying*. A loop is *divergent* if one of its threads may leave it before another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hal_core.dtypes import int32, int64
+from hal_cpu.vectors.tree import If, Item, Loop, Path, Region, Step, walk
+from hal_kernel.ir.uop import ATOMIC_OPS, LEAVES, UOp
+
+_OWN = (("global_idx", 0), ("thread_idx", 0))  # SPECIALs that differ along x
+_PLAIN = frozenset({"IF", "LOOP", "STORE", "VAR", "PARAM", "CONST", "THREADS", "FENCE"})
+
+
+class Shapes:
+    """What varies in a kernel."""
+
+    def __init__(self, root: Sequence[Item], joined: bool) -> None:
+        """`joined`: a row of threads has several blocks, so that `block_idx(0)` varies."""
+        self.varying: set[UOp] = set()
+        self.divergent: set[UOp] = set()  # RANGEs and LOOPs
+        self.returns_vary = False  # some thread of a gang may end before another
+        self.paths: dict[UOp, Path] = {}
+        self._items = list(walk(root))
+        uses: dict[UOp, list[Path]] = {}
+        self.gets: dict[UOp, list[UOp]] = {}
+        for item, path in self._items:
+            node = item if isinstance(item, UOp) else item.node
+            self.paths[node] = path
+            if node.op in ("SET", "GET"):
+                uses.setdefault(node.src[0], []).append(path)
+            if node.op == "GET":
+                self.gets.setdefault(node.src[0], []).append(node)
+        self._homes = {variable: _common(paths) for variable, paths in uses.items()}
+        before = -1
+        while before != (before := len(self.varying) + len(self.divergent)):
+            for item, path in self._items:
+                self._visit(item if isinstance(item, UOp) else item.node, path)
+        self.expected = self._expected()
+
+    def differs(self, step: Step) -> bool:
+        """Tell whether only some threads of a gang may go through a step of a path."""
+        item, _ = step
+        if isinstance(item, If):
+            return item.node.src[0] in self.varying
+        return item.node in self.divergent
+
+    def _visit(self, node: UOp, path: Path) -> None:
+        op, varying = node.op, self.varying
+        if op == "SPECIAL":
+            if node.arg in _OWN:
+                varying.add(node)
+        elif op == "SET":
+            variable, value = node.src
+            inside = path[len(self._homes[variable]) :]
+            if (
+                value in varying
+                or variable.op == "SPILL"
+                or any(self.differs(step) for step in inside)
+            ):
+                varying.add(variable)
+        elif op == "LOAD":
+            if node.src[1] in varying or node.src[0].op == "LOCAL":
+                varying.add(node)
+        elif op in ATOMIC_OPS:
+            varying.add(node)
+        elif op == "RANGE":
+            if node.src[0] in varying or node.src[1] in varying:
+                varying.add(node)
+                strides = [self.stride(end) for end in node.src[:2]]
+                if strides[0] is None or strides[0] != strides[1]:
+                    self.divergent.add(node)
+        elif op in LEAVES:
+            self._leave(op, path)
+        elif op not in _PLAIN and not varying.isdisjoint(node.src):
+            varying.add(node)
+
+    def _leave(self, op: str, path: Path) -> None:
+        """Note the loops that a BREAK, CONTINUE or RETURN makes divergent."""
+        loops = [n for n, (item, _) in enumerate(path) if isinstance(item, Loop)]
+        target = loops[-1] if loops and op != "RETURN" else -1
+        if not any(self.differs(step) for step in path[target + 1 :]):
+            return
+        if op == "RETURN":
+            self.returns_vary = True
+        for n in loops:
+            if n == target or (n > target and op != "CONTINUE"):
+                self.divergent.add(path[n][0].node)
+
+    def stride(self, node: UOp) -> int | None:
+        """Return the difference between neighbours, or None if it is no known constant."""
+        if node not in self.varying:
+            return 0
+        if node.op == "SPECIAL":
+            return 1
+        if node.op == "RANGE":
+            return self.stride(node.src[0])
+        if node.dtype is None or node.dtype.kind not in "iu":
+            return None
+        if node.op in ("ADD", "SUB"):
+            a, b = map(self.stride, node.src)
+            if a is None or b is None:
+                return None
+            return a + b if node.op == "ADD" else a - b
+        if node.op == "MUL":
+            for part, factor in (node.src, node.src[::-1]):
+                if factor.op == "CONST":
+                    stride = self.stride(part)
+                    return None if stride is None else stride * int(factor.arg)
+        if node.op == "CAST" and node.dtype is int64 and node.src[0].dtype is int32:
+            return self.stride(node.src[0])
+        return None
+
+    def _expected(self) -> dict[UOp, int]:
+        """Return the integer variables that likely differ by a constant between neighbours."""
+        found: dict[UOp, int] = {}
+        for item, _ in self._items:
+            if isinstance(item, UOp) and item.op == "SET" and item.src[0] in self.varying:
+                variable, value = item.src
+                wide = (
+                    variable.dtype and variable.dtype.kind in "iu" and variable.dtype.itemsize >= 4
+                )
+                if wide and variable.op == "VAR" and (stride := self.stride(value)):
+                    found.setdefault(variable, stride)
+        return found
+
+
+def _common(paths: Sequence[Path]) -> Path:
+    """Return what encloses all of them."""
+    common = paths[0]
+    for path in paths[1:]:
+        n = 0
+        while n < min(len(common), len(path)) and common[n] == path[n]:
+            n += 1
+        common = common[:n]
+    return common
+
+
+def lanes_leave(item: Item, shapes: Shapes) -> bool:
+    """Tell whether threads that run an item may not all go on behind it."""
+    if isinstance(item, (UOp, Region)):
+        return False
+    inside = {item.node}
+    for part, _ in walk([item]):
+        if isinstance(part, Loop):
+            inside.add(part.node)
+        if isinstance(part, UOp) and part.op in LEAVES:
+            if part.op == "RETURN":
+                if shapes.returns_vary:
+                    return True
+            elif part.src[0] not in inside and part.src[0] in shapes.divergent:
+                return True
+    return False

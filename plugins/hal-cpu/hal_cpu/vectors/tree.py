@@ -1,0 +1,105 @@
+"""Nest the nodes of a kernel: IFs with their sides, loops with their bodies, regions of threads.
+
+    if i >= n:                   If(i >= n)
+        return          ->           [RETURN]
+    y[i] = x[i]                      [LOAD, STORE]
+
+What stands behind an IF of which one side ends with a jump becomes part of its other side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from hal_kernel.ir.uop import LEAVES, UOp
+
+
+@dataclass(eq=False, slots=True)
+class If:
+    node: UOp
+    sides: tuple[list[Item], list[Item]] = field(default_factory=lambda: ([], []))
+
+
+@dataclass(eq=False, slots=True)
+class Loop:
+    node: UOp
+    body: list[Item] = field(default_factory=list)
+
+
+@dataclass(eq=False, slots=True)
+class Region:
+    """What each thread of a block does between two barriers."""
+
+    node: UOp
+    body: list[Item] = field(default_factory=list)
+
+
+Item = UOp | If | Loop | Region
+Step = tuple[If | Loop | Region, int]  # an item, and which of its sides
+Path = tuple[Step, ...]  # what encloses a node, outermost first
+_SKIPPED = frozenset({"ASSERT", "PRINT", "BARRIER"})
+
+
+def nested(uops: Iterable[UOp]) -> list[Item]:
+    """Return the nodes of a kernel as a tree."""
+    root: list[Item] = []
+    blocks = [root]
+    open_: list[If | Loop | Region] = []
+    for node in uops:
+        op = node.op
+        if op in ("IF", "RANGE", "LOOP", "THREADS"):
+            item = If(node) if op == "IF" else Region(node) if op == "THREADS" else Loop(node)
+            blocks[-1].append(item)
+            open_.append(item)
+            blocks.append(item.sides[0] if isinstance(item, If) else item.body)
+        elif op == "ELSE":
+            opened = open_[-1]
+            if isinstance(opened, If):
+                blocks[-1] = opened.sides[1]
+        elif op in ("ENDIF", "ENDRANGE", "ENDLOOP", "ENDTHREADS"):
+            blocks.pop()
+            open_.pop()
+        elif op not in _SKIPPED:
+            blocks[-1].append(node)
+    return root
+
+
+def with_sides(block: list[Item]) -> None:
+    """Move what follows an IF that one side leaves into its other side, everywhere in a block."""
+    for place, item in enumerate(block):
+        if isinstance(item, If):
+            rest = block[place + 1 :]
+            leaving = [jumps(side) for side in item.sides]
+            if rest and any(leaving):
+                del block[place + 1 :]
+                if not all(leaving):
+                    item.sides[leaving.index(False)].extend(rest)
+            for side in item.sides:
+                with_sides(side)
+            if rest and any(leaving):
+                return
+        elif not isinstance(item, UOp):
+            with_sides(item.body)
+
+
+def jumps(block: list[Item]) -> bool:
+    """Tell whether a block ends with a BREAK, a CONTINUE or a RETURN."""
+    last = block[-1] if block else None
+    return isinstance(last, UOp) and last.op in LEAVES
+
+
+def walk(block: Iterable[Item], path: Path = ()) -> Iterator[tuple[Item, Path]]:
+    """Yield each item of a block and of all blocks in it, in order, with what encloses it."""
+    for item in block:
+        yield item, path
+        if isinstance(item, If):
+            for side in (0, 1):
+                yield from walk(item.sides[side], (*path, (item, side)))
+        elif not isinstance(item, UOp):
+            yield from walk(item.body, (*path, (item, 0)))
+
+
+def nodes_of(block: Iterable[Item]) -> Iterator[UOp]:
+    """Yield the nodes of a block that are no blocks themselves."""
+    return (item for item, _ in walk(block) if isinstance(item, UOp))

@@ -1,0 +1,38 @@
+"""What is known of a value in a gang of threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hal_core.dtypes import DType
+
+Lanes = tuple[int, ...]  # a number for each thread of a gang
+Tests = frozenset[str]  # names of scalars (i1)
+NO_TESTS: Tests = frozenset()
+
+
+class Value:
+    """A value of each thread of a gang.
+
+    Where all `tests` hold it is `base`, a scalar, plus a constant for each lane, `lanes`: all zero
+    if it is uniform, 0, 1, 2, ... if it is linear; None if no such form is known. `exact` writes
+    the vector that holds in any case. `fits`: base + lanes does not wrap.
+
+    A bool has scalars instead: if `always` is true it is true in all lanes, if `never` is true in
+    none; None for no such scalar.
+    """
+
+    __slots__ = ("always", "base", "dtype", "exact", "fits", "lanes", "never", "tests")
+
+    def __init__(
+        self, dtype: DType, base: str = "", lanes: Lanes | None = None, tests: Tests = NO_TESTS,
+        exact: Callable[[], str] | None = None, fits: bool = False,
+        always: str | None = None, never: str | None = None,
+    ) -> None:  # fmt: skip
+        self.dtype, self.base, self.lanes, self.tests = dtype, base, lanes, tests
+        self.exact, self.fits, self.always, self.never = exact, fits, always, never
+
+    @property
+    def is_flat(self) -> bool:
+        """True if all lanes have the base, where the tests hold."""
+        return self.lanes is not None and not any(self.lanes)

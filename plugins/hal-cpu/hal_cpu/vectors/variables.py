@@ -1,0 +1,171 @@
+"""Write variables of a gang: what a thread sets and reads, under masks too."""
+
+from __future__ import annotations
+
+from hal_core.dtypes import bool_
+from hal_cpu.vectors.arithmetic import of, scalar, stored
+from hal_cpu.vectors.memory import Memory
+from hal_cpu.vectors.shapes import Shapes
+from hal_cpu.vectors.text import Scoped
+from hal_cpu.vectors.tree import If, Item, Loop, jumps, nodes_of
+from hal_cpu.vectors.value import Lanes, Value
+from hal_kernel.ir.uop import UOp, dtype_of
+
+
+class Variables(Memory):
+    """Variables are memory of the function, of which LLVM makes registers."""
+
+    shapes: Shapes
+
+    def __init__(self, half: bool) -> None:
+        super().__init__(half)
+        self.slots: dict[UOp, tuple[str, str]] = {}  # variable -> its slot and type
+        self.outer_slots: dict[UOp, tuple[str, str]] = {}
+        self.env: Scoped[UOp, Value] = Scoped()  # variable -> what it holds here
+        self.choosing = 0  # sides of IFs that are run without a branch
+
+    def is_varying(self, node: UOp) -> bool:
+        return self.w > 1 and node in self.shapes.varying
+
+    def slot_of(self, variable: UOp) -> tuple[str, str]:
+        found = self.slots.get(variable) or self.outer_slots.get(variable)
+        if found is None:
+            dtype, varying = dtype_of(variable), self.is_varying(variable)
+            kind = of(stored(dtype), self.w) if varying else scalar(dtype)
+            found = self.slots[variable] = self.slot(kind, "var"), kind
+            if self.pattern_of(variable):
+                self.frame.append(f"  {found[0]}.base = alloca {scalar(dtype)}")
+                self.frame.append(f"  {found[0]}.is = alloca i1")
+        return found
+
+    def pattern_of(self, variable: UOp) -> Lanes | None:
+        """Return the pattern that an integer variable likely has."""
+        stride = self.shapes.expected.get(variable) if self.w > 1 else None
+        return tuple(stride * n for n in self.linear) if stride else None
+
+    def on_SET(self, uop: UOp) -> None:
+        variable, value = uop.src
+        if variable.op == "SPILL":
+            self._spill(variable, self.get(value))
+        elif self.choosing:
+            self.env.put(variable, self.get(value))
+        else:
+            self.assign(variable, self.get(value), self._needs_blend(uop))
+
+    def assign(self, variable: UOp, value: Value, blends: bool) -> None:
+        """Set a variable for the lanes that are on."""
+        if not self.is_varying(variable):
+            slot, kind = self.slot_of(variable)
+            self.store(kind, value.base, slot)
+        else:
+            if self.mask is not None and blends:
+                old, dtype = self.vec(self.held(variable)), value.dtype
+                value = self.vector(dtype, self.masked(dtype, self.vec(value), old))
+            self._keep(variable, value)
+        self.env.put(variable, value)
+
+    def _keep(self, variable: UOp, value: Value) -> None:
+        slot, kind = self.slot_of(variable)
+        vector, dtype = self.vec(value), value.dtype
+        if dtype is bool_:
+            vector = self.let(f"zext {of('i1', self.w)} {vector} to {kind}")
+        self.store(kind, vector, slot)
+        pattern = self.pattern_of(variable)
+        if pattern:
+            base, is_so = "0", "false"
+            if value.lanes == pattern:
+                base = value.base
+                is_so = self.conjunction(self.missing(value.tests | self.fitting(value))) or "true"
+            self.store(scalar(dtype), base, f"{slot}.base")
+            self.store("i1", is_so, f"{slot}.is")
+
+    def on_GET(self, uop: UOp) -> None:
+        (variable,) = uop.src
+        if variable.op == "SPILL":
+            self.values[uop] = self._unspilled(variable)
+        else:
+            self.values[uop] = self.held(variable)
+
+    def held(self, variable: UOp) -> Value:
+        """Return what a variable holds."""
+        known = self.env.get(variable)
+        if known is not None:
+            return known
+        slot, kind = self.slot_of(variable)
+        dtype, loaded = dtype_of(variable), self.load(kind, slot)
+        if not self.is_varying(variable):
+            value = self.uniform(dtype, loaded)
+        else:
+            if dtype is bool_:
+                loaded = self.let(f"icmp ne {kind} {loaded}, zeroinitializer")
+            value = self.vector(dtype, loaded)
+            pattern = self.pattern_of(variable)
+            if pattern:
+                base = self.load(scalar(dtype), f"{slot}.base")
+                is_so = frozenset({self.load("i1", f"{slot}.is")})
+                value = Value(dtype, base, pattern, is_so, lambda: loaded, fits=True)
+        self.env.put(variable, value)
+        return value
+
+    def forget(self, block: list[Item]) -> None:
+        """Forget the values of variables that a block sets."""
+        for node in nodes_of(block):
+            if node.op == "SET":
+                self.env.drop(node.src[0])
+
+    def _needs_blend(self, uop: UOp) -> bool:
+        """Tell whether lanes that are off here may read the variable that is set, later."""
+        path = self.shapes.paths.get(uop)
+        if path is None:
+            return True
+        for n in range(len(path), 0, -1):
+            item, side = path[n - 1]
+            if isinstance(item, Loop):
+                if item.node not in self.shapes.divergent:
+                    continue
+                if any(node.op == "CONTINUE" for node in nodes_of(item.body)):
+                    return True
+                gets = self.shapes.gets.get(uop.src[0], [])
+                return not all(self.shapes.paths[get][:n] == path[:n] for get in gets)
+            if isinstance(item, If) and item.node.src[0] in self.shapes.varying:
+                other = item.sides[1 - side]
+                leaves = len(other) == 1 and jumps(other)
+                if not leaves or (isinstance(other[0], UOp) and other[0].op == "CONTINUE"):
+                    return True
+        return False
+
+    # -- values that live across barriers, in arrays with an element for each thread of the block
+
+    def _spill(self, spill: UOp, value: Value) -> None:
+        dtype, at = dtype_of(spill), self._spilled(spill)
+        kind = of(stored(dtype), self.w)
+        vector = self.vec(value)
+        if dtype is bool_:
+            vector = self.let(f"zext {of('i1', self.w)} {vector} to {kind}")
+        if self.mask is not None:  # no other thread changes it meanwhile
+            old = self.let(f"load {kind}, ptr {at}, align {dtype.itemsize}")
+            vector = self.select(self.bools(), kind, vector, old)
+        self.line(f"store {kind} {vector}, ptr {at}, align {dtype.itemsize}")
+        self.pure = False
+
+    def _unspilled(self, spill: UOp) -> Value:
+        dtype, at = dtype_of(spill), self._spilled(spill)
+        kind = of(stored(dtype), self.w)
+        loaded = self.let(f"load {kind}, ptr {at}, align {dtype.itemsize}")
+        if dtype is bool_:
+            zero = "0" if self.w == 1 else "zeroinitializer"
+            loaded = self.let(f"icmp ne {kind} {loaded}, {zero}")
+        return self.uniform(dtype, loaded) if self.w == 1 else self.vector(dtype, loaded)
+
+    def _spilled(self, spill: UOp) -> str:
+        kind = stored(dtype_of(spill))
+        return self.let(
+            f"getelementptr inbounds {kind}, ptr {self.arrays[spill]}, i64 {self.thread}"
+        )
+
+    def enter(self) -> tuple[int, ...]:
+        return (*super().enter(), self.env.mark())
+
+    def leave(self, marks: tuple[int, ...]) -> None:
+        super().leave(marks[:-1])
+        self.env.back(marks[-1])

@@ -1,0 +1,91 @@
+"""Choose how many threads a gang has."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from hal_cpu.vectors.shapes import Shapes
+from hal_cpu.vectors.tree import Loop
+from hal_kernel.ir.uop import UOp
+
+_LEAST, _MOST = 8, 64
+_LOCAL_NBYTES = 64 << 10  # of all lanes' own arrays
+_COSTLY = frozenset({"FMA", "MUL", "ADD", "DIV", "SUB", "WHERE"})
+_DEEPEST = 40  # nested blocks; LLVM and this package recurse
+_WAITS = frozenset({"CAS", "ATOMICLOAD"})
+
+
+class Registers(NamedTuple):
+    """The vector registers of a processor."""
+
+    number: int = 32
+    nbytes: int = 64  # of each
+
+
+WIDE = Registers()  # of AVX-512
+
+
+class Widths(NamedTuple):
+    whole: int  # threads of a gang
+    few: int  # of the gangs behind those of a row, and of those with a mask
+    mask_bits: int
+
+
+def widths(
+    uops: tuple[UOp, ...], shapes: Shapes, registers: Registers, row: int | None = None
+) -> Widths:
+    """Return the sizes of gangs, whose variables in loops fill half of the registers.
+
+    `row`: the threads of each row, if they are known.
+    """
+    varying = shapes.varying
+    if not varying or _runs_alone(uops, shapes):
+        return Widths(1, 1, 32)
+    sizes = [
+        node.dtype.itemsize
+        for node in uops
+        if node in varying and node.op in ("LOAD", "VAR", "FMA") and node.dtype
+    ]
+    size = max(sizes, default=4)
+    in_loops = {
+        node.src[0]
+        for node in uops
+        if node.op == "SET"
+        and node.src[0] in varying
+        and any(isinstance(item, Loop) for item, _ in shapes.paths.get(node, ()))
+    }
+    lanes, times = registers.nbytes // size, 4
+    if shapes.divergent:
+        times = 2
+    elif in_loops:
+        times = max(1, min(8, registers.number // 2 // len(in_loops)))
+    else:
+        costly = sum(node in varying and node.op in _COSTLY for node in uops)
+        times = 4 if costly <= 60 else 2 if costly < 100 else 1
+    whole = max(_LEAST, min(_MOST, lanes * times))
+    own = _own_nbytes(uops)
+    while row is not None and whole > row and whole > 1:
+        whole //= 2
+    while own * whole > _LOCAL_NBYTES and whole > 1:
+        whole //= 2
+    if whole < 4:
+        return Widths(1, 1, 32)
+    few = min(whole, max(registers.nbytes // size, _LEAST) if size > 1 else 16)
+    return Widths(whole, few, 8 if size == 1 and whole >= 16 else 32)
+
+
+def _runs_alone(uops: tuple[UOp, ...], shapes: Shapes) -> bool:
+    """Tell whether threads run one by one: those that may wait for each other, for example."""
+    for node in uops:
+        path = shapes.paths.get(node, ())
+        if len(path) > _DEEPEST:
+            return True
+        if node.op in _WAITS and any(item.node.op == "LOOP" for item, _ in path):
+            return True
+    return False
+
+
+def _own_nbytes(uops: tuple[UOp, ...]) -> int:
+    return sum(
+        node.arg[1] * node.dtype.itemsize for node in uops if node.op == "LOCAL" and node.dtype
+    )
