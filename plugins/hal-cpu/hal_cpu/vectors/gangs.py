@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from hal_core.dtypes import bool_, int32
 from hal_cpu.vectors.arithmetic import literal, of, scalar, stored
+from hal_cpu.vectors.bundles import bundles
 from hal_cpu.vectors.control import Control, Frame
 from hal_cpu.vectors.shapes import Shapes
 from hal_cpu.vectors.text import Scoped
@@ -46,6 +47,7 @@ class Gangs(Control):
                 if isinstance(item, Region):
                     with_sides(item.body)
             self.shapes = Shapes(self.root, self.joined)
+        self.bundles = bundles(self.root, self.shapes)
         self.params: list[str] = []
         self.specials: dict[tuple[str, int], Value] = {}
         self.first: list[str] = []  # for each axis: the global index of the row's first thread
@@ -244,7 +246,7 @@ class Gangs(Control):
         """Write what a gang does; `rest`: the threads that are left, of which a mask is made."""
         self.reset()
         self.indices, self.env = Scoped(), Scoped()
-        self.values, self.slots, self.mixed = {}, {}, set()
+        self.values, self.slots, self.deferred = {}, {}, {}
         self.thread, self.pure, self.choosing = thread, True, 0
         self.mask = None
         if rest:

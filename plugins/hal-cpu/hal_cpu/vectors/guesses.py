@@ -25,7 +25,6 @@ _KNOWN = {
     "EQ": operator.eq, "NE": operator.ne,
 }  # fmt: skip
 _OPPOSITE = {"LT": "GE", "LE": "GT", "GT": "LE", "GE": "LT"}
-_STEPS = frozenset({"ADD", "SUB", "MUL", "WHERE"})
 Exact = Callable[[], str]
 
 
@@ -145,12 +144,6 @@ class Guesses(Arithmetic):
             guess = self._guess_bool(uop, values, exact)
         elif dtype.kind in "iu":
             guess = self._guess_number(uop, values, exact)
-        if self.mask is not None and guess is not None:  # nothing is speculated
-            known = (
-                self.holds(guess.tests) if guess.lanes is not None else guess.always or guess.never
-            )
-            if not known and uop.op not in _STEPS:
-                guess = None
         return guess if guess is not None else self.vector(dtype, exact())
 
     # -- numbers

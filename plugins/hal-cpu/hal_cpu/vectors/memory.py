@@ -13,8 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from hal_core.dtypes import DType, bool_, int32
+from hal_core.dtypes import DType, bool_, int32, int64
 from hal_cpu.vectors.arithmetic import literal, mangled, of, scalar, stored
+from hal_cpu.vectors.bundles import Bundle
 from hal_cpu.vectors.guesses import Guesses
 from hal_cpu.vectors.text import Scoped
 from hal_cpu.vectors.value import NO_TESTS, Lanes, Tests, Value
@@ -45,6 +46,8 @@ class Memory(Guesses):
         self.outer: dict[UOp, Value] = {}  # of what runs once for a block
         self.arrays: dict[UOp, str] = {}  # memory -> its pointer
         self.indices: Scoped[UOp, Index] = Scoped()
+        self.bundles: dict[UOp, Bundle] = {}
+        self.deferred: dict[UOp, str] = {}  # members of a bundle -> the vectors they store
         self.long: dict[Value, str] = {}  # values whose base is known in 64 bits
         self.thread = ""  # number in its block of the first thread of the gang, in 64 bits
 
@@ -73,7 +76,7 @@ class Memory(Guesses):
     def _index(self, node: UOp) -> Index | None:
         if node.op == "CONST":
             return Index(str(node.arg), self.zero, NO_TESTS)
-        if node.dtype is int32 and node.op in ("ADD", "SUB", "MUL"):
+        if node.dtype in (int32, int64) and node.op in ("ADD", "SUB", "MUL"):
             a, b = map(self.index, node.src)
             if a is None or b is None:
                 return None
@@ -145,6 +148,8 @@ class Memory(Guesses):
         dtype, kind = dtype_of(uop), stored(dtype_of(uop))
         found = self._found(uop)
         if found is not None and self.require(found.tests):
+            if uop in self.bundles and self.mask is None and self.w > 1:
+                return self.vector(dtype, self._part_of_wide(uop, kind, found))
             low, high = min(found.lanes), max(found.lanes)
             if low == high and (uop.src[0].op != "LOCAL" or self.w == 1):
                 value = self.load(kind, self.address(uop, self._plus(found.base, low)))
@@ -225,6 +230,58 @@ class Memory(Guesses):
         self.label(f"loaded.{place}")
         return self.load(vector, slot)
 
+    def _part_of_wide(self, uop: UOp, kind: str, found: Index) -> str:
+        """Return a member's part of one load that all members of its bundle share."""
+        bundle, n = self.bundles[uop], self.w
+        low, high = min(bundle.offsets), max(bundle.offsets)
+        wide = of(kind, bundle.stride * (n - 1) + high - low + 1)
+        whole, own = self.cache.get(bundle), bundle.offset(uop)
+        size = dtype_of(uop).itemsize
+        if whole is None:
+            at = self._first_of(uop, found, low - own)
+            whole = self.let(f"load {wide}, ptr {at}, align {size}")
+            self.cache.put(bundle, whole)
+        lanes = [own - low + bundle.stride * lane for lane in self.linear]
+        order = f"{of('i32', n)} {self.per_lane('i32', lanes)}"
+        part = self.let(f"shufflevector {wide} {whole}, {wide} poison, {order}")
+        return self._as_value(dtype_of(uop), part, n)
+
+    def _first_of(self, uop: UOp, found: Index, more: int) -> str:
+        """Return the address of the element that lies `more` behind that of the first lane."""
+        return self.address(uop, self._plus(found.base, min(found.lanes) + more))
+
+    def _store_bundle(self, uop: UOp, kind: str, vector: str, found: Index) -> None:
+        """Store the vectors of a bundle with its last member, one between the other."""
+        bundle, n = self.bundles[uop], self.w
+        self.deferred[uop] = vector
+        if uop is not bundle.members[-1]:
+            return
+        low, size = min(bundle.offsets), dtype_of(uop.src[0]).itemsize
+        order = sorted(bundle.members, key=bundle.offset)
+        parts, width = [self.deferred.pop(member) for member in order], n
+        while len(parts) > 1:  # joined in pairs
+            if len(parts) % 2:
+                parts.append("poison")
+            numbers = self.per_lane("i32", range(2 * width))
+            parts = [
+                self.let(
+                    f"shufflevector {of(kind, width)} {a}, {of(kind, width)} {b}, "
+                    f"{of('i32', 2 * width)} {numbers}"
+                )
+                for a, b in zip(parts[::2], parts[1::2], strict=True)
+            ]
+            width *= 2
+        count = bundle.stride * n
+        lanes = [k % bundle.stride * n + k // bundle.stride for k in range(count)]
+        joined = of(kind, width)
+        mixed = self.let(
+            f"shufflevector {joined} {parts[0]}, {joined} poison, "
+            f"{of('i32', count)} {self.per_lane('i32', lanes)}"
+        )
+        at = self._first_of(uop, found, low - bundle.offset(uop))
+        self.line(f"store {of(kind, count)} {mixed}, ptr {at}, align {size}")
+        self.pure = False
+
     def _near_or_gathered(self, uop: UOp, kind: str, found: Index) -> str:
         """Load neighbours where tests hold, and gather elsewhere."""
         place, vector = self.number(), of(scalar(dtype_of(uop)), self.w)
@@ -269,6 +326,10 @@ class Memory(Guesses):
             self.store(kind, self._as_stored(dtype, value.base, 1), self.address(uop, found.base))
         else:
             vector = self._as_stored(dtype, self.vec(value), n)
+            is_member = uop in self.bundles and self.mask is None and n > 1
+            if found is not None and is_member and (known or self.deferred):
+                self._store_bundle(uop, kind, vector, found)
+                return
             if found is not None and not known and self._is_linear(found.lanes):
                 self._store_near_or_apart(uop, kind, vector, found)
             else:

@@ -23,6 +23,7 @@ class Shapes:
         """`joined`: a row of threads has several blocks, so that `block_idx(0)` varies."""
         self.varying: set[UOp] = set()
         self.divergent: set[UOp] = set()  # RANGEs and LOOPs
+        self.staggered: set[UOp] = set()  # RANGEs whose ends differ by constants between neighbours
         self.returns_vary = False  # some thread of a gang may end before another
         self.paths: dict[UOp, Path] = {}
         self._items = list(walk(root))
@@ -74,6 +75,8 @@ class Shapes:
                 strides = [self.stride(end) for end in node.src[:2]]
                 if strides[0] is None or strides[0] != strides[1]:
                     self.divergent.add(node)
+                    if None not in strides:
+                        self.staggered.add(node)
         elif op in LEAVES:
             self._leave(op, path)
         elif op not in _PLAIN and not varying.isdisjoint(node.src):
@@ -90,6 +93,7 @@ class Shapes:
         for n in loops:
             if n == target or (n > target and op != "CONTINUE"):
                 self.divergent.add(path[n][0].node)
+                self.staggered.discard(path[n][0].node)
 
     def stride(self, node: UOp) -> int | None:
         """Return the difference between neighbours, or None if it is no known constant."""
@@ -114,6 +118,21 @@ class Shapes:
         if node.op == "CAST" and node.dtype is int64 and node.src[0].dtype is int32:
             return self.stride(node.src[0])
         return None
+
+    def likely_stride(self, node: UOp) -> int | None:
+        """Return `stride`, where clamps do nothing and choices take what differs."""
+        if node.op in ("ADD", "SUB") and node in self.varying:
+            a, b = map(self.likely_stride, node.src)
+            if a is not None and b is not None:
+                return a + b if node.op == "ADD" else a - b
+        if node.op in ("MIN", "MAX", "WHERE") and node in self.varying:
+            strides = {self.likely_stride(source) for source in node.src[-2:]} - {0}
+            return strides.pop() if len(strides) == 1 else None
+        if node.op == "RANGE" and node in self.varying:
+            return self.likely_stride(node.src[0])
+        if node.op == "GET" and node.src[0] in self.expected:
+            return self.expected[node.src[0]]
+        return self.stride(node)
 
     def _expected(self) -> dict[UOp, int]:
         """Return the integer variables that likely differ by a constant between neighbours."""

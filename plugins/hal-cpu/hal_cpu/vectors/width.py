@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from hal_cpu.vectors.shapes import Shapes
-from hal_cpu.vectors.tree import Loop
-from hal_kernel.ir.uop import UOp
+from hal_cpu.vectors.tree import If, Loop
+from hal_kernel.ir.uop import PURE, UOp
 
 _LEAST, _MOST = 8, 64
 _LOCAL_NBYTES = 64 << 10  # of all lanes' own arrays
 _COSTLY = frozenset({"FMA", "MUL", "ADD", "DIV", "SUB", "WHERE"})
 _DEEPEST = 40  # nested blocks; LLVM and this package recurse
+_GATHER, _BRANCH = 10, 34  # what they cost more in vectors, and alone; in tenths of an operation
 _WAITS = frozenset({"CAS", "ATOMICLOAD"})
 
 
@@ -55,7 +56,7 @@ def widths(
         and any(isinstance(item, Loop) for item, _ in shapes.paths.get(node, ()))
     }
     lanes, times = registers.nbytes // size, 4
-    if shapes.divergent:
+    if shapes.divergent - shapes.staggered:
         times = 2
     elif in_loops:
         times = max(1, min(8, registers.number // 2 // len(in_loops)))
@@ -75,14 +76,28 @@ def widths(
 
 
 def _runs_alone(uops: tuple[UOp, ...], shapes: Shapes) -> bool:
-    """Tell whether threads run one by one: those that may wait for each other, for example."""
+    """Tell whether threads run one by one: those that may wait for each other, for example.
+
+    So do those that gather more than they compute in a loop that each leaves by itself. A branch
+    by data costs a thread alone more than it costs lanes.
+    """
+    gathers = operations = 0
     for node in uops:
         path = shapes.paths.get(node, ())
         if len(path) > _DEEPEST:
             return True
         if node.op in _WAITS and any(item.node.op == "LOOP" for item, _ in path):
             return True
-    return False
+        if any(item.node in shapes.divergent for item, _ in path) and node in shapes.varying:
+            strays = node.op == "LOAD" and shapes.likely_stride(node.src[1]) is None
+            gathers += strays and node.src[0].op != "LOCAL"
+            operations += node.op in PURE
+    branches = sum(
+        isinstance(item, If) and item.node.src[0] in shapes.varying
+        for item in {path[-1][0] for path in shapes.paths.values() if path}
+        if any(outer.node in shapes.divergent for outer, _ in shapes.paths[item.node])
+    )
+    return _GATHER * gathers > operations + _BRANCH * branches
 
 
 def _own_nbytes(uops: tuple[UOp, ...]) -> int:
