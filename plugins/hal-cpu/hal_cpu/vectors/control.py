@@ -226,6 +226,7 @@ class Control(Variables):
         self.pure = pure
         if restarts:
             self.jump(self.again)
+            self.guessed = True
         else:
             marks = self.enter()
             mask = self.as_mask(self.vec(condition))
@@ -342,16 +343,33 @@ class Control(Variables):
         self.jump(f"step.{place}")
         self.label(f"step.{place}")
         self._body(item, Frame(f"end.{place}", f"step.{place}"))
-        self.jump(f"step.{place}")
         self.label(f"end.{place}")
 
     def _body(self, item: Loop, frame: Frame) -> None:
-        marks, mask = self.enter(), self.mask
         self.frames.append(frame)
-        self.block(item.body)
+        self._iteration(item, item.body, frame.step)
         self.frames.pop()
-        self.leave(marks)
-        self.mask = mask
+
+    def _iteration(self, item: Loop, body: list[Item], step: str) -> None:
+        """Write an iteration up to the label `step`.
+
+        Where the gang cannot start again, the iteration can: what it guesses is tested ahead of its
+        effects, and it is written a second time without guesses.
+        """
+        starts_again = self.w > 1 and self.mask is None and not self.pure
+        if not starts_again or any(isinstance(part, Loop) for part, _ in walk(body)):
+            self._scoped(body, step)
+            return
+        outside = self.again, self.trying, self.guessed
+        self.again = f"exactly.{self.number()}"
+        self.trying, self.pure, self.guessed = item, True, False
+        self._scoped(body, step)
+        again, guessed = self.again, self.guessed
+        self.again, self.trying, self.guessed = outside
+        self.pure = False
+        if guessed:
+            self.label(again)
+            self._scoped(body, step)
 
     def _counted(self, item: Loop, place: int, start: Value, stop: Value) -> None:
         """Write a RANGE that all lanes run alike."""
@@ -367,7 +385,6 @@ class Control(Variables):
         at = self.load(kind, slot)
         self.values[node] = Value(dtype, at, start.lanes, fits=start.is_flat)
         self._body(item, Frame(f"end.{place}", f"step.{place}"))
-        self.jump(f"step.{place}")
         self.label(f"step.{place}")
         if abs(step) == 1:
             wraps = "nsw " if dtype.kind == "i" else "nuw " if step > 0 else ""
@@ -407,7 +424,6 @@ class Control(Variables):
         self.label(f"body.{place}")
         self.mask = inside
         self._body(item, frame)
-        self.jump(frame.step)
         self.label(frame.step)
         if counter is not None:
             counter.advance(frame.next)
@@ -452,7 +468,8 @@ class Control(Variables):
         self.label(f"all.in.{place}")
         for one in tests:
             self.true.put(one, True)
-        self.block(rest)
+        self._iteration(item, rest, f"all.step.{place}")
+        self.label(f"all.step.{place}")
         self.leave(marks)
         self.jump(f"all.{place}")
         self.label(f"all.end.{place}")
@@ -492,9 +509,8 @@ class Control(Variables):
         self.branch(more, f"all.in.{place}", f"all.end.{place}")
         self.label(f"all.in.{place}")
         self.values[node] = Value(dtype, at, start.lanes, fits=True)
-        self.frames.append(Frame(f"all.end.{place}", f"all.step.{place}"))
-        self.block(item.body)
-        self.frames.pop()
+        self._body(item, Frame(f"all.end.{place}", f"all.step.{place}"))
+        self.label(f"all.step.{place}")
         self.store(kind, self.let(f"add {kind} {at}, {step}"), counter.slot)
         self.leave(marks)
         self.jump(f"all.{place}")

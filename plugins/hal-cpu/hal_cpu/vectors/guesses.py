@@ -41,6 +41,7 @@ class Guesses(Arithmetic):
         self.mask: str | None = None  # of the threads that run what is written; None: all do
         self.pure = True  # nothing was stored, so that the gang may start again
         self.again = ""  # the label where it does
+        self.guessed = False  # something goes there
         self.reset()
 
     def set_width(self, w: int) -> None:
@@ -125,6 +126,7 @@ class Guesses(Arithmetic):
             return False
         go = f"go.{self.number()}"
         self.branch(self.conjunction(missing), go, self.again, likely=True)
+        self.guessed = True
         self.label(go)
         for test in missing:
             self.true.put(test, True)
@@ -248,9 +250,14 @@ class Guesses(Arithmetic):
 
     def _guess_choice(self, dtype: DType, values: Sequence[Value], exact: Exact) -> Value | None:
         condition, a, b = values
-        if condition.is_flat:
-            if a.lanes != b.lanes:
+        if condition.is_flat and a.lanes != b.lanes:
+            if not a.is_flat and not b.is_flat:
                 return None
+            always, never = self._sides(condition)
+            side, test = (b, never) if a.is_flat else (a, always)
+            tests = side.tests | condition.tests | {test or ""}
+            return Value(dtype, side.base, side.lanes, tests, exact, fits=side.fits)
+        if condition.is_flat:
             base = self.select(condition.base, scalar(dtype), a.base, b.base)
             return Value(dtype, base, a.lanes, a.tests | b.tests | condition.tests, exact)
         side, test = (b, condition.never) if a.is_flat else (a, condition.always)
@@ -280,7 +287,7 @@ class Guesses(Arithmetic):
 
     def _guess_quotient(self, op: str, a: Value, b: Value, exact: Exact) -> Value | None:
         """Guess that all lanes have the same quotient by a uniform number."""
-        if a.lanes is None or not b.is_flat or min(a.lanes) < 0:
+        if a.lanes is None or not b.is_flat:
             return None
         dtype, kind, key = a.dtype, scalar(a.dtype), ("quotient", a, b)
         if self.cache.get(key) is None:
@@ -296,10 +303,10 @@ class Guesses(Arithmetic):
             else:
                 quotient = self.let(f"udiv {kind} {a.base}, {safe}")
             rest = self.let(f"sub {kind} {a.base}, {self.let(f'mul {kind} {quotient}, {safe}')}")
-            last = self.let(f"add {kind} {rest}, {max(a.lanes)}")
-            tests = {good, *(self.let(f"icmp ult {kind} {x}, {safe}") for x in (rest, last))}
-            if sign == "s":
-                tests.add(self.let(f"icmp sge {kind} {a.base}, 0"))
+            ends = [self.let(f"add {kind} {rest}, {far}") for far in (min(a.lanes), max(a.lanes))]
+            tests = {good, *(self.let(f"icmp ult {kind} {end}, {safe}") for end in ends)}
+            if sign == "s":  # below zero some quotients round to zero, others down
+                tests.add(self.let(f"icmp sge {kind} {a.base}, {-min(0, *a.lanes)}"))
             self.quotients[key] = quotient, rest, frozenset(tests)
         quotient, rest, more = self.quotients[key]
         tests_of_all = a.tests | b.tests | self.fitting(a) | more

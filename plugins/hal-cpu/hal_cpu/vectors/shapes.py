@@ -43,6 +43,10 @@ class Shapes:
                 self._visit(item if isinstance(item, UOp) else item.node, path)
         self.expected = self._expected()
 
+    def is_inside(self, variable: UOp, loop: Loop) -> bool:
+        """Tell whether a variable is used in a loop only."""
+        return any(item is loop for item, _ in self._homes[variable])
+
     def differs(self, step: Step) -> bool:
         """Tell whether only some threads of a gang may go through a step of a path."""
         item, _ = step

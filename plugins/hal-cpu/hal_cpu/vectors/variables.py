@@ -22,6 +22,7 @@ class Variables(Memory):
         self.slots: dict[UOp, tuple[str, str]] = {}  # variable -> its slot and type
         self.outer_slots: dict[UOp, tuple[str, str]] = {}
         self.env: Scoped[UOp, Value] = Scoped()  # variable -> what it holds here
+        self.trying: Loop | None = None  # the loop of which an iteration may start again
         self.choosing = 0  # sides of IFs that are run without a branch
 
     def is_varying(self, node: UOp) -> bool:
@@ -54,6 +55,8 @@ class Variables(Memory):
 
     def assign(self, variable: UOp, value: Value, blends: bool) -> None:
         """Set a variable for the lanes that are on."""
+        if self.trying is not None and not self.shapes.is_inside(variable, self.trying):
+            self.pure = False
         if not self.is_varying(variable):
             slot, kind = self.slot_of(variable)
             self.store(kind, value.base, slot)
@@ -65,19 +68,35 @@ class Variables(Memory):
         self.env.put(variable, value)
 
     def _keep(self, variable: UOp, value: Value) -> None:
+        """Store what a variable holds: as a pattern where it is one, and else as a vector."""
+        slot, _ = self.slot_of(variable)
+        pattern, is_so = self.pattern_of(variable), ""
+        if pattern:
+            if value.lanes == pattern:
+                tests = self.missing(value.tests | self.fitting(value))
+                is_so = self.conjunction(tests) or "true"
+                self.store(scalar(value.dtype), value.base, f"{slot}.base")
+            self.store("i1", is_so or "false", f"{slot}.is")
+        if is_so == "true":
+            return  # the vector follows from the base
+        if is_so and self.mask is None:
+            place = self.number()
+            self.branch(is_so, f"kept.{place}", f"other.{place}", likely=True)
+            self.label(f"other.{place}")
+            marks = self.enter()
+            self._keep_vector(variable, value)
+            self.leave(marks)
+            self.jump(f"kept.{place}")
+            self.label(f"kept.{place}")
+        else:
+            self._keep_vector(variable, value)
+
+    def _keep_vector(self, variable: UOp, value: Value) -> None:
         slot, kind = self.slot_of(variable)
-        vector, dtype = self.vec(value), value.dtype
-        if dtype is bool_:
+        vector = self.vec(value)
+        if value.dtype is bool_:
             vector = self.let(f"zext {of('i1', self.w)} {vector} to {kind}")
         self.store(kind, vector, slot)
-        pattern = self.pattern_of(variable)
-        if pattern:
-            base, is_so = "0", "false"
-            if value.lanes == pattern:
-                base = value.base
-                is_so = self.conjunction(self.missing(value.tests | self.fitting(value))) or "true"
-            self.store(scalar(dtype), base, f"{slot}.base")
-            self.store("i1", is_so, f"{slot}.is")
 
     def on_GET(self, uop: UOp) -> None:
         (variable,) = uop.src
@@ -102,8 +121,14 @@ class Variables(Memory):
             pattern = self.pattern_of(variable)
             if pattern:
                 base = self.load(scalar(dtype), f"{slot}.base")
-                is_so = frozenset({self.load("i1", f"{slot}.is")})
-                value = Value(dtype, base, pattern, is_so, lambda: loaded, fits=True)
+                is_so = self.load("i1", f"{slot}.is")
+
+                def exact() -> str:
+                    lanes = self.per_lane(scalar(dtype), pattern)
+                    whole = self.let(f"add {kind} {self.splat(scalar(dtype), base)}, {lanes}")
+                    return self.let(f"select i1 {is_so}, {kind} {whole}, {kind} {loaded}")
+
+                value = Value(dtype, base, pattern, frozenset({is_so}), exact, fits=True)
         self.env.put(variable, value)
         return value
 
