@@ -15,6 +15,8 @@ from interrupted import Scene, everywhere
 import hal_core as hal
 import hal_core.allocator
 
+pytestmark = pytest.mark.quick
+
 
 @pytest.fixture
 def allocator(fake: hal.Compiled) -> Any:

@@ -18,6 +18,8 @@ from hypothesis import strategies as st
 
 from hal_core import discovery
 
+pytestmark = [pytest.mark.alone, pytest.mark.syntax, pytest.mark.lowest, pytest.mark.quick]
+
 GOOD = "[hal.devices]\nGOOD = good:plugin\n"
 
 

@@ -10,7 +10,10 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+pytestmark = [
+    pytest.mark.syntax,
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system"),
+]
 
 # The parent makes one of everything, on a device that does not survive a fork and on one that
 # does. `calls` counts what reaches the "driver" under them.

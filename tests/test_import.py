@@ -11,6 +11,8 @@ from fake_site import FakeSite
 
 import hal_core as hal
 
+pytestmark = [pytest.mark.alone, pytest.mark.syntax, pytest.mark.quick]
+
 FORBIDDEN = (
     "pluggy", "numpy", "importlib.metadata", "importlib_metadata", "dataclasses", "typing", "enum",
     "inspect", "logging", "re", "pathlib", "functools", "collections", "contextlib", "threading",

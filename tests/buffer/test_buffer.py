@@ -17,6 +17,8 @@ from hypothesis import strategies as st
 import hal_core as hal
 from hal_core.dtypes import DTYPES, pack
 
+pytestmark = pytest.mark.lowest
+
 ALL = [dtype for name, dtype in DTYPES.items() if name != "bfloat16"]
 
 

@@ -23,6 +23,8 @@ from hal_core.hookspecs import CAPABILITIES
 from hal_kernel.render import RENDERERS
 from hal_testing.kit.report import chapters
 
+pytestmark = [pytest.mark.partial, pytest.mark.lowest]
+
 KERNELS = """
 import hal_core as hal
 @hal.kernel

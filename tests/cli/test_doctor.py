@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from fake_site import PLUGIN, FakeSite
 
+pytestmark = pytest.mark.alone
+
 DOCTOR = "from hal_core.cli import main; sys.exit(main(['doctor', {options}]))"
 
 

@@ -17,6 +17,8 @@ import hal_core as hal
 from hal_core.cli import main
 from hal_kernel.cli import bench
 
+pytestmark = pytest.mark.partial
+
 needs_cpu = pytest.mark.skipif(find_spec("hal_cpu") is None, reason="hal-cpu is not installed here")
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"

@@ -17,6 +17,8 @@ import hal_core as hal
 from hal_core import errors, files
 from hal_core.compiler import cache
 
+pytestmark = pytest.mark.lowest
+
 KEY = "ab" * 32
 CONTENT = b"machine code" * 100
 

@@ -20,6 +20,8 @@ from hal_core.device.backend import Backend
 from hal_core.device.plugin import HOOKS, Extension
 from hal_core.hookspecs import Check, hookimpl
 
+pytestmark = pytest.mark.lowest
+
 
 def make(plugin: object) -> Backend:
     return Backend(plugin, "ACC", "a test", "hal-acc")

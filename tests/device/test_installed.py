@@ -16,6 +16,8 @@ from fake_site import PLUGIN, FakeSite
 import hal_core as hal
 from hal_core.device import DeviceRegistry
 
+pytestmark = pytest.mark.lowest
+
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSite:

@@ -17,6 +17,8 @@ from hal_kernel.ir import Kernel, UOp
 from hal_kernel.ir.rules import RULES
 from hal_kernel.ir.verify import verify
 
+pytestmark = pytest.mark.quick
+
 SIGNATURE = Signature.parse("k", "y: float32*, x: const float32*, n: int32, a: float32")
 
 

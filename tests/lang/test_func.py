@@ -14,6 +14,8 @@ from hal_kernel.interpreter import interpret
 from hal_kernel.ir import Kernel
 from hal_kernel.ir.verify import verify
 
+pytestmark = pytest.mark.syntax
+
 KERNEL = """
 @hal.kernel
 def f(y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32], n: hal.int32):

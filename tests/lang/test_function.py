@@ -28,6 +28,8 @@ from hal_kernel.ir import Kernel
 from hal_kernel.ir.verify import verify
 from hal_kernel.lang import KernelFunction
 
+pytestmark = pytest.mark.syntax
+
 if TYPE_CHECKING:
     from hal_core.dtypes import DType
 

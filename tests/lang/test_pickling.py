@@ -24,6 +24,8 @@ import hal_core as hal
 from hal_kernel.ir.listing import listing
 from hal_kernel.lang import InlineFunction, KernelFunction
 
+pytestmark = pytest.mark.syntax
+
 SCALE = 3.0
 SIZES = types.ModuleType("sizes_of_this_test")
 vars(SIZES).update(WIDTH=4, inner=types.ModuleType("inner"), secret=object())

@@ -14,6 +14,8 @@ from remedies import REMEDIES
 import hal_core as hal
 from hal_kernel.interpreter import interpret
 
+pytestmark = pytest.mark.syntax
+
 # What a body may use; the body starts on line LINE of the file.
 HEAD = (
     IMPORTS

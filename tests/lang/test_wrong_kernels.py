@@ -13,6 +13,8 @@ import wrong_kernels
 import hal_core as hal
 from hal_kernel.ir.verify import verify
 
+pytestmark = pytest.mark.syntax
+
 EACH = 60
 
 

@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 import hal_core as hal
 from hal_core.dtypes import DTYPES
 
+pytestmark = [pytest.mark.results, pytest.mark.lowest]
+
 NOTHING = "def k(t, *args): pass"
 
 

@@ -23,3 +23,7 @@ def python() -> Iterator[PythonDevice]:
     assert isinstance(device, PythonDevice)
     yield device
     device.close()
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    item.add_marker(pytest.mark.alone)

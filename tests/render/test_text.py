@@ -27,6 +27,8 @@ from hal_kernel.render.c.words import called
 from hal_metal.render import MetalRenderer
 from hal_opencl.render import OpenCLRenderer
 
+pytestmark = pytest.mark.quick
+
 NAMES = """
     float auto restrict kernel global half uchar image2d_t float4 get_global_id sqrt sqrtf fabs NAN
     INFINITY M_PI linux block first last args launch thread_x global_x block_dim_y v0 v1

@@ -21,6 +21,8 @@ import hal_core as hal
 from hal_kernel.interpreter import interpret
 from hal_kernel.ir import uop
 
+pytestmark = pytest.mark.quick
+
 ROOT = Path(__file__).resolve().parents[2]
 DEVICES = [name for name in ("CPU", "OPENCL") if find_spec(f"hal_{name.lower()}") is not None]
 needs_cpu = pytest.mark.skipif("CPU" not in DEVICES, reason="hal-cpu is not installed here")

@@ -28,6 +28,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import figures  # noqa: E402
 
+pytestmark = pytest.mark.quick
+
 # A module imports only what stands before it, lazy imports included; type-only imports are free.
 IMPORT_ORDERS = {
     "hal_core": """

@@ -40,6 +40,8 @@ from hal_core.device.base import Compiled
 from hal_core.profiling.sampled_clock import SampledClock
 from hal_core.program import Program
 
+pytestmark = pytest.mark.quick
+
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = {
     path.parent.name: path.parent / path.parent.name.replace("-", "_")

@@ -11,9 +11,12 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from sessions import distributions as sessions
 
 from hal_core.config import SETTINGS
 from hal_core.device.names import ELSEWHERE, KNOWN
+
+pytestmark = pytest.mark.quick
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECTS = {"hal_core": ROOT} | {
@@ -244,18 +247,23 @@ def test_nox_lists_each_session_with_a_whole_sentence() -> None:
     assert sessions > 10
 
 
-def test_noxfile_names_what_exists() -> None:
-    tree = ast.parse((ROOT / "noxfile.py").read_text(encoding="utf-8"))
-    values = {
-        ast.unparse(node.targets[0]): node.value
-        for node in tree.body
-        if isinstance(node, ast.Assign)
-    }
-    backends = [f"hal_{name}" for name in ast.literal_eval(values["BACKENDS"])]
-    assert backends == BACKENDS
-    for named in ("ALONE", "WITHOUT", "SYNTAX", "RESULTS", "LONGEST", "QUICK", "LOWEST"):
-        for path in ast.literal_eval(values[named]):
-            assert (ROOT / path).exists(), f"{named} of noxfile.py names {path}"
+def test_sessions_know_the_backends() -> None:
+    assert [f"hal_{name}" for name in sessions.BACKENDS] == BACKENDS
+
+
+def test_sessions_select_whole_files_by_marks_that_are_declared() -> None:
+    """A session gives pytest every file that names a mark, so no single test may have it."""
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    listed = tomllib.loads(text)["tool"]["pytest"]["ini_options"]["markers"]
+    declared = {line.partition(":")[0] for line in listed}
+    menu = [ROOT / "noxfile.py", *(ROOT / "tests" / "sessions").glob("*.py")]
+    code = "".join(path.read_text(encoding="utf-8") for path in menu)
+    calls = re.findall(r"\bmarked\((\".*?\")(?:, under=|\))", code)
+    assert {mark for call in calls for mark in re.findall(r"\w+", call)} == declared
+    single = re.compile(rf"@pytest\.mark\.({'|'.join(declared)})\b")
+    for folder in (ROOT / "tests", ROOT / "plugins"):
+        for path in folder.rglob("test_*.py"):
+            assert not single.search(path.read_text(encoding="utf-8")), path
 
 
 def test_X3_what_tests_import_does_not_rely_on_assert() -> None:

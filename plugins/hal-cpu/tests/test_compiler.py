@@ -24,6 +24,8 @@ from hal_kernel.ir import UOp
 from hal_kernel.ir.reserved import C_KEYWORDS, is_taken
 from hal_kernel.render.names import Names
 
+pytestmark = pytest.mark.lowest
+
 NOTHING = hal.Signature.parse("nothing", "")
 NOTHING_LLVM = "define void @nothing(ptr %a, ptr %b, i64 %c, i64 %d) {\n  ret void\n}\n"
 SCALE = """\

@@ -17,6 +17,8 @@ from hal_cpu import driver, processor
 from hal_cpu.allocator import CPUAllocator
 from hal_cpu.device import describe
 
+pytestmark = pytest.mark.quick
+
 LIVE = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 MIB = 1 << 20
 

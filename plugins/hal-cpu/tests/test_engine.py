@@ -22,6 +22,8 @@ from hal_cpu.loader import engine
 from hal_cpu.loader.engine import EngineCode
 from hal_cpu.loader.mapped import Code
 
+pytestmark = pytest.mark.arm
+
 
 @hal.kernel
 def once(y: hal.Ptr[hal.int32]):

@@ -19,6 +19,8 @@ from hal_cpu import driver, loader, processor
 from hal_cpu.compilers.llvm import llvm_lock
 from hal_cpu.loader import elf, engine
 
+pytestmark = pytest.mark.arm
+
 Make = Callable[..., bytes]
 
 NATIVE = "-march=native" if processor.machine() == "x86-64" else "-mcpu=cortex-a76"

@@ -11,6 +11,8 @@ from ctrl_c import Heard, Scene, press_everywhere
 from hal_cpu import driver, processor
 from hal_cpu.system import linux
 
+pytestmark = pytest.mark.arm
+
 
 def host(root: Path, groups: str, files: dict[str, str]) -> str:
     (root / "proc/self").mkdir(parents=True)

@@ -24,6 +24,8 @@ from hal_cpu.compilers.llvm import LLVMCompiler
 from hal_cpu.in_flight import TrackedLaunch
 from hal_cpu.program import AdaptiveLaunch, CPUProgram
 
+pytestmark = [pytest.mark.results, pytest.mark.lowest, pytest.mark.quick]
+
 ordinary = pytest.mark.skipif(
     os.environ.get("HAL_CHECK") == "1", reason="of machine code that runs in this process"
 )

@@ -11,6 +11,8 @@ import pytest
 import hal_core as hal
 from hal_cpu.compilers.c import C_COMPILERS
 
+pytestmark = pytest.mark.results
+
 README = Path(__file__).resolve().parents[1] / "README.md"
 
 

@@ -14,6 +14,8 @@ from hal_cpu import driver
 from hal_cpu.loader import elf, mapped, relocations
 from hal_cpu.loader.elf import BadObject
 
+pytestmark = pytest.mark.arm
+
 AARCH64_IR = """
 target triple = "aarch64-unknown-linux-gnu"
 @table = internal constant [4 x i64] [i64 11, i64 22, i64 33, i64 44]

@@ -9,6 +9,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.results
+
 HIDE = """
 import sys
 class Nobody:

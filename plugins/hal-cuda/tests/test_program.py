@@ -11,6 +11,8 @@ from simulator import Simulator
 
 import hal_core as hal
 
+pytestmark = pytest.mark.results
+
 
 @hal.kernel
 def saxpy(

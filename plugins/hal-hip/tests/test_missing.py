@@ -11,6 +11,8 @@ import pytest
 
 from hal_hip import driver
 
+pytestmark = pytest.mark.results
+
 ASK = """
 import hal_core as hal
 from hal_hip import driver

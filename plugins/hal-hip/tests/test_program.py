@@ -8,6 +8,8 @@ from runtime_control import Runtime
 
 import hal_core as hal
 
+pytestmark = pytest.mark.results
+
 
 @hal.kernel
 def add_one(y: hal.Ptr[hal.int32], n: hal.int32) -> None:

@@ -13,6 +13,8 @@ import pytest
 
 import hal_core as hal
 
+pytestmark = pytest.mark.results
+
 LAUNCH = {
     "commandBuffer": 1, "computeCommandEncoder": 1, "setComputePipelineState:": 1,
     "dispatchThreadgroups:threadsPerThreadgroup:": 1, "endEncoding": 1, "commit": 1,

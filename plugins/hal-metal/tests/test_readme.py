@@ -9,6 +9,8 @@ import pytest
 
 import hal_core as hal
 
+pytestmark = pytest.mark.results
+
 README = Path(__file__).resolve().parents[1] / "README.md"
 
 

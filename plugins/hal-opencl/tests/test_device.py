@@ -20,6 +20,8 @@ from hal_core.errors import DeviceFault
 from hal_opencl import driver, plugin
 from hal_opencl.device import describe, enumerate_devices
 
+pytestmark = pytest.mark.quick
+
 cl = driver.cl
 VendorError = Callable[[str, str], Exception]
 LIVE = settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -15,6 +15,8 @@ import hal_core as hal
 from hal_opencl import driver
 from hal_opencl.driver import cl
 
+pytestmark = [pytest.mark.results, pytest.mark.quick]
+
 Rendered = Callable[[str, str, str], hal.Program]
 
 LIVE = settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -14,6 +14,8 @@ import pytest
 import hal_core as hal
 from hal_ray import driver
 
+pytestmark = pytest.mark.results
+
 LIST = """
 import sys
 import hal_core as hal

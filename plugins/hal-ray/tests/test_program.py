@@ -14,6 +14,8 @@ from hal_core.dtypes import DTYPES
 from hal_kernel.ir.listing import listing
 from hal_ray import connection
 
+pytestmark = pytest.mark.results
+
 
 @hal.kernel
 def add_one(y: hal.Ptr[hal.int32], n: hal.int32) -> None:

@@ -1,0 +1,1 @@
+"""What the sessions of noxfile.py are made of."""
