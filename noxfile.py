@@ -286,7 +286,7 @@ def size(session: nox.Session) -> None:
 def bench(session: nox.Session) -> None:
     """Measure speed beside its floors and beside what users would pick instead: a table and JSON.
 
-    `nox -s bench -- --quick` is a short look, `-- --write-readme` puts the table into README.md.
+    `nox -s bench -- --quick` is a short look, `-- --write-table` writes docs/speed-table.md.
     """
     programs.measure(session)
 

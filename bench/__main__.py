@@ -78,8 +78,8 @@ def main() -> int:
                 write(options.json, rows)
     report.show(rows)
     write(options.json, rows)
-    if options.write_readme:
-        report.write_readme(options.readme, rows)
+    if options.write_table:
+        report.write_table(options.table, rows)
     return int(any(isinstance(row, report.Missing) and row.failed for row in rows))
 
 
@@ -123,11 +123,11 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--only", choices=NOUNS, action="append", help="a part of the table")
     parser.add_argument("--device", metavar="NAME", help="the rows of this device instead")
     parser.add_argument("--json", type=Path, help="where to write the figures")
-    parser.add_argument("--readme", type=Path, default=Path("README.md"))
-    parser.add_argument("--write-readme", action="store_true", help="put the table into the README")
+    parser.add_argument("--table", type=Path, default=Path("docs/speed-table.md"), metavar="PAGE")
+    parser.add_argument("--write-table", action="store_true", help="put the table into its page")
     options = parser.parse_args()
-    if options.device and (options.only or options.write_readme):
-        parser.error("--only and --write-readme are of the table without --device")
+    if options.device and (options.only or options.write_table):
+        parser.error("--only and --write-table are of the table without --device")
     return options
 
 

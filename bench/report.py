@@ -1,4 +1,4 @@
-"""Rows of the comparison, written as a table on the terminal, as JSON, and into the README."""
+"""Rows of the comparison, written as a table on the terminal, as JSON, and into a page."""
 
 from __future__ import annotations
 
@@ -174,8 +174,8 @@ def _row(entry: dict[str, Any]) -> Row | Figure | Missing:
     return Row(**entry)
 
 
-def write_readme(path: Path, rows: Rows) -> None:
-    """Write the table between the README's markers."""
+def write_table(path: Path, rows: Rows) -> None:
+    """Write the table between the markers of its page."""
     facts = machine()
     lines = [
         f"{facts['cpu']}, {facts['cores']} cores, Python {facts['python']}; times are medians. A "

@@ -32,7 +32,7 @@ HEAD = """\
 
 After `import hal_core as hal` each of these is an attribute of `hal`, but for what is written in
 full. `python docs/write_api.py` writes the page from the docstrings; the other
-[pages](../README.md#pages) explain.
+[pages](README.md) explain.
 
 | | |
 | --- | --- |

@@ -123,15 +123,6 @@ def test_the_profiling_page_prints_its_table(tmp_path: Path) -> None:
     assert lines[len(shown) :] == printed(code)
 
 
-def _shown_readme() -> tuple[str, str]:
-    """The README's wrong kernel, and what it says about it."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    section = text.partition("\n## A wrong kernel\n")[2].partition("\n## ")[0]
-    (code,) = re.findall(r"^```py\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
-    (shown,) = re.findall(r"^```text\n(.*?)\n```", section, re.MULTILINE | re.DOTALL)
-    return code, shown
-
-
 def _run_checked(code: str, path: Path) -> subprocess.CompletedProcess[str]:
     path.write_text(code, encoding="utf-8")
     return subprocess.run(
@@ -145,8 +136,23 @@ def _run_checked(code: str, path: Path) -> subprocess.CompletedProcess[str]:
 
 
 @needs_cpu
-def test_P9_the_wrong_kernel_of_the_readme_ends_as_it_says(tmp_path: Path) -> None:
-    code, shown = _shown_readme()
+def test_the_ten_lines_of_the_readme_print_what_it_shows(tmp_path: Path) -> None:
+    """But for the time, and on the CPU, which is the default of no machine with a GPU."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    (shown,) = re.findall(r"^prints\n\n```text\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    code = code.replace("hal.Device.DEFAULT", '"CPU"')
+    done = _run_checked(code, tmp_path / "saxpy.py")
+    assert done.returncode == 0, done.stderr
+    printed, promised = (re.sub(r"[\d.]+ us", "time", line) for line in (done.stdout, shown))
+    assert printed == promised
+
+
+@needs_cpu
+def test_P9_the_wrong_kernel_of_the_page_ends_as_it_says(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "checked-mode.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"^```py\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    shown = re.findall(r"^```text\n(.*?)\n```", page, re.MULTILINE | re.DOTALL)[0]
     assert len(code.splitlines()) <= 12
     done = _run_checked(code, tmp_path / "blur.py")
     assert done.returncode == 1

@@ -151,6 +151,18 @@ def test_readme_example_is_the_file_in_examples() -> None:
     assert text.split('"""', 2)[2].lstrip("\n") == code
 
 
+@pytest.mark.parametrize(("folder", "pattern"), [("docs", "*.md"), ("examples", "*.py")])
+def test_a_list_names_every_file_of_its_folder(folder: str, pattern: str) -> None:
+    listed = (ROOT / folder / "README.md").read_text(encoding="utf-8")
+    files = {path.name for path in (ROOT / folder).glob(pattern)} - {"README.md"}
+    assert not [name for name in sorted(files) if f"]({name})" not in listed]
+
+
+@pytest.mark.parametrize(("file", "most"), [("README.md", 130), ("noxfile.py", 300)])
+def test_what_is_read_first_is_short(file: str, most: int) -> None:
+    assert len((ROOT / file).read_text(encoding="utf-8").splitlines()) <= most
+
+
 def test_ci_runs_the_commands_of_the_readme() -> None:
     script = (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
     commands = [line for block in _readme("sh") for line in block.splitlines()]
@@ -179,8 +191,8 @@ def test_a_run_notes_what_skipped_tests_need(
 
 
 def test_links_between_pages_lead_somewhere() -> None:
-    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "plugins").glob("*/*.md")]
-    for page in pages:
+    pages = [path for folder in ("docs", "examples") for path in (ROOT / folder).rglob("*.md")]
+    for page in (*ROOT.glob("*.md"), *pages, *(ROOT / "plugins").glob("*/*.md")):
         for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8")):
             if "://" not in target:
                 assert (page.parent / target).exists(), f"{page.name} points to {target}"

@@ -30,7 +30,7 @@ def measure(session: nox.Session) -> None:
     folder = wheels.install(session, *DISTRIBUTIONS, tools=(*tools.PEERS, *tools.DEMO))
     _copy(folder, "bench", "tests/fuzz", "examples")
     OUT.mkdir(exist_ok=True)
-    into = ("--json", str(OUT / "bench.json"), "--readme", str(ROOT / "README.md"))
+    into = ("--json", str(OUT / "bench.json"), "--table", str(ROOT / "docs" / "speed-table.md"))
     session.run("python", "-m", "bench", *into, *session.posargs)
 
 
