@@ -2,7 +2,7 @@
 
 `nox` runs what a change must pass; `nox -s NAME` runs one session, `nox -l` lists them.
 Sessions install wheels built from this checkout and run outside of it, so that what is tested is
-what a user installs. Which tests one runs, their marks say, which pyproject.toml lists.
+what a user installs. Each selects its tests by their marks, which pyproject.toml lists.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 
 import nox
 
-sys.path.insert(0, str(Path(__file__).resolve().parent / "tests"))  # sessions/ is in it
+sys.path.insert(0, str(Path(__file__).resolve().parent / "tests"))  # for `sessions`
 
 from sessions import (
     archives,
