@@ -238,8 +238,8 @@ class Compiled(concurrency.OfThisProcess):
         Launches, copies and fills without `queue=` are checked, and become the nodes of the graph;
         work with `queue=` and work of other threads runs as ever. After an exception in the block
         the graph is empty.
-        Raises: InvalidState for a capture inside another, and in it for a read of data, for
-        `wait=True` and for a replay.
+        Raises: InvalidState for a capture inside another, and in it for a read of data, a file,
+        work of a MultiBuffer, `wait=True` and a replay.
         """
         self._check_open("capture")
         return capture(self)

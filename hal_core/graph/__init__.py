@@ -17,7 +17,7 @@ from hal_core.graph.capture import Recorder, recording
 from hal_core.graph.node import Node, Step, dependencies
 from hal_core.graph.plan import Plan, Replay
 from hal_core.program import Program
-from hal_core.queue import Event, Queue, capturing, checked, refuse_in_capture
+from hal_core.queue import Event, Queue, check_no_capture, checked
 
 if TYPE_CHECKING:
     from hal_core.device.base import Compiled
@@ -115,8 +115,7 @@ class Graph(OfThisProcess):
         Raises: InvalidArgument and InvalidState before anything has run: for buffers that were
         freed, are of another device, too small or misaligned; as a launch does.
         """
-        if capturing() is not None:
-            refuse_in_capture("replay", "a graph cannot be replayed", self.device.name)
+        check_no_capture("replay", "a graph cannot be replayed")
         self.device._check_open("replay")
         if buffers is not None and not isinstance(buffers, Mapping):
             raise InvalidArgument(

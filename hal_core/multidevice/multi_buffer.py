@@ -26,7 +26,7 @@ from hal_core.errors import InvalidArgument
 from hal_core.hookspecs import DeviceInfo
 from hal_core.multidevice.layout import Shard, checked_axis, checked_shape, part_sizes, pieces
 from hal_core.multidevice.reductions import OPERATIONS, reduce_axis
-from hal_core.queue import DirectQueue, Event, Queue
+from hal_core.queue import DirectQueue, Event, Queue, check_no_capture
 
 if TYPE_CHECKING:
     import numpy as np
@@ -256,9 +256,10 @@ class MultiBuffer(OfThisProcess):
         """Queue work on each device before any is waited for.
 
         `wait=False` waits only for devices that work on the caller's thread.
-        Raises: before any work, for a device without memory or one that is closed; else the first
-        error, after the others have ended.
+        Raises: before any work, in a capture, for a device without memory or one that is closed;
+        else the first error, after the others have ended.
         """
+        check_no_capture(operation, "work of a MultiBuffer cannot be recorded")
         chosen = self.shards if shards is None else shards
         for shard in chosen:
             shard.buffer._opaque_for(operation)

@@ -505,6 +505,13 @@ def capturing() -> Queue | None:
     return captures.get(get_ident())
 
 
+def check_no_capture(operation: str, why: str) -> None:
+    """Refuse what no graph can record while this thread captures one. Raises: InvalidState."""
+    taker = capturing()
+    if taker is not None:
+        refuse_in_capture(operation, why, taker.device.name)
+
+
 def refuse_in_capture(operation: str, why: str, device: str) -> NoReturn:
     """Raise InvalidState for what cannot be part of a graph."""
     fix = "Leave the `with device.capture()` block first, or do it before."

@@ -402,3 +402,22 @@ def test_M1_devices_may_be_given_as_they_are_listed() -> None:
     infos = hal.Device.devices("PYTHON", kind="interpreter")
     multi = hal.MultiBuffer(infos, (4, 2), hal.float32).fill(1)
     assert multi.devices == (hal.Device["PYTHON"],) and multi.numpy().sum() == 8
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        lambda multi: multi.fill(1),
+        lambda multi: multi.copyin(np.ones(4, "i4")),
+        lambda multi: multi.numpy(),
+        lambda multi: multi.reduce("sum"),
+        lambda multi: hal.launch(twice, multi, vals=(4, 0), threads=4),
+    ],
+    ids=["fill", "copyin", "numpy", "reduce", "launch"],
+)
+def test_M1_work_is_refused_in_a_capture(devices: list[Any], work: Callable[[Any], Any]) -> None:
+    """It would run at once, beside a graph that lacks it."""
+    multi = hal.MultiBuffer.from_numpy(np.arange(4, dtype="i4"), devices[:1])
+    with pytest.raises(hal.InvalidState, match="while a graph is captured"), devices[0].capture():
+        work(multi)
+    assert multi.numpy().tolist() == [0, 1, 2, 3]
