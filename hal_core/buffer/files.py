@@ -20,6 +20,7 @@ from hal_core.buffer.host import in_place
 from hal_core.dtypes import uint8
 from hal_core.errors import InvalidArgument, InvalidState, shown
 from hal_core.files import as_path, explained
+from hal_core.queue import check_no_capture
 
 if TYPE_CHECKING:
     from hal_core.buffer import Buffer
@@ -166,7 +167,9 @@ def _in_pieces(
 
 @contextmanager
 def _opened(path: Path, flags: int, operation: str) -> Iterator[int]:
-    """Open a regular file. Raises: OSError, InvalidArgument for a pipe or a device."""
+    """Open a regular file. Raises: OSError, InvalidState, InvalidArgument for a pipe."""
+    # Captured work has not run yet: the file would get what was there before.
+    check_no_capture(operation, "a file cannot be used")
     text = as_path(path, operation)
     with explained(operation, text, "the file cannot be used"):
         # In one step: behind a call of `os.open` Ctrl-C may come, and nobody would close the file.

@@ -203,3 +203,19 @@ def test_F3_a_read_waits_for_work_that_uses_the_memory(queued: Any, file: Path) 
     del first
     made = hal.Buffer.from_file(file, hal.uint8, 0, 1000, queued, HOST)
     assert made.numpy().tobytes() == file.read_bytes()
+
+
+@pytest.mark.parametrize("size", [4, 400])  # of one piece, and of some that threads read
+@pytest.mark.parametrize("options", [HOST, None])
+def test_F3_files_are_refused_in_a_capture(
+    queued: hal.Compiled, tmp_path: Path, size: int, options: hal.BufferSpec | None
+) -> None:
+    """Captured work has not run yet: a file would get what was there before."""
+    path = tmp_path / "numbers"
+    path.write_bytes(bytes(size))
+    buffer = hal.Buffer(queued, size, hal.uint8, options).ensure_allocated()
+    with pytest.raises(hal.InvalidState, match="while a graph is captured"), queued.capture():
+        buffer.fill(7).to_file(path)
+    assert path.read_bytes() == bytes(size)
+    with pytest.raises(hal.InvalidState, match="while a graph is captured"), queued.capture():
+        hal.Buffer.from_file(path, hal.uint8, device=queued, options=options)
