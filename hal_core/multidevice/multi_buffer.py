@@ -298,9 +298,10 @@ class MultiBuffer(OfThisProcess):
         """Return a queue of the device that does not work on the caller's thread."""
         if type(device.default_queue) is not DirectQueue:  # a backend's own kind queues the work
             return device.default_queue
-        if device not in self._queues:
-            self._queues[device] = device.queue()
-        return self._queues[device]
+        known = self._queues.get(device)
+        if known is None or known.forked:
+            known = self._queues[device] = device.queue()
+        return known
 
     def __repr__(self) -> str:
         names = ", ".join(device.name for device in self.devices)

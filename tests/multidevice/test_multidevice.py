@@ -6,6 +6,10 @@ import functools
 import itertools
 import math
 import operator
+import os
+import subprocess
+import sys
+import textwrap
 import threading
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
@@ -421,3 +425,24 @@ def test_M1_work_is_refused_in_a_capture(devices: list[Any], work: Callable[[Any
     with pytest.raises(hal.InvalidState, match="while a graph is captured"), devices[0].capture():
         work(multi)
     assert multi.numpy().tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_M1_a_forked_child_goes_on_where_its_device_does() -> None:
+    """The queues of the parent have no thread in the child, which makes its own."""
+    code = """
+    import os, warnings, hal_core as hal, numpy as np
+    from hal_kernel.python import plugin
+    warnings.simplefilter("ignore", DeprecationWarning)  # fork beside threads is what is tested
+    hal.Device.register_plugin("PYTHON", plugin)
+    multi = hal.MultiBuffer.from_numpy(np.arange(4), ["PYTHON"])
+    child = os.fork()
+    if child == 0:
+        print(multi.numpy(), multi.fill(3).numpy(), flush=True)
+        os._exit(0)
+    os.waitpid(child, 0)
+    print(multi.numpy())
+    """
+    lines = [sys.executable, "-c", textwrap.dedent(code)]
+    done = subprocess.run(lines, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout, done.stderr) == ("[0 1 2 3] [3 3 3 3]\n[0 1 2 3]\n", "")
