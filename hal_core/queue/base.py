@@ -201,10 +201,14 @@ class Queue(OfThisProcess):
     def close(self) -> None:
         """Wait for the work, and refuse more; a second call does nothing.
 
+        A default queue stays open, as it lives as long as its device.
         Raises: DeviceFault naming the work that failed, InvalidState when the work can never end;
         the queue is closed then, too.
         """
         if self.closed or self.forked:
+            return
+        if vars(self.device).get("default_queue") is self:
+            self.synchronize()
             return
         try:
             self.synchronize()

@@ -277,8 +277,5 @@ class DirectQueue(Queue):
         event.wait()
         _record_wait(event, self.device.name, start)
 
-    def close(self) -> None:
-        """Do nothing: the default queue lives as long as its device."""
-
     def _stop(self) -> None:
         self.closed = True

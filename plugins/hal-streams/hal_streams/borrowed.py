@@ -79,9 +79,6 @@ class DefaultStreamQueue(StreamQueue):
     def _refused(self, name: str, error: HalError) -> None:
         raise error
 
-    def close(self) -> None:
-        """Do nothing: the default queue lives as long as its device."""
-
     def _stop(self) -> None:
         self.closed = True
 

@@ -118,6 +118,14 @@ class TestQueue:
         assert made.fill(9, queue=default).wait(SECONDS) and first(made) == 9
         assert device.default_queue is default
 
+    def test_Q1_the_default_queue_stays_open(self, device: hal.Compiled) -> None:
+        """It lives as long as its device, whoever closes it."""
+        made = ints(device)
+        with device.default_queue as default:
+            made.fill(3, queue=default)
+        assert made.fill(9, queue=default).wait(SECONDS) and first(made) == 9
+        assert not default.closed and device.default_queue is default
+
     def test_Q2_done_and_wait_with_a_timeout(self, device: hal.Compiled) -> None:
         queue = device.queue()
         with held(queue):
