@@ -90,6 +90,8 @@ def _extents(node: Node) -> Any:
     """Return grid, block, threads and shared as the launch was given them."""
     if node.program is None:
         return None
+    if node.program._unloaded:
+        node.program._refuse_unloaded()
     for key, geometry in node.program._geometries.items():
         if geometry is node.geometry:
             return key

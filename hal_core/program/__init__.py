@@ -340,10 +340,13 @@ class Program(OfThisProcess):
     def unload(self) -> None:
         """Free the machine code; launching afterwards raises InvalidState.
 
-        Order: after the end of every launch.
+        The device then compiles its kernel anew. Order: after the end of every launch.
         """
         if not self._unloaded:
             self._stop()
+            known = self.device._programs
+            for key in [key for key, (_, one) in list(known.items()) if one is self]:
+                known.pop(key, None)
             self._unload()
 
     def _stop(self) -> None:

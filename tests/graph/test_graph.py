@@ -152,6 +152,15 @@ def test_G7_a_graph_that_was_made_for_another_target_is_refused(
         hal.load_graph(path, device)
 
 
+def test_G7_a_graph_of_an_unloaded_program_is_not_saved(fake: hal.Compiled, tmp_path: Path) -> None:
+    program, made = double(fake)
+    with fake.capture() as graph:
+        program(made, vals=(N,), threads=N)
+    program.unload()
+    with pytest.raises(hal.InvalidState, match="the program was unloaded"):
+        graph.save(tmp_path / "graph")
+
+
 def test_G7_a_sealed_file_of_wrong_contents_is_refused(fake: hal.Compiled) -> None:
     """Each value of the label is exchanged for values of other types, and left out."""
     program, made = double(fake)

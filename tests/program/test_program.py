@@ -395,6 +395,15 @@ def test_P10_a_program_outliving_its_device_raises(plugin: Any) -> None:
     assert "unloaded" in repr(program)
 
 
+def test_P10_a_kernel_is_compiled_again_once_its_program_is_unloaded(fake: hal.Compiled) -> None:
+    kernel = hal.Source("f", "def f(t, y): y[t[0]] = 1", "y: int32*", language="python")
+    program, made = fake.compile(kernel), hal.zeros(4, hal.int32, fake)
+    program.unload()
+    fake.compile(kernel)(made, threads=4)
+    assert made.numpy().tolist() == [1, 1, 1, 1]
+    assert fake.compile(kernel) is fake.compile(kernel)
+
+
 def test_P10_a_program_unloaded_on_an_open_device_says_so(fake: hal.Compiled) -> None:
     program = program_of(fake, "n: int32")
     program.unload()
