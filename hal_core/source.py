@@ -133,8 +133,8 @@ class Source:
 
 
 def _texts(given: Iterable[str], what: str, operation: str) -> tuple[str, ...]:
-    texts = () if isinstance(given, str) else tuple(given)
-    if isinstance(given, str) or not all(isinstance(one, (str, PathLike)) for one in texts):
+    texts = tuple(given) if isinstance(given, Iterable) and not isinstance(given, str) else (None,)
+    if not all(isinstance(one, (str, PathLike)) for one in texts):
         problem, fix = f"{what} must be a sequence of str", 'Write options=("-O2",).'
         raise InvalidArgument(operation, problem, got=given, fix=fix)
     return tuple(map(str, texts))

@@ -33,21 +33,18 @@ def host_bytes(obj: Any, nbytes: int, operation: str, device: str) -> memoryview
     """
     if hasattr(obj, "mask"):
         check_array(obj, operation)
-    if obj.__class__ is memoryview:
-        view = obj
-    else:
-        try:
-            view = memoryview(obj)
-        except (TypeError, ValueError, BufferError):
-            if isinstance(obj, np.ndarray):
-                as_dtype(obj.dtype, operation)  # raises, but for bfloat16, which has no format
-                return host_bytes(obj.view(np.uint16), nbytes, operation, device)
-            got = type(obj).__name__
-            fix = "Give bytes, a bytearray or a numpy array; for device memory use copy_from."
-            problem = "the object exposes no host memory"
-            raise InvalidArgument(operation, problem, got=got, fix=fix) from None
-    if view.format == "B" and view.ndim == 1 and view.nbytes == nbytes and view.contiguous:
-        return view
+    try:
+        view = obj if obj.__class__ is memoryview else memoryview(obj)
+        if view.format == "B" and view.ndim == 1 and view.nbytes == nbytes and view.contiguous:
+            return view
+    except (TypeError, ValueError, BufferError):
+        if isinstance(obj, np.ndarray):
+            as_dtype(obj.dtype, operation)  # raises, but for bfloat16, which has no format
+            return host_bytes(obj.view(np.uint16), nbytes, operation, device)
+        got = type(obj).__name__
+        fix = "Give bytes, a bytearray or a numpy array; for device memory use copy_from."
+        problem = "the object exposes no host memory"
+        raise InvalidArgument(operation, problem, got=got, fix=fix) from None
     if view.format not in _NUMBERS:
         got, fix = f"format {view.format!r}", "Convert it, or give its bytes: array.view(np.uint8)."
         problem = "the elements are not numbers in the byte order of this machine"

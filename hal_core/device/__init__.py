@@ -169,7 +169,7 @@ class DeviceRegistry(OfThisProcess):
         The backend is asked once until `refresh`.
         Raises: DeviceUnavailable when there is no such hardware; UnknownDevice; PluginError.
         """
-        infos = self._plugins.backend(family).infos()
+        infos = self.backend(family).infos()
         found = tuple(info for info in infos if kind in (None, info.kind))
         if not found:
             problem = "the family has no device of this kind"
@@ -190,7 +190,7 @@ class DeviceRegistry(OfThisProcess):
 
     def backend(self, family: str) -> Backend:
         """The plugin that serves a family, loaded. Raises: UnknownDevice, PluginError."""
-        return self._plugins.backend(family)
+        return self._plugins.backend(self.canonicalize(family))
 
     @property
     def skipped(self) -> dict[str, str]:

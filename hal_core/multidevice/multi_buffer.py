@@ -311,7 +311,7 @@ class MultiBuffer(OfThisProcess):
 
 def _devices(given: Sequence[str | Compiled | DeviceInfo]) -> tuple[Compiled, ...]:
     operation = "MultiBuffer"
-    is_list = isinstance(given, Sequence) and not isinstance(given, str)
+    is_list = isinstance(given, Sequence) and not isinstance(given, (str, bytes))
     if not is_list or not given or None in given:  # which would be the default device
         fix = 'Write hal.MultiBuffer(["CPU", "OPENCL"], ...).'
         raise InvalidArgument(operation, "devices must be a list with entries", got=given, fix=fix)

@@ -338,3 +338,12 @@ def test_a_plain_array_costs_two_calls_of_python(kind: Any) -> None:
     finally:
         sys.setprofile(None)
     assert calls <= (1 if kind is np.uint8 else 2)
+
+
+def test_memory_that_was_released_is_refused() -> None:
+    gone = memoryview(bytearray(4))
+    gone.release()
+    buffer = hal.zeros(4, hal.uint8, DEVICE)
+    for copy in (buffer.copyin, buffer.copyout):
+        with pytest.raises(hal.InvalidArgument, match="exposes no host memory"):
+            copy(gone)

@@ -322,7 +322,8 @@ def test_sources_check_what_they_are_given() -> None:
     ]:
         with pytest.raises(hal.InvalidArgument, match=pattern):
             hal.Source(*arguments, language="c")  # type: ignore[arg-type]
-    for facts in ({"options": "-O2"}, {"options": (3,)}, {"includes": "/usr"}):
+    texts = ({"options": "-O2"}, {"options": (3,)}, {"options": None}, {"includes": "/usr"})
+    for facts in texts:
         with pytest.raises(hal.InvalidArgument, match="sequence of str"):
             hal.Source("k", TEXT, "", language="c", **facts)  # type: ignore[arg-type]
     for macros in ({3: 4}, [("A", 1)], "A=1"):

@@ -949,6 +949,10 @@ def test_R5_devices_of_a_kind(registry: hal.DeviceRegistry) -> None:
     assert len(registry.devices("ACC")) == 3
     with pytest.raises(hal.DeviceUnavailable, match=r"this kind .*npu.* on ACC. It has gpu, cpu."):
         registry.devices("ACC", kind="npu")
+    assert registry.devices("acc") == registry.devices("ACC"), "a name is one in any case"
+    for wrong in (3, []):
+        with pytest.raises(hal.InvalidArgument, match="a device is FAMILY or FAMILY:INDEX"):
+            registry.devices(wrong)  # type: ignore[arg-type]
 
 
 def test_the_default_is_not_assigned(registry: DeviceRegistry) -> None:

@@ -186,7 +186,7 @@ def test_M1_a_sum_of_floats_is_within_the_documented_bound(
 
 
 def test_M1_no_device_and_one_given_twice_are_refused(devices: list[Any]) -> None:
-    for wrong in ([], "SIM", None, 3, [None]):
+    for wrong in ([], "SIM", b"SIM", None, 3, [None]):
         with pytest.raises(hal.InvalidArgument, match="devices must be a list with entries"):
             hal.MultiBuffer(wrong, 4, hal.int8)  # type: ignore[arg-type]
     with pytest.raises(hal.InvalidArgument, match="neither a device nor a name"):
