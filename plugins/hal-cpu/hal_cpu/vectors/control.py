@@ -329,7 +329,9 @@ class Control(Variables):
             if (
                 start.lanes is not None
                 and start.lanes == stop.lanes
-                and self.require(start.tests | stop.tests)
+                and self.require(
+                    start.tests | stop.tests | self.fitting(start) | self.fitting(stop)
+                )
             ):
                 self._counted(item, place, start, stop)
             else:
@@ -526,7 +528,8 @@ class _Counter:
         self.dtype = dtype_of(node)
         self.start, self.stop = (writer.get(source) for source in node.src[:2])
         self.step, self.kind = int(node.src[2].arg), scalar(self.dtype)
-        self.is_scalar = self.start.lanes is not None and writer.require(self.start.tests)
+        starts = self.start.tests | writer.fitting(self.start)
+        self.is_scalar = self.start.lanes is not None and writer.require(starts)
         self.vector = of(self.kind, writer.w)
         self.type = self.kind if self.is_scalar else self.vector
         first = self.start.base if self.is_scalar else writer.vec(self.start)
@@ -534,7 +537,7 @@ class _Counter:
         leaves = any(part.op in LEAVES for part in nodes_of(item.body))
         self.together = (
             self.is_scalar and not leaves and self.stop.lanes is not None
-            and writer.require(self.stop.tests)
+            and writer.require(self.stop.tests | writer.fitting(self.stop))
         )  # fmt: skip
         self.slot = writer.slot(self.type, "count")
         writer.store(self.type, first, self.slot)

@@ -15,14 +15,17 @@ from hal_core.dtypes import bool_, int32
 from hal_cpu.vectors.arithmetic import literal, of, scalar, stored
 from hal_cpu.vectors.bundles import bundles
 from hal_cpu.vectors.control import Control, Frame
+from hal_cpu.vectors.rows import limits, needed
 from hal_cpu.vectors.shapes import Shapes
 from hal_cpu.vectors.text import Scoped
-from hal_cpu.vectors.tree import Item, Region, nested, with_sides
+from hal_cpu.vectors.tree import Item, Loop, Region, nested, walk, with_sides
 from hal_cpu.vectors.value import Value
 from hal_cpu.vectors.width import Registers, Widths, widths
 from hal_kernel.ir.uop import Kernel, UOp, dtype_of
 
 _PARAMETERS = "ptr %hal.args, ptr %hal.launch, i64 %hal.first, i64 %hal.last"
+_ALONE = 8  # threads behind the last gang of a row that run a short body one by one
+_SHORT = 48  # nodes
 _PADDING = 64  # elements behind an array that whole vectors may read
 
 
@@ -99,21 +102,29 @@ class Gangs(Control):
     def _enter_block(self, dims: list[str]) -> None:
         """Open the loop over blocks; an iteration runs one, or those that follow in its row."""
         gx, gy, _, *block = dims
-        slot = self.slot("i64", "block")
-        self.store("i64", "%hal.first", slot)
+        # Divided by also in a call without blocks, whose grid may be empty.
+        wide = [self.call("@llvm.umax.i64", "i64", ["i64"] * 2, [dim, "1"]) for dim in (gx, gy)]
+        row = self.let(f"udiv i64 %hal.first, {wide[0]}")
+        starts = [
+            "%hal.first",
+            self.let(f"urem i64 %hal.first, {wide[0]}"),
+            self.let(f"urem i64 {row}, {wide[1]}"),
+            self.let(f"udiv i64 {row}, {wide[1]}"),
+        ]
+        slots = [self.slot("i64", "block") for _ in starts]
+        for slot, start in zip(slots, starts, strict=True):
+            self.store("i64", start, slot)
         self.jump("blocks")
         self.label("blocks")
-        at = self.load("i64", slot)
+        at, *places = [self.load("i64", slot) for slot in slots]
         self.branch(self.let(f"icmp slt i64 {at}, %hal.last"), "block", "done")
         self.label("block")
-        x, row = self.let(f"urem i64 {at}, {gx}"), self.let(f"udiv i64 {at}, {gx}")
-        places = x, self.let(f"urem i64 {row}, {gy}"), self.let(f"udiv i64 {row}, {gy}")
         blocks = "1"
         if self.joined:
             left = self.let(f"sub i64 %hal.last, {at}")
-            in_row = self.let(f"sub i64 {gx}, {x}")
+            in_row = self.let(f"sub i64 {gx}, {places[0]}")
             blocks = self.call("@llvm.smin.i64", "i64", ["i64"] * 2, [left, in_row])
-        self.store("i64", self.let(f"add i64 {at}, {blocks}"), slot)
+        self._advance_block(slots, at, places, blocks, dims)
         for axis, place in enumerate(places):
             value = self.uniform(int32, self.let(f"trunc i64 {place} to i32"), fits=True)
             self.specials["block_idx", axis] = value
@@ -122,6 +133,19 @@ class Gangs(Control):
         self.sizes = list(block)
         if self.joined:
             self.sizes[0] = self.let(f"mul nuw nsw i64 {blocks}, {block[0]}")
+
+    def _advance_block(
+        self, slots: list[str], at: str, places: list[str], blocks: str, dims: list[str]
+    ) -> None:
+        """Store the indices of the next block: divisions would take as long as a short row."""
+        self.store("i64", self.let(f"add i64 {at}, {blocks}"), slots[0])
+        step = blocks
+        for axis in (0, 1):
+            end = self.let(f"add i64 {places[axis]}, {step}")
+            over = self.let(f"icmp uge i64 {end}, {dims[axis]}")
+            self.store("i64", self.select(over, "i64", "0", end), slots[axis + 1])
+            step = self.let(f"zext i1 {over} to i64")
+        self.store("i64", self.let(f"add i64 {places[2]}, {step}"), slots[3])
 
     # -- nodes
 
@@ -205,24 +229,25 @@ class Gangs(Control):
         size, slot = self.sizes[0], self.slot("i64", "x")
         row = self.let(f"mul i64 {rows[0]}, {self.sizes[1]}")
         row = self.let(f"mul i64 {self.let(f'add i64 {row}, {rows[1]}')}, {size}")
-        self.store("i64", "0", slot)
+        start, end = self._with_work(region, size)
+        self.store("i64", start, slot)
         self.jump(f"x.{place}")
         self.label(f"x.{place}")
         x = self.load("i64", slot)
-        rest = self.let(f"sub nsw i64 {size}, {x}")
+        rest = self.let(f"sub nsw i64 {end}, {x}")
         thread = self.let(f"add i64 {row}, {x}")
         bodies = [("on", whole)]
         if whole > 1:
             bodies += [("few", few)] if few < whole else []
             bodies.append(("mix", few))
         labels = [f"{name}.{place}" for name, _ in bodies]
+        alone = f"one.{place}" if whole > 1 and _is_short(region.body) else ""
         self.branch(
             self.let(f"icmp sge i64 {rest}, {whole}"), f"begin.{labels[0]}", f"rest.{place}", True
         )
         self.label(f"rest.{place}")
         if whole > 1:
-            some = self.let(f"icmp sgt i64 {rest}, 0")
-            self.branch(some, labels[1], f"y.{place}")
+            self._choose_rest(rest, place, labels[1], alone)
         else:
             self.jump(f"y.{place}")
         for n, (name, width) in enumerate(bodies):
@@ -232,15 +257,77 @@ class Gangs(Control):
                 self.label(labels[n])
                 enough = self.let(f"icmp sge i64 {rest}, {width}")
                 self.branch(enough, f"begin.{labels[n]}", self.again)
-            if name != "mix":
-                self.label(f"begin.{labels[n]}")
-            else:
-                self.label(labels[n])
-            end = f"next.{labels[n]}"
-            self._body_of(region.body, x, rest if name == "mix" else "", thread, end)
-            self.label(end)
-            self.store("i64", self.let(f"add nuw nsw i64 {x}, {width}"), slot)
-            self.jump(f"x.{place}")
+            self.label(labels[n] if name == "mix" else f"begin.{labels[n]}")
+            self._body_and_step(region, x, rest if name == "mix" else "", thread, labels[n], slot)
+        if alone:
+            self._write_alone(region, place, row, end, slot)
+
+    def _write_alone(self, region: Region, place: int, row: str, end: str, slot: str) -> None:
+        """Write the loop over the last threads of a row, one by one."""
+        self.set_width(1)
+        self.label(f"one.{place}")
+        x = self.load("i64", slot)
+        self._body_of(region.body, x, "", self.let(f"add i64 {row}, {x}"), f"next.one.{place}")
+        self.label(f"next.one.{place}")
+        following = self.let(f"add nuw nsw i64 {x}, 1")
+        self.store("i64", following, slot)
+        more = self.let(f"icmp slt i64 {following}, {end}")
+        self.branch(more, f"one.{place}", f"y.{place}")
+
+    def _choose_rest(self, rest: str, place: int, few: str, alone: str) -> None:
+        """Go to the body for the threads behind the last gang of a row, or to the next row."""
+        some = self.let(f"icmp sgt i64 {rest}, 0")
+        self.branch(some, f"some.{place}", f"y.{place}")
+        self.label(f"some.{place}")
+        if alone:
+            self.branch(self.let(f"icmp sgt i64 {rest}, {_ALONE}"), few, alone)
+        else:
+            self.jump(few)
+
+    def _body_and_step(
+        self, region: Region, x: str, rest: str, thread: str, name: str, slot: str
+    ) -> None:
+        """Write a body, and the way to the next gang of the row."""
+        end = f"next.{name}"
+        self._body_of(region.body, x, rest, thread, end)
+        self.label(end)
+        self.store("i64", self.let(f"add nuw nsw i64 {x}, {self.w}"), slot)
+        self.jump(f"x.{name.rpartition('.')[2]}")
+
+    def _with_work(self, region: Region, size: str) -> tuple[str, str]:
+        """Return the first thread of a row that may have work, and the one behind the last."""
+        start, end, marks = "0", size, self.enter()
+        self._special("thread_idx", 0, "0")
+        self._special("global_idx", 0, self.first[0])
+        for limit in limits(region.body, self.shapes):
+            nodes = needed(limit, self.outer)
+            if nodes is None:
+                continue
+            for node in nodes:
+                self.node(node)
+            linear = self.index(limit.linear)
+            if linear is None:
+                continue
+            at = self.let(
+                f"sub i64 {self.in_64_bits(int32, self.get(limit.end).base)}, {linear.base}"
+            )
+            last = self.let(f"add i64 {linear.base}, {size}")
+            # Where the index wraps, which no real launch has, no thread is left out.
+            fits = [
+                self.let(f"icmp sge i64 {linear.base}, {int(int32.min)}"),
+                self.let(f"icmp sle i64 {last}, {int(int32.max)}"),
+            ]
+            known = self.let(f"and i1 {fits[0]}, {fits[1]}")
+            after = self.let(f"add i64 {at}, 1")
+            if limit.op in ("LT", "LE", "EQ"):
+                bound = self.select(known, "i64", at if limit.op == "LT" else after, size)
+                end = self.call("@llvm.smin.i64", "i64", ["i64"] * 2, [end, bound])
+            if limit.op in ("GT", "GE", "EQ"):
+                bound = self.select(known, "i64", after if limit.op == "GT" else at, "0")
+                start = self.call("@llvm.smax.i64", "i64", ["i64"] * 2, [start, bound])
+        self.leave(marks)
+        self.values = dict(self.outer)
+        return start, end
 
     def _body_of(self, body: list[Item], x: str, rest: str, thread: str, end: str) -> None:
         """Write what a gang does; `rest`: the threads that are left, of which a mask is made."""
@@ -266,6 +353,12 @@ class Gangs(Control):
         self.frames = [Frame(end, end, active=alive)]
         self.block(body)
         self.jump(end)
+
+
+def _is_short(body: list[Item]) -> bool:
+    """Tell whether a few threads run a body sooner one by one than with a mask."""
+    items = [item for item, _ in walk(body)]
+    return len(items) <= _SHORT and not any(isinstance(item, Loop) for item in items)
 
 
 def _joins_blocks(uops: tuple[UOp, ...]) -> bool:

@@ -42,6 +42,7 @@ class Shapes:
             for item, path in self._items:
                 self._visit(item if isinstance(item, UOp) else item.node, path)
         self.expected = self._expected()
+        self.staggered |= self._counting()
 
     def is_inside(self, variable: UOp, loop: Loop) -> bool:
         """Tell whether a variable is used in a loop only."""
@@ -122,6 +123,25 @@ class Shapes:
         if node.op == "CAST" and node.dtype is int64 and node.src[0].dtype is int32:
             return self.stride(node.src[0])
         return None
+
+    def _counting(self) -> set[UOp]:
+        """Return the LOOPs that lanes leave by comparing an index, as all do nearly together."""
+        found, others = set[UOp](), set[UOp]()
+        for item, path in self._items:
+            if isinstance(item, UOp) and item.op == "BREAK" and item.src[0].op == "LOOP":
+                tests = [step[0].node.src[0] for step in path if isinstance(step[0], If)]
+                counts = bool(tests) and self._is_index_test(tests[-1])
+                (found if counts else others).add(item.src[0])
+            elif isinstance(item, UOp) and item.op in ("CONTINUE", "RETURN"):
+                others.update(step[0].node for step in path)
+        return found - others
+
+    def _is_index_test(self, test: UOp) -> bool:
+        while test.op == "NOT":
+            test = test.src[0]
+        return test.op in ("LT", "LE", "GT", "GE") and all(
+            self.likely_stride(part) is not None for part in test.src
+        )
 
     def likely_stride(self, node: UOp) -> int | None:
         """Return `stride`, where clamps do nothing and choices take what differs."""
