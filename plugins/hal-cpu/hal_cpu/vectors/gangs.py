@@ -18,7 +18,7 @@ from hal_cpu.vectors.control import Control, Frame
 from hal_cpu.vectors.rows import limits, needed
 from hal_cpu.vectors.shapes import Shapes
 from hal_cpu.vectors.text import Scoped
-from hal_cpu.vectors.tree import Item, Loop, Region, nested, walk, with_sides
+from hal_cpu.vectors.tree import Item, Loop, Region, nested, walk, with_one_store, with_sides
 from hal_cpu.vectors.value import Value
 from hal_cpu.vectors.width import Registers, Widths, widths
 from hal_kernel.ir.uop import Kernel, UOp, dtype_of
@@ -49,6 +49,7 @@ class Gangs(Control):
             for item in self.root:
                 if isinstance(item, Region):
                     with_sides(item.body)
+                    with_one_store(item.body)
             self.shapes = Shapes(self.root, self.joined)
         self.bundles = bundles(self.root, self.shapes)
         self.params: list[str] = []

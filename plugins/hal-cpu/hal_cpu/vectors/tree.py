@@ -83,6 +83,37 @@ def with_sides(block: list[Item]) -> None:
             with_sides(item.body)
 
 
+def with_one_store(block: list[Item]) -> None:
+    """Store once behind an IF of which both sides end with a store to the same element.
+
+    Lanes then choose between values, and no store has a mask.
+    """
+    for place in range(len(block) - 1, -1, -1):
+        item = block[place]
+        if isinstance(item, UOp):
+            continue
+        sides = item.sides if isinstance(item, If) else (item.body,)
+        for side in sides:
+            with_one_store(side)
+        if isinstance(item, If) and (stores := _last_stores(item)):
+            memory, index, value = stores[0].src
+            line = stores[0].line
+            variable = UOp("VAR", value.dtype, (), "stored", line)
+            for side, store in zip(item.sides, stores, strict=True):
+                side[-1] = UOp("SET", None, (variable, store.src[2]), None, line)
+            chosen = UOp("GET", value.dtype, (variable,), None, line)
+            behind = [chosen, UOp("STORE", None, (memory, index, chosen), None, line)]
+            block[place : place + 1] = [variable, item, *behind]
+
+
+def _last_stores(item: If) -> list[UOp]:
+    """Return the stores that both sides of an IF end with, if they are to the same element."""
+    last = [side[-1] for side in item.sides if side]
+    stores = [node for node in last if isinstance(node, UOp) and node.op == "STORE"]
+    same = len(stores) == 2 and stores[0].src[:2] == stores[1].src[:2]
+    return stores if same and all(node.arg is None for node in stores) else []
+
+
 def jumps(block: list[Item]) -> bool:
     """Tell whether a block ends with a BREAK, a CONTINUE or a RETURN."""
     last = block[-1] if block else None
