@@ -16,6 +16,7 @@ from hal_cpu.vectors.variables import Variables
 from hal_kernel.ir.uop import ATOMIC_OPS, LEAVES, UOp, dtype_of
 
 CHEAP = 24  # nodes that are computed for all lanes rather than behind a test
+_TOGETHER = "all lanes while all are in, then masked"
 _ACCESSES = ATOMIC_OPS | {"LOAD", "STORE", "FAR", "FENCE"}
 
 
@@ -130,18 +131,26 @@ class Control(Variables):
             self.w > 1 and not cost.is_hard and not cost.accesses and cost.nodes < CHEAP
             and not self.is_uniform(condition)
         ):  # fmt: skip
+            self.note(item.node, "both sides, and a choice")
             self._choose(item, condition)
         elif self.is_uniform(condition):
+            self.note(item.node, "uniform: a branch")
             self._branch_for_all(item, condition.base)
         elif self.mask is not None:
+            self.note(item.node, "masked, in a mask")
             self._if_under_mask(item, condition)
         elif condition in self.mixed and not cost.is_hard:
+            self.note(item.node, "both sides, with masks that are known")
             self._both_sides(item, condition)
         elif condition.is_flat and self.require(condition.tests):
+            self.note(item.node, "guessed to be uniform: a branch")
             self._branch_for_all(item, condition.base)
         elif (condition.always or condition.never) and self.require(condition.tests):
+            ends = "else the gang starts again" if self.pure else "else masked"
+            self.note(item.node, f"tested once a gang: all lanes, or none, {ends}")
             self._part(item, condition, condition.always, condition.never, self.pure)
         else:
+            self.note(item.node, "masked, where lanes part")
             self._part_by_bits(item, condition, cost)
 
     def _branch_for_all(self, item: If, condition: str) -> None:
@@ -321,8 +330,14 @@ class Control(Variables):
             self.pure = False
         self.forget(item.body)
         if self.is_varying_loop(node):
+            staggered = node in self.shapes.staggered
+            how = (
+                "all lanes while all are in, then masked" if staggered else "masked: lanes leave it"
+            )
+            self.note(node, how)
             self._loop_by_lanes(item, place)
         elif node.op == "LOOP":
+            self.note(node, "uniform: all lanes leave it together")
             self._endless(item, place)
         else:
             start, stop = (self.get(source) for source in node.src[:2])
@@ -333,8 +348,10 @@ class Control(Variables):
                     start.tests | stop.tests | self.fitting(start) | self.fitting(stop)
                 )
             ):
+                self.note(node, "uniform: all lanes run it alike")
                 self._counted(item, place, start, stop)
             else:
+                self.note(node, _TOGETHER)
                 self._loop_by_lanes(item, place)
         self.forget(item.body)
 

@@ -226,7 +226,7 @@ class Gangs(Control):
 
     def _gangs(self, region: Region, place: int, rows: list[str]) -> None:
         """Write the loop over the gangs of a row, with each of the bodies."""
-        whole, few, self.mask_bits = self.widths
+        whole, few, self.mask_bits, _ = self.widths
         size, slot = self.sizes[0], self.slot("i64", "x")
         row = self.let(f"mul i64 {rows[0]}, {self.sizes[1]}")
         row = self.let(f"mul i64 {self.let(f'add i64 {row}, {rows[1]}')}, {size}")
@@ -259,7 +259,9 @@ class Gangs(Control):
                 enough = self.let(f"icmp sge i64 {rest}, {width}")
                 self.branch(enough, f"begin.{labels[n]}", self.again)
             self.label(labels[n] if name == "mix" else f"begin.{labels[n]}")
+            self.noting = name == "on"  # what `explain` shows
             self._body_and_step(region, x, rest if name == "mix" else "", thread, labels[n], slot)
+            self.noting = False
         if alone:
             self._write_alone(region, place, row, end, slot)
 

@@ -42,7 +42,14 @@ class Guesses(Arithmetic):
         self.pure = True  # nothing was stored, so that the gang may start again
         self.again = ""  # the label where it does
         self.guessed = False  # something goes there
+        self.notes: dict[UOp, str] = {}  # what becomes of accesses, IFs and loops: `explain`
+        self.noting = False
         self.reset()
+
+    def note(self, node: UOp, how: str) -> None:
+        """Note how a node is written first in the body for whole gangs."""
+        if self.noting:
+            self.notes.setdefault(node, how)
 
     def set_width(self, w: int) -> None:
         self.w, self.zero, self.linear = w, (0,) * w, tuple(range(w))

@@ -11,6 +11,7 @@ An access under a mask touches nothing that no lane of the mask accesses.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import NamedTuple
 
 from hal_core.dtypes import DType, bool_, int32, int64
@@ -149,19 +150,24 @@ class Memory(Guesses):
         found = self._found(uop)
         if found is not None and self.require(found.tests):
             if uop in self.bundles and self.mask is None and self.w > 1:
+                self.note(uop, f"part of one load at stride {self.bundles[uop].stride}")
                 return self.vector(dtype, self._part_of_wide(uop, kind, found))
             low, high = min(found.lanes), max(found.lanes)
             if low == high and (uop.src[0].op != "LOCAL" or self.w == 1):
+                self.note(uop, "uniform: one scalar")
                 value = self.load(kind, self.address(uop, self._plus(found.base, low)))
                 return self.uniform(dtype, self._as_value(dtype, value, 1))
             if self._is_near(found.lanes) and (
                 self.mask is None or self._is_linear(found.lanes) or uop.src[0].op == "LOCAL"
             ):
+                self.note(uop, _described(found.lanes, self.mask is not None))
                 return self.vector(dtype, self._near(uop, kind, found))
         elif found is not None and (
             self._is_near(found.lanes) if self.mask is None else self._is_linear(found.lanes)
         ):
+            self.note(uop, f"{_described(found.lanes)}, or gathered where a test fails")
             return self.vector(dtype, self._near_or_gathered(uop, kind, found))
+        self.note(uop, "gathered: an address for each lane")
         return self.vector(dtype, self._gathered(uop, kind))
 
     def _plus(self, base: str, more: int) -> str:
@@ -323,16 +329,22 @@ class Memory(Guesses):
         known = found is not None and self.require(found.tests)
         is_local = uop.src[0].op == "LOCAL"
         if found is not None and known and not any(found.lanes) and self.is_uniform(value):
+            self.note(uop, "uniform: one scalar")
             self.store(kind, self._as_stored(dtype, value.base, 1), self.address(uop, found.base))
         else:
             vector = self._as_stored(dtype, self.vec(value), n)
             is_member = uop in self.bundles and self.mask is None and n > 1
             if found is not None and is_member and (known or self.deferred):
+                self.note(uop, f"part of one store at stride {self.bundles[uop].stride}")
                 self._store_bundle(uop, kind, vector, found)
                 return
             if found is not None and not known and self._is_linear(found.lanes):
+                self.note(uop, f"{_described(found.lanes)}, or lane by lane where a test fails")
                 self._store_near_or_apart(uop, kind, vector, found)
             else:
+                linear = known and found is not None and self._is_linear(found.lanes)
+                how = _described(self.linear, self.mask is not None) if linear else "lane by lane"
+                self.note(uop, how)
                 self._store_vector(uop, kind, vector, found if known else None)
         self.pure = self.pure and is_local
 
@@ -510,6 +522,7 @@ class Memory(Guesses):
         self, uop: UOp, sources: tuple[UOp, ...], change: Callable[[str, list[str]], str]
     ) -> None:
         """Do an atomic operation for each lane that is on, in their order."""
+        self.note(uop, "lane by lane: atomic")
         values = [self.get(source) for source in sources]
         memory, dtype = uop.src[0], dtype_of(uop.src[0])
         if self.w == 1:
@@ -562,3 +575,12 @@ class Memory(Guesses):
         self.cache.back(marks[0])
         self.true.back(marks[1])
         self.indices.back(marks[2])
+
+
+def _described(lanes: Lanes, masked: bool = False) -> str:
+    """Return what an access of a pattern is."""
+    steps = {b - a for a, b in pairwise(lanes)}
+    step = steps.pop() if len(steps) == 1 else 0
+    how = "linear: one vector" if step == 1 else f"stride {step}: a vector and a shuffle"
+    how = how if step else "pattern: a vector and a shuffle"
+    return f"{how}, under a mask" if masked else how

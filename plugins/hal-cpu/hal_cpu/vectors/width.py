@@ -30,6 +30,7 @@ class Widths(NamedTuple):
     whole: int  # threads of a gang
     few: int  # of the gangs behind those of a row, and of those with a mask
     mask_bits: int
+    why: str = ""  # the threads run one by one, if they do
 
 
 def widths(
@@ -40,8 +41,9 @@ def widths(
     `row`: the threads of each row, if they are known.
     """
     varying = shapes.varying
-    if not varying or _runs_alone(uops, shapes):
-        return Widths(1, 1, 32)
+    why = _alone(uops, shapes) if varying else "nothing differs along x"
+    if why:
+        return Widths(1, 1, 32, why)
     sizes = [
         node.dtype.itemsize
         for node in uops
@@ -70,24 +72,24 @@ def widths(
     while own * whole > _LOCAL_NBYTES and whole > 1:
         whole //= 2
     if whole < 4:
-        return Widths(1, 1, 32)
+        return Widths(1, 1, 32, "rows are short" if row and row < 4 else "local arrays are large")
     few = min(whole, max(registers.nbytes // size, _LEAST) if size > 1 else 16)
     return Widths(whole, few, 8 if size == 1 and whole >= 16 else 32)
 
 
-def _runs_alone(uops: tuple[UOp, ...], shapes: Shapes) -> bool:
-    """Tell whether threads run one by one: those that may wait for each other, for example.
+def _alone(uops: tuple[UOp, ...], shapes: Shapes) -> str:
+    """Return why threads run one by one; "" if they do not.
 
-    So do those that gather more than they compute in a loop that each leaves by itself. A branch
-    by data costs a thread alone more than it costs lanes.
+    They do where they may wait for each other, and where they gather more than they compute in a
+    loop that each leaves by itself. A branch by data costs a thread alone more than it costs lanes.
     """
     gathers = operations = 0
     for node in uops:
         path = shapes.paths.get(node, ())
         if len(path) > _DEEPEST:
-            return True
+            return f"blocks are nested deeper than {_DEEPEST}"
         if node.op in _WAITS and any(item.node.op == "LOOP" for item, _ in path):
-            return True
+            return "threads may wait for each other"
         if any(item.node in shapes.divergent for item, _ in path) and node in shapes.varying:
             strays = node.op == "LOAD" and shapes.likely_stride(node.src[1]) is None
             gathers += strays and node.src[0].op != "LOCAL"
@@ -97,7 +99,9 @@ def _runs_alone(uops: tuple[UOp, ...], shapes: Shapes) -> bool:
         for item in {path[-1][0] for path in shapes.paths.values() if path}
         if any(outer.node in shapes.divergent for outer, _ in shapes.paths[item.node])
     )
-    return _GATHER * gathers > operations + _BRANCH * branches
+    if _GATHER * gathers > operations + _BRANCH * branches:
+        return "it gathers more than it computes in a loop that threads leave one by one"
+    return ""
 
 
 def _own_nbytes(uops: tuple[UOp, ...]) -> int:
