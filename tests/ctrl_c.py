@@ -161,6 +161,14 @@ def expect(holds: object, why: str) -> None:
         raise AssertionError(why)
 
 
+def _module_of(finalizer: object) -> str:
+    """Return the module of a function, or of the class of what was finalized.
+
+    Built-in classes have a `__module__` that their instances lack.
+    """
+    return str(getattr(finalizer, "__module__", None) or type(finalizer).__module__)
+
+
 def play(scene: Scene, press: Press) -> Press:
     """Run a scene and press Ctrl-C once. Fails as `press_everywhere` does."""
     heard = Heard()
@@ -170,7 +178,7 @@ def play(scene: Scene, press: Press) -> Press:
     def in_finalizer(unraisable: Any) -> None:
         if isinstance(unraisable.exc_value, KeyboardInterrupt):
             heard.add(unraisable.exc_value.__traceback__)
-        elif str(getattr(unraisable.object, "__module__", _OURS)).startswith(_OURS):
+        elif _module_of(unraisable.object).startswith(_OURS):
             raised.append(f"{unraisable.object} raised {unraisable.exc_value!r}")
 
     hook, sys.unraisablehook = sys.unraisablehook, in_finalizer

@@ -68,7 +68,7 @@ def dying(device):
 
 scenes.SCENES.clear()
 scenes.SCENES.update(wrong=wrong, slow=slow, dying=dying)
-sys.argv[1:] = ["PYTHON", "--at", "later:3", "--limit", "1.5"]
+sys.argv[1:] = ["PYTHON", "--at", "later:2", "--limit", "1.5"]
 sys.exit(__main__.main())
 """
 
@@ -83,4 +83,4 @@ def test_faults_are_found_and_can_be_repeated() -> None:
         ("dying", "the process ended with -9"),
     ):
         assert f"FOUND PYTHON, {scene}: {problem}" in done.stdout
-        assert f"again: python tests/interrupts PYTHON --only {scene} --at later:3" in done.stdout
+        assert f"again: python tests/interrupts PYTHON --only {scene} --at later:2" in done.stdout
