@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from hal_cpu.vectors.arithmetic import of, scalar
 from hal_cpu.vectors.shapes import lanes_leave
-from hal_cpu.vectors.tree import If, Item, Loop, Region, jumps, nodes_of, walk
+from hal_cpu.vectors.tree import If, Item, Loop, jumps, nodes_of, walk
 from hal_cpu.vectors.value import Tests, Value
 from hal_cpu.vectors.variables import Variables
 from hal_kernel.ir.uop import ATOMIC_OPS, LEAVES, UOp, dtype_of
@@ -27,6 +27,14 @@ class Frame(NamedTuple):
     step: str
     next: str = ""  # slot: the mask of the next iteration; "" if all lanes leave together
     active: str = ""  # slot: the mask of the lanes that are in this one
+
+
+class Counted(NamedTuple):
+    """A RANGE that is open: the slot of its counter, the counter and its end."""
+
+    slot: str
+    at: str
+    stop: str
 
 
 class Cost(NamedTuple):
@@ -59,13 +67,8 @@ class Control(Variables):
             self.write_if(item)
         elif isinstance(item, Loop):
             self._loop(item)
-        elif isinstance(item, Region):
-            self.region(item)
-        else:
+        elif isinstance(item, UOp):
             self.node(item)
-
-    def region(self, region: Region) -> None:
-        raise NotImplementedError
 
     def node(self, uop: UOp) -> None:
         writer = getattr(self, f"on_{uop.op}", None)
@@ -392,29 +395,37 @@ class Control(Variables):
 
     def _counted(self, item: Loop, place: int, start: Value, stop: Value) -> None:
         """Write a RANGE that all lanes run alike."""
-        node, dtype = item.node, dtype_of(item.node)
-        kind, step = scalar(dtype), int(node.src[2].arg)
+        counted = self.open_range(item.node, place, start, stop)
+        self._body(item, Frame(f"end.{place}", f"step.{place}"))
+        self.close_range(item.node, place, counted)
+
+    def open_range(self, node: UOp, place: int, start: Value, stop: Value) -> Counted:
+        """Begin a RANGE with a scalar for its counter; its body follows, and jumps to its step."""
+        dtype, kind = dtype_of(node), scalar(dtype_of(node))
         slot = self.slot(kind, "count")
         self.store(kind, start.base, slot)
-        order = "LT" if step > 0 else "GT"
-        self.branch(
-            self.compare(order, dtype, 1, start.base, stop.base), f"body.{place}", f"end.{place}"
-        )
+        order = "LT" if int(node.src[2].arg) > 0 else "GT"
+        some = self.compare(order, dtype, 1, start.base, stop.base)
+        self.branch(some, f"body.{place}", f"end.{place}")
         self.label(f"body.{place}")
         at = self.load(kind, slot)
-        self.values[node] = Value(dtype, at, start.lanes, fits=start.is_flat)
-        self._body(item, Frame(f"end.{place}", f"step.{place}"))
+        self.values[node] = Value(dtype, at, start.lanes, fits=True)
+        return Counted(slot, at, stop.base)
+
+    def close_range(self, node: UOp, place: int, counted: Counted) -> None:
+        """Write the step of a RANGE, and its end."""
+        dtype, kind, step = dtype_of(node), scalar(dtype_of(node)), int(node.src[2].arg)
+        slot, at, stop = counted
         self.label(f"step.{place}")
         if abs(step) == 1:
             wraps = "nsw " if dtype.kind == "i" else "nuw " if step > 0 else ""
             following = self.let(f"add {wraps}{kind} {at}, {step}")
-            more = self.compare(order, dtype, 1, following, stop.base)
+            more = self.compare("LT" if step > 0 else "GT", dtype, 1, following, stop)
         else:  # the step after the last may take the counter out of its dtype
             following = self.let(f"add {kind} {at}, {step}")
-            ends = (stop.base, at) if step > 0 else (at, stop.base)
-            more = self.let(
-                f"icmp ugt {kind} {self.let(f'sub {kind} {ends[0]}, {ends[1]}')}, {abs(step)}"
-            )
+            ends = (stop, at) if step > 0 else (at, stop)
+            left = self.let(f"sub {kind} {ends[0]}, {ends[1]}")
+            more = self.let(f"icmp ugt {kind} {left}, {abs(step)}")
         self.store(kind, following, slot)
         self.branch(more, f"body.{place}", f"end.{place}")
         self.label(f"end.{place}")

@@ -11,16 +11,20 @@ for each row of threads:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 from hal_core.dtypes import bool_, int32
 from hal_cpu.vectors.arithmetic import literal, of, scalar, stored
 from hal_cpu.vectors.bundles import bundles
-from hal_cpu.vectors.control import Control, Frame
+from hal_cpu.vectors.control import Frame
+from hal_cpu.vectors.flat import Flat
 from hal_cpu.vectors.rows import limits, needed
 from hal_cpu.vectors.shapes import Shapes
 from hal_cpu.vectors.text import Scoped
 from hal_cpu.vectors.tree import Item, Loop, Region, nested, walk, with_one_store, with_sides
 from hal_cpu.vectors.value import Value
-from hal_cpu.vectors.width import Registers, Widths, widths
+from hal_cpu.vectors.width import DEEP, Registers, Widths, is_deep, widths
 from hal_kernel.ir.uop import Kernel, UOp, dtype_of
 
 _PARAMETERS = "ptr %hal.args, ptr %hal.launch, i64 %hal.first, i64 %hal.last"
@@ -29,7 +33,14 @@ _SHORT = 48  # nodes
 _PADDING = 64  # elements behind an array that whole vectors may read
 
 
-class Gangs(Control):
+class _Region(NamedTuple):
+    """What each thread does between two barriers."""
+
+    uops: Sequence[UOp]
+    body: list[Item]  # the same as a tree; empty if it is nested too deep for one
+
+
+class Gangs(Flat):
     """The text of one kernel."""
 
     def __init__(
@@ -38,20 +49,21 @@ class Gangs(Control):
         """`width`: threads of a gang; None to choose."""
         super().__init__(half)
         self.kernel = kernel
-        self.root = nested(kernel.uops)
         self.joined = _joins_blocks(kernel.uops)
-        self.shapes = Shapes(self.root, self.joined)
+        deep = is_deep(kernel.uops)
+        root = [] if deep else nested(kernel.uops)
+        self.shapes = Shapes(root)
         row = kernel.block[0] if kernel.block and not self.joined else None
-        self.widths = widths(kernel.uops, self.shapes, registers, row)
-        if width is not None:
+        self.widths = DEEP if deep else widths(kernel.uops, self.shapes, registers, row)
+        if width is not None and not deep:
             self.widths = Widths(width, width, self.widths.mask_bits)
+        self.bodies = {item.node: item.body for item, _ in walk(root) if isinstance(item, Region)}
         if self.widths.whole > 1:
-            for item in self.root:
-                if isinstance(item, Region):
-                    with_sides(item.body)
-                    with_one_store(item.body)
-            self.shapes = Shapes(self.root, self.joined)
-        self.bundles = bundles(self.root, self.shapes)
+            for body in self.bodies.values():
+                with_sides(body)
+                with_one_store(body)
+            self.shapes = Shapes(root)
+            self.bundles = bundles(root, self.shapes)
         self.params: list[str] = []
         self.specials: dict[tuple[str, int], Value] = {}
         self.first: list[str] = []  # for each axis: the global index of the row's first thread
@@ -62,7 +74,7 @@ class Gangs(Control):
         """Return the whole text."""
         self._enter_function()
         self.frames = [Frame("blocks", "blocks")]
-        self.block(self.root)
+        self.flat(self.kernel.uops)
         self.jump("blocks")
         self.label("done")
         self.line("ret void")
@@ -186,9 +198,9 @@ class Gangs(Control):
 
     # -- regions
 
-    def region(self, region: Region) -> None:
+    def threads(self, node: UOp, uops: Sequence[UOp]) -> None:
         """Write the loops over the rows of threads, and over the gangs of each."""
-        place = self.number()
+        region, place = _Region(uops, self.bodies.get(node, [])), self.number()
         outside = self.cache, self.true, self.env, self.indices, self.values, self.slots
         frames, specials = self.frames, dict(self.specials)
         self.outer, self.outer_slots = {**self.values}, {**self.slots}
@@ -224,7 +236,7 @@ class Gangs(Control):
         self.specials[name, axis] = value
         self.long[value] = wide
 
-    def _gangs(self, region: Region, place: int, rows: list[str]) -> None:
+    def _gangs(self, region: _Region, place: int, rows: list[str]) -> None:
         """Write the loop over the gangs of a row, with each of the bodies."""
         whole, few, self.mask_bits, _ = self.widths
         size, slot = self.sizes[0], self.slot("i64", "x")
@@ -265,12 +277,12 @@ class Gangs(Control):
         if alone:
             self._write_alone(region, place, row, end, slot)
 
-    def _write_alone(self, region: Region, place: int, row: str, end: str, slot: str) -> None:
+    def _write_alone(self, region: _Region, place: int, row: str, end: str, slot: str) -> None:
         """Write the loop over the last threads of a row, one by one."""
         self.set_width(1)
         self.label(f"one.{place}")
         x = self.load("i64", slot)
-        self._body_of(region.body, x, "", self.let(f"add i64 {row}, {x}"), f"next.one.{place}")
+        self._body_of(region, x, "", self.let(f"add i64 {row}, {x}"), f"next.one.{place}")
         self.label(f"next.one.{place}")
         following = self.let(f"add nuw nsw i64 {x}, 1")
         self.store("i64", following, slot)
@@ -288,16 +300,16 @@ class Gangs(Control):
             self.jump(few)
 
     def _body_and_step(
-        self, region: Region, x: str, rest: str, thread: str, name: str, slot: str
+        self, region: _Region, x: str, rest: str, thread: str, name: str, slot: str
     ) -> None:
         """Write a body, and the way to the next gang of the row."""
         end = f"next.{name}"
-        self._body_of(region.body, x, rest, thread, end)
+        self._body_of(region, x, rest, thread, end)
         self.label(end)
         self.store("i64", self.let(f"add nuw nsw i64 {x}, {self.w}"), slot)
         self.jump(f"x.{name.rpartition('.')[2]}")
 
-    def _with_work(self, region: Region, size: str) -> tuple[str, str]:
+    def _with_work(self, region: _Region, size: str) -> tuple[str, str]:
         """Return the first thread of a row that may have work, and the one behind the last."""
         start, end, marks = "0", size, self.enter()
         self._special("thread_idx", 0, "0")
@@ -332,7 +344,7 @@ class Gangs(Control):
         self.values = dict(self.outer)
         return start, end
 
-    def _body_of(self, body: list[Item], x: str, rest: str, thread: str, end: str) -> None:
+    def _body_of(self, region: _Region, x: str, rest: str, thread: str, end: str) -> None:
         """Write what a gang does; `rest`: the threads that are left, of which a mask is made."""
         self.reset()
         self.indices, self.env = Scoped(), Scoped()
@@ -354,7 +366,10 @@ class Gangs(Control):
             everyone = f"splat (i{self.mask_bits} -1)"
             self.store(self.mask_kind, self.mask or everyone, alive)
         self.frames = [Frame(end, end, active=alive)]
-        self.block(body)
+        if self.w == 1:
+            self.flat(region.uops)
+        else:
+            self.block(region.body)
         self.jump(end)
 
 

@@ -19,8 +19,7 @@ _PLAIN = frozenset({"IF", "LOOP", "STORE", "VAR", "PARAM", "CONST", "THREADS", "
 class Shapes:
     """What varies in a kernel."""
 
-    def __init__(self, root: Sequence[Item], joined: bool) -> None:
-        """`joined`: a row of threads has several blocks, so that `block_idx(0)` varies."""
+    def __init__(self, root: Sequence[Item]) -> None:
         self.varying: set[UOp] = set()
         self.divergent: set[UOp] = set()  # RANGEs and LOOPs
         self.staggered: set[UOp] = set()  # RANGEs whose ends differ by constants between neighbours

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import NamedTuple
 
 from hal_cpu.vectors.shapes import Shapes
 from hal_cpu.vectors.tree import If, Loop
-from hal_kernel.ir.uop import PURE, UOp
+from hal_kernel.ir.uop import LEAVES, PURE, UOp
 
 _LEAST, _MOST = 8, 64
 _LOCAL_NBYTES = 64 << 10  # of all lanes' own arrays
 _COSTLY = frozenset({"FMA", "MUL", "ADD", "DIV", "SUB", "WHERE"})
-_DEEPEST = 40  # nested blocks; LLVM and this package recurse
+_DEEPEST = 60  # nested blocks as a tree, in which this package recurses
+_DEPTHS = {"IF": 1, "RANGE": 1, "LOOP": 1, "ENDIF": -1, "ENDRANGE": -1, "ENDLOOP": -1}
 _GATHER, _BRANCH = 10, 34  # what they cost more in vectors, and alone; in tenths of an operation
 _WAITS = frozenset({"CAS", "ATOMICLOAD"})
 
@@ -31,6 +33,15 @@ class Widths(NamedTuple):
     few: int  # of the gangs behind those of a row, and of those with a mask
     mask_bits: int
     why: str = ""  # the threads run one by one, if they do
+
+
+DEEP = Widths(1, 1, 32, f"blocks are nested deeper than {_DEEPEST}")
+
+
+def is_deep(uops: tuple[UOp, ...]) -> bool:
+    """Tell whether a tree of the nodes may be too deep: what follows a jump's IF goes into it."""
+    depth = max(accumulate([_DEPTHS.get(node.op, 0) for node in uops]), default=0)
+    return depth + sum(node.op in LEAVES for node in uops) > _DEEPEST
 
 
 def widths(
@@ -86,8 +97,6 @@ def _alone(uops: tuple[UOp, ...], shapes: Shapes) -> str:
     gathers = operations = 0
     for node in uops:
         path = shapes.paths.get(node, ())
-        if len(path) > _DEEPEST:
-            return f"blocks are nested deeper than {_DEEPEST}"
         if node.op in _WAITS and any(item.node.op == "LOOP" for item, _ in path):
             return "threads may wait for each other"
         if any(item.node in shapes.divergent for item, _ in path) and node in shapes.varying:
