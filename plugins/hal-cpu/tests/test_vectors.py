@@ -1,177 +1,140 @@
-"""The code that every compiler makes of a kernel computes with vectors: threads are lanes."""
+"""The vectoriser: gangs of every width do what the interpreter does, and touch nothing else."""
 
 from __future__ import annotations
 
-import re
-from types import SimpleNamespace
+import ctypes
+import mmap
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import hal_core as hal
+from hal_core.dtypes import DTYPES
 from hal_cpu import processor
-from hal_cpu.compilers import llvm as llvm_module
+from hal_cpu.vectors import VectorRenderer
+from hal_cpu.vectors.gangs import Gangs, threads_of
+from hal_cpu.vectors.width import Registers
+from hal_kernel.interpreter import interpret
+from hal_kernel.ir.fold import fold
+from hal_kernel.ir.writing import source_of
 
-# A product, or a sum with one, of several float32.
-WIDE = {"x86-64": r"v?(mulps|fm\w+ps) .*%[xyz]mm", "aarch64": r"fml?[al]?\w* .*v\d+\.4s"}
+sys.path.insert(0, str(Path(__file__).parent))
+import vector_kernels  # noqa: E402
+from vector_kernels import CASES, Case  # noqa: E402
 
-
-def saxpy() -> hal.KernelFunction:
-    @hal.kernel
-    def saxpy(
-        y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32], a: hal.float32, n: hal.int32
-    ) -> None:
-        i = hal.global_idx(0)
-        if i < n:
-            y[i] = a * x[i] + y[i]
-
-    return saxpy
+WIDTHS = [None, 1, 4, 16]
+SIZES = [1, 3, 8, 17, 64, 65, 130]
+AVX2 = Registers(16, 32)
 
 
-def blur() -> hal.KernelFunction:
-    @hal.kernel
-    def blur(y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32], n: hal.int32) -> None:
-        i = hal.global_idx(0)
-        if 0 < i < n - 1:
-            y[i] = 0.25 * x[i - 1] + 0.5 * x[i] + 0.25 * x[i + 1]
-
-    return blur
+def compiled(kernel: Any, width: int | None) -> hal.Program:
+    device = hal.Device["CPU"]
+    renderer = VectorRenderer(processor.has_half(), processor.has_fma(), AVX2, width)
+    return device.compile(source_of(kernel.lower(), device, renderer))
 
 
-@pytest.mark.parametrize("pair", ["llvm", "clang", "gcc", "zig"])
-@pytest.mark.parametrize("make", [saxpy, blur], ids=["saxpy", "blur"])
-def test_threads_are_lanes(
-    device: hal.Compiled, monkeypatch: pytest.MonkeyPatch, make: type, pair: str
-) -> None:
-    monkeypatch.setenv("CPU_CC", pair)
-    try:
-        text = device.compiler.disassemble(device.compile(make()).binary.image)
-    except (hal.CompilerUnavailable, hal.Unsupported) as error:
-        pytest.skip(str(error))
-    assert re.search(WIDE[processor.machine()], text), text
+@pytest.mark.parametrize("width", WIDTHS, ids=str)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: str(case.kernel.__name__))
+def test_gangs_of_any_width_do_what_the_interpreter_does(case: Case, width: int | None) -> None:
+    program = compiled(case.kernel, width)
+    for size in SIZES:
+        arrays, vals, geometry = case.made(size, np.random.default_rng(size))
+        expected = [array.copy() for array in arrays]
+        interpret(case.kernel, *expected, vals=vals, races=False, **geometry)
+        buffers = [hal.Buffer.from_numpy(array, "CPU") for array in arrays]
+        program(*buffers, vals=vals, wait=True, **geometry)
+        for buffer, array in zip(buffers, expected, strict=True):
+            found = buffer.numpy()
+            if array.dtype.kind == "f":
+                np.testing.assert_allclose(found, array, rtol=2e-6, atol=1e-6, err_msg=str(size))
+            else:
+                np.testing.assert_array_equal(found, array, err_msg=str(size))
 
 
-@hal.kernel
-def chase(y: hal.Ptr[hal.int32], x: hal.ConstPtr[hal.int32], n: hal.int32) -> None:
-    i = hal.global_idx(0)
-    at = i
-    for _ in range(n):
-        at = x[at]
-    y[i] = at
+def guarded(array: np.ndarray[Any, Any], at_end: bool) -> tuple[np.ndarray[Any, Any], object]:
+    """Return a copy that ends with the last byte of a page, or begins with the first of one.
+
+    The pages on both sides of it cannot be read.
+    """
+    page = mmap.PAGESIZE
+    pages = -(-array.nbytes // page) or 1
+    memory = mmap.mmap(-1, (pages + 2) * page)
+    start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    offset = page + (pages * page - array.nbytes if at_end else 0)
+    copy = np.frombuffer(memory, array.dtype, array.size, offset)
+    copy[:] = array
+    protect = ctypes.CDLL(None, use_errno=True).mprotect
+    for place in (start, start + (pages + 1) * page):
+        if protect(ctypes.c_void_p(place), ctypes.c_size_t(page), 0):
+            raise OSError(ctypes.get_errno(), "mprotect")
+    return copy, memory
 
 
-@hal.kernel
-def chase_atomically(y: hal.Ptr[hal.int32], x: hal.ConstPtr[hal.int32], n: hal.int32) -> None:
-    i = hal.global_idx(0)
-    at = i
-    for _ in range(n):
-        at = hal.atomic_load(x, at, hal.acquire)
-    hal.atomic_store(y, i, at, hal.release)
+def touch_nothing_else() -> None:
+    """Run all cases in memory between pages that end the process when they are touched."""
+    for case in CASES:
+        program = compiled(case.kernel, None)
+        for size in SIZES:
+            for at_end in (True, False):
+                arrays, vals, geometry = case.made(size, np.random.default_rng(size))
+                kept = [guarded(array, at_end) for array in arrays]
+                buffers = [external(array) for array, _ in kept]
+                print(case.kernel.__name__, size, at_end, flush=True)
+                program(*buffers, vals=vals, wait=True, **geometry)
 
 
-@pytest.mark.parametrize("pair", ["llvm", "clang", "gcc", "zig"])
-def test_an_atomic_load_costs_what_a_plain_one_does(
-    device: hal.Compiled, monkeypatch: pytest.MonkeyPatch, pair: str
-) -> None:
-    """Count instructions: no lock, no fence, and no more of them than for `x[at]`."""
-    monkeypatch.setenv("CPU_CC", pair)
-    try:
-        programs = [device.compile(kernel) for kernel in (chase, chase_atomically)]
-    except (hal.CompilerUnavailable, hal.Unsupported) as error:
-        pytest.skip(str(error))
-    plain, atomic = (device.compiler.disassemble(program.binary.image) for program in programs)
-    dear = re.search(r"\block\b|\bmfence\b|\bxchg\b.*\(|\bldx|\bcas|\bdmb\b|\bldadd", atomic)
-    assert dear is None, dear
-    assert len(atomic.splitlines()) <= len(plain.splitlines())
+def external(array: np.ndarray[Any, Any]) -> hal.Buffer:
+    spec = hal.BufferSpec(external_ptr=array.ctypes.data)
+    return hal.Buffer(hal.Device["CPU"], array.size, DTYPES[array.dtype.name], spec).allocate()
 
 
-def divided() -> hal.KernelFunction:
-    @hal.kernel
-    def divided(y: hal.Ptr[hal.int32], x: hal.ConstPtr[hal.int32], n: hal.int32) -> None:
-        i = hal.global_idx(0)
-        total = 0
-        if i < n:
-            for k in range(n):
-                if x[i] > 10:
-                    total += x[k % n] + x[k // n]
-            y[i] = total
-
-    return divided
+@pytest.mark.skipif(os.name == "nt", reason="it protects pages by mprotect")
+def test_a_gang_touches_nothing_that_no_lane_accesses() -> None:
+    code = "import test_vectors; test_vectors.touch_nothing_else()"
+    folder = str(Path(__file__).parent)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, (done.stdout[-200:], done.stderr[-2000:])
 
 
-@pytest.mark.parametrize("pair", ["llvm", "clang", "gcc", "zig"])
-def test_threads_that_divide_where_data_say_load_what_the_first_does_not(
-    device: hal.Compiled, monkeypatch: pytest.MonkeyPatch, pair: str
-) -> None:
-    """LLVM 22 computed the address in the first lane of a vector, which may not run the IF."""
-    monkeypatch.setenv("CPU_CC", pair)
-    try:
-        program = device.compile(divided())
-    except (hal.CompilerUnavailable, hal.Unsupported) as error:
-        pytest.skip(str(error))
-    x = np.random.default_rng(0).integers(0, 50, 100).astype("i4")
-    y = hal.Buffer.from_numpy(np.zeros(100, "i4"), device=device)
-    program(y, hal.Buffer.from_numpy(x, device=device), vals=(100,), grid=1, block=100, wait=True)
-    np.testing.assert_array_equal(y.numpy(), np.where(x > 10, x.sum() + 100 * x[0], 0))
+def notes(kernel: Any, registers: Registers = AVX2) -> list[str]:
+    gangs = Gangs(threads_of(fold(kernel.lower())), True, registers)
+    gangs.text()
+    return [f"{node.op}: {how}" for node, how in gangs.notes.items()]
 
 
-def of_four() -> hal.KernelFunction:
-    @hal.kernel(block=(64, 1, 1), contract=False)
-    def of_four(
-        y: hal.Ptr[hal.float32], k: hal.Ptr[hal.int32], x: hal.ConstPtr[hal.int16], n: hal.int32
-    ) -> None:
-        i = hal.global_idx(0)
-        if i >= n:
-            return
-        total = hal.float32(0)
-        for u in range(9):
-            if u % 2 == 0:
-                total += hal.float32(x[u * 4 + i % 4])
-            k[i] = u
-        y[i] = total
-
-    return of_four
+def test_what_is_usual_is_one_vector() -> None:
+    for kernel in (vector_kernels.clamped, vector_kernels.wrapped, vector_kernels.flat_index):
+        assert not [note for note in notes(kernel) if "gathered" in note or "lane by lane" in note]
 
 
-@pytest.mark.parametrize("pair", ["llvm", "clang", "gcc", "zig"])
-def test_low_bits_of_an_index_in_a_loop_are_no_neighbours(
-    device: hal.Compiled, monkeypatch: pytest.MonkeyPatch, pair: str
-) -> None:
-    """clang 22 loaded a vector of neighbours from the first lane's address on."""
-    monkeypatch.setenv("CPU_CC", pair)
-    try:
-        program = device.compile(of_four())
-    except (hal.CompilerUnavailable, hal.Unsupported) as error:
-        pytest.skip(str(error))
-    x = np.arange(36, dtype="i2")
-    y = hal.Buffer.from_numpy(np.zeros(200, "f4"), device=device)
-    k = hal.Buffer.from_numpy(np.zeros(200, "i4"), device=device)
-    program(y, k, hal.Buffer.from_numpy(x, device=device), vals=(200,), grid=4, wait=True)
-    np.testing.assert_array_equal(y.numpy(), 80 + 5 * (np.arange(200) % 4))
+def test_colours_are_one_load_and_one_store() -> None:
+    found = notes(vector_kernels.colours)
+    assert found.count("LOAD: part of one load at stride 3") == 3
+    assert found.count("STORE: part of one store at stride 3") == 3
 
 
 @pytest.mark.parametrize(
-    ("name", "features", "wide"),
+    ("kernel", "why"),
     [
-        ("emeraldrapids", "+avx2,+avx512f", True),
-        ("znver4", "+avx2,+avx512f", True),
-        ("cascadelake", "+avx2,+avx512f", False),
-        ("haswell", "+avx2,-avx512f", False),
+        (vector_kernels.sparse_rows, "it gathers more than it computes"),
+        (vector_kernels.takes_turns, "threads may wait for each other"),
+        (vector_kernels.many_returns, "blocks are nested deeper"),
     ],
 )
-def test_vectors_are_as_wide_as_the_processor_has_them_at_full_speed(
-    name: str, features: str, wide: bool
-) -> None:
-    found = SimpleNamespace(flatten=lambda: features)
-    llvm = SimpleNamespace(get_host_cpu_name=lambda: name, get_host_cpu_features=lambda: found)
-    expected = f"{features},-prefer-256-bit" if wide else features
-    assert llvm_module._features(llvm) == expected
+def test_threads_run_one_by_one_for_a_reason(kernel: Any, why: str) -> None:
+    gangs = Gangs(threads_of(fold(kernel.lower())), True, AVX2)
+    assert gangs.widths.whole == 1
+    assert gangs.widths.why.startswith(why)
 
 
-def test_vectors_have_512_bits_here(device: hal.Compiled, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CPU_CC", "llvm")
-    with llvm_module.llvm_lock:
-        if "-prefer-256-bit" not in llvm_module._features(llvm_module.import_llvm()):
-            pytest.skip("this processor has no vectors of 512 bits, or runs slower with them")
-    text = device.compiler.disassemble(device.compile(saxpy()).binary.image)
-    assert re.search(r"vfmadd\w+ps .*%zmm", text), text
+def test_the_variables_of_a_gang_fit_the_registers() -> None:
+    few = Gangs(threads_of(fold(vector_kernels.sums.lower())), True, AVX2).widths
+    many = Gangs(threads_of(fold(vector_kernels.sixteen_sums.lower())), True, AVX2).widths
+    assert few.whole > many.whole == many.few == 8

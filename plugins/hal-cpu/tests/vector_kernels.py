@@ -1,0 +1,290 @@
+"""Kernels for the vectoriser, each with data of a size."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import hal_core as hal
+
+F, D, I, U8, L = hal.float32, hal.float64, hal.int32, hal.uint8, hal.int64
+P, C = hal.Ptr, hal.ConstPtr
+Made = tuple[list[np.ndarray[Any, Any]], tuple[Any, ...], dict[str, Any]]
+
+
+class Case(NamedTuple):
+    kernel: Any
+    make: Callable[[int, np.random.Generator], Made]
+
+    def made(self, size: int, generator: np.random.Generator) -> Made:
+        """Return arrays, values and the geometry for so many elements."""
+        return self.make(size, generator)
+
+
+CASES: list[Case] = []
+
+
+def case(
+    outputs: Sequence[str] = ("f4",), inputs: Sequence[str] = ("f4",), scale: int = 1,
+    threads: Callable[[int], Any] | None = None,
+) -> Callable[[Any], Any]:  # fmt: skip
+    """Add a kernel of outputs, inputs and the size to the cases."""
+
+    def make(size: int, generator: np.random.Generator) -> Made:
+        arrays = []
+        for dtype in (*outputs, *inputs):
+            count = scale * size
+            if np.dtype(dtype).kind == "f":
+                arrays.append((generator.random(count) * 4 - 2).astype(dtype))
+            elif np.dtype(dtype).kind == "b":
+                arrays.append(generator.random(count) < 0.5)
+            else:
+                arrays.append(generator.integers(0, 100, count).astype(dtype))
+        geometry = threads(size) if threads else {"grid": -(-size // 32) + 1, "block": 32}
+        return arrays, (size,), geometry
+
+    def add(function: Any) -> Any:
+        kernel = hal.kernel(function)
+        CASES.append(Case(kernel, make))
+        return kernel
+
+    return add
+
+
+@case()
+def interior(y: P[F], x: C[F], n: I):
+    i = hal.global_idx(0)
+    if 0 < i < n - 1:
+        y[i] = x[i - 1] + x[i + 1]
+
+
+@case()
+def clamped(y: P[F], x: C[F], n: I):
+    i = hal.global_idx(0)
+    if i < n:
+        y[i] = x[max(i - 1, 0)] + x[min(i + 1, n - 1)]
+
+
+@case()
+def wrapped(y: P[F], x: C[F], n: I):
+    i = hal.global_idx(0)
+    if i < n:
+        y[i] = x[(i + 1) % n] - x[(i - 1 + n) % n]
+
+
+@case(scale=5)
+def flat_index(y: P[F], x: C[F], n: I):
+    k = hal.global_idx(0)
+    if k < 5 * n:
+        y[k] = x[k] * hal.float32(k // n) + hal.float32(k % n)
+
+
+@case(["u1"], ["u1"])
+def returned(y: P[U8], x: C[U8], n: I):
+    i = hal.global_idx(0)
+    if i >= n:
+        return
+    y[i] = x[i]
+    if x[i] < 30:
+        return
+    if x[i] < 60:
+        if i % 3 == 1:
+            return
+        y[i] = 1
+    y[i] += 2
+
+
+@case(scale=3)
+def colours(y: P[F], x: C[F], n: I):
+    i = hal.global_idx(0)
+    if i < n:
+        r, g, b = x[3 * i], x[3 * i + 1], x[3 * i + 2]
+        y[3 * i] = g
+        y[3 * i + 2] = r + b
+        y[3 * i + 1] = r - g
+
+
+@case(scale=4)
+def fours(y: P[F], x: C[F], n: I):
+    i = hal.global_idx(0)
+    if i < n:
+        p, q, r, s = hal.load(x, 4 * i, 4)
+        hal.store(y, 4 * i, s, r, p + q, q)
+
+
+@case(scale=2)
+def every_second(y: P[F], x: C[F], n: I):
+    i = hal.global_idx(0)
+    if i < n:
+        y[2 * i + 1] = x[2 * i]
+
+
+@case(["f4", "i4"], ["f4"])
+def two_ways(y: P[F], z: P[I], x: C[F], n: I):
+    i = hal.global_idx(0)
+    if i < n:
+        if x[i] > 0.0:
+            y[i] = hal.sqrt(x[i])
+        else:
+            y[i] = -x[i]
+        k = 0
+        if x[i] > 1.0:
+            for j in range(i % 5):
+                k += j
+        elif x[i] > 0.5:
+            k = 100 // (i % 7 + 1)
+        z[i] = k
+
+
+@case(["i4"], ["f4"])
+def leaves(y: P[I], x: C[F], n: I):
+    i = hal.global_idx(0)
+    if i < n:
+        v = x[i]
+        steps = 0
+        while True:
+            steps += 1
+            if steps % 3 == 0:
+                continue
+            v = v * 1.5 + 0.1
+            if v > 10.0 or steps > 40:
+                break
+            if v < -10.0:
+                y[i] = -steps
+                return
+        y[i] = steps
+
+
+@case(["f4"], ["f4"])
+def sums(y: P[F], x: C[F], n: I):
+    i = hal.global_idx(0)
+    if i < n:
+        total = 0.0
+        for k in range(max(i - 3, 0), min(i + 4, n)):
+            total += x[k]
+        y[i] = total
+
+
+@case(["f4"], ["f4"])
+def sixteen_sums(y: P[F], x: C[F], n: I):
+    i = hal.global_idx(0)
+    if i < n:
+        a = b = c = d = e = f = g = h = hal.float32(0)
+        for k in range(n):
+            v = x[k] * x[i]
+            a, b, c, d = a + v, b - a, c + b, d + c
+            e, f, g, h = e + d, f * 0.5 + e, g * 0.25 + f, h + g * 0.125
+        y[i] = a + 0.5 * b + 0.1 * c + 0.01 * d + 0.01 * e + 0.01 * f + 0.01 * g + 0.001 * h
+
+
+@case(["i4"], ["i4"])
+def steps_of_three(y: P[I], x: C[I], n: I):
+    i = hal.global_idx(0)
+    if i < n:
+        total = 0
+        for k in range(i, n, 3):
+            total += x[k]
+        for k in range(n - 1, i // 2, -2):
+            total -= x[k]
+        for k in range(2147483000 + i % 3, 2147483646, 500):
+            total += k % 11
+        y[i] = total
+
+
+@case(["f4"], ["f4"], threads=lambda size: {"grid": 2, "block": 8})
+def grid_stride(y: P[F], x: C[F], n: I):
+    for i in range(hal.global_idx(0), n, hal.grid_dim(0) * hal.block_dim(0)):
+        y[i] = x[i] + 1.0
+    k = hal.global_idx(0)
+    while k < n:
+        y[k] += x[k % n] * hal.float32(k // 3)
+        k += 16
+
+
+@case(["i4", "i4"], ["i4"])
+def counted(y: P[I], z: P[I], x: C[I], n: I):
+    i = hal.global_idx(0)
+    if i < n:
+        hal.atomic_add(y, x[i] % n, 1)
+        hal.atomic_max(z, i % 2 if n > 1 else 0, x[i])
+
+
+@case(["i4"], ["i4"])
+def sparse_rows(y: P[I], x: C[I], n: I):
+    i = hal.global_idx(0)
+    if i < n:
+        total = 0
+        for k in range(x[i] % n, n):
+            total += x[x[k] % n]
+        y[i] = total
+
+
+@case(["f4"], ["f2", "u1", "?"])
+def narrow(y: P[F], a: C[hal.float16], b: C[U8], c: C[hal.bool_], n: I):
+    i = hal.global_idx(0)
+    if i < n:
+        v = hal.float32(a[i])
+        if c[i]:
+            v = v * hal.float32(b[i])
+        if v > 3.0 and not c[n - 1 - i]:
+            v = hal.float32(hal.uint8(v * 7.0))
+        y[i] = v
+
+
+@case(["i8"], ["i8", "i4"])
+def divided(y: P[L], x: C[L], z: C[I], n: L):
+    i = hal.int64(hal.global_idx(0))
+    if i < n:
+        d = hal.int64(z[i] % 7 - 3)
+        q = z[i] // (z[n - 1 - i] % 5 - 2) + z[i] % 13 if z[i] > 50 else -z[i] // 3
+        y[i] = x[i] // d + x[i] % 6 + hal.int64(q) if d != 0 else hal.int64(z[i]) << (i % 9)
+
+
+@case(["f4"], ["f4"])
+def own_array(y: P[F], x: C[F], n: I):
+    t = hal.local(hal.float32, 6)
+    i = hal.global_idx(0)
+    if i < n:
+        for k in range(6):
+            t[k] = x[(i + k) % n]
+        for k in range(i % 6):
+            t[k] += t[(k + i) % 6]
+        y[i] = t[0] + t[i % 6]
+
+
+def _blocks(size: int) -> dict[str, Any]:
+    return {"grid": (-(-size // 24), 1), "block": (8, 3)}
+
+
+@case(["f4"], ["f4"], scale=24, threads=_blocks)
+def block_sums(y: P[F], x: C[F], n: I):
+    part = hal.shared(hal.float32, 24)
+    t = hal.thread_idx(1) * 8 + hal.thread_idx(0)
+    at = hal.block_idx(0) * 24 + t
+    own = x[at]
+    part[t] = own
+    hal.barrier()
+    half = 12
+    while half > 2:
+        if t < half:
+            part[t] += part[t + half]
+        hal.barrier()
+        half = half // 2
+    y[at] = part[0] + part[1] + part[2] + own * hal.float32(n)
+
+
+@hal.kernel
+def takes_turns(y: P[I], n: I):
+    i = hal.global_idx(0)
+    while hal.atomic_load(y, 0) != i:
+        pass
+    hal.atomic_store(y, 0, i + 1)
+
+
+@hal.kernel
+def many_returns(y: P[I], x: C[I], n: I):
+    i = hal.global_idx(0)
+    for k in hal.unroll(80):
+        if x[i] == k:
+            return
+    y[i] = 1
