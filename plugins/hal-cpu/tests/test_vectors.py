@@ -24,8 +24,8 @@ from hal_kernel.ir.fold import fold
 from hal_kernel.ir.writing import source_of
 
 sys.path.insert(0, str(Path(__file__).parent))
-import vector_kernels  # noqa: E402
-from vector_kernels import CASES, Case  # noqa: E402
+import vector_kernels
+from vector_kernels import CASES, Case
 
 WIDTHS = [None, 1, 4, 16]
 SIZES = [1, 3, 8, 17, 64, 65, 130]

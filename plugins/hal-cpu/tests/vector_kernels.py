@@ -7,7 +7,7 @@ import numpy as np
 
 import hal_core as hal
 
-F, D, I, U8, L = hal.float32, hal.float64, hal.int32, hal.uint8, hal.int64
+F, D, I32, U8, L = hal.float32, hal.float64, hal.int32, hal.uint8, hal.int64
 P, C = hal.Ptr, hal.ConstPtr
 Made = tuple[list[np.ndarray[Any, Any]], tuple[Any, ...], dict[str, Any]]
 
@@ -52,35 +52,35 @@ def case(
 
 
 @case()
-def interior(y: P[F], x: C[F], n: I):
+def interior(y: P[F], x: C[F], n: I32):
     i = hal.global_idx(0)
     if 0 < i < n - 1:
         y[i] = x[i - 1] + x[i + 1]
 
 
 @case()
-def clamped(y: P[F], x: C[F], n: I):
+def clamped(y: P[F], x: C[F], n: I32):
     i = hal.global_idx(0)
     if i < n:
         y[i] = x[max(i - 1, 0)] + x[min(i + 1, n - 1)]
 
 
 @case()
-def wrapped(y: P[F], x: C[F], n: I):
+def wrapped(y: P[F], x: C[F], n: I32):
     i = hal.global_idx(0)
     if i < n:
         y[i] = x[(i + 1) % n] - x[(i - 1 + n) % n]
 
 
 @case(scale=5)
-def flat_index(y: P[F], x: C[F], n: I):
+def flat_index(y: P[F], x: C[F], n: I32):
     k = hal.global_idx(0)
     if k < 5 * n:
         y[k] = x[k] * hal.float32(k // n) + hal.float32(k % n)
 
 
 @case(["u1"], ["u1"])
-def returned(y: P[U8], x: C[U8], n: I):
+def returned(y: P[U8], x: C[U8], n: I32):
     i = hal.global_idx(0)
     if i >= n:
         return
@@ -95,7 +95,7 @@ def returned(y: P[U8], x: C[U8], n: I):
 
 
 @case(scale=3)
-def colours(y: P[F], x: C[F], n: I):
+def colours(y: P[F], x: C[F], n: I32):
     i = hal.global_idx(0)
     if i < n:
         r, g, b = x[3 * i], x[3 * i + 1], x[3 * i + 2]
@@ -105,7 +105,7 @@ def colours(y: P[F], x: C[F], n: I):
 
 
 @case(scale=4)
-def fours(y: P[F], x: C[F], n: I):
+def fours(y: P[F], x: C[F], n: I32):
     i = hal.global_idx(0)
     if i < n:
         p, q, r, s = hal.load(x, 4 * i, 4)
@@ -113,14 +113,14 @@ def fours(y: P[F], x: C[F], n: I):
 
 
 @case(scale=2)
-def every_second(y: P[F], x: C[F], n: I):
+def every_second(y: P[F], x: C[F], n: I32):
     i = hal.global_idx(0)
     if i < n:
         y[2 * i + 1] = x[2 * i]
 
 
 @case(["f4", "i4"], ["f4"])
-def two_ways(y: P[F], z: P[I], x: C[F], n: I):
+def two_ways(y: P[F], z: P[I32], x: C[F], n: I32):
     i = hal.global_idx(0)
     if i < n:
         if x[i] > 0.0:
@@ -137,7 +137,7 @@ def two_ways(y: P[F], z: P[I], x: C[F], n: I):
 
 
 @case(["i4"], ["f4"])
-def leaves(y: P[I], x: C[F], n: I):
+def leaves(y: P[I32], x: C[F], n: I32):
     i = hal.global_idx(0)
     if i < n:
         v = x[i]
@@ -156,7 +156,7 @@ def leaves(y: P[I], x: C[F], n: I):
 
 
 @case(["f4"], ["f4"])
-def sums(y: P[F], x: C[F], n: I):
+def sums(y: P[F], x: C[F], n: I32):
     i = hal.global_idx(0)
     if i < n:
         total = 0.0
@@ -166,7 +166,7 @@ def sums(y: P[F], x: C[F], n: I):
 
 
 @case(["f4"], ["f4"])
-def sixteen_sums(y: P[F], x: C[F], n: I):
+def sixteen_sums(y: P[F], x: C[F], n: I32):
     i = hal.global_idx(0)
     if i < n:
         a = b = c = d = e = f = g = h = hal.float32(0)
@@ -178,7 +178,7 @@ def sixteen_sums(y: P[F], x: C[F], n: I):
 
 
 @case(["i4"], ["i4"])
-def steps_of_three(y: P[I], x: C[I], n: I):
+def steps_of_three(y: P[I32], x: C[I32], n: I32):
     i = hal.global_idx(0)
     if i < n:
         total = 0
@@ -192,7 +192,7 @@ def steps_of_three(y: P[I], x: C[I], n: I):
 
 
 @case(["f4"], ["f4"], threads=lambda size: {"grid": 2, "block": 8})
-def grid_stride(y: P[F], x: C[F], n: I):
+def grid_stride(y: P[F], x: C[F], n: I32):
     for i in range(hal.global_idx(0), n, hal.grid_dim(0) * hal.block_dim(0)):
         y[i] = x[i] + 1.0
     k = hal.global_idx(0)
@@ -202,7 +202,7 @@ def grid_stride(y: P[F], x: C[F], n: I):
 
 
 @case(["i4", "i4"], ["i4"])
-def counted(y: P[I], z: P[I], x: C[I], n: I):
+def counted(y: P[I32], z: P[I32], x: C[I32], n: I32):
     i = hal.global_idx(0)
     if i < n:
         hal.atomic_add(y, x[i] % n, 1)
@@ -210,7 +210,7 @@ def counted(y: P[I], z: P[I], x: C[I], n: I):
 
 
 @case(["i4"], ["i4"])
-def sparse_rows(y: P[I], x: C[I], n: I):
+def sparse_rows(y: P[I32], x: C[I32], n: I32):
     i = hal.global_idx(0)
     if i < n:
         total = 0
@@ -220,7 +220,7 @@ def sparse_rows(y: P[I], x: C[I], n: I):
 
 
 @case(["f4"], ["f2", "u1", "?"])
-def narrow(y: P[F], a: C[hal.float16], b: C[U8], c: C[hal.bool_], n: I):
+def narrow(y: P[F], a: C[hal.float16], b: C[U8], c: C[hal.bool_], n: I32):
     i = hal.global_idx(0)
     if i < n:
         v = hal.float32(a[i])
@@ -232,7 +232,7 @@ def narrow(y: P[F], a: C[hal.float16], b: C[U8], c: C[hal.bool_], n: I):
 
 
 @case(["i8"], ["i8", "i4"])
-def divided(y: P[L], x: C[L], z: C[I], n: L):
+def divided(y: P[L], x: C[L], z: C[I32], n: L):
     i = hal.int64(hal.global_idx(0))
     if i < n:
         d = hal.int64(z[i] % 7 - 3)
@@ -241,7 +241,7 @@ def divided(y: P[L], x: C[L], z: C[I], n: L):
 
 
 @case(["f4"], ["f4"])
-def own_array(y: P[F], x: C[F], n: I):
+def own_array(y: P[F], x: C[F], n: I32):
     t = hal.local(hal.float32, 6)
     i = hal.global_idx(0)
     if i < n:
@@ -257,7 +257,7 @@ def _blocks(size: int) -> dict[str, Any]:
 
 
 @case(["f4"], ["f4"], scale=24, threads=_blocks)
-def block_sums(y: P[F], x: C[F], n: I):
+def block_sums(y: P[F], x: C[F], n: I32):
     part = hal.shared(hal.float32, 24)
     t = hal.thread_idx(1) * 8 + hal.thread_idx(0)
     at = hal.block_idx(0) * 24 + t
@@ -274,7 +274,7 @@ def block_sums(y: P[F], x: C[F], n: I):
 
 
 @hal.kernel
-def takes_turns(y: P[I], n: I):
+def takes_turns(y: P[I32], n: I32):
     i = hal.global_idx(0)
     while hal.atomic_load(y, 0) != i:
         pass
@@ -282,7 +282,7 @@ def takes_turns(y: P[I], n: I):
 
 
 @hal.kernel
-def many_returns(y: P[I], x: C[I], n: I):
+def many_returns(y: P[I32], x: C[I32], n: I32):
     i = hal.global_idx(0)
     for k in hal.unroll(80):
         if x[i] == k:
