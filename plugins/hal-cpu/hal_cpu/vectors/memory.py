@@ -205,10 +205,9 @@ class Memory(Guesses):
             value = self.let(f"load {vector}, ptr {at}, {align}")
         elif dtype.itemsize >= 4:
             name = f"@llvm.masked.load.{mangled(kind, n)}.p0"
-            kinds = ["ptr", of("i1", n), vector]
-            value = self.call(
-                name, vector, kinds, [f"{align} {at}", self.bools(), "zeroinitializer"]
-            )
+            kinds = ["ptr", "i32", of("i1", n), vector]
+            operands = [at, str(dtype.itemsize), self.bools(), "zeroinitializer"]
+            value = self.call(name, vector, kinds, operands)
         else:
             value = self._small(kind, at)
         return self._as_value(dtype, value, n)
@@ -316,8 +315,8 @@ class Memory(Guesses):
         base = self.arrays[uop.src[0]]
         at = self.let(f"getelementptr inbounds {kind}, ptr {base}, {of('i64', n)} {index}")
         name = f"@llvm.masked.gather.{mangled(kind, n)}.v{n}p0"
-        kinds = [of("ptr", n), of("i1", n), of(kind, n)]
-        operands = [f"align {dtype.itemsize} {at}", "splat (i1 true)", "poison"]
+        kinds = [of("ptr", n), "i32", of("i1", n), of(kind, n)]
+        operands = [at, str(dtype.itemsize), "splat (i1 true)", "poison"]
         return self._as_value(dtype, self.call(name, of(kind, n), kinds, operands), n)
 
     # -- stores
@@ -388,9 +387,9 @@ class Memory(Guesses):
         self.jump(f"over.{place}")
         self.label(f"some.{place}")
         if size >= 4:
-            kinds = [of(kind, n), "ptr", of("i1", n)]
+            kinds = [of(kind, n), "ptr", "i32", of("i1", n)]
             name = f"@llvm.masked.store.{mangled(kind, n)}.p0"
-            self.run(name, kinds, [vector, f"align {size} {at}", bools])
+            self.run(name, kinds, [vector, at, str(size), bools])
         else:
             value_of = self.spread(kind, vector)
 
