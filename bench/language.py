@@ -13,7 +13,7 @@ from pathlib import Path
 import hal_core as hal
 from bench.measure import OURS, Effort, Task, call, compare
 from bench.report import Missing, Row, beside
-from hal_cpu.render import LLVMRenderer
+from hal_cpu.vectors import LLVMRenderer
 from hal_kernel.interpreter import interpret
 
 LIMIT = 0.005  # seconds that the front end may take for fifty lines

@@ -32,9 +32,7 @@ class Target(NamedTuple):
 
 
 TARGETS = {
-    "llvm": Target("CPU", {"CPU_CC": "llvm", "HAL_CPU_FORM": "cut"}),
-    "llvm-plain": Target("CPU", {"CPU_CC": "llvm", "HAL_CPU_FORM": "plain"}),
-    "llvm-vectors": Target("CPU", {"CPU_CC": "llvm", "HAL_CPU_VECTORS": "1"}),
+    "llvm": Target("CPU", {"CPU_CC": "llvm"}),
     "llvm-engine": Target("CPU", {"CPU_CC": "llvm", "HAL_CPU_LOADER": "llvmlite"}, alone=True),
     "gcc": Target("CPU", {"CPU_CC": "gcc"}),
     "clang": Target("CPU", {"CPU_CC": "clang"}),

@@ -11,7 +11,7 @@ from hal_core import config
 
 # The same kernels in each run, so few are enough: `nox -s fuzz` looks for what is new.
 KERNELS = {
-    "llvm": 24, "llvm-plain": 16, "llvm-engine": 8, "gcc": 8, "clang": 8, "zig": 8,
+    "llvm": 40, "llvm-engine": 8, "gcc": 8, "clang": 8, "zig": 8,
     "opencl": 8, "oclgrind": 5, "ptx": 16, "nvrtc": 8, "hip": 5, "msl": 8,
 }  # fmt: skip
 

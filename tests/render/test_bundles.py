@@ -1,8 +1,7 @@
-"""Bundles of threads that load one element, as `x[i // 8]`, beside the interpreter."""
+"""Neighbours that load one element, as `x[i // 8]`, do what the interpreter does."""
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,6 @@ import pytest
 from toolchains import LLVM
 
 import hal_core as hal
-from hal_cpu.render import LLVMRenderer
 from hal_kernel.interpreter import interpret
 
 # mypy: disable-error-code="no-untyped-def"
@@ -208,87 +206,6 @@ def threads_times_seven(y: Numbers, x: Inputs, n: hal.int32):
         y[i] = x[(7 * t + 8) // 9] + hal.truncmod(t * 7 + 2, 9) * hal.truncdiv(7 * t, 9)
 
 
-KERNELS = [
-    scaled, samples_of_12_bits, samples_of_5_bits, stretched, threads_times_seven,
-    unpacked, repeated, weighted, by_pairs, down, of_the_block, two_sizes, turned, exchanged,
-    turned_in_its_block, begun_sums, turned_points, products, smeared,
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
-def test_bundles_give_what_the_interpreter_gives(llvm: LLVM, kernel: Any) -> None:
-    lowered = kernel.lower()
-    assert "%thread.x.bundles" in LLVMRenderer().render(lowered)
-    function = llvm.function(lowered)
-    narrow = "uint8" in str(lowered.signature.params[0].dtype)
-    for n in (-4, 0, 1, 8, 63, 64, 65, 71, 200, 1003):
-        random = np.random.default_rng(n + 9)
-        x = random.integers(0, 255, max(200, n) + 7).astype("u1" if narrow else "i4")
-        for block in [192] if lowered.block else [64, 5, 250]:
-            height = 2 if kernel is two_sizes else 1
-            grid, shape = (max(1, -(-n // block)), height, 1), (block, 1, 1)
-            y, expected = np.full((2, 2 * max(0, n) + 300), 5, x.dtype)
-            llvm.call(function, lowered, {"y": y, "x": x, "n": n}, grid, shape)
-            interpret(kernel, expected, x, vals=(n,), grid=grid, block=shape)
-            np.testing.assert_array_equal(y, expected, f"{n} in blocks of {block}")
-
-
-def test_elements_that_a_bundle_shares_are_loaded_as_vectors(llvm: LLVM) -> None:
-    text = str(llvm.optimised(LLVMRenderer().render(unpacked.lower()))[0])
-    assert re.search(r"load <\d+ x i8>", text)
-    assert re.search(r"store <\d+ x i8>", text)
-
-
-def test_other_low_bits_of_an_index_are_places_in_vectors(llvm: LLVM) -> None:
-    text = str(llvm.optimised(LLVMRenderer().render(turned.lower()))[0])
-    assert "shufflevector" in text
-    assert "vector.gather" not in text
-
-
-@pytest.mark.parametrize("first", [2**31 - 640, 2**31 - 643, 2**30])
-def test_bundles_of_the_last_threads_of_the_largest_launch(llvm: LLVM, first: int) -> None:
-    @hal.kernel
-    def far(y: Numbers, x: Inputs, first: hal.int32):
-        i = hal.global_idx(0)
-        if i >= first:
-            y[i - first] = x[(i - first) // 5] + i // 5 - 10 * (i % 5)
-
-    lowered = far.lower()
-    assert "%thread.x.bundles" in LLVMRenderer().render(lowered)
-    blocks = 2**31 // 64 - 1
-    part = first // 64, min(first // 64 + 9, blocks)
-    count = 64 * part[1] - first
-    x, y = np.arange(200, dtype="i4") ** 3, np.full(count + 9, 5, "i4")
-    arguments = {"y": y, "x": x, "first": first}
-    llvm.run(lowered, arguments, (blocks, 1, 1), (64, 1, 1), part)
-    i = np.arange(first, first + count)
-    expected = x[(i - first) // 5] + i // 5 - 10 * (i % 5)
-    np.testing.assert_array_equal(y, [*expected, *[5] * 9])
-
-
-@pytest.mark.parametrize("first", [2**31 - 640, 429496729 - 700, 429496729 - 300, 429496729])
-def test_multiples_that_wrap_are_in_no_bundle(llvm: LLVM, first: int) -> None:
-    """From thread 429496729 on, 5 * i + 3 is beyond int32."""
-
-    @hal.kernel
-    def far(y: Numbers, x: Inputs, first: hal.int32):
-        i = hal.global_idx(0)
-        if i >= first:
-            y[i - first] = x[i - first] + (5 * i + 3) // 3 - 10 * (5 * i % 3)
-
-    lowered = far.lower()
-    assert "%thread.x.bundles" in LLVMRenderer().render(lowered)
-    part = first // 64, min(first // 64 + 9, 2**31 // 64 - 1)
-    count = 64 * part[1] - first
-    x, y = np.arange(700, dtype="i4") ** 3, np.full(count + 9, 5, "i4")
-    arguments = {"y": y, "x": x, "first": first}
-    llvm.run(lowered, arguments, (2**31 // 64 - 1, 1, 1), (64, 1, 1), part)
-    i = np.arange(first, first + count)
-    wide = (5 * i).astype("i4")
-    expected = x[:count] + (5 * i + 3).astype("i4") // 3 - 10 * (wide % 3)
-    np.testing.assert_array_equal(y, [*expected, *[5] * 9])
-
-
 @hal.kernel
 def with_an_atomic(y: Numbers, x: Inputs, n: hal.int32):
     i = hal.global_idx(0)
@@ -304,95 +221,74 @@ def with_two_stores(y: Numbers, x: Inputs, n: hal.int32):
         y[n + i] = x[i // 2]
 
 
-@hal.kernel
-def beside_remainders(y: Numbers, x: Inputs, n: hal.int32):
-    i = hal.global_idx(0)
-    if i % 100 < 99:
-        y[i] = x[i // 2] * x[i + 1] - x[i // 100]
+KERNELS = [
+    scaled, samples_of_12_bits, samples_of_5_bits, stretched, threads_times_seven,
+    unpacked, repeated, weighted, by_pairs, down, of_the_block, two_sizes, turned, exchanged,
+    turned_in_its_block, begun_sums, turned_points, products, smeared, with_an_atomic,
+    with_two_stores,
+]  # fmt: skip
 
 
-@hal.kernel(block=(32, 1, 1))
-def in_short_rows_by_groups(y: Numbers, x: Inputs, n: hal.int32):
-    i = hal.global_idx(0)
-    y[i] = x[i // 2] + x[i // 16] + hal.thread_idx(0)
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
+def test_neighbours_load_one_element(llvm: LLVM, kernel: Any) -> None:
+    lowered = kernel.lower()
+    function = llvm.function(lowered)
+    narrow = "uint8" in str(lowered.signature.params[0].dtype)
+    for n in (-4, 0, 1, 8, 63, 64, 65, 71, 200, 1003):
+        random = np.random.default_rng(n + 9)
+        x = random.integers(0, 255, max(200, n) + 7).astype("u1" if narrow else "i4")
+        for block in [192] if lowered.block else [64, 5, 250]:
+            height = 2 if kernel is two_sizes else 1
+            grid, shape = (max(1, -(-n // block)), height, 1), (block, 1, 1)
+            y, expected = np.full((2, 2 * max(0, n) + 300), 5, x.dtype)
+            llvm.call(function, lowered, {"y": y, "x": x, "n": n}, grid, shape)
+            interpret(kernel, expected, x, vals=(n,), grid=grid, block=shape)
+            np.testing.assert_array_equal(y, expected, f"{n} in blocks of {block}")
 
 
-@hal.kernel(block=(32, 1, 1))
-def in_short_rows(y: Numbers, x: Inputs, n: hal.int32):
-    i = hal.global_idx(0)
-    y[i] = x[i // 2] + hal.thread_idx(0)
+@pytest.mark.parametrize("first", [2**31 - 640, 2**31 - 643, 2**30])
+def test_the_last_threads_of_the_largest_launch(llvm: LLVM, first: int) -> None:
+    @hal.kernel
+    def far(y: Numbers, x: Inputs, first: hal.int32):
+        i = hal.global_idx(0)
+        if i >= first:
+            y[i - first] = x[(i - first) // 5] + i // 5 - 10 * (i % 5)
+
+    lowered = far.lower()
+    blocks = 2**31 // 64 - 1
+    part = first // 64, min(first // 64 + 9, blocks)
+    count = 64 * part[1] - first
+    x, y = np.arange(200, dtype="i4") ** 3, np.full(count + 9, 5, "i4")
+    arguments = {"y": y, "x": x, "first": first}
+    llvm.run(lowered, arguments, (blocks, 1, 1), (64, 1, 1), part)
+    i = np.arange(first, first + count)
+    expected = x[(i - first) // 5] + i // 5 - 10 * (i % 5)
+    np.testing.assert_array_equal(y, [*expected, *[5] * 9])
+
+
+@pytest.mark.parametrize("first", [2**31 - 640, 429496729 - 700, 429496729 - 300, 429496729])
+def test_multiples_of_an_index_that_wrap(llvm: LLVM, first: int) -> None:
+    """From thread 429496729 on, 5 * i + 3 is beyond int32."""
+
+    @hal.kernel
+    def far(y: Numbers, x: Inputs, first: hal.int32):
+        i = hal.global_idx(0)
+        if i >= first:
+            y[i - first] = x[i - first] + (5 * i + 3) // 3 - 10 * (5 * i % 3)
+
+    lowered = far.lower()
+    part = first // 64, min(first // 64 + 9, 2**31 // 64 - 1)
+    count = 64 * part[1] - first
+    x, y = np.arange(700, dtype="i4") ** 3, np.full(count + 9, 5, "i4")
+    arguments = {"y": y, "x": x, "first": first}
+    llvm.run(lowered, arguments, (2**31 // 64 - 1, 1, 1), (64, 1, 1), part)
+    i = np.arange(first, first + count)
+    wide = (5 * i).astype("i4")
+    expected = x[:count] + (5 * i + 3).astype("i4") // 3 - 10 * (wide % 3)
+    np.testing.assert_array_equal(y, [*expected, *[5] * 9])
 
 
 @hal.kernel
 def wide(y: hal.Ptr[hal.float64], x: hal.ConstPtr[hal.float64], n: hal.int32):
     i = hal.global_idx(0)
     y[i] = x[i // 6]
-
-
-@hal.kernel
-def with_bits_of_a_value(y: Numbers, x: Inputs, n: hal.int32):
-    i = hal.global_idx(0)
-    y[i] = x[i] + (i ^ 3)
-
-
-@hal.kernel
-def turned_by_a_parameter(y: Numbers, x: Inputs, n: hal.int32):
-    i = hal.global_idx(0)
-    y[i] = x[i ^ n] + x[i ^ 8] + x[i & 6] + x[i | -2]
-
-
-@hal.kernel
-def of_a_sum(y: Numbers, x: Inputs, n: hal.int32):
-    i = hal.global_idx(0)
-    y[i] = x[(i + n) // 2]
-
-
-@hal.kernel
-def of_neighbours_in_a_loop(y: Numbers, x: Inputs, n: hal.int32):
-    i = hal.global_idx(0)
-    total = x[i // 5]
-    for k in range(9):
-        total += x[i + k] * k
-    y[i] = total
-
-
-@hal.kernel
-def of_neighbouring_bytes_in_a_loop(y: Bytes, x: ByteInputs, n: hal.int32):
-    i = hal.global_idx(0)
-    total = x[i // 9]
-    for k in range(9):
-        total += x[i + k]
-    y[i] = total
-
-
-@hal.kernel
-def in_a_long_loop(y: Numbers, x: Inputs, n: hal.int32):
-    i = hal.global_idx(0)
-    total = x[i]
-    for k in range(n):
-        total += x[i // 5 + k]
-    y[i] = total
-
-
-@hal.kernel
-def in_loops_of_many_operations(y: Numbers, x: Inputs, n: hal.int32):
-    i = hal.global_idx(0)
-    total = x[i // 5]
-    for k in range(7):
-        for j in range(7):
-            total ^= x[i // 5 * 5 + k] * j
-    y[i] = total
-
-
-@pytest.mark.parametrize(
-    "kernel",
-    [
-        with_an_atomic, with_two_stores, beside_remainders, in_short_rows_by_groups,
-        in_short_rows, wide, with_bits_of_a_value, turned_by_a_parameter, of_a_sum,
-        of_neighbours_in_a_loop, of_neighbouring_bytes_in_a_loop,
-        in_a_long_loop, in_loops_of_many_operations,
-    ],
-    ids=lambda kernel: kernel.name,
-)  # fmt: skip
-def test_other_rows_have_no_bundles(kernel: Any) -> None:
-    assert "bundles" not in LLVMRenderer().render(kernel.lower())

@@ -1,8 +1,7 @@
-"""Spellings of ordinary kernels that are vectors on a CPU, as their plain forms are."""
+"""Spellings of ordinary kernels do what their plain forms do."""
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import numpy as np
@@ -10,10 +9,7 @@ import pytest
 from toolchains import LLVM, Toolchain
 
 import hal_core as hal
-from hal_cpu.render import LLVMRenderer
 from hal_kernel.interpreter import interpret
-from hal_kernel.ir.blocks.fission import split
-from hal_kernel.render.c.c99 import CRenderer
 
 # mypy: disable-error-code="no-untyped-def"
 Floats = hal.Ptr[hal.float32]
@@ -139,12 +135,8 @@ KERNELS = [
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
-def test_a_spelling_is_vectors_and_gives_what_the_interpreter_gives(
-    llvm: LLVM, kernel: Any
-) -> None:
+def test_a_spelling_gives_what_the_interpreter_gives(llvm: LLVM, kernel: Any) -> None:
     lowered = kernel.lower()
-    text = str(llvm.optimised(LLVMRenderer().render(lowered))[0])
-    assert re.search(r"load <\d+ x float>", text)
     function = llvm.function(lowered)
     for n in (0, 1, 63, 64, 65, 200, 1000):
         x = np.random.default_rng(n).integers(-99, 99, max(1, n)).astype("f4")
@@ -165,10 +157,8 @@ def whole_numbers(y: hal.Ptr[hal.int32], x: Inputs, n: hal.int32):
         y[i] = hal.int32(x[i])
 
 
-def test_casts_of_floats_to_integers_are_vectors(llvm: LLVM) -> None:
+def test_casts_of_floats_to_integers(llvm: LLVM) -> None:
     lowered = whole_numbers.lower()
-    text = str(llvm.optimised(LLVMRenderer().render(lowered))[0])
-    assert re.search(r"fptosi <\d+ x float>", text)
     edges = np.array([2.0**31, -(2.0**31)], "f4")
     beside = [np.nextafter(edges, np.float32(end)) for end in (-np.inf, np.inf)]
     x = np.concatenate([edges, *beside, np.array([np.nan, np.inf, -np.inf, -0.9, 7.9], "f4")])
@@ -176,18 +166,6 @@ def test_casts_of_floats_to_integers_are_vectors(llvm: LLVM) -> None:
     llvm.run(lowered, {"y": y, "x": x, "n": x.size}, (1, 1, 1), (16, 1, 1))
     interpret(whole_numbers, expected, x, vals=(x.size,), grid=1, block=16)
     np.testing.assert_array_equal(y, expected)
-
-
-def test_blocks_of_a_wide_index_run_as_one() -> None:
-    assert "%row.x" in LLVMRenderer().render(wide_index.lower())
-
-
-def test_a_loop_that_counts_down_to_a_constant_is_a_range() -> None:
-    assert not re.search(r"loop\.\d", LLVMRenderer().render(counted_down.lower()))
-
-
-def test_threads_that_store_on_either_side_of_an_if_may_be_interleaved() -> None:
-    assert "llvm.loop.parallel_accesses" in LLVMRenderer().render(either_store.lower())
 
 
 @hal.kernel
@@ -270,9 +248,8 @@ ELEMENTS = [
 
 
 @pytest.mark.parametrize("kernel", ELEMENTS, ids=lambda kernel: kernel.name)
-def test_elements_that_short_loops_index_are_variables(toolchain: Toolchain, kernel: Any) -> None:
+def test_elements_that_short_loops_index(toolchain: Toolchain, kernel: Any) -> None:
     lowered = kernel.lower()
-    assert "SHARED" not in {node.op for node in split(lowered, grouped=True)}
     for n in (1, 5, 64, 300):
         x = np.random.default_rng(n).integers(-9, 9, n).astype("f4")
         block, grid = (32, 1, 1), (-(-n // 32), 1, 1)
@@ -280,71 +257,6 @@ def test_elements_that_short_loops_index_are_variables(toolchain: Toolchain, ker
         toolchain.run(lowered, {"y": y, "x": x, "n": n}, grid, block)
         interpret(kernel, expected, x, vals=(n,), grid=grid, block=block)
         np.testing.assert_array_equal(y, expected, f"{n}")
-
-
-@hal.kernel
-def elements_by_data(y: Floats, x: Inputs, n: hal.int32):
-    i = hal.global_idx(0)
-    if i < n:
-        v = hal.local(hal.float32, 3)
-        for d in range(3):
-            v[d] = x[i]
-        y[i] = v[min(max(hal.int32(x[i]), 0), 2)]
-
-
-def test_an_array_with_an_index_from_data_stays_an_array() -> None:
-    ops = [node.op for node in split(elements_by_data.lower(), grouped=True)]
-    assert "SHARED" in ops
-    assert "RANGE" in ops
-
-
-@hal.kernel
-def elements_without_end(y: Floats, x: Inputs, n: hal.int32):
-    i = hal.global_idx(0)
-    if i < n:
-        v = hal.local(hal.float32, 3)
-        for d in range(3):
-            for k in range(d, 2000000000):
-                v[min(k, 2)] = x[i]
-        y[i] = v[1]
-
-
-def test_an_array_in_a_loop_that_is_too_long_to_be_written_out_stays_an_array() -> None:
-    assert "SHARED" in [node.op for node in split(elements_without_end.lower(), grouped=True)]
-
-
-@hal.kernel(block=(128, 1, 1))
-def tile_by_range(y: Floats, x: Inputs):
-    tile = hal.shared(hal.float32, 1024)
-    t = hal.thread_idx(0)
-    for i in range(t, 1024, 128):
-        tile[i] = x[hal.block_idx(0) * 1024 + i]
-    hal.barrier()
-    for i in range(t, 1024, 128):
-        y[hal.block_idx(0) * 1024 + i] = 2.0 * tile[1023 - i]
-
-
-@hal.kernel(block=(128, 1, 1))
-def tile_by_while(y: Floats, x: Inputs):
-    tile = hal.shared(hal.float32, 1024)
-    t = hal.thread_idx(0)
-    i = t
-    while i < 1024:
-        tile[i] = x[hal.block_idx(0) * 1024 + i]
-        i += 128
-    hal.barrier()
-    i = t
-    while i <= 1023:
-        y[hal.block_idx(0) * 1024 + i] = 2.0 * tile[1023 - i]
-        i = 128 + i
-
-
-def test_a_while_with_a_step_up_to_a_constant_is_the_loop_over_a_range() -> None:
-    """The texts differ in dead values and in names, so their shapes are compared."""
-    texts = [LLVMRenderer().render(kernel.lower()) for kernel in (tile_by_range, tile_by_while)]
-    for word in ("store float", "llvm.loop.parallel_accesses", "br i1", "udiv", "sdiv"):
-        counts = [text.count(word) for text in texts]
-        assert counts[0] == counts[1], (word, counts)
 
 
 @hal.kernel
@@ -394,14 +306,8 @@ INTERVALS = [between, on_either_side, one_side_after_the_other, one_in_the_other
 
 
 @pytest.mark.parametrize("kernel", INTERVALS, ids=lambda kernel: kernel.name)
-def test_the_middle_of_a_row_lies_between_two_parameters(llvm: LLVM, kernel: Any) -> None:
+def test_intervals_between_two_parameters(llvm: LLVM, kernel: Any) -> None:
     lowered = kernel.lower()
-    text = LLVMRenderer().render(lowered)
-    middle = text.partition("\nthread.x.middle.head:")[2].partition("\nthread.x.middle.end:")[0]
-    compared = [line for line in middle.splitlines() if "icmp" in line and ".more" not in line]
-    assert middle
-    assert not compared
-    assert "phi i32 [ 0," not in middle  # it starts behind the first `r` threads
     function = llvm.function(lowered)
     x = np.arange(128, dtype=np.float32)
     for n in (-1, 0, 1, 31, 97, 128):
@@ -441,7 +347,7 @@ def two_shifts_that_wrap(y: Floats, x: Inputs, n: hal.int32):
      (two_shifts_that_wrap, (-(2**31), -1, 0, 1, 2**30 - 1))],
     ids=["times_four", "shifted_until_it_wraps", "two_shifts_that_wrap"],
 )  # fmt: skip
-def test_a_guard_is_solved_for_the_thread(
+def test_a_guard_of_a_multiple_of_the_index(
     toolchain: Toolchain, kernel: Any, sizes: tuple[int, ...]
 ) -> None:
     """Threads for which a step wraps keep the test."""
@@ -452,10 +358,3 @@ def test_a_guard_is_solved_for_the_thread(
         toolchain.run(lowered, {"y": y, "x": x, "n": n}, (4, 1, 1), (16, 1, 1))
         interpret(kernel, expected, x, vals=(n,), grid=4, block=16)
         np.testing.assert_array_equal(y, expected, f"{n}")
-
-
-def test_a_guard_that_is_solved_is_no_test_in_c() -> None:
-    """On PoCL the test cost a factor of nine."""
-    threads = CRenderer().render(times_four.lower()).split("int32_t thread_x = ")
-    assert len(threads) == 3
-    assert ["if (" in loop for loop in threads[1:]] == [False, True]

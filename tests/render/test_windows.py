@@ -1,4 +1,4 @@
-"""Loops over a window that moves with the thread are counted, and do what they did."""
+"""Loops over a window that moves with the thread do what the interpreter does."""
 
 from __future__ import annotations
 
@@ -10,13 +10,6 @@ from toolchains import LLVM
 
 import hal_core as hal
 from hal_kernel.interpreter import interpret
-from hal_kernel.ir.blocks.counting import with_ranges
-from hal_kernel.ir.blocks.fission import split
-from hal_kernel.ir.blocks.rows import Row
-from hal_kernel.ir.blocks.values import with_values
-from hal_kernel.ir.blocks.windows import FITS, with_wide_windows, with_windows
-from hal_kernel.ir.fold import fold
-from hal_kernel.ir.verify import verify
 
 # mypy: disable-error-code="no-untyped-def"
 Numbers = hal.Ptr[hal.int32]
@@ -314,27 +307,6 @@ def test_a_window_gives_what_the_interpreter_gives(llvm: LLVM, function: Any) ->
     compared(function, lowered, lambda *launch: llvm.call(compiled, lowered, *launch))
 
 
-@pytest.mark.parametrize("function", KERNELS, ids=lambda function: function.name)
-def test_nodes_with_windows_counted_do_the_same(function: Any) -> None:
-    lowered = fold(function.lower())
-    uops = with_windows(with_ranges(with_values(lowered.uops)))
-    made = lowered._replace(uops=with_wide_windows(uops)[0])
-    verify(made)
-    compared(
-        function, made,
-        lambda given, grid, block: interpret(
-            made, given["y"], given["x"], vals=(given["n"], given["r"], given["b"]), grid=grid,
-            block=block,
-        ),
-    )  # fmt: skip
-
-
-def test_threads_run_a_window_in_step() -> None:
-    ops = [node.op for node in split(fold(inside.lower()), grouped=True)]
-    assert "GROUPS" in ops
-    assert "LOOP" not in ops
-
-
 @hal.kernel
 def pooled(y: Numbers, x: Inputs, w: hal.int32, h: hal.int32):
     k = hal.global_idx(0)
@@ -346,19 +318,6 @@ def pooled(y: Numbers, x: Inputs, w: hal.int32, h: hal.int32):
             for q in range(2 * i, (i + 1) * 2):
                 most = max(most, x[p * 2 * w + q])
         y[k] = most
-
-
-def test_no_thread_decides_whether_a_window_wraps() -> None:
-    whole = split(fold(pooled.lower()), grouped=True)
-    nodes = list(whole[[node.op for node in whole].index("THREADS") + 1 :])
-    tests = {node.src[0] for node in nodes if node.op == "IF" and node.arg == FITS}
-    assert tests
-    assert tests.isdisjoint(Row(nodes).differing)
-
-
-def test_a_loop_around_windows_runs_in_step() -> None:
-    ops = [node.op for node in split(fold(in_a_loop_in_step.lower()), grouped=True)]
-    assert ops.index("RANGE") < ops.index("THREADS")
 
 
 @pytest.mark.parametrize("w", [3, 20, 50])

@@ -21,7 +21,7 @@ import pytest
 from offline import HIPRTC
 
 from hal_core.errors import HalError, Unsupported
-from hal_cpu.render import LLVMRenderer
+from hal_cpu.vectors import LLVMRenderer
 from hal_hip.render import HIPRenderer
 from hal_kernel.ir import Kernel
 from hal_kernel.render import Renderer
@@ -257,19 +257,14 @@ class LLVM(NativeToolchain):
             opt=3,
         )
 
-    @property
-    def has_masks(self) -> bool:
-        """Tell whether vectors of any elements may be masked; without AVX-512 LLVM makes fewer."""
-        return bool(self.llvm.get_host_cpu_features().get("avx512f", True))
-
     def optimised(self, text: str) -> tuple[Any, Any]:
-        """The module after the passes of -O3, and the machine that it is for."""
+        """The module after the passes that hal-cpu runs, and the machine that it is for."""
         machine = self.machine()
         module = self.llvm.parse_assembly(text)
         module.triple, module.data_layout = machine.triple, str(machine.target_data)
         module.verify()
-        tuning = self.llvm.create_pipeline_tuning_options(speed_level=3)
-        tuning.loop_vectorization = tuning.slp_vectorization = True
+        tuning = self.llvm.create_pipeline_tuning_options(speed_level=2)
+        tuning.loop_vectorization = tuning.slp_vectorization = False
         builder = self.llvm.create_pass_builder(machine, tuning)
         builder.getModulePassManager().run(module, builder)
         return module, machine

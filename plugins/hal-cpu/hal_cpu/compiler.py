@@ -10,7 +10,6 @@ from hal_core.concurrency import Late
 from hal_cpu import processor
 from hal_cpu.compilers.c import C_COMPILERS, CCompilerProgram
 from hal_cpu.compilers.llvm import LLVMCompiler
-from hal_cpu.settings import VECTORS
 
 if TYPE_CHECKING:
     from hal_core.compiler import Compiler
@@ -31,22 +30,11 @@ def pairs(device: CPUDevice) -> list[CompilerPair]:
 
 
 def llvm_renderer() -> Renderer:
-    registers = processor.vector_registers()
-    if VECTORS.read():
-        from hal_cpu import vectors
-        from hal_cpu.vectors.width import Registers as Vectors
+    from hal_cpu.vectors import LLVMRenderer
+    from hal_cpu.vectors.width import Registers
 
-        half, fma = processor.has_half(), processor.has_fma()
-        return vectors.VectorRenderer(half, fma, Vectors(*registers))
-    from hal_cpu.render import LLVMRenderer
-    from hal_kernel.ir.blocks.groups import Registers
-
-    return LLVMRenderer(
-        half=processor.has_half(),
-        fma=processor.has_fma(),
-        both=True,
-        registers=Registers(*registers),
-    )
+    registers = Registers(*processor.vector_registers())
+    return LLVMRenderer(processor.has_half(), processor.has_fma(), registers)
 
 
 def checked_compiler() -> Compiler:

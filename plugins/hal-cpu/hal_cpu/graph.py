@@ -24,9 +24,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hal_core.errors import HalError
 from hal_core.graph.node import COPY, COPYIN, Step
-from hal_core.graph.plan import run_in_order
 from hal_cpu import driver, loader
-from hal_cpu.program import CPUProgram, is_settled
+from hal_cpu.program import CPUProgram
 from hal_cpu.threads.stacks import STACK_NBYTES, stack_nbytes
 from hal_cpu.threads.team import YIELD, compiled
 
@@ -349,23 +348,6 @@ class NativeReplay:
         return (ctypes.c_uint64 * 4)(len(phases), *map(ctypes.addressof, parts))
 
 
-class MeasuredReplay:
-    """A replay that runs step by step until the forms of all its kernels are decided."""
-
-    def __init__(self, device: CPUDevice, steps: list[Step]) -> None:
-        self._device, self._steps = device, steps
-        self._native: NativeReplay | None = None
-
-    def __call__(self) -> None:
-        launches = (step for step in self._steps if step.program is not None)
-        if self._native is None and all(is_settled(step.geometry) for step in launches):
-            self._native = NativeReplay(self._device, self._steps)
-        if self._native is not None:
-            self._native()
-        else:
-            run_in_order(self._device, self._steps)
-
-
 def native_replay(device: Compiled, steps: list[Step]) -> Callable[[], None] | None:
     """Return what replays the steps in one call; None where they run one by one.
 
@@ -381,15 +363,13 @@ def native_replay(device: Compiled, steps: list[Step]) -> Callable[[], None] | N
         _functions()
     except HalError:
         return None
-    launches = (step for step in steps if step.program is not None)
-    kind = NativeReplay if all(is_settled(step.geometry) for step in launches) else MeasuredReplay
-    return kind(device, steps)  # type: ignore[arg-type]  # the CPU's device calls it
+    return NativeReplay(device, steps)  # type: ignore[arg-type]  # the CPU's device calls it
 
 
 def _operations(step: Step) -> int:
     """Return about how much work a step is, as the kernel IR counts it."""
     if isinstance(step.program, CPUProgram):
-        return (step.program.binary.interface.work or 1) * int(math.prod(step.geometry[1]._obj[:6]))
+        return (step.program.binary.interface.work or 1) * int(math.prod(step.geometry[1]._obj))
     return int(step.args[1].nbytes if step.kind == COPYIN else step.args[-2]) // 8
 
 

@@ -2,8 +2,7 @@
 
 A kernel is one C function, `void kernel(const char *args, const int32_t *launch, int64_t first,
 int64_t last)`. `args` has eight bytes for each parameter, in the order of the signature; `launch`
-the grid, the block and the form to run, if the kernel has two; it runs the blocks from `first` up
-to `last`, x fastest.
+the grid and the block; it runs the blocks from `first` up to `last`, x fastest.
 
 The arguments are packed into a new bytes object, which is the launch's own: no storage to lock or
 to keep per thread. A geometry holds the function that runs its launches: with the GIL held (work
@@ -28,11 +27,8 @@ from hal_cpu.compilers import files
 from hal_cpu.compilers.source import ENTRY_PREFIX
 from hal_cpu.device import MAX_BLOCK_THREADS
 from hal_cpu.in_flight import TrackedLaunch
-from hal_cpu.render import PLAIN as PLAIN_NAME
-from hal_cpu.settings import FORM
 from hal_cpu.threads.pool import Chunks, LargeStackLaunch, LaunchFunction, Pool, split
 from hal_cpu.threads.stacks import for_this_thread, has_large_frame, this_thread
-from hal_cpu.trial import CUT, PLAIN, Trial
 
 if TYPE_CHECKING:
     from hal_core.source import Binary
@@ -59,8 +55,7 @@ _RELEASING = CFUNCTYPE(None)
 _FIRST = c_int64.from_param(0)
 
 # [run, launch, last]: launched as `run(args, launch, first, last)`, `last` the number of blocks.
-# A plain list, which unpacks faster than an object of its own class, and in which a trial puts
-# another `run` when it is over.
+# A plain list, which unpacks faster than an object of its own class.
 Geometry = list[Any]
 
 
@@ -99,9 +94,6 @@ class CPUProgram(Program):
             entries = (ENTRY_PREFIX + binary.name, binary.name)
         load = loader.named(device.loader)
         self.code: loader.Code | None = load(binary.image, binary.name, *entries)
-        asked = FORM.read()
-        self._form = PLAIN if asked == "plain" else CUT
-        self._has_trials = not asked and binary.interface.rendered and has_two_forms(binary)
         self._keeping = _function(_KEEPING, self.code)
         self._releasing = _function(_RELEASING, self.code)
         # A user's C may take stack in ways that its code does not tell, as by recursion.
@@ -127,15 +119,10 @@ class CPUProgram(Program):
             if work is not None:
                 large = work * threads >= SPLIT_AT_ONCE_FROM
             run = AdaptiveLaunch(run, pool, split(blocks, pool.threads), large)
-        launch = byref((c_int32 * 7)(*grid, *block, self._form))  # keeps the array alive
-        geometry = [self._tracked(run), launch, c_int64.from_param(blocks)]
-        if self._has_trials:
-            if run is self._keeping:
-                geometry[0] = Trial(run, run, None, geometry)
-            else:
-                trial = Trial(run, self._releasing, self.device.pool, geometry)
-                geometry[0] = self._tracked(trial)
-        return geometry
+        if run is not self._keeping:
+            run = TrackedLaunch(run, self.device.in_flight)
+        launch = byref((c_int32 * 6)(*grid, *block))  # keeps the array alive
+        return [run, launch, c_int64.from_param(blocks)]
 
     def _bind(self) -> Callable[..., None]:
         names = ", ".join(f"a{param.position}" for param in self.signature.params)
@@ -155,21 +142,6 @@ class CPUProgram(Program):
 
     def _unload(self) -> None:
         self.code = self._keeping = self._releasing = self._moved = None
-
-    def _tracked(self, run: Any) -> Any:
-        """Return a launch that is in flight while it runs, unless it keeps the GIL."""
-        return run if run is self._keeping else TrackedLaunch(run, self.device.in_flight)
-
-
-def is_settled(geometry: Geometry) -> bool:
-    """Tell whether the form of a geometry's launches is decided."""
-    run = geometry[0]
-    return not isinstance(run._run if isinstance(run, TrackedLaunch) else run, Trial)
-
-
-def has_two_forms(binary: Binary) -> bool:
-    """Tell whether the code has a function that is the kernel's plain form."""
-    return f"{binary.name}{PLAIN_NAME}\0".encode() in binary.image
 
 
 def _function(prototype: Any, code: loader.Code) -> Any:

@@ -35,27 +35,6 @@ CHECK_SEED = config.declare(
     "another order of threads in checked mode; 0 = as numbered",
     config.number(int, lambda seed: seed >= 0, "a whole number, 0 or more"),
 )
-_FORMS = "cut", "plain"
-
-
-def _form(text: str) -> str:
-    if text not in ("", *_FORMS):
-        raise ValueError(f"expected {' or '.join(_FORMS)}")
-    return text
-
-
-FORM = config.declare(
-    "HAL_CPU_FORM",
-    "",
-    "the form of kernels that LLVM compiles in two: cut or plain; unset = the faster, as measured",
-    _form,
-)
-VECTORS = config.declare(
-    "HAL_CPU_VECTORS",
-    False,
-    "1 = kernels for LLVM are written as vectors; 0 = as loops that LLVM makes vectors of",
-    config.flag,
-)
 _LOADERS = ("elf", "llvmlite") if processor.is_linux() else ("llvmlite",)  # the default is first
 
 

@@ -100,7 +100,7 @@ def many_values() -> hal.Kernel:
     """Return a kernel whose 1024 threads hold 64 numbers each across a barrier: 256 KiB."""
     from hal_core.signature import Signature
     from hal_kernel.ir import UOp
-    from hal_kernel.ir.blocks.fission import SPILL_LIMIT, spill_nbytes, split
+    from hal_kernel.ir.blocks.fission import SPILL_LIMIT, at_barriers, spill_nbytes
 
     signature = Signature.parse("many", "y: int32*")
     nodes = [UOp("PARAM", hal.int32, (), 0), UOp("SHARED", hal.int32, (), ("s", 16384))]
@@ -123,7 +123,7 @@ def many_values() -> hal.Kernel:
     for place, value in zip(places, values, strict=True):
         add("STORE", None, y, place, add("ADD", hal.int32, value, heard))
     kernel = hal.Kernel("many", signature, tuple(nodes), (1024, 1, 1))
-    assert spill_nbytes(split(kernel), 1024) == SPILL_LIMIT
+    assert spill_nbytes(at_barriers(kernel), 1024) == SPILL_LIMIT
     return kernel
 
 

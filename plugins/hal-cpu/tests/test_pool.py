@@ -291,7 +291,7 @@ def test_P6_machine_code_runs_every_block_once(
 
     def launch(blocks: int, found: list[bool]) -> None:
         hits = hal.zeros(blocks * 8, hal.int32, device=device)
-        args, where = program._pack(hits._buf), byref((c_int32 * 7)(blocks, 1, 1, 8, 1, 1))
+        args, where = program._pack(hits._buf), byref((c_int32 * 6)(blocks, 1, 1, 8, 1, 1))
         for k in range(launches):
             pool.run(program._releasing, args, where, split(blocks, 1 + k % 64))
             if not (hits.numpy() == k + 1).all():  # also: nobody is late
@@ -325,7 +325,7 @@ def test_a_pool_without_such_code_shares_by_python(
     monkeypatch.setattr(pool_module, "make_team", lambda threads: None)
     program, hits = device.compile(count), hal.zeros(800, hal.int32, device=device)
     assert isinstance(program, CPUProgram)
-    where = byref((c_int32 * 7)(100, 1, 1, 8, 1, 1))
+    where = byref((c_int32 * 6)(100, 1, 1, 8, 1, 1))
     pool.run(program._releasing, program._pack(hits._buf), where, split(100, 4))
     assert set(hits.numpy().tolist()) == {1}
 
@@ -506,7 +506,7 @@ def test_a_caller_that_waits_for_a_worker_sleeps(monkeypatch: pytest.MonkeyPatch
 def test_idle_workers_sleep(pool: Pool, device: hal.Compiled) -> None:
     program, hits = device.compile(count), hal.zeros(800, hal.int32, device=device)
     assert isinstance(program, CPUProgram)
-    where = byref((c_int32 * 7)(100, 1, 1, 8, 1, 1))
+    where = byref((c_int32 * 6)(100, 1, 1, 8, 1, 1))
     pool.run(program._releasing, program._pack(hits._buf), where, split(100, 4))
     wait_until(lambda: len(pool._idle) == 3)
 

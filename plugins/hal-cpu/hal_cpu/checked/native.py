@@ -86,7 +86,7 @@ class NativeProgram(CPUProgram):
 
     def _geometry(self, grid: Dim3, block: Dim3, shared: int) -> Any:
         refuse_shared(self.name, shared, self.device.name)
-        return Geometry((ctypes.c_int32 * 7)(*grid, *block), grid[0] * grid[1] * grid[2])
+        return Geometry((ctypes.c_int32 * 6)(*grid, *block), grid[0] * grid[1] * grid[2])
 
     def _bind(self) -> Callable[..., None]:
         code, pack, device, signature = self.code, self._pack, self.device, self.signature

@@ -103,11 +103,7 @@ class LLVMCompiler(ObjectCompiler):
                     module.verify()
                     if not source.interface.rendered:
                         _check_convention(module, source.name)
-                    if "begin.on." in source.text:  # it has its vectors
-                        _run_passes(llvm, machine, module, min(level, 2), False, False)
-                    else:
-                        slp = _MISTAKEN not in source.text
-                        _run_passes(llvm, machine, module, level, slp)
+                    _run_passes(llvm, machine, module, level, source)
                     image: bytes = machine.emit_object(module)
             except (RuntimeError, ValueError) as error:
                 raise self.refusal(source, str(error), "<string>") from None
@@ -172,12 +168,12 @@ def _check_convention(module: Any, entry: str) -> None:
         )
 
 
-def _run_passes(
-    llvm: Any, machine: Any, module: Any, level: int, slp: bool, loops: bool = True
-) -> None:
-    with llvm.create_pipeline_tuning_options(speed_level=level) as tuning:
-        tuning.loop_vectorization = loops and level > 0
-        tuning.slp_vectorization = slp and level > 0
+def _run_passes(llvm: Any, machine: Any, module: Any, level: int, source: Source) -> None:
+    """Optimise a module. A rendered one has its vectors already: LLVM looks for none."""
+    own = not source.interface.rendered
+    with llvm.create_pipeline_tuning_options(speed_level=level if own else min(level, 2)) as tuning:
+        tuning.loop_vectorization = own and level > 0
+        tuning.slp_vectorization = own and level > 0 and _MISTAKEN not in source.text
         with llvm.create_pass_builder(machine, tuning) as builder:
             manager = builder.getModulePassManager()
             try:

@@ -16,7 +16,7 @@ from hal_kernel.ir.expand import expand
 from hal_kernel.render.renderer import Renderer
 
 
-class VectorRenderer(Renderer):
+class LLVMRenderer(Renderer):
     """Render LLVM IR with one exported function; everything else is internal.
 
     `half`: True if the processor converts float16 itself. `fma`: True if it has fused

@@ -15,8 +15,7 @@ from hal_core.dtypes import (
     float64,
     int32,
 )
-from hal_cpu.render.helpers import division, narrow, widen
-from hal_cpu.render.values import clamped_to
+from hal_cpu.vectors.helpers import clamped_to, division, narrow, widen
 from hal_cpu.vectors.text import Text
 from hal_kernel.ir.uop import UOp, dtype_of
 from hal_kernel.render.literals import llvm_float, power_of_two
