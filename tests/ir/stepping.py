@@ -1,4 +1,4 @@
-"""Runs kernels, and what `split` makes of them, one block at a time, in plain Python.
+"""Runs kernels, and what `at_barriers` makes of them, one block at a time, in plain Python.
 
 A kernel's threads step from barrier to barrier. A split kernel runs once, and a region of it once a
 thread, in any order. All is int32 or bool, and int64 in bounds; to read what was not written is a
@@ -75,19 +75,10 @@ class Block:
         self.spilled: dict[tuple[UOp, int], Any] = {}
         self.seen: list[tuple[int, UOp, Any]] = []  # (thread, node, value) where it is asked for
         self.watch = False
-        self.outer: Values = {}  # what all threads of a region see, and COUNTs change
-        self.group: Sequence[int] = range(threads)  # the threads that run a region now
         for position, node in enumerate(uops):
             if node.op == "ELSE":
                 self.middle[node.src[0]] = position
-            elif node.op in (
-                "ENDIF",
-                "ENDRANGE",
-                "ENDLOOP",
-                "ENDTHREADS",
-                "ENDGROUPS",
-                "ENDROW_GROUPS",
-            ):
+            elif node.op in ("ENDIF", "ENDRANGE", "ENDLOOP", "ENDTHREADS"):
                 self.end[node.src[0]] = position
             elif node.op == "SHARED":
                 self.memory[node] = [0] * node.arg[1]
@@ -110,11 +101,7 @@ class Block:
     def run_split(self, order: str, seed: int = 0) -> None:
         rng = random.Random(seed)
         for node, outer in self.steps_outside():
-            self.outer = outer
-            threads = list(self.group)
-            if node.src:
-                start, end = (outer[source] for source in node.src)
-                threads = [*range(start, end)]
+            threads = [*range(self.threads)]
             if order == "reversed":
                 threads.reverse()
             elif order != "forward":
@@ -151,57 +138,17 @@ class Block:
             if op == "THREADS":
                 yield node
                 position = self.end[node]
-            elif op == "GROUPS":  # two at a time, because the blocks of these tests are small
-                everybody = self.group
-                for start in everybody[::2]:
-                    self.group = everybody[start : start + 2]
-                    yield from self.steps(values, thread, position + 1, self.end[node])
-                self.group = everybody
-                position = self.end[node]
-            elif op == "ROW_GROUPS":
-                yield from self.row_groups(node, values, position)
-                position = self.end[node]
             elif op in _JUMPS:
                 position = _JUMPS[op](self, node, values, counters, position)
             else:
                 self.step(node, values, thread)
             position += 1
 
-    def row_groups(self, node: UOp, values: Values, position: int) -> Iterator[Any]:
-        """Two at a time of the threads that get into all IFs of the first region."""
-        guards = position + 1
-        behind = self.end[self.uops[guards]]
-        tests = [node.src[0] for node in self.uops[guards:behind] if node.op == "IF"]
-        everybody, running = self.group, []
-        for number in everybody:
-            own = dict(values)
-            for _ in self.steps(own, number, guards + 1, behind):
-                raise AssertionError("a guard accesses memory")
-            if all(own[test] for test in tests):
-                running.append(number)
-        for place in range(0, len(running), 2):
-            self.group = running[place : place + 2]
-            yield from self.steps(values, None, behind + 1, self.end[node])
-        self.group = everybody
-
     def step(self, node: UOp, values: Values, thread: int | None) -> None:
         op = node.op
-        if op in (
-            "VAR",
-            "SPILL",
-            "BARRIER",
-            "SHARED",
-            "ASSERT",
-            "ENDIF",
-            "PARAM",
-            "ROWS",
-            "ENDROWS",
-        ):
+        if op in ("VAR", "SPILL", "BARRIER", "SHARED", "ASSERT", "ENDIF", "PARAM"):
             if op == "PARAM" and node.arg in self.arguments:
                 values[node] = self.arguments[node.arg]
-            return
-        if op == "COUNT":
-            self.outer[node.src[0]] += values[node.src[1]]
             return
         if op == "SET":
             where, value = node.src

@@ -10,7 +10,6 @@ import pytest
 import hal_core as hal
 from hal_kernel.interpreter import interpret
 from hal_kernel.ir.contraction import contracted
-from hal_kernel.ir.loops import serial_sums
 
 # mypy: disable-error-code="no-untyped-def"
 
@@ -89,12 +88,3 @@ def test_the_product_of_a_variable_is_the_one_that_is_fused() -> None:
     (node,) = [node for node in made.uops if node.op == "FMA"]
     assert any(source.op == "GET" for source in node.src[:2])
     assert node.src[2].op == "MUL"
-
-
-def test_sums_that_stay_apart_keep_their_products() -> None:
-    kernel = follows.lower()
-    sums = {node for node in kernel.uops if node.op == "ADD" and node.dtype is hal.float32}
-    made = contracted(kernel, sums)
-    assert "FMA" not in {node.op for node in made.uops}
-    assert [node.op for node in made.uops] == [node.op for node in kernel.uops]
-    assert not serial_sums(kernel.uops)  # those wait for an addition, and this for a product

@@ -172,21 +172,6 @@ def test_what_is_not_named_stays(op: str) -> None:
     assert expand(kernel, dict.fromkeys(EXACT, (float64,))) is kernel
 
 
-def test_what_stands_in_a_loop_may_stay() -> None:
-    kernel = kernel_of("EXP", float32, turns=65)
-    assert expand(kernel, in_loops=False) is kernel
-    for turns in (5, 16, 64):  # unrolled, or vectors along the loop
-        known = expand(kernel_of("EXP", float32, turns=turns), in_loops=False)
-        assert "EXP" not in {node.op for node in known.uops}
-    many = kernel_of("EXP", float32, turns=15)  # 15 formulas are too long to be unrolled
-    assert expand(many, in_loops=False) is many
-    *start, end = (node for node in kernel.uops if node.op != "RANGE")
-    assert end.op == "ENDRANGE"
-    written = expand(kernel._replace(uops=tuple(start)), in_loops=False)
-    verify(written)
-    assert "EXP" not in {node.op for node in written.uops}
-
-
 @pytest.mark.parametrize("op", EXACT)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_the_kernel_around_is_the_same(op: str, dtype: DType) -> None:

@@ -16,7 +16,7 @@ import hal_core as hal
 from hal_core.dtypes import float16, float32, int32
 from hal_kernel.ir import Kernel, UOp
 from hal_kernel.ir.blocks import fission
-from hal_kernel.ir.blocks.fission import SPILL_LIMIT, _OpenRegion, spill_nbytes, split
+from hal_kernel.ir.blocks.fission import SPILL_LIMIT, _OpenRegion, at_barriers, spill_nbytes
 from hal_kernel.ir.blocks.hoisting import Hoisted
 from hal_kernel.ir.blocks.liveness import Liveness
 from hal_kernel.ir.blocks.region import Region
@@ -51,7 +51,7 @@ def test_a_split_kernel_does_what_the_kernel_does() -> None:
     for seed in range(300):
         kernel, n = drawn(seed), seed % 5 - 1
         verify(kernel)
-        expected, made = stepped(kernel, n), split(kernel, grouped=True)
+        expected, made = stepped(kernel, n), at_barriers(kernel)
         for order in ORDERS:
             got = looped(kernel, made, n, order)
             assert got == expected, f"{seed}, {order}\n{listing(kernel.uops)}"
@@ -68,7 +68,7 @@ def test_the_module_begins_with_what_becomes_of_a_kernel() -> None:
         y[t] = s[63 - t] + v
 
     kernel = mirror.lower()
-    assert side_by_side(kernel.uops, split(kernel)) in str(fission.__doc__)
+    assert side_by_side(kernel.uops, at_barriers(kernel)) in str(fission.__doc__)
 
 
 # -- its form
@@ -86,7 +86,7 @@ def test_without_barriers_all_is_one_region() -> None:
     b.add("ATOMIC", int32, array, i, i, arg="ADD")
     b.end(block)
     uops = b.uops
-    made = split(b.kernel())
+    made = at_barriers(b.kernel())
     assert _ops(made) == ("PARAM PARAM SHARED THREADS SPECIAL LT IF ATOMIC ENDIF ENDTHREADS")
     assert set(uops) < set(made), "nothing is written anew"
     assert made[3].arg is False, "an atomic may not be reordered"
@@ -121,7 +121,7 @@ def tiled(width: int = 16) -> Kernel:
 
 def test_what_a_tiled_product_keeps() -> None:
     """The sum lives across barriers; the place in the row is the block's, not a thread's."""
-    made = split(tiled())
+    made = at_barriers(tiled())
     assert [(node.arg, node.dtype) for node in made if node.op == "SPILL"] == [("total", float32)]
     assert spill_nbytes(made, 256) == 1024
     assert spill_nbytes(made, 1) == 64
@@ -159,7 +159,7 @@ def test_a_bound_that_is_loaded_splits_only_behind_a_store() -> None:
         loop = b.range(b.const(0), stop, b.const(1))
         b.add("BARRIER")
         b.end(loop)
-        return _ops(split(b.kernel())).split().count("THREADS")
+        return _ops(at_barriers(b.kernel())).split().count("THREADS")
 
     assert regions(store_first=True) == 2
     assert regions(store_first=False) == 1
@@ -174,7 +174,7 @@ def test_what_is_cheap_is_computed_again_and_what_is_not_is_kept() -> None:
             value = b.op(op, value, b.params["a"])
         b.add("BARRIER")
         b.store("y", i, value)
-        return [node.arg for node in split(b.kernel()) if node.op == "SPILL"]
+        return [node.arg for node in at_barriers(b.kernel()) if node.op == "SPILL"]
 
     assert kept("MUL", 3) == []
     assert kept("MUL", 30) == ["mul"]
@@ -187,7 +187,9 @@ def test_storage_dtypes_cross_barriers_too() -> None:
     value = b.load("x", i)
     b.add("BARRIER")
     b.store("y", i, b.cast(value, float32))
-    assert [(n.arg, n.dtype) for n in split(b.kernel()) if n.op == "SPILL"] == [("load", float16)]
+    assert [(n.arg, n.dtype) for n in at_barriers(b.kernel()) if n.op == "SPILL"] == [
+        ("load", float16)
+    ]
 
 
 def _greedy(values: int, block: tuple[int, int, int] | None) -> Kernel:
@@ -201,19 +203,19 @@ def _greedy(values: int, block: tuple[int, int, int] | None) -> Kernel:
 
 
 def test_what_lives_across_barriers_is_bounded() -> None:
-    assert spill_nbytes(split(_greedy(32, None)), 1024) == SPILL_LIMIT
-    assert split(_greedy(512, (64, 1, 1)))
+    assert spill_nbytes(at_barriers(_greedy(32, None)), 1024) == SPILL_LIMIT
+    assert at_barriers(_greedy(512, (64, 1, 1)))
     with pytest.raises(hal.Unsupported, match="limit 262144") as caught:
-        split(_greedy(33, None))
+        at_barriers(_greedy(33, None))
     text = str(caught.value)
     assert "kept0, kept1" in text and "in a block of 1024 threads" in text
     assert "block=" in text and "'greedy'" in text
     with pytest.raises(hal.Unsupported, match="block of 64 threads"):
-        split(_greedy(513, (64, 1, 1)))
+        at_barriers(_greedy(513, (64, 1, 1)))
 
 
 def test_the_same_kernel_gives_the_same_list() -> None:
-    assert listing(split(tiled())) == listing(split(tiled()))
+    assert listing(at_barriers(tiled())) == listing(at_barriers(tiled()))
 
 
 def _long(regions: int) -> Kernel:
@@ -234,7 +236,7 @@ def _long(regions: int) -> Kernel:
 
 def test_the_time_it_takes_grows_with_the_kernel_only() -> None:
     short, long = _long(100), _long(400)
-    assert calls(lambda: split(long)) < 4.5 * calls(lambda: split(short))
+    assert calls(lambda: at_barriers(long)) < 4.5 * calls(lambda: at_barriers(short))
 
 
 def test_deep_nesting_is_no_recursion() -> None:
@@ -246,7 +248,7 @@ def test_deep_nesting_is_no_recursion() -> None:
     b.store("y", i, i)
     for block in reversed(levels):
         b.end(block)
-    assert _ops(split(b.kernel())).count("THREADS SPECIAL STORE ENDTHREADS") == 2
+    assert _ops(at_barriers(b.kernel())).count("THREADS SPECIAL STORE ENDTHREADS") == 2
 
 
 # -- the test of the test: each of these mistakes is noticed
@@ -332,7 +334,7 @@ def test_a_mistake_is_noticed(name: str, samples: Any, monkeypatch: pytest.Monke
     monkeypatch.setattr(*MUTANTS[name])
     for kernel, n, expected in samples:
         try:
-            if any(looped(kernel, split(kernel), n, order) != expected for order in ORDERS):
+            if any(looped(kernel, at_barriers(kernel), n, order) != expected for order in ORDERS):
                 return
         except (LookupError, RuntimeError, AssertionError):  # the executor's, or a missing key
             return

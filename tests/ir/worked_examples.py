@@ -22,5 +22,5 @@ def _lines(uops: Sequence[UOp]) -> list[str]:
         words = [node.op, *(f"%{places[source]}" for source in node.src)]
         words += [] if node.arg is None else [str(node.arg)]
         made.append(f"{place:2} {'  ' * depth}{' '.join(words)}")
-        depth += node.op in ("IF", "ELSE", "RANGE", "LOOP", "ROWS", "THREADS")
+        depth += node.op in ("IF", "ELSE", "RANGE", "LOOP", "THREADS")
     return made

@@ -10,18 +10,17 @@ otherwise. Fused here, ahead of all that moves nodes, every form of a kernel giv
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
 
 from hal_kernel.ir.uop import Kernel, UOp
 
 
-def contracted(kernel: Kernel, apart: Collection[UOp] = ()) -> Kernel:
+def contracted(kernel: Kernel) -> Kernel:
     """Return the kernel with each product fused into the only sum that takes it.
 
-    The sums `apart` stay. The result allows no compiler to fuse more.
+    The result allows no compiler to fuse more.
     """
     uses = Counter(source for node in kernel.uops for source in node.src)
-    sums = {node: _product(node, uses) for node in kernel.uops if node not in apart}
+    sums = {node: _product(node, uses) for node in kernel.uops}
     fused = {node: product for node, product in sums.items() if product is not None}
     gone = set(fused.values())
     uops: list[UOp] = []

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from hal_core.dtypes import DType, float32, float64
-from hal_kernel.ir.loops import filling, unrolled
 from hal_kernel.ir.uop import Kernel, UOp
 
 Functions = Mapping[str, Collection[DType]]  # op -> the dtypes it is replaced for
@@ -25,13 +24,9 @@ FUNCTIONS: Functions = dict.fromkeys(
 )
 
 
-def expand(
-    kernel: Kernel, functions: Functions = FUNCTIONS, in_loops: bool = True, branches: bool = True
-) -> Kernel:
+def expand(kernel: Kernel, functions: Functions = FUNCTIONS, branches: bool = True) -> Kernel:
     """Return the kernel with `functions` written out, or the same kernel if it has none of them.
 
-    `in_loops=False` leaves functions inside a RANGE or LOOP as they are, except in loops that
-    compilers unroll. In a kernel that was cut into regions, only the loops inside a region count.
     `branches=False` writes no branches for float64, but a FAR node for arguments that are seldom
     met. Its arg is (op, limit), its sources are a size and the operands of the op, whose value it
     has where the size is not less than the limit.
@@ -43,8 +38,6 @@ def expand(
     wanted = {
         node for node in kernel.uops if node.op in functions and node.dtype in functions[node.op]
     }
-    if wanted and not in_loops:
-        wanted -= _in_loops(kernel)
     if not wanted:
         return kernel
     from hal_kernel.ir.math import (
@@ -76,30 +69,3 @@ def expand(
         else:
             uops.append(node)
     return kernel._replace(uops=tuple(uops))
-
-
-def _in_loops(kernel: Kernel) -> set[UOp]:
-    """Return the nodes inside loops, except for those that compilers unroll or make vectors of.
-
-    There are none where a thread runs a loop alone that others run in lockstep: what it computes
-    may not depend on the other threads.
-    """
-    if any(node.op in ("COUNT", "ROW_GROUPS") for node in kernel.uops):
-        return set()
-    found: set[UOp] = set()
-    depth = outer = 0
-    short = unrolled(kernel.uops) | filling(kernel.uops)
-    for node in kernel.uops:
-        op = node.op
-        if op in ("RANGE", "LOOP"):
-            depth += node not in short
-        elif op in ("ENDRANGE", "ENDLOOP"):
-            depth -= node.src[0] not in short
-        # A loop around a region is outside of the loop over threads, so it does not count.
-        elif op == "THREADS":
-            depth, outer = 0, depth
-        elif op == "ENDTHREADS":
-            depth = outer
-        elif depth:
-            found.add(node)
-    return found

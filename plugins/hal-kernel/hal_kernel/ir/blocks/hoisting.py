@@ -18,7 +18,6 @@ from collections.abc import Iterable
 from hal_kernel.ir.uop import CLOSES, PURE, UOp
 
 _MOVABLE = PURE | {"GET", "SET", "VAR"}
-COMMON = "common"  # the arg of a LOAD that is done once for the whole block, ahead of all else
 _CLOSERS = CLOSES | {"BREAK", "CONTINUE"}
 _OWN = frozenset({"thread_idx", "global_idx"})  # SPECIALs that differ between threads
 
@@ -27,14 +26,7 @@ def is_common(node: UOp) -> bool:
     """Tell whether a node is the same for the whole block, and computed from nothing."""
     if node.op == "SPECIAL":
         return node.arg[0] not in _OWN
-    if node.op == "LOAD":
-        return bool(node.arg == COMMON)
     return node.op in ("PARAM", "SHARED", "TABLE", "VIEW", "CONST")
-
-
-def is_shared(node: UOp) -> bool:
-    """Tell whether a value is computed from what all threads of a block share."""
-    return is_common(node) or (node.op in PURE and all(map(is_shared, node.src)))
 
 
 class Hoisted:
@@ -59,8 +51,7 @@ class Hoisted:
             if op in ("RANGE", "LOOP", "IF"):
                 block = node
         barriers = [node for node in uops if node.op == "BARRIER"]
-        if barriers:
-            self.add([*barriers, *self._block_returns(barriers)])
+        self.add([*barriers, *self._block_returns(barriers)])
 
     def __contains__(self, node: UOp) -> bool:
         return node in self.nodes

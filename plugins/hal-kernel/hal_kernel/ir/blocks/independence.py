@@ -10,7 +10,7 @@ from hal_kernel.ir.vectors import follows
 _LOOPS = {"RANGE": 1, "LOOP": 1, "ENDRANGE": -1, "ENDLOOP": -1}
 
 
-def stores_last(uops: Sequence[UOp], apart: bool = False) -> bool:
+def stores_last(uops: Sequence[UOp]) -> bool:
     """Tell whether each thread does all its loads of some memory before its only store to it.
 
     Threads that do not race may then run in lockstep, all loads before all stores, even if their
@@ -18,8 +18,7 @@ def stores_last(uops: Sequence[UOp], apart: bool = False) -> bool:
     store, may access the element that the same thread stored before, and compilers that are told to
     ignore dependences between threads have been seen to swap such accesses. An atomic is a load and
     a store, a vector is one access, and of the two sides of an IF a thread runs one. A shared array
-    aliases nothing, pointers may alias each other unless they are `apart`. `uops` contain no
-    barrier.
+    aliases nothing, pointers may alias each other. `uops` contain no barrier.
     """
     depth = 0
     stored: set[UOp | None] = set()
@@ -38,7 +37,7 @@ def stores_last(uops: Sequence[UOp], apart: bool = False) -> bool:
             stored |= before.pop(uop.src[0], set())
         elif op in ("LOAD", "STORE") and not (place and follows(uops[place - 1], uop)):
             array = array_of(uop.src[0])
-            memory = array if apart or array.op != "PARAM" else None  # None: any pointer
+            memory = array if array.op != "PARAM" else None  # None: any pointer
             # A store in a loop is more than one store.
             if memory in stored or (op == "STORE" and depth):
                 return False

@@ -31,18 +31,12 @@ def enclosed(body: Sequence[UOp], accesses: Sequence[UOp]) -> list[UOp]:
     return [threads, *body, UOp("ENDTHREADS", None, (threads,))]
 
 
-def _conditional(nodes: list[UOp], body: list[UOp], condition: UOp) -> list[UOp]:
-    """Return `nodes`, then `body` in an IF."""
-    block = UOp("IF", None, (condition,))
-    return [*nodes, block, *body, UOp("ENDIF", None, (block,))]
-
-
 class Region:
     """The nodes of one region, and what `written` needs to know of the other regions.
 
     `home` maps each node of a region to the region's number. `prices` has the values that are cheap
     enough to be computed again in each region. `spills` maps the values and variables that are live
-    across regions to their SPILLs. Only threads for which all `guards` hold run the region.
+    across regions to their SPILLs.
     """
 
     def __init__(
@@ -52,10 +46,9 @@ class Region:
         home: Mapping[UOp, int],
         prices: Mapping[UOp, int],
         spills: Mapping[UOp, UOp],
-        guards: Sequence[UOp] = (),
     ) -> None:
         self.nodes, self.number = nodes, number
-        self.home, self.prices, self.spills, self.guards = home, prices, spills, guards
+        self.home, self.prices, self.spills = home, prices, spills
         self.variables = Liveness(nodes)
         self.returns = any(node.op == "RETURN" for node in nodes)
         self.skipped_if: UOp | None = None  # a SPILL: this thread has returned in an earlier region
@@ -90,21 +83,9 @@ class Region:
         if self.skipped_if is not None:
             here = UOp("GET", bool_, (self.skipped_if,))
             runs = UOp("NOT", bool_, (here,))
-            body = _conditional([here, runs], body, runs)
-        for condition in self.guards:
-            copies: dict[UOp, UOp] = {}
-            made = self._copy(condition, copies)
-            body = _conditional(list(copies.values()), body, made)
+            block = UOp("IF", None, (runs,))
+            body = [here, runs, block, *body, UOp("ENDIF", None, (block,))]
         return enclosed(body, self.nodes)
-
-    def _copy(self, source: UOp, copies: dict[UOp, UOp]) -> UOp:
-        """Return a copy of arithmetic; `copies` gets its nodes, for the front of the region."""
-        if source not in self.home:
-            return source
-        if source not in copies:
-            sources = tuple(self._copy(part, copies) for part in source.src)
-            copies[source] = UOp(source.op, source.dtype, sources, source.arg, source.line)
-        return copies[source]
 
     def _in_ifs(self) -> list[UOp]:
         """Return the region with everything moved into the IFs around all its work; [] without one.

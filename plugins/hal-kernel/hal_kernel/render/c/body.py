@@ -11,14 +11,13 @@ from typing import NamedTuple
 
 from hal_core.signature import CONST_POINTER
 from hal_kernel.ir import Kernel, UOp
-from hal_kernel.ir.loops import unrolled
 from hal_kernel.ir.uop import SUBGROUP, dtype_of
 from hal_kernel.ir.vectors import vectors
 from hal_kernel.render.c.expression import Expression
 from hal_kernel.render.c.language import Language
 from hal_kernel.render.c.lines import Lines
 from hal_kernel.render.c.operations import MEMORY
-from hal_kernel.render.c.uses import ends_in, stays_in_range
+from hal_kernel.render.c.uses import ends_in, low_bits, stays_in_range
 from hal_kernel.render.renderer import writers
 
 _ELSE = "} else {"
@@ -42,8 +41,7 @@ class Text(Lines):
         self.params = [self.names.take(param.name) for param in kernel.signature.params]
         self.ends_in = ends_in(uops)
         self.vectors = vectors(uops) if row.vector else {}
-        self.short = unrolled(uops) if row.unroll else set()
-        self.low = set(row.find_low_bits(uops))
+        self.low = low_bits(uops) if row.low_bits else set()
         self.lanes = {lane for lanes in self.vectors.values() for lane in lanes[1:]}
         self.chained: set[UOp] = set()  # the IFs whose ELSE is written as `else if`
         self.shared: list[str] = []  # declarations
@@ -238,8 +236,6 @@ class Text(Lines):
         start, stop = (self.use(source).text for source in uop.src[:2])
         step = uop.src[2].arg
         self.write_down_readers()
-        if uop in self.short and any(loop.op == "THREADS" for loop in self.loops):
-            self.line(self.row.unroll)
         self.loops.append(_Loop(uop.op, []))
         kind, name = self.spelling.type(dtype_of(uop)), self.named(uop, str(uop.arg))
         order, sign = ("<", "+") if step > 0 else (">", "-")
@@ -292,17 +288,17 @@ class Text(Lines):
             loop.label.append(f"{self.names.take(wanted)}:;")
         self.line(f"goto {loop.label[0].removesuffix(':;')};")
 
-    def on_ROWS(self, uop: UOp) -> None:
-        self.write_down_readers()
-        self._open_loop(self.row.rows)
-
     def on_THREADS(self, uop: UOp) -> None:
-        start, end = (self.use(source).text for source in uop.src)
         self.write_down_readers()
         self.write_specials()
+        for line in self.row.rows.splitlines():
+            self.line(line)
+        self.depth += 1
         if uop.arg and self.row.independent:
             self.line(self.row.independent)
-        self._open_loop(self.row.threads.format(start=start, end=end))
+        self.line(self.row.threads)
+        self.depth += 1
+        self.top = len(self.lines)
         self.loops.append(_Loop(uop.op, []))
 
     def on_ENDTHREADS(self, uop: UOp) -> None:
@@ -310,15 +306,7 @@ class Text(Lines):
         for label in self.loops.pop().label:
             self.line(label)
         self.close(uop)
-
-    def on_ENDROWS(self, uop: UOp) -> None:
         self.close(uop)
-
-    def _open_loop(self, text: str) -> None:
-        for line in text.splitlines():
-            self.line(line)
-        self.depth += 1
-        self.top = len(self.lines)
 
 
 _WRITERS = writers(Text)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from hal_kernel.ir import Kernel, UOp
-from hal_kernel.ir.blocks.compiler_faults import low_bits
-from hal_kernel.ir.blocks.fission import split
-from hal_kernel.ir.blocks.thread_bounds import with_bounds
+from hal_kernel.ir.blocks.fission import at_barriers
 from hal_kernel.render.c.family import CFamilyRenderer
 from hal_kernel.render.c.helpers import BITS, DIVISIONS, HALF_CASTS, PLAIN_ATOMICS
 from hal_kernel.render.c.language import FUNCTIONS, Language, Space
@@ -39,7 +36,7 @@ void $name(const char *args, const int32_t *launch, int64_t first, int64_t last)
 _ROWS = """\
 for (int32_t thread_z = 0; thread_z < block_dim_z; ++thread_z)
 for (int32_t thread_y = 0; thread_y < block_dim_y; ++thread_y) {"""
-_THREADS = "for (int32_t thread_x = {start}; thread_x < {end}; ++thread_x) {{"
+_THREADS = "for (int32_t thread_x = 0; thread_x < block_dim_x; ++thread_x) {"
 
 # Relaxed order is enough: fences stand around a change. Compilers have no atomic minimum, maximum
 # or sum of floats, so these are loops with a compare-exchange.
@@ -94,10 +91,6 @@ _LOW_BITS = """\
 }}"""
 
 
-def _loops_over_threads(kernel: Kernel) -> tuple[UOp, ...]:
-    return with_bounds(split(kernel))
-
-
 C = Language(
     types={
         "bool": "bool",
@@ -140,7 +133,6 @@ C = Language(
     casts={**HALF_CASTS, **_CASTS},
     divisions={op: text.replace("{{\n", _APART, 1) for op, text in DIVISIONS.items()},
     low_bits=_LOW_BITS,
-    find_low_bits=low_bits,
     spaces={
         "PARAM": Space("atomic", "", _ATOMICS),
         "SHARED": Space("shared", "", PLAIN_ATOMICS),
@@ -157,7 +149,7 @@ C = Language(
     barrier="",
     fence="__atomic_thread_fence(__ATOMIC_ACQ_REL);",
     rows=_ROWS,
-    nodes=_loops_over_threads,
+    nodes=at_barriers,
     threads=_THREADS,
     independent="#pragma GCC ivdep",
     thread_number="(thread_z * block_dim_y + thread_y) * block_dim_x + thread_x",

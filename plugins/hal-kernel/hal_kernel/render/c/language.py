@@ -7,7 +7,7 @@ is `$body`, `$arguments` or `$shared` stands for any number of lines.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -49,7 +49,6 @@ class Language(NamedTuple):
     # operand of NOT, where it mistakes that
     hidden: Mapping[str, str] = {}
     low_bits: str = ""  # helper that hides low bits of an index, given grid_dim_x too
-    find_low_bits: Callable[[Sequence[UOp]], Iterable[UOp]] = lambda uops: ()
     infinities: Mapping[str, tuple[str, str]] = {}  # dtype name -> infinity, NaN where not C's
     keywords: frozenset[str] = frozenset()  # besides those of C and the words in the templates
     last_parameters: tuple[str, ...] = ()  # after the kernel's own
@@ -67,9 +66,8 @@ class Language(NamedTuple):
     # Returns the nodes to write: on a CPU those of loops over threads.
     nodes: Callable[[Kernel], tuple[UOp, ...]] = attrgetter("uops")
     rows: str = ""  # the loops over a block's rows; "" where the device runs threads
-    threads: str = ""  # the loop over the threads of a row from {start} up to {end}
+    threads: str = ""  # the loop over the threads of a row
     independent: str = ""  # line before the inner loop, if threads may be interleaved
-    unroll: str = ""  # line before a short loop of a thread, so that threads are the innermost loop
     vector: str = ""  # declares {name}, a struct of {count} at a multiple of {nbytes}; "": none
     table: str = "static const {type} {name}[{count}] = {{{values}}};"  # ahead of the kernel
     spill: str = ""  # declares a SPILL; "": like a shared array

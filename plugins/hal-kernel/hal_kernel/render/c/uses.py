@@ -40,10 +40,45 @@ def used_once(uops: Sequence[UOp]) -> dict[UOp, bool]:
                 repeats = uop.op in ("MIN", "MAX", "ISNAN") or (
                     uop.op == "ABS" and dtype_of(uop).is_integer
                 )  # their text has an operand twice
-                many = uop.op in ("RANGE", "THREADS") or home[source] != blocks[-1] or repeats
+                many = uop.op == "RANGE" or home[source] != blocks[-1] or repeats
                 uses[source] = uses.get(source, 0) + (2 if many else 1)
         home[uop] = blocks[-1]
-        if uop.op in OPENS or uop.op in ("ROWS", "THREADS"):
+        if uop.op in OPENS or uop.op == "THREADS":
             count += 1
             blocks.append(count)
     return {uop: number == 1 for uop, number in uses.items()}
+
+
+def low_bits(uops: Sequence[UOp]) -> set[UOp]:
+    """Return the low bits (`k & 7`, `k % 8`, `uint8(k)`) in the indices of a kernel with loops.
+
+    In some loops clang 22 takes them for neighbours in any vector of them.
+    """
+    if not any(node.op in ("RANGE", "LOOP") for node in uops):
+        return set()
+    sets: dict[UOp, list[UOp]] = {}
+    pending = list[UOp]()
+    for node in uops:
+        if node.op == "SET":
+            sets.setdefault(node.src[0], []).append(node.src[1])
+        elif node.op in ("LOAD", "STORE"):
+            pending += node.src[:2]
+    found: set[UOp] = set()
+    while pending:
+        node = pending.pop()
+        if node not in found and node.op != "LOAD":
+            found.add(node)
+            pending += (*node.src, *sets.get(node, ()))
+    return {node for node in found if _is_low_bits(node)}
+
+
+def _is_low_bits(node: UOp) -> bool:
+    source, dtype = node.src[0] if node.src else node, node.dtype
+    if dtype is None or not dtype.is_integer:
+        return False
+    if node.op == "CAST" and source.dtype is not None:
+        return source.dtype.is_integer and dtype.itemsize < source.dtype.itemsize
+    if node.op not in ("AND", "MOD", "TRUNCMOD") or node.src[1].op != "CONST":
+        return False
+    size = node.src[1].arg + (node.op == "AND")
+    return bool(size > 0 and size & (size - 1) == 0)
