@@ -16,7 +16,7 @@ import pytest
 import hal_core as hal
 from hal_core.dtypes import DTYPES
 from hal_cpu import processor
-from hal_cpu.vectors import VectorRenderer
+from hal_cpu.vectors import LLVMRenderer
 from hal_cpu.vectors.gangs import Gangs, threads_of
 from hal_cpu.vectors.width import Registers
 from hal_kernel.interpreter import interpret
@@ -34,7 +34,7 @@ AVX2 = Registers(16, 32)
 
 def compiled(kernel: Any, width: int | None) -> hal.Program:
     device = hal.Device["CPU"]
-    renderer = VectorRenderer(processor.has_half(), processor.has_fma(), AVX2, width)
+    renderer = LLVMRenderer(processor.has_half(), processor.has_fma(), AVX2, width)
     return device.compile(source_of(kernel.lower(), device, renderer))
 
 
