@@ -120,6 +120,22 @@ def test_colours_are_one_load_and_one_store() -> None:
     assert found.count("STORE: part of one store at stride 3") == 3
 
 
+@pytest.mark.parametrize("shift", [0, 1, 2, 1024])
+def test_memories_that_overlap_keep_the_order_of_a_thread(shift: int) -> None:
+    """`x` is `y` some elements on: what a thread loads may be what it stored before."""
+    count = 256
+    for kernel in (vector_kernels.second_of_four, vector_kernels.four_each):
+        if shift in (1, 2) and kernel is vector_kernels.four_each:
+            continue  # threads would race
+        found = []
+        for width in (None, 1):
+            whole = hal.Buffer.from_numpy(np.arange(4 * count + 1024, dtype="f4"), "CPU")
+            y, x = (whole.view(4 * count, hal.float32, 4 * at) for at in (0, shift))
+            compiled(kernel, width)(y, x, vals=(count,), threads=count, wait=True)
+            found.append(whole.numpy())
+        np.testing.assert_array_equal(*found)
+
+
 @pytest.mark.parametrize(
     ("kernel", "why"),
     [

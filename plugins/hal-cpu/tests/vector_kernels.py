@@ -112,6 +112,32 @@ def fours(y: P[F], x: C[F], n: I32):
         hal.store(y, 4 * i, s, r, p + q, q)
 
 
+@case(scale=4)
+def four_each(y: P[F], x: C[F], n: I32):
+    i = hal.global_idx(0)
+    for k in range(4):
+        if 4 * i + k < 4 * n - 3:
+            y[4 * i + k] = 2.0 * x[4 * i + k] + y[4 * i + k]
+
+
+@case(scale=3)
+def three_until_the_end(y: P[F], x: C[F], n: I32):
+    i = hal.global_idx(0)
+    for k in hal.unroll(3):
+        j = 3 * i + k
+        if j >= 3 * n - 1:
+            return
+        y[j] = x[j] + 0.5
+
+
+@case(scale=2)
+def one_behind_the_other(y: P[F], x: C[F], n: I32):
+    i = hal.global_idx(0)
+    if i < n:
+        y[2 * i] = x[2 * i + 1]
+        y[2 * i + 1] = y[2 * i] + x[2 * i]
+
+
 @case(scale=2)
 def every_second(y: P[F], x: C[F], n: I32):
     i = hal.global_idx(0)
@@ -288,3 +314,13 @@ def many_returns(y: P[I32], x: C[I32], n: I32):
         if x[i] == k:
             return
     y[i] = 1
+
+
+@hal.kernel
+def second_of_four(y: P[F], x: C[F], n: I32):
+    i = hal.global_idx(0)
+    if i < n:
+        y[4 * i] = 1.0
+        y[4 * i + 1] = 2.0
+        y[4 * i + 2] = 3.0
+        y[4 * i + 3] = x[4 * i] + x[4 * i + 1]

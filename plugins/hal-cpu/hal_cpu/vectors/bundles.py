@@ -27,6 +27,7 @@ class Bundle(NamedTuple):
     members: tuple[UOp, ...]  # in order
     offsets: tuple[int, ...]  # of each
     stride: int  # elements from one thread's to the next one's
+    apart: tuple[UOp, ...] = ()  # memories that must lie apart, or be the same, for this order
 
     def offset(self, member: UOp) -> int:
         return self.offsets[self.members.index(member)]
@@ -35,26 +36,55 @@ class Bundle(NamedTuple):
 def bundles(root: Sequence[Item], shapes: Shapes) -> dict[UOp, Bundle]:
     """Return the bundles of a tree, by each member."""
     found: dict[UOp, Bundle] = {}
-    for run in _runs(root):
-        groups: dict[_Key, list[tuple[UOp, int]]] = {}
-        keys = [_key(node) for node in run]
-        for node, (key, offset) in zip(run, keys, strict=True):
-            groups.setdefault(key, []).append((node, offset))
-        for group in groups.values():
-            members, offsets = zip(*group, strict=True)
-            stride = shapes.stride(members[0].src[1])
-            if stride is None or not 1 < stride <= _WIDEST or len(set(offsets)) != len(offsets):
-                continue
-            span = max(offsets) - min(offsets)
-            if members[0].op == "LOAD":
-                fits = len(offsets) > 1 and span < stride
-            else:  # whole, and no other store between them
-                first = run.index(members[0])
-                in_a_row = run[first : first + len(members)] == list(members)
-                fits = in_a_row and len(offsets) == stride and span == stride - 1
-            if fits:
-                found.update(dict.fromkeys(members, Bundle(members, offsets, stride)))
+    for line in _lines(root):
+        for run in [line] if _may_mix(line, shapes) else _runs(line):
+            found.update(_of_run(run, shapes))
     return found
+
+
+def _of_run(run: Sequence[UOp], shapes: Shapes) -> dict[UOp, Bundle]:
+    """Return the bundles of accesses that may be done in another order."""
+    found: dict[UOp, Bundle] = {}
+    groups: dict[tuple[str, _Key], list[tuple[UOp, int]]] = {}
+    for node in run:
+        key, offset = _key(node)
+        groups.setdefault((node.op, key), []).append((node, offset))
+    memories = tuple(dict.fromkeys(node.src[0] for node in run))
+    mixed = memories if len({node.op for node in run}) > 1 else ()
+    for (op, _), group in groups.items():
+        members, offsets = zip(*group, strict=True)
+        stride = shapes.stride(members[0].src[1])
+        if stride is None or not 1 < stride <= _WIDEST or len(set(offsets)) != len(offsets):
+            continue
+        span = max(offsets) - min(offsets)
+        if op == "LOAD":
+            fits = len(offsets) > 1 and span < stride
+        else:  # whole, and no other store between them
+            first = run.index(members[0])
+            in_a_row = bool(mixed) or run[first : first + len(members)] == list(members)
+            fits = in_a_row and len(offsets) == stride and span == stride - 1
+        if fits:
+            found.update(dict.fromkeys(members, Bundle(members, offsets, stride, mixed)))
+    return found if not mixed or len(found) == len(run) else {}
+
+
+def _may_mix(line: Sequence[UOp], shapes: Shapes) -> bool:
+    """Tell whether loads may go ahead of stores, where their memories lie apart or are the same.
+
+    All are at one stride from the same index, and none loads what another has stored.
+    """
+    families = {_key(node)[0][1] for node in line}
+    sizes = {node.src[0].dtype for node in line}
+    if {node.op for node in line} != {"LOAD", "STORE"} or len(families) != 1 or len(sizes) != 1:
+        return False
+    written = set[int]()  # through whichever memory, as two may be the same
+    for node in line:
+        _, offset = _key(node)
+        if offset in written:
+            return False
+        if node.op == "STORE":
+            written.add(offset)
+    return bool(_of_run(line, shapes))
 
 
 def _key(node: UOp) -> tuple[_Key, int]:
@@ -64,21 +94,29 @@ def _key(node: UOp) -> tuple[_Key, int]:
     return (node.src[0], frozenset(terms.items())), offset
 
 
-def _runs(root: Sequence[Item]) -> Iterator[list[UOp]]:
-    """Yield the loads that no store separates, and the stores that no load does, of each block."""
-    run: dict[str, list[UOp]] = {"LOAD": [], "STORE": []}
+def _lines(root: Sequence[Item]) -> Iterator[list[UOp]]:
+    """Yield the loads and stores of each part of a block that nothing else separates."""
+    line: list[UOp] = []
     before: object = None
     for item, path in walk(root):
         block = path[-1] if path else None
         op = item.op if isinstance(item, UOp) else ""
-        ends = ["LOAD", "STORE"] if block != before or not op or op in _ORDERED else []
-        ends += [_OTHER[op]] if op in _OTHER else []
-        for name in ends:
-            yield run[name]
-            run[name] = []
+        if block != before or not op or op in _ORDERED:
+            yield line
+            line = []
         if isinstance(item, UOp) and op in _OTHER and item.src[0].op != "LOCAL":
-            run[op].append(item)
+            line.append(item)
         before = block
+    yield line
+
+
+def _runs(line: Sequence[UOp]) -> Iterator[list[UOp]]:
+    """Yield the loads that no store separates, and the stores that no load does."""
+    run: dict[str, list[UOp]] = {"LOAD": [], "STORE": []}
+    for node in line:
+        yield run[_OTHER[node.op]]
+        run[_OTHER[node.op]] = []
+        run[node.op].append(node)
     yield from run.values()
 
 

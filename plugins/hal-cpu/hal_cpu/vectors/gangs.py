@@ -17,6 +17,7 @@ from typing import NamedTuple
 from hal_core.dtypes import bool_, int32
 from hal_cpu.vectors.arithmetic import literal, of, scalar, stored
 from hal_cpu.vectors.bundles import bundles
+from hal_cpu.vectors.coarse import with_merged_guards, written_out
 from hal_cpu.vectors.control import Frame
 from hal_cpu.vectors.flat import Flat
 from hal_cpu.vectors.rows import limits, needed
@@ -60,8 +61,12 @@ class Gangs(Flat):
         self.bodies = {item.node: item.body for item, _ in walk(root) if isinstance(item, Region)}
         if self.widths.whole > 1:
             for body in self.bodies.values():
+                written_out(body, self.shapes)
                 with_sides(body)
                 with_one_store(body)
+            self.shapes = Shapes(root)
+            for body in self.bodies.values():
+                with_merged_guards(body, self.shapes)
             self.shapes = Shapes(root)
             self.bundles = bundles(root, self.shapes)
         self.params: list[str] = []
@@ -349,6 +354,7 @@ class Gangs(Flat):
         self.reset()
         self.indices, self.env = Scoped(), Scoped()
         self.values, self.slots, self.deferred = {}, {}, {}
+        self.decided = {(): True}
         self.thread, self.pure, self.choosing = thread, True, 0
         self.mask = None
         if rest:

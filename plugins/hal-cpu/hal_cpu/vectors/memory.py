@@ -48,6 +48,7 @@ class Memory(Guesses):
         self.arrays: dict[UOp, str] = {}  # memory -> its pointer
         self.indices: Scoped[UOp, Index] = Scoped()
         self.bundles: dict[UOp, Bundle] = {}
+        self.decided: dict[tuple[UOp, ...], bool] = {(): True}  # whether memories lie apart
         self.deferred: dict[UOp, str] = {}  # members of a bundle -> the vectors they store
         self.long: dict[Value, str] = {}  # values whose base is known in 64 bits
         self.thread = ""  # number in its block of the first thread of the gang, in 64 bits
@@ -149,7 +150,7 @@ class Memory(Guesses):
         dtype, kind = dtype_of(uop), stored(dtype_of(uop))
         found = self._found(uop)
         if found is not None and self.require(found.tests):
-            if uop in self.bundles and self.mask is None and self.w > 1:
+            if self._is_bundled(uop, found):
                 self.note(uop, f"part of one load at stride {self.bundles[uop].stride}")
                 return self.vector(dtype, self._part_of_wide(uop, kind, found))
             low, high = min(found.lanes), max(found.lanes)
@@ -234,6 +235,33 @@ class Memory(Guesses):
         self.jump(f"loaded.{place}")
         self.label(f"loaded.{place}")
         return self.load(vector, slot)
+
+    def _is_bundled(self, uop: UOp, found: Index) -> bool:
+        """Tell whether an access is done with its bundle, which its first member decides."""
+        bundle = self.bundles.get(uop)
+        if bundle is None or self.mask is not None or self.w == 1:
+            return False
+        if bundle.apart not in self.decided:
+            self.decided[bundle.apart] = self.require(self._lie_apart(uop, bundle, found))
+        return self.decided[bundle.apart]
+
+    def _lie_apart(self, uop: UOp, bundle: Bundle, found: Index) -> Tests:
+        """Return the tests that the memories of a bundle are the same, or do not overlap here."""
+        kind = stored(dtype_of(uop.src[0]))
+        nbytes = 2 * bundle.stride * self.w * dtype_of(uop.src[0]).itemsize
+        places: list[str] = []
+        for memory in bundle.apart:
+            at = f"getelementptr {kind}, ptr {self.arrays[memory]}, i64 {found.base}"
+            places.append(self.let(f"ptrtoint ptr {self.let(at)} to i64"))
+        tests: list[str] = []
+        for n, a in enumerate(places):
+            for b in places[:n]:
+                far = self.let(f"sub i64 {a}, {b}")
+                size = self.call("@llvm.abs.i64", "i64", ["i64", "i1"], [far, "false"])
+                apart = self.let(f"icmp uge i64 {size}, {nbytes}")
+                same = self.let(f"icmp eq i64 {far}, 0")
+                tests.append(self.let(f"or i1 {apart}, {same}"))
+        return frozenset(tests)
 
     def _part_of_wide(self, uop: UOp, kind: str, found: Index) -> str:
         """Return a member's part of one load that all members of its bundle share."""
@@ -332,8 +360,7 @@ class Memory(Guesses):
             self.store(kind, self._as_stored(dtype, value.base, 1), self.address(uop, found.base))
         else:
             vector = self._as_stored(dtype, self.vec(value), n)
-            is_member = uop in self.bundles and self.mask is None and n > 1
-            if found is not None and is_member and (known or self.deferred):
+            if found is not None and (known or self.deferred) and self._is_bundled(uop, found):
                 self.note(uop, f"part of one store at stride {self.bundles[uop].stride}")
                 self._store_bundle(uop, kind, vector, found)
                 return

@@ -38,7 +38,7 @@ def limits(body: Sequence[Item], shapes: Shapes) -> list[Limit]:
         item = body[place] if place < len(body) else None
         if not isinstance(item, If) or place != len(body) - 1:
             break
-        works = [side for side in (0, 1) if not _is_idle(item.sides[side])]
+        works = [side for side in (0, 1) if not is_idle(item.sides[side])]
         if len(works) != 1:
             break
         found += _terms(item.node.src[0], works[0] == 0, shapes)
@@ -65,7 +65,7 @@ def _is_ahead(item: Item) -> bool:
     return isinstance(item, UOp) and item.op in _AHEAD
 
 
-def _is_idle(side: Sequence[Item]) -> bool:
+def is_idle(side: Sequence[Item]) -> bool:
     """Tell whether a side does nothing."""
     return not side or (len(side) == 1 and isinstance(side[0], UOp) and side[0].op == "RETURN")
 

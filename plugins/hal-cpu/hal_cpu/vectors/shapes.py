@@ -129,13 +129,16 @@ class Shapes:
         for item, path in self._items:
             if isinstance(item, UOp) and item.op == "BREAK" and item.src[0].op == "LOOP":
                 tests = [step[0].node.src[0] for step in path if isinstance(step[0], If)]
-                counts = bool(tests) and self._is_index_test(tests[-1])
+                counts = bool(tests) and self.is_index_test(tests[-1])
                 (found if counts else others).add(item.src[0])
             elif isinstance(item, UOp) and item.op in ("CONTINUE", "RETURN"):
                 others.update(step[0].node for step in path)
         return found - others
 
-    def _is_index_test(self, test: UOp) -> bool:
+    def is_index_test(self, test: UOp) -> bool:
+        """Tell whether a condition compares indices that grow by constants along x."""
+        if test.op in ("AND", "OR"):
+            return all(map(self.is_index_test, test.src))
         while test.op == "NOT":
             test = test.src[0]
         return test.op in ("LT", "LE", "GT", "GE") and all(
