@@ -463,69 +463,64 @@ class Control(Variables):
         self.mask = mask
 
     def _while_all(self, item: Loop, place: int) -> None:
-        """Write the iterations of a LOOP that begins with its test, while all lanes stay."""
-        head: list[UOp] = []
-        for part in item.body:
-            if (
-                isinstance(part, UOp)
-                and part.op not in ("SET", "STORE")
-                and part.op not in ATOMIC_OPS
-            ):
-                head.append(part)
-            else:
-                break
-        test = item.body[len(head)] if len(head) < len(item.body) else None
-        if not isinstance(test, If) or len(item.body) != len(head) + 1:
+        """Write the iterations of a LOOP that begins with its test, while all lanes stay.
+
+        Behind them comes the loop with a mask, unless all lanes leave at once.
+        """
+        found = _test_of(item)
+        if found is None:
             return
-        breaks = [
-            len(side) == 1 and isinstance(side[0], UOp) and side[0].op == "BREAK"
-            for side in test.sides
-        ]
-        if breaks.count(True) != 1:
-            return
-        rest = test.sides[breaks.index(False)]
-        if any(node.op in LEAVES for node in nodes_of(rest)):
-            return
+        head, test, stays = found
         self.pure = False
         self.jump(f"all.{place}")
         self.label(f"all.{place}")
         marks = self.enter()
         for node in head:
             self.node(node)
-        tests = self._stays(self.get(test.node.src[0]), breaks[1])
+        condition = self.get(test.node.src[0])
+        tests, others = (self._agree(condition, truth == (stays == 0)) for truth in (True, False))
+        gone = self.conjunction(self.missing(others)) or "true"
         whole = self.conjunction(self.missing(tests)) or "true"
         self.branch(whole, f"all.in.{place}", f"all.end.{place}")
         self.label(f"all.in.{place}")
         for one in tests:
             self.true.put(one, True)
-        self._iteration(item, rest, f"all.step.{place}")
+        self._iteration(item, test.sides[stays], f"all.step.{place}")
         self.label(f"all.step.{place}")
         self.leave(marks)
         self.jump(f"all.{place}")
+        self._end_of_all(item, place, gone)
+
+    def _end_of_all(self, item: Loop, place: int, gone: str) -> None:
+        """Go past the loop with a mask if all lanes are gone."""
         self.label(f"all.end.{place}")
+        self.branch(gone, f"end.{place}", f"some.{place}", likely=True)
+        self.label(f"some.{place}")
         self.forget(item.body)
 
-    def _stays(self, condition: Value, if_true: bool) -> Tests:
-        """Return the tests under which all lanes stay in a loop."""
-        known = condition.always if if_true else condition.never
+    def _agree(self, condition: Value, truth: bool) -> Tests:
+        """Return the tests under which a condition has this truth in all lanes."""
+        known = condition.always if truth else condition.never
         if condition.is_flat:
-            known = condition.base if if_true else self.let(f"xor i1 {condition.base}, true")
+            known = condition.base if truth else self.let(f"xor i1 {condition.base}, true")
         if known is not None:
             return frozenset({known}) | condition.tests
         bits = self.as_bits(self.vec(condition))
-        return frozenset({self.let(f"icmp eq i{self.w} {bits}, {'-1' if if_true else '0'}")})
+        return frozenset({self.let(f"icmp eq i{self.w} {bits}, {'-1' if truth else '0'}")})
 
     def _range_of_all(self, item: Loop, place: int, counter: _Counter) -> None:
         """Write the iterations of a RANGE that all lanes take part in."""
         node, dtype = item.node, counter.dtype
         kind, step, start, stop = counter.kind, counter.step, counter.start, counter.stop
         apart = [b - a for a, b in zip(start.lanes or (), stop.lanes or (), strict=True)]
-        near = max(apart) if step < 0 else min(apart)
-        sign, bound = "s" if dtype.kind == "i" else "u", stop.base
-        if near:
-            how = "add" if near > 0 else "sub"
-            name = f"@llvm.{sign}{how}.sat.{kind}"
-            bound = self.call(name, kind, [kind] * 2, [bound, str(abs(near))])
+        ends = (max(apart), min(apart)) if step < 0 else (min(apart), max(apart))
+        sign = "s" if dtype.kind == "i" else "u"
+        bound, last = stop.base, stop.base
+        for n, far in enumerate(ends):
+            if far:
+                name = f"@llvm.{sign}{'add' if far > 0 else 'sub'}.sat.{kind}"
+                moved = self.call(name, kind, [kind] * 2, [stop.base, str(abs(far))])
+                bound, last = (moved, last) if n == 0 else (bound, moved)
         if abs(step) > 1:  # no step leaves the dtype
             how, end = (
                 ("min", int(dtype.max) - step) if step > 0 else ("max", int(dtype.min) - step)
@@ -536,6 +531,7 @@ class Control(Variables):
         marks = self.enter()
         at = self.load(kind, counter.slot)
         more = self.compare("LT" if step > 0 else "GT", dtype, 1, at, bound)
+        gone = self.compare("GE" if step > 0 else "LE", dtype, 1, at, last)
         self.branch(more, f"all.in.{place}", f"all.end.{place}")
         self.label(f"all.in.{place}")
         self.values[node] = Value(dtype, at, start.lanes, fits=True)
@@ -544,8 +540,7 @@ class Control(Variables):
         self.store(kind, self.let(f"add {kind} {at}, {step}"), counter.slot)
         self.leave(marks)
         self.jump(f"all.{place}")
-        self.label(f"all.end.{place}")
-        self.forget(item.body)
+        self._end_of_all(item, place, gone)
 
 
 class _Counter:
@@ -608,3 +603,27 @@ def _is_effect(node: UOp) -> bool:
     if node.op == "STORE":
         return node.src[0].op != "LOCAL"
     return node.op in ATOMIC_OPS and node.op != "ATOMICLOAD"
+
+
+def _test_of(item: Loop) -> tuple[list[UOp], If, int] | None:
+    """Return how a LOOP begins that tests first: nodes, its IF, and the side that stays."""
+    place = next(
+        (n for n, part in enumerate(item.body) if not isinstance(part, UOp) or _is_late(part)),
+        len(item.body),
+    )
+    test = item.body[place] if place == len(item.body) - 1 else None
+    if not isinstance(test, If):
+        return None
+    breaks = [
+        len(side) == 1 and isinstance(side[0], UOp) and side[0].op == "BREAK" for side in test.sides
+    ]
+    if breaks.count(True) != 1:
+        return None
+    stays = breaks.index(False)
+    if any(node.op in LEAVES for node in nodes_of(test.sides[stays])):
+        return None
+    return [part for part in item.body[:place] if isinstance(part, UOp)], test, stays
+
+
+def _is_late(node: UOp) -> bool:
+    return node.op in ("SET", "STORE") or node.op in ATOMIC_OPS
