@@ -21,7 +21,7 @@ from hal_core.errors import (
     shown,
 )
 from hal_core.profiling import on_switch
-from hal_core.queue import Event, Queue, capturing, checked, on_captures
+from hal_core.queue import OPERATIONS, Event, Queue, captures, capturing, checked, on_captures
 from hal_core.signature import VALUE, Param, convert_value
 
 if TYPE_CHECKING:
@@ -227,17 +227,7 @@ class Buffer:
             host[:] = view
             return self
         opaque = self._opaque_for("copyin")
-        # Who takes the work: the queue that is given, or the graph that this thread captures.
-        taker = capturing() if queue is None else checked(queue, "copyin", self._device)
-        if taker is not None:
-            event = taker._add_copyin(self, opaque, view)
-            return self if queue is None else event
-        if nbytes:
-            allocator = self._device.allocator
-            allocator._copyin(opaque, view)
-            if allocator.host_ordered:
-                self._host = allocator._as_buffer(opaque, nbytes)
-        return self
+        return self._do("_copyin", queue, (opaque, view)) or self
 
     @overload
     def copyout(self, dest: Any, *, queue: None = None) -> Any: ...
@@ -264,15 +254,7 @@ class Buffer:
             view[:] = host
             return dest
         opaque = self._opaque_to_read("copyout")
-        taker = capturing() if queue is None else checked(queue, "copyout", self._device)
-        if taker is not None:
-            return taker._add_copyout(view, self, opaque)
-        if nbytes:
-            allocator = self._device.allocator
-            allocator._copyout(view, opaque)
-            if allocator.host_ordered:
-                self._host = allocator._as_buffer(opaque, nbytes)
-        return dest
+        return self._do("_copyout", queue, (view, opaque)) or dest
 
     @overload
     def copy_from(self, src: Buffer, *, queue: None = None) -> Self: ...
@@ -292,13 +274,7 @@ class Buffer:
         check_nbytes(src.nbytes, self.nbytes, "copy_from", self.device)
         source = src._opaque_to_read("copy_from")
         dest = self._opaque_for("copy_from")
-        taker = capturing() if queue is None else checked(queue, "copy_from", self._device)
-        if taker is not None:
-            event = taker._add_copy(self, dest, src, source)
-            return self if queue is None else event
-        if self.nbytes:
-            self._device.allocator._copy(dest, source, self.nbytes, src._device)
-        return self
+        return self._do("_copy", queue, (dest, source, self.nbytes, src._device), src) or self
 
     @overload
     def fill(self, value: float | bool, *, queue: None = None) -> Self: ...
@@ -314,13 +290,28 @@ class Buffer:
             value, Param("of the fill", self.dtype, VALUE, 0), "fill", self.device
         )
         pattern = pack(number, self.dtype)
-        taker = capturing() if queue is None else checked(queue, "fill", self._device)
-        if taker is not None:
-            event = taker._add_fill(self, opaque, pattern)
-            return self if queue is None else event
+        return self._do("_fill", queue, (opaque, self.nbytes, pattern)) or self
+
+    def _do(
+        self, method: str, queue: Queue | None, args: tuple[Any, ...], *src: Buffer
+    ) -> Event | None:
+        """Call a method of the allocator now, unless a queue or a graph takes the call.
+
+        Returns the event of a queue that was given.
+        """
+        if queue is not None or captures:
+            taker: Any = capturing() if queue is None else queue
+            if taker is not None:
+                if not isinstance(taker, Queue):  # the call would cost a part of a short copy
+                    checked(taker, OPERATIONS[method], self._device)
+                event = taker._add_memory_work(method, args, self, *src)
+                return None if queue is None else event
         if self.nbytes:
-            self._device.allocator._fill(opaque, self.nbytes, pattern)
-        return self
+            allocator = self._device.allocator
+            getattr(allocator, method)(*args)
+            if allocator.host_ordered and self._host is None:
+                self._host = allocator._as_buffer(self._buf, self.nbytes)
+        return None
 
     # -- views
 

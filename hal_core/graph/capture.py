@@ -8,7 +8,7 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from hal_core.errors import InvalidArgument, InvalidState, Unsupported
-from hal_core.graph.node import COPY, COPYIN, FILL, LAUNCH, Node
+from hal_core.graph.node import LAUNCH, Node
 from hal_core.queue import Event, Queue, captures, refuse_in_capture, switch_captures
 
 if TYPE_CHECKING:
@@ -27,12 +27,6 @@ class Recorder(Queue):
     def __init__(self, device: Compiled, nodes: list[Node], changed: Callable[[], None]) -> None:
         super().__init__(device, f"a graph of {device.name}")
         self._nodes, self._changed = nodes, changed
-
-    def _append(self, kind: str, *bufs: Buffer, data: bytes = b"") -> None:
-        self._check_device(bufs[0]._device, kind)
-        if all(buffer.nbytes for buffer in bufs):
-            self._nodes.append(Node(kind, len(self._nodes), bufs, self._changed, data=data))
-            self._changed()
 
     def _add_launch(
         self, program: Program, geometry: Any, bufs: tuple[Buffer, ...], args: tuple[Any, ...]
@@ -61,25 +55,22 @@ class Recorder(Queue):
             )  # fmt: skip
         super()._check_device(device, operation)
 
-    def _add_copyin(self, dest: Buffer, opaque: Any, src: memoryview) -> Event:
-        # The caller may change the bytes as soon as the call returns.
-        self._append(COPYIN, dest, data=bytes(src))
-        return _DONE
-
-    def _add_copyout(self, dest: memoryview, src: Buffer, opaque: Any) -> Event:
-        return refuse_in_capture("copyout", "data cannot be read", self.device.name)
-
-    def _add_copy(self, dest: Buffer, opaque: Any, src: Buffer, src_opaque: Any) -> Event:
+    def _add_memory_work(self, method: str, args: tuple[Any, ...], *bufs: Buffer) -> Event:
+        dest, src = bufs[0], bufs[-1]
+        if method == "_copyout":
+            refuse_in_capture("copyout", "data cannot be read", self.device.name)
         if src._device is not dest._device:
             raise Unsupported(
                 "copy_from", "a graph copies within its device", got=src.device,
                 device=dest.device, fix="Copy before the graph is replayed, or behind it.",
             )  # fmt: skip
-        self._append(COPY, dest, src)
-        return _DONE
-
-    def _add_fill(self, dest: Buffer, opaque: Any, pattern: bytes) -> Event:
-        self._append(FILL, dest, data=pattern)
+        self._check_device(dest._device, method[1:])
+        if dest.nbytes:
+            # Of a copyin or a fill. The caller may change the bytes as soon as the call returns.
+            data = b"" if bufs[1:] else bytes(args[-1])
+            node = Node(method[1:], len(self._nodes), bufs, self._changed, data=data)
+            self._nodes.append(node)
+            self._changed()
         return _DONE
 
 

@@ -139,7 +139,7 @@ def _fill(device: Compiled, label: Label, payload: bytes, graph: Any) -> None:
         elif node["kind"] == COPY:
             graph.copy(*bufs)
         elif node["kind"] == FILL and not bufs[0].nbytes % len(content):
-            graph._recorder._add_fill(bufs[0], None, content)
+            graph._recorder._add_memory_work("_fill", (content,), bufs[0])
         elif node["kind"] == COPYIN:
             bufs[0].copyin(content, queue=graph._recorder)
         else:

@@ -1,6 +1,7 @@
 """Queues of work and the events that order them."""
 
 from hal_core.queue.base import (
+    OPERATIONS,
     Freed,
     Keep,
     Queue,
@@ -19,6 +20,7 @@ from hal_core.queue.event import Event, Failure, PolledEvent, seconds_of
 from hal_core.queue.worker import DirectQueue, WorkerQueue
 
 __all__ = [
+    "OPERATIONS",
     "DirectQueue",
     "Event",
     "Failure",

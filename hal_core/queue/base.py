@@ -29,6 +29,11 @@ if TYPE_CHECKING:
 
 Keep = tuple[Any, ...]  # objects that queued work needs until it is done
 
+# Method of an allocator, and of a queue with `keep` besides -> the call of a buffer that it serves.
+OPERATIONS = {
+    "_copyin": "copyin", "_copyout": "copyout", "_copy": "copy_from", "_fill": "fill",
+}  # fmt: skip
+
 
 class Queue(OfThisProcess):
     """Work of one device that runs in the order of the calls: `device.queue()` makes one.
@@ -109,6 +114,10 @@ class Queue(OfThisProcess):
     def _fill(self, dest: Any, nbytes: int, pattern: bytes, keep: Keep) -> None:
         """Queue a fill; `nbytes` is a multiple of the pattern's length."""
         raise self.device._missing(self, "_fill")
+
+    def _call(self, method: str, args: tuple[Any, ...], keep: Keep) -> None:
+        """Queue what a method of the device's allocator does; by default one of the four above."""
+        getattr(self, method)(*args, keep)
 
     def _record(self, event: Event) -> None:
         """Let `event`, of `event_class` or a plain one, happen after the work queued so far."""
@@ -248,42 +257,32 @@ class Queue(OfThisProcess):
     def _add_replay(self, plan: Any) -> None:
         """Queue all steps of a graph's plan. A backend may do it in one piece."""
         keep = plan.keep()
-        methods: dict[str, Any] = {"copy": self._copy, "copyin": self._copyin, "fill": self._fill}
         for kind, program, geometry, args, _ in plan.steps:
             if program is not None:
                 self._launch(program, geometry, args, keep)
             else:
-                methods[kind](*args, keep)
+                self._call(f"_{kind}", args, keep)
 
-    def _add_copyin(self, dest: Buffer, opaque: Any, src: memoryview) -> Event:
-        self._check_device(dest._device, "copyin")
-        if src.nbytes:
-            self._check_order("copyin", (dest, True), host=(src, False))
-            src = src[:]  # the caller may release his view while the copy waits
-            self._copyin(opaque, src, (src, dest._share()))
-        return self.record()
-
-    def _add_copyout(self, dest: memoryview, src: Buffer, opaque: Any) -> Event:
-        self._check_device(src._device, "copyout")
-        if dest.nbytes:
-            self._check_order("copyout", (src, False), host=(dest, True))
-            dest = dest[:]  # likewise
-            self._copyout(dest, opaque, (dest, src._share()))
-        return self.record()
-
-    def _add_copy(self, dest: Buffer, opaque: Any, src: Buffer, src_opaque: Any) -> Event:
-        self._check_device(dest._device, "copy_from")
-        if dest.nbytes:
-            self._check_order("copy", (dest, True), (src, False))
-            keep = dest._share(), src._share(), src._device
-            self._copy(opaque, src_opaque, dest.nbytes, src._device, keep)
-        return self.record()
-
-    def _add_fill(self, dest: Buffer, opaque: Any, pattern: bytes) -> Event:
-        self._check_device(dest._device, "fill")
-        if dest.nbytes:
-            self._check_order("fill", (dest, True))
-            self._fill(opaque, dest.nbytes, pattern, (dest._share(),))
+    def _add_memory_work(self, method: str, args: tuple[Any, ...], *bufs: Buffer) -> Event:
+        """Queue what a method of OPERATIONS does; `bufs` are the device's buffers among `args`."""
+        first = bufs[0]
+        self._check_device(first._device, OPERATIONS[method])
+        if first.nbytes:
+            keep: Keep
+            host: tuple[memoryview, bool] | None = None
+            # Of host memory a view of its own: the caller may release his while the copy waits.
+            if method == "_copyin":
+                args = args[0], args[1][:]
+                host, keep = (args[1], False), (args[1], first._share())
+            elif method == "_copyout":
+                args = args[0][:], args[1]
+                host, keep = (args[0], True), (args[0], first._share())
+            else:
+                keep = first._share(), bufs[-1]._share(), bufs[-1]._device
+            if self.device._order is not None:
+                uses = zip(bufs, (method != "_copyout", False), strict=False)
+                self._check_order(method[1:], *uses, host=host)
+            self._call(method, args, keep)
         return self.record()
 
     # -- helpers

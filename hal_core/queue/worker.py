@@ -143,21 +143,8 @@ class WorkerQueue(Queue):
     def _add_replay(self, plan: Any) -> None:
         self._add(plan.run, "replay of a graph", plan.keep())
 
-    def _copyin(self, dest: Any, src: memoryview, keep: Keep) -> None:
-        allocator = self.device.allocator
-        self._add(lambda: allocator._copyin(dest, src), "copyin", keep)
-
-    def _copyout(self, dest: memoryview, src: Any, keep: Keep) -> None:
-        allocator = self.device.allocator
-        self._add(lambda: allocator._copyout(dest, src), "copyout", keep)
-
-    def _copy(self, dest: Any, src: Any, nbytes: int, src_device: Compiled, keep: Keep) -> None:
-        allocator = self.device.allocator
-        self._add(lambda: allocator._copy(dest, src, nbytes, src_device), "copy", keep)
-
-    def _fill(self, dest: Any, nbytes: int, pattern: bytes, keep: Keep) -> None:
-        allocator = self.device.allocator
-        self._add(lambda: allocator._fill(dest, nbytes, pattern), "fill", keep)
+    def _call(self, method: str, args: tuple[Any, ...], keep: Keep) -> None:
+        self._add(partial(getattr(self.device.allocator, method), *args), method[1:], keep)
 
     def _record(self, event: Event) -> None:
         self._enqueue(event)
@@ -249,17 +236,8 @@ class DirectQueue(Queue):
     ) -> float:
         return program._launch_timed(geometry, args)
 
-    def _copyin(self, dest: Any, src: memoryview, keep: Keep) -> None:
-        self.device.allocator._copyin(dest, src)
-
-    def _copyout(self, dest: memoryview, src: Any, keep: Keep) -> None:
-        self.device.allocator._copyout(dest, src)
-
-    def _copy(self, dest: Any, src: Any, nbytes: int, src_device: Compiled, keep: Keep) -> None:
-        self.device.allocator._copy(dest, src, nbytes, src_device)
-
-    def _fill(self, dest: Any, nbytes: int, pattern: bytes, keep: Keep) -> None:
-        self.device.allocator._fill(dest, nbytes, pattern)
+    def _call(self, method: str, args: tuple[Any, ...], keep: Keep) -> None:
+        getattr(self.device.allocator, method)(*args)
 
     def _record(self, event: Event) -> None:
         if isinstance(event, _IdleEvent):

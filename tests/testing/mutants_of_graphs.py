@@ -10,7 +10,7 @@ from hal_core import graph as graphs
 from hal_core.device.base import Compiled
 from hal_core.graph import capture, plan
 from hal_core.graph.capture import Recorder
-from hal_core.graph.node import COPYIN, Node
+from hal_core.graph.node import Node
 from hal_core.graph.plan import Exchange, Plan
 from hal_core.queue import base
 
@@ -60,11 +60,12 @@ def views_lose_their_offset() -> None:
 
 @mutant("G1", "graph")
 def host_data_is_read_at_the_replay() -> None:
-    def _add_copyin(self: Any, dest: Any, opaque: Any, src: Any) -> Any:
-        self._append(COPYIN, dest, data=src)
-        return capture._DONE
-
-    Recorder._add_copyin = _add_copyin  # type: ignore[method-assign]
+    @around(Recorder, "_add_memory_work")
+    def _add_memory_work(inner: Any, self: Any, method: str, args: Any, *bufs: Any) -> Any:
+        event = inner(self, method, args, *bufs)
+        if method == "_copyin":
+            self._nodes[-1].data = args[-1]
+        return event
 
 
 @mutant("G2", "graph")

@@ -103,9 +103,11 @@ def seconds_between_events_are_nanoseconds() -> None:
 
 @mutant("Q3", "queue")
 def queued_copies_keep_an_address_only() -> None:
-    @around(WorkerQueue, "_copyin")
-    def _copyin(inner: Any, self: Any, dest: Any, src: memoryview, keep: Any) -> None:
-        inner(self, dest, memoryview(bytes(src)), ())
+    @around(WorkerQueue, "_call")
+    def _call(inner: Any, self: Any, method: str, args: Any, keep: Any) -> None:
+        if method == "_copyin":
+            args, keep = (args[0], memoryview(bytes(args[1]))), ()
+        inner(self, method, args, keep)
 
 
 @mutant("Q4", "queue")

@@ -225,7 +225,7 @@ class MetalQueue(Queue):
         else:
             helper = WorkerQueue(device, name=f"helper of {self.name}")
             helper.wait(self.record())
-            helper._copy(dest, src, nbytes, src_device, keep)
+            helper._call("_copy", (dest, src, nbytes, src_device), keep)
             self.wait(helper.record())
 
     def _fill(self, dest: Memory, nbytes: int, pattern: bytes, keep: Keep) -> None:

@@ -202,7 +202,7 @@ class OpenCLQueue(Queue):
         else:
             helper = WorkerQueue(self.device, name=f"helper of {self.name}")
             helper.wait(self.record())
-            helper._copy(dest, src, nbytes, src_device, keep)
+            helper._call("_copy", (dest, src, nbytes, src_device), keep)
             self.wait(helper.record())
 
     def _copied(self, dest: Opaque, src: Opaque, nbytes: int) -> cl.Event:

@@ -14,10 +14,8 @@ from hal_core.queue import WorkerQueue
 from hal_opencl.queue import OpenCLQueue
 
 if TYPE_CHECKING:
-    from hal_core.device.base import Compiled
     from hal_core.program import Program
     from hal_core.queue import Keep
-    from hal_opencl.allocator import Opaque
     from hal_opencl.device import OpenCLDevice
 
 
@@ -47,15 +45,5 @@ class SimulatorQueue(WorkerQueue):
     def _add_replay(self, plan: Any) -> None:
         self._add(partial(self._inner._add_replay, plan), "replay of a graph", plan.keep())
 
-    def _copyin(self, dest: Opaque, src: memoryview, keep: Keep) -> None:
-        self._add(partial(self._inner._copyin, dest, src, keep), "copyin", keep)
-
-    def _copyout(self, dest: memoryview, src: Opaque, keep: Keep) -> None:
-        self._add(partial(self._inner._copyout, dest, src, keep), "copyout", keep)
-
-    def _copy(self, dest: Opaque, src: Any, nbytes: int, src_device: Compiled, keep: Keep) -> None:
-        copy = partial(self._inner._copy, dest, src, nbytes, src_device, keep)
-        self._add(copy, "copy", keep)
-
-    def _fill(self, dest: Opaque, nbytes: int, pattern: bytes, keep: Keep) -> None:
-        self._add(partial(self._inner._fill, dest, nbytes, pattern, keep), "fill", keep)
+    def _call(self, method: str, args: tuple[Any, ...], keep: Keep) -> None:
+        self._add(partial(self._inner._call, method, args, keep), method[1:], keep)

@@ -346,7 +346,7 @@ class StreamQueue(Queue):
                 device, lambda: device._synchronize(None), f"helper of {self.name}"
             )
             helper.wait(self.record())
-            helper._copy(dest, src, nbytes, src_device, keep)
+            helper._call("_copy", (dest, src, nbytes, src_device), keep)
             self.wait(helper.record())
 
     def _fill(self, dest: int, nbytes: int, pattern: bytes, keep: Keep) -> None:
