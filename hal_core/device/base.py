@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 from weakref import ref
 
 from hal_core import concurrency, config, profiling
@@ -36,7 +36,6 @@ from hal_core.queue import (
     reached,
     seconds_of,
 )
-from hal_core.queue.order import order
 from hal_core.source import Binary, Source, written
 
 if TYPE_CHECKING:
@@ -112,7 +111,9 @@ class Compiled(concurrency.OfThisProcess):
     closed: bool
     forked: bool  # True in a forked child whose parent opened it: every use raises ForkError there
 
-    checks_order = False  # True: HAL_CHECK compares the memory that its queues use
+    # The observer of what queues wait for and which memory they use, which refuses races. A backend
+    # in checked mode sets it, for all devices.
+    _order: ClassVar[Any] = None
 
     _instead = "Send device.name, and write hal.Device[name] there. Buffers carry their data."
 
@@ -136,9 +137,6 @@ class Compiled(concurrency.OfThisProcess):
         self._loaded: Living[Program] = Living()
         self._queues: Living[Queue] = Living()
         self._queue_numbers = itertools.count(1)
-        # Under HAL_CHECK every device records order: a checked queue may wait for a queue of a
-        # device that is not checked itself.
-        self._order = order if self.checks_order or config.CHECK.read() else None
         self._ends: list[Event | Freed] = []  # the ends of queues that were dropped
         # Queues that may have work. The device keeps them: were one collected, the memory that its
         # work still uses would be finalized too.

@@ -140,14 +140,14 @@ class Graph(OfThisProcess):
         if queue is not None:
             queue = checked(queue, "replay", self.device)
             queue._check_device(self.device, "replay")
-            queue._check_replay(plan)
+            plan.check_order(queue)
             queue._add_replay(plan)
             event = queue.record()
             if not wait:
                 return event
             event.wait()
         else:
-            self.device.default_queue._check_replay(plan)
+            plan.check_order(self.device.default_queue)
             plan.run()
             if not wait:
                 return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from hal_core.errors import InvalidArgument, check_class
@@ -13,6 +14,7 @@ from hal_core.profiling import events
 if TYPE_CHECKING:
     from hal_core.buffer import Buffer
     from hal_core.device.base import Compiled
+    from hal_core.queue import Queue
 
 
 class Replay(ABC):
@@ -66,15 +68,12 @@ class Plan:
         self._native_is_made = False
         self._like: Any = None if earlier is None else earlier._native or earlier._like
 
-    def accesses(self) -> list[tuple[str, list[tuple[Buffer, bool]]]]:
-        """Return for each step its name, and its buffers with True where they are written."""
-        return [
-            (
-                f"{node.kind} of node {node.number} in a replay",
-                list(zip(bufs, node.writes(), strict=True)),
-            )
-            for node, bufs in self._rows
-        ]
+    def check_order(self, queue: Queue) -> None:
+        """In checked mode, refuse a replay as its launches and copies would be."""
+        if self.device._order is not None:
+            names = [f"{node.kind} of node {node.number} in a replay" for node, _ in self._rows]
+            uses = [zip(bufs, node.writes(), strict=True) for node, bufs in self._rows]
+            self.device._order.add(queue, zip(names, uses, repeat(None), strict=False))
 
     def keep(self) -> tuple[Any, ...]:
         """Return what a replay needs until it is done."""

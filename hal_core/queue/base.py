@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from itertools import pairwise
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, NoReturn, Self
@@ -19,7 +19,6 @@ from hal_core.concurrency import OfThisProcess, fork_error, forkable
 from hal_core.device import opened
 from hal_core.errors import InvalidArgument, InvalidState, check_class
 from hal_core.queue.event import Event, Failure, name_of, obstacle, seconds_of, unset
-from hal_core.queue.order import Range, range_of
 from hal_core.signature import POINTER
 
 if TYPE_CHECKING:
@@ -50,7 +49,6 @@ class Queue(OfThisProcess):
     closed: bool
     forked: bool  # True in a forked child of the process that made it
     event_class: type[Event] = Event  # of `record()`
-    _ordered_as = ""  # the name by which checked mode orders its work; if empty, the queue's own
     _keeps_work = False  # True: its device need not keep the queue while it has work
 
     _sees_all_work = False  # True: `_has_work` sees all, as nobody else adds any
@@ -281,7 +279,7 @@ class Queue(OfThisProcess):
                 keep = first._share(), bufs[-1]._share(), bufs[-1]._device
             if self.device._order is not None:
                 uses = zip(bufs, (method != "_copyout", False), strict=False)
-                self._check_order(method[1:], *uses, host=host)
+                self.device._order.add(self, [(method[1:], uses, host)])
             self._call(method, args, keep)
         return self.record()
 
@@ -345,23 +343,7 @@ class Queue(OfThisProcess):
         if self.device._order is not None:
             params = program.signature.pointers
             uses = [(buf, one.kind == POINTER) for one, buf in zip(params, bufs, strict=True)]
-            self._check_order(f"launch of {program.name}", *uses)
-
-    def _check_order(
-        self, work: str, *uses: tuple[Buffer, bool], host: tuple[memoryview, bool] | None = None
-    ) -> None:
-        """In checked mode, refuse work on memory that another queue uses meanwhile."""
-        if self.device._order is not None and self.device.checks_order:
-            ranges = ranges_of(uses)
-            if host is not None:
-                ranges.append(range_of(*host))
-            self.device._order.add(self, [(work, ranges, host)])
-
-    def _check_replay(self, plan: Any) -> None:
-        """In checked mode, refuse a replay as its launches and copies would be."""
-        if self.device._order is not None and self.device.checks_order:
-            works = [(work, ranges_of(uses), None) for work, uses in plan.accesses()]
-            self.device._order.add(self, works)
+            self.device._order.add(self, [(f"launch of {program.name}", uses, None)])
 
     def _check_device(self, device: Compiled, operation: str) -> None:
         if device is not self.device:
@@ -465,15 +447,6 @@ def _abandon(event: Event, why: str) -> None:
             text = f"{why} while {name_of(one)} waited for {waited!r}"
             waited._happen(Failure("wait", name_of(one), InvalidState("wait", text)))
             return
-
-
-def ranges_of(uses: Iterable[tuple[Buffer, bool]]) -> list[Range]:
-    """Return the addresses of buffers that are read or, where it says True, written."""
-    return [
-        (buffer._buf, buffer._buf + buffer.nbytes, writes)
-        for buffer, writes in uses
-        if buffer._device.checks_order
-    ]
 
 
 def checked(queue: object, operation: str, device: Compiled) -> Queue:

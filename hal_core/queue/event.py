@@ -70,9 +70,8 @@ class Event(OfThisProcess):
         self._end = threading.Lock()  # held until it happens
         self._end.acquire()
         self._callbacks: deque[Callable[[], object]] = deque()
-        self._clock: dict[str, int] | None = None  # of checked mode: what it comes after
-        self._after: list[Event] = []  # of checked mode: waited for, and recorded later
-        self._seen: Callable[[Event], None] | None = None  # told when the host knows it is done
+        # Of checked mode: called when the host knows that it is done.
+        self._seen: Callable[[Event], None] | None = None
 
     # -- what a native event fills in
 

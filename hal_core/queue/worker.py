@@ -15,7 +15,6 @@ from hal_core import profiling
 from hal_core.concurrency import Servers, start_server
 from hal_core.queue.base import Freed, Keep, Queue, refuse_as_closed
 from hal_core.queue.event import Event, Failure, PolledEvent
-from hal_core.queue.order import HOST, working
 
 if TYPE_CHECKING:
     from hal_core.device.base import Compiled
@@ -54,7 +53,6 @@ class Worker:
 
     def serve(self, queue: str) -> None:
         """Do the work in its order; after a failure drop the rest, whose events have it then."""
-        working.now = True
         profiling.of_thread.queue = queue
         ending = False
         while not (ending and self.items.empty()):  # another thread may have put work behind it
@@ -225,7 +223,6 @@ class DirectQueue(Queue):
     """
 
     event_class = _IdleEvent
-    _ordered_as = HOST
     _keeps_work = True
 
     def _launch(self, program: Program, geometry: Any, args: tuple[Any, ...], keep: Keep) -> None:

@@ -18,8 +18,9 @@ import numpy as np
 import pytest
 
 import hal_core as hal
-from hal_core.queue import Queue, base, order
-from hal_core.queue.order import HOST, Access, Order
+from hal_core.graph.plan import Plan
+from hal_cpu.checked import order
+from hal_cpu.checked.order import HOST, Access, Moment, Order
 
 N = 64
 PAGE = Path(__file__).parents[3] / "docs" / "queues.md"
@@ -344,16 +345,16 @@ def _check_as(change: Callable[[Access], Access | None]) -> Callable[..., None]:
 
 def _knows_itself_alone(self: Order, queue: hal.Queue, event: hal.Event) -> None:
     own = self._clocks.get(queue.name, {}).get(queue.name, 0)
-    event._clock, event._after, event._seen = {queue.name: own}, [], self.seen
+    event._seen = Moment(self, {queue.name: own}, [])
 
 
 def _waits_for_what_is_recorded(self: Order, queue: hal.Queue, event: hal.Event) -> None:
-    if event._clock is not None:
+    if event._seen is not None:
         WAITED(self, queue, event)
 
 
-def _without_host(self: Queue, work: str, *uses: Any, host: Any = None) -> None:
-    CHECK_ORDER(self, work, *uses)
+def _without_host(self: Order, queue: hal.Queue, works: Iterable[Any]) -> None:
+    ADD(self, queue, [(work, uses, None) for work, uses, _ in works])
 
 
 def _one_by_one(self: Order, queue: hal.Queue, works: Iterable[Any]) -> None:
@@ -365,7 +366,7 @@ def _of_cpu_alone(uses: Iterable[Any]) -> list[Any]:
     return RANGES_OF([use for use in uses if use[0].device == "CPU"])
 
 
-WAITED, ADD, CHECK_ORDER, RANGES_OF = Order.waited, Order.add, Queue._check_order, base.ranges_of
+WAITED, ADD, RANGES_OF = Order.waited, Order.add, order.ranges_of
 WRONG: dict[str, tuple[object, str, object]] = {
     "nothing is compared": (Order, "_check", _nothing),
     "reads are not": (Order, "_check", _check_as(lambda one: one if one.writes else None)),
@@ -382,10 +383,10 @@ WRONG: dict[str, tuple[object, str, object]] = {
     "the host sees no device": (Order, "seen_all", _nothing),
     "freed memory stays": (Order, "forget", _nothing),
     "what is over stays": (Order, "_forget_seen", _nothing),
-    "host memory is not": (Queue, "_check_order", _without_host),
-    "replays are not": (Queue, "_check_replay", _nothing),
+    "host memory is not": (Order, "add", _without_host),
+    "replays are not": (Plan, "check_order", _nothing),
     "half a refused replay stays": (Order, "add", _one_by_one),
-    "other devices are not": (base, "ranges_of", _of_cpu_alone),
+    "other devices are not": (order, "ranges_of", _of_cpu_alone),
     "the last access replaces all": (order, "_replaces", lambda new, old, clock: True),
     "a read replaces a write": (
         order, "_replaces",

@@ -7,10 +7,10 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from hal_core.errors import DeviceFault
-from hal_core.queue.order import range_of
 from hal_cpu import driver
 from hal_cpu.allocator import CPUAllocator
 from hal_cpu.checked.guarded_memory import Address, Block, Quarantine
+from hal_cpu.checked.order import order, range_of
 
 if TYPE_CHECKING:
     from hal_core.allocator import BufferSpec
@@ -65,8 +65,7 @@ class CheckedAllocator(CPUAllocator):
 
     def _free(self, opaque: int, nbytes: int, options: BufferSpec) -> None:
         block = self._blocks.pop(opaque)
-        if self.device._order is not None:
-            self.device._order.forget(opaque, nbytes)
+        order.forget(opaque, nbytes)
         self._check_block(block, "free")
         self._quarantine.add(block)
 

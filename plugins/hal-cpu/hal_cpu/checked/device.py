@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+from hal_core.concurrency import devices
+from hal_core.device.base import Compiled
 from hal_core.errors import HalError, Unsupported
-from hal_core.queue.order import Range, working
+from hal_core.profiling import of_thread
 from hal_cpu import processor
+from hal_cpu.checked.order import Range, order
 from hal_cpu.device import CPUDevice
 from hal_cpu.settings import CHECK_SECONDS, CHECK_SEED
 
@@ -29,12 +32,12 @@ class CheckedDevice(CPUDevice):
 
     allocator: CheckedAllocator
     checked = True
-    checks_order = True
 
     def __init__(self, name: str, info: DeviceInfo) -> None:
         super().__init__(name, info)
         self.seconds, self.seed = CHECK_SECONDS.read(), CHECK_SEED.read()
         self.faults: deque[HalError] = deque()  # found but not raised yet
+        Compiled._order = order  # of all devices
 
     @property
     def graph(self) -> None:
@@ -78,8 +81,8 @@ class CheckedDevice(CPUDevice):
 
     def check_order(self, work: str, *ranges: Range) -> None:
         """Refuse work of the default queue on memory that another queue uses meanwhile."""
-        if not getattr(working, "now", False) and self._order is not None:
-            self._order.add_of_host(self.name, work, ranges)
+        if not getattr(of_thread, "queue", ""):  # else the queue has been asked
+            order.add_of_host(self.name, work, ranges)
 
     def _synchronize(self, timeout: float | None) -> bool:
         if not super()._synchronize(timeout):
@@ -88,3 +91,9 @@ class CheckedDevice(CPUDevice):
             self.allocator.find_damage()
         self.raise_fault()
         return True
+
+    def _close(self) -> None:
+        super()._close()
+        if not any(isinstance(one, CheckedDevice) and not one.closed for one in devices):
+            Compiled._order = None
+            order._after_fork()

@@ -9,9 +9,9 @@ import numpy as np
 
 from hal_core.errors import CompileError
 from hal_core.geometry import Dim3
-from hal_core.queue.order import Range
 from hal_core.signature import POINTER
 from hal_cpu import driver
+from hal_cpu.checked.order import Range
 from hal_cpu.compilers.objects import ObjectCompiler
 from hal_kernel.interpreter import execute
 from hal_kernel.interpreter.arguments import Inputs

@@ -1,7 +1,7 @@
 """Checked mode: finds accesses of one byte range by queues that nothing orders.
 
 Ranges are addresses in memory that the host sees: of buffers on the CPU, and of host memory that
-queues copy from or to.
+queues copy from or to. Queues of other devices are observed, too: those of the CPU wait for them.
 
     queue 1: launch of f, writes bytes 0 to 400       f is access 1 of queue 1
     queue 2: wait(event of queue 1)                   queue 2 now knows of access 1 of queue 1
@@ -14,30 +14,28 @@ are compared when they are made, not when they run: what is wrong by chance is f
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable
 from functools import partial
 from itertools import filterfalse
 from typing import TYPE_CHECKING, NamedTuple
 
-from hal_core.concurrency import Late, fork_safe_lock, forkable
+import numpy as np
+
+from hal_core.concurrency import fork_safe_lock, forkable
 from hal_core.errors import KernelFault
+from hal_core.queue import DirectQueue
+from hal_cpu.device import CPUDevice
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    from hal_core.queue.base import Queue
-    from hal_core.queue.event import Event
-else:
-    np = Late("numpy")
+    from hal_core.buffer import Buffer
+    from hal_core.queue import Event, Queue
 
 Clock = dict[str, int]  # name of a queue -> the number of its last access that this one knows of
 Range = tuple[int, int, bool]  # first byte, the byte after the last, whether it is written
-Work = tuple[str, Iterable[Range], object]  # name, ranges, what keeps host memory from reuse
+# Name, buffers, and memory of the host, each with True where it is written.
+Work = tuple[str, Iterable[tuple["Buffer", bool]], tuple[memoryview, bool] | None]
 
 HOST = "the default queue"  # the host's calls are its work: each is done when it returns
-
-working = threading.local()  # `.now`: this thread does the work of a queue, whose calls are checked
 
 
 class Access(NamedTuple):
@@ -50,6 +48,18 @@ class Access(NamedTuple):
     number: int
     work: str  # "launch of saxpy"
     memory: object  # of the host, which is not used anew while the access is known
+
+
+class Moment:
+    """The place of an event. Called when the host knows that the event has happened."""
+
+    def __init__(self, order: Order, clock: Clock, after: list[Event]) -> None:
+        self.order = order
+        self.clock = clock  # what it comes after
+        self.after = after  # waited for, and recorded later
+
+    def __call__(self, event: Event) -> None:
+        self.order.seen(event)
 
 
 class Order:
@@ -75,10 +85,16 @@ class Order:
 
         Raises: KernelFault for one that nothing orders; then none is added.
         """
+        if not _is_checked(queue.device):
+            return
+        found = [
+            (work, [*ranges_of(uses), *([range_of(*host)] if host else [])], host)
+            for work, uses, host in works
+        ]
         with self._lock:
-            name, clock = queue._ordered_as or queue.name, self._clock(queue)
+            name, clock = _name_of(queue), self._clock(queue)
             number = clock.get(name, 0) + 1
-            made = self._checked(queue.device.name, name, number, works)
+            made = self._checked(queue.device.name, name, number, found)
             # The host: all that comes later comes after it. Behind an event that has no place yet:
             # nobody knows what the work comes after.
             if name == HOST or self._unknown.get(name):
@@ -95,7 +111,13 @@ class Order:
             with self._lock:
                 self._checked(device, HOST, 0, [(work, ranges, None)])
 
-    def _checked(self, device: str, name: str, number: int, works: Iterable[Work]) -> list[Access]:
+    def _checked(
+        self,
+        device: str,
+        name: str,
+        number: int,
+        works: Iterable[tuple[str, Iterable[Range], object]],
+    ) -> list[Access]:
         made = [
             Access(*one, name, number, work, memory)
             for work, ranges, memory in works
@@ -108,13 +130,14 @@ class Order:
         return made
 
     def recorded(self, queue: Queue, event: Event) -> None:
+        """Note what an event comes after."""
         with self._lock:
-            event._clock = dict(self._clock(queue))
-            event._after = list(self._unknown.get(queue.name, ()))
-            event._seen = self.seen
+            clock = dict(self._clock(queue))
+            event._seen = Moment(self, clock, list(self._unknown.get(queue.name, ())))
 
     def waited(self, queue: Queue, event: Event) -> None:
-        if queue._ordered_as == HOST:  # the host waits now, and so sees the event
+        """Note that the later work of a queue comes after an event."""
+        if isinstance(queue, DirectQueue):  # the host waits now, and so sees the event
             return
         with self._lock:
             self._unknown.setdefault(queue.name, []).append(event)
@@ -149,7 +172,7 @@ class Order:
 
     def _clock(self, queue: Queue) -> Clock:
         """Return the queue's clock as of now. Its work comes after what the host has done."""
-        name = queue._ordered_as or queue.name
+        name = _name_of(queue)
         self._devices[name] = queue.device.name
         clock = self._clocks.setdefault(name, {})
         _merge(clock, self._clocks[HOST])
@@ -186,6 +209,23 @@ class Order:
 order = Order()
 
 
+def _is_checked(device: object) -> bool:
+    return isinstance(device, CPUDevice) and device.checked
+
+
+def _name_of(queue: Queue) -> str:
+    return HOST if isinstance(queue, DirectQueue) else queue.name
+
+
+def ranges_of(uses: Iterable[tuple[Buffer, bool]]) -> list[Range]:
+    """Return the addresses of buffers that are read or, where it says True, written."""
+    return [
+        (buffer._buf, buffer._buf + buffer.nbytes, writes)
+        for buffer, writes in uses
+        if _is_checked(buffer._device)
+    ]
+
+
 def range_of(memory: memoryview, writes: bool) -> Range:
     """Return the addresses of memory of the host."""
     start = int(np.frombuffer(memory, np.uint8).__array_interface__["data"][0])
@@ -201,16 +241,17 @@ def _replaces(new: Access, old: Access, clock: Clock) -> bool:
 
 def _known(event: Event, asked: tuple[Event, ...]) -> Clock | None:
     """Return what an event comes after; None while it waits for one that is not recorded yet."""
-    if event._clock is None:
-        return {} if event.queue is None and event._done else None
-    while event._after:
-        first = event._after[0]
+    moment = event._seen
+    if not isinstance(moment, Moment):  # of the host, or recorded before anything was checked
+        return {} if event.queue is not None or event._done else None
+    while moment.after:
+        first = moment.after[0]
         known = None if first in asked else _known(first, (*asked, event))
         if known is None:
             return None
-        _merge(event._clock, known)
-        event._after.remove(first)
-    return event._clock
+        _merge(moment.clock, known)
+        moment.after.remove(first)
+    return moment.clock
 
 
 def _merge(clock: Clock, other: Clock) -> None:
