@@ -20,8 +20,8 @@ from hal_core.errors import (
     check_class,
     shown,
 )
-from hal_core.profiling import on_switch
-from hal_core.queue import OPERATIONS, Event, Queue, captures, capturing, checked, on_captures
+from hal_core.profiling import events
+from hal_core.queue import OPERATIONS, Event, Queue, captures, capturing, checked
 from hal_core.signature import VALUE, Param, convert_value
 
 if TYPE_CHECKING:
@@ -40,21 +40,16 @@ else:
 _ZERO = BufferSpec(zero=True)  # shared by all buffers: garbage collection visits fewer objects
 _SHORT_NBYTES = 1 << 20  # a longer copy goes through the allocator, which may release the GIL
 # The longest copy that bypasses the allocator, where the host sees the memory. A profile records
-# the allocator's copies, so while one is open no copy bypasses it.
+# the allocator's copies, and a graph takes those of its thread: then no copy bypasses it.
 _direct_nbytes = _SHORT_NBYTES
 
 
-_watchers: set[str] = set()  # "profile", "capture": who wants to see every copy
-
-
-def _switched(watcher: str, active: bool) -> None:
+def _follow() -> None:
     global _direct_nbytes
-    (_watchers.add if active else _watchers.discard)(watcher)
-    _direct_nbytes = -1 if _watchers else _SHORT_NBYTES
+    _direct_nbytes = -1 if events.open_profiles or captures else _SHORT_NBYTES
 
 
-on_switch(partial(_switched, "profile"))
-on_captures(partial(_switched, "capture"))
+events.on_change(_follow)
 
 
 class Lease:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from hal_core.errors import InvalidArgument, InvalidState, Unsupported
 from hal_core.graph.node import LAUNCH, Node
-from hal_core.queue import Event, Queue, captures, refuse_in_capture, switch_captures
+from hal_core.profiling import changed
+from hal_core.queue import Event, Queue, captures, refuse_in_capture
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -87,8 +88,8 @@ def recording(recorder: Recorder) -> Iterator[None]:
         raise InvalidState("capture", problem, device=recorder.device.name, fix=fix)
     try:
         captures[thread] = recorder
-        switch_captures()
+        changed()
         yield
     finally:
         captures.pop(thread, None)
-        switch_captures()
+        changed()

@@ -7,7 +7,9 @@ from hal_core.profiling.events import (
     ProfileEvent,
     ProfileProgramEvent,
     ProfileRangeEvent,
+    changed,
     of_thread,
+    on_change,
     record,
 )
 from hal_core.profiling.host_clock import HostClock, Times
@@ -18,7 +20,6 @@ from hal_core.profiling.session import (
     device_changed,
     device_made,
     finalize_profile,
-    on_switch,
     profile,
     profile_range,
     saved_elsewhere,
@@ -27,7 +28,7 @@ from hal_core.profiling.session import (
 
 __all__ = [
     "ClockSamples", "HostClock", "Profile", "ProfileDeviceEvent", "ProfileEvent",
-    "ProfileProgramEvent", "ProfileRangeEvent", "Times", "device_changed", "device_made",
-    "finalize_profile", "of_thread", "on_switch", "profile", "profile_range", "record",
-    "record_queued", "saved_elsewhere", "source_of", "start_profile",
+    "ProfileProgramEvent", "ProfileRangeEvent", "Times", "changed", "device_changed",
+    "device_made", "finalize_profile", "of_thread", "on_change", "profile", "profile_range",
+    "record", "record_queued", "saved_elsewhere", "source_of", "start_profile",
 ]  # fmt: skip

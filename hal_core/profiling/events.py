@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
+from collections.abc import Callable
 from threading import get_ident, local
 from typing import Any, NamedTuple
 
@@ -12,6 +13,22 @@ from hal_core.profiling.host_clock import Times
 DEFAULT_QUEUE = "default queue"  # as traces name it; events of it have no name
 of_thread = local()  # `.queue`: the name of the queue whose work this thread does
 open_profiles: tuple[Entries, ...] = ()  # replaced as a whole, so readers need no lock
+_shortcuts: list[Callable[[], object]] = []
+
+
+def on_change(follow: Callable[[], object]) -> None:
+    """Call `follow` now, and when a profile or a capture of a graph begins or ends.
+
+    For shortcuts that bypass what these two see.
+    """
+    _shortcuts.append(follow)
+    follow()
+
+
+def changed() -> None:
+    """Let the shortcuts follow `open_profiles`, and the captures of graphs."""
+    for follow in _shortcuts:
+        follow()
 
 
 class Entries:

@@ -30,10 +30,9 @@ log = logging.getLogger("hal_core")
 
 LIMIT = 1 << 16  # events; about 20 MB of them
 
-# Re-entrant: a switch or a clock runs code of backends, whose finalizers may load or allocate.
+# Re-entrant: a shortcut or a clock runs code of backends, whose finalizers may load or allocate.
 _lock = concurrency.fork_safe_lock()
 _finalizing = concurrency.fork_safe_lock()  # held while the process's profile is closed
-_switches: list[Callable[[bool], None]] = []
 _process_profile: Profile | None = None  # opened by `start_profile` or HAL_PROFILE=1
 
 
@@ -177,12 +176,10 @@ class Profile(events.Entries):
 
 
 def _follow() -> None:
-    """Let switches and devices follow `events.open_profiles`, which alone decides. Every call does
+    """Let shortcuts and devices follow `events.open_profiles`, which alone decides. Every call does
     the whole, so it also completes what Ctrl-C has ended."""
-    is_open = bool(events.open_profiles)
-    for switch in _switches:
-        switch(is_open)
-    if not is_open:
+    events.changed()
+    if not events.open_profiles:
         instrumentation.restore_all()
         return
     for device in concurrency.devices:
@@ -325,14 +322,3 @@ def device_changed(device: Compiled) -> None:
     with _lock:
         if events.open_profiles:
             instrumentation.instrument_device(device)
-
-
-def on_switch(switch: Callable[[bool], None]) -> None:
-    """Call `switch(True)` when the first profile opens and `switch(False)` when the last closes.
-
-    For shortcuts that bypass the methods a profile records.
-    """
-    with _lock:
-        _switches.append(switch)
-        if events.open_profiles:
-            switch(True)

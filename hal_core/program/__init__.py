@@ -171,34 +171,32 @@ class Program(OfThisProcess):
                 *bufs, vals=plain, grid=grid, block=block, threads=threads, shared=shared,
                 wait=wait, queue=queue,
             )  # fmt: skip
-        blocks, shape = self._rules().resolve(grid, block, threads, shared)
+        geometry = self._resolved(grid, block, threads, shared)
         args = self._arguments(bufs, vals)
-        if 0 in blocks or 0 in shape:
+        if geometry is None:
             return 0.0 if wait else None
-        try:
-            launch, geometry = self._prepare(blocks, shape, (grid, block, threads, shared))
-            if wait:
-                return self._launch_and_wait(geometry, queue, bufs, args)
-            if queue is not None:
-                queue = checked(queue, f"launch {self.name}", self.device)
-                queue._add_launch(self, geometry, bufs, args)
-            else:
-                launch(geometry, *args)
-            return None
-        except (AttributeError, TypeError):
-            if self._unloaded:  # by another thread, since the first line
-                self._refuse_unloaded()
-            raise
+        if wait or queue is not None:
+            return self._hand_over(geometry, queue, bufs, args, wait)
+        launch = self._launch
+        launch(geometry, *args)
+        return None
 
-    def _launch_and_wait(
-        self, geometry: Any, queue: Queue | None, bufs: tuple[Buffer, ...], args: tuple[Any, ...]
-    ) -> float:
-        """Launch with arguments that are checked, wait, and return the seconds it took."""
+    def _hand_over(
+        self,
+        geometry: Any,
+        queue: Any,
+        bufs: tuple[Buffer, ...],
+        args: tuple[Any, ...],
+        wait: bool,
+    ) -> float | None:
+        """Launch with arguments that are checked, and wait, or do it in a queue, or both."""
         try:
             if queue is None:
                 return self._launch_timed(geometry, args)
-            queue = checked(queue, f"launch {self.name}", self.device)
-            return queue._add_timed_launch(self, geometry, bufs, args)
+            if not isinstance(queue, Queue):
+                checked(queue, f"launch {self.name}", self.device)
+            add: Any = queue._add_timed_launch if wait else queue._add_launch
+            return add(self, geometry, bufs, args)  # type: ignore[no-any-return]
         except (AttributeError, TypeError):
             if self._unloaded:  # by another thread, since the launch began
                 self._refuse_unloaded()
@@ -228,28 +226,23 @@ class Program(OfThisProcess):
         blocks, shape = self._rules().resolve(grid, block, threads, shared)
         if 0 in blocks or 0 in shape:
             return None
-        return self._prepare(blocks, shape, (grid, block, threads, shared))[1]
-
-    def _prepare(
-        self, grid: Dim3, block: Dim3, key: tuple[Any, Any, Any, Any]
-    ) -> tuple[Callable[..., None], Any]:
-        """Return the bound launch and the geometry, both remembered for the fast path."""
         if self._launch is None:
             bound = self._bind()
             # By now another thread may have opened a profile or unloaded the program, and put a
             # launch of its own here.
             if self._launch is None:
                 self._launch = bound
+        key = grid, block, threads, shared
         plain = all(map(is_plain, key))
         geometry = self._geometries.get(key) if plain else None
         if geometry is None:
-            geometry = self._geometry(grid, block, key[3])
+            geometry = self._geometry(blocks, shape, shared)
             if plain:
                 if len(self._geometries) >= _MAX_GEOMETRIES:
                     self._geometries.clear()
                 # After the launch is bound: the fast path trusts that both are there.
                 self._geometries[key] = geometry
-        return self._launch, geometry
+        return geometry
 
     # -- checks
 

@@ -18,12 +18,9 @@ gets this call:
         except (AttributeError, KeyError, TypeError, ValueError):
             known = False
         if known:
-            if wait:
-                return timed(self, geometry, queue, bufs, (b0._buf, v1))
-            if queue is None:
-                self._launch(geometry, b0._buf, v1)
-            else:
-                add(queue, self, geometry, bufs, (b0._buf, v1))
+            if wait or queue is not None:
+                return handed(self, geometry, queue, bufs, (b0._buf, v1), wait)
+            self._launch(geometry, b0._buf, v1)
             return None
         return checked(self, *bufs, vals=vals, grid=grid, block=block, threads=threads,
                        shared=shared, wait=wait, queue=queue)
@@ -37,7 +34,8 @@ from threading import get_ident
 from typing import Any, TypeVar
 
 from hal_core.dtypes import DType, any_
-from hal_core.queue import Queue, captures, checked, on_captures
+from hal_core.profiling import on_change
+from hal_core.queue import captures
 from hal_core.signature import Signature
 
 ANY_ALIGNMENT = 8  # bytes: memory without a dtype may be seen as elements of any
@@ -63,12 +61,9 @@ def __call__(self, *bufs, vals=(), grid=None, block=None, threads=None, shared=0
     except (AttributeError, KeyError, TypeError, ValueError):
         known = False
     if known:
-        if wait:
-            return timed(self, geometry, queue, bufs, ({tuple}))
-        if queue is None:
-            self._launch(geometry, {args})
-        else:
-            add(queue, self, geometry, bufs, ({tuple}))
+        if wait or queue is not None:
+            return handed(self, geometry, queue, bufs, ({tuple}), wait)
+        self._launch(geometry, {args})
         return None
     return checked(self, *bufs, vals=vals, grid=grid, block=block, threads=threads,
                    shared=shared, wait=wait, queue=queue)
@@ -120,7 +115,7 @@ def specialised(cls: P, signature: Signature, any_offset: bool) -> P:
 
 
 def _call(cls: Any, text: str, begin: str) -> Call:
-    names = {"checked": cls.__call__, "add": _add, "timed": cls._launch_and_wait}
+    names = {"checked": cls.__call__, "handed": cls._hand_over}
     names |= {"captures": captures, "get_ident": get_ident}
     call = define(text.format(begin=begin), "__call__", f"launch of {cls.__name__}", names)
     call.__doc__ = cls.__call__.__doc__
@@ -142,24 +137,12 @@ def _choose_call(made: Any, plain: Call, make_captured: Callable[[], Call]) -> N
     made.__call__ = first
 
 
-def _switch(active: bool) -> None:
+def _follow() -> None:
     for shape in list(_SHAPES.values()):
         _choose_call(*shape)
 
 
-on_captures(_switch)
-
-
-def _add(queue: Any, program: Any, geometry: Any, bufs: Any, args: Any) -> None:
-    """Queue a launch whose arguments are checked."""
-    if not isinstance(queue, Queue):
-        checked(queue, f"launch {program.name}", program.device)
-    try:
-        queue._add_launch(program, geometry, bufs, args)
-    except (AttributeError, TypeError):
-        if program._unloaded:  # by another thread, since the launch began
-            program._refuse_unloaded()
-        raise
+on_change(_follow)
 
 
 def define(text: str, name: str, title: str, names: dict[str, Any]) -> Callable[..., Any]:

@@ -11,10 +11,8 @@ from hal_core.queue.base import (
     checked,
     end_of,
     finish,
-    on_captures,
     reached,
     refuse_in_capture,
-    switch_captures,
 )
 from hal_core.queue.event import Event, Failure, PolledEvent, seconds_of
 from hal_core.queue.worker import DirectQueue, WorkerQueue
@@ -35,9 +33,7 @@ __all__ = [
     "checked",
     "end_of",
     "finish",
-    "on_captures",
     "reached",
     "refuse_in_capture",
     "seconds_of",
-    "switch_captures",
 ]

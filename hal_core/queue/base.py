@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Callable
 from itertools import pairwise
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, NoReturn, Self
@@ -457,23 +456,6 @@ def checked(queue: object, operation: str, device: Compiled) -> Queue:
 
 # Thread that captures a graph -> the queue that takes its calls without `queue=`.
 captures: dict[int, Queue] = {}
-
-
-_capture_switches: list[Callable[[bool], None]] = []
-
-
-def on_captures(switch: Callable[[bool], None]) -> None:
-    """Call `switch(True)` while some thread captures a graph, and `switch(False)` after the last.
-
-    For shortcuts that ask no queue.
-    """
-    _capture_switches.append(switch)
-
-
-def switch_captures() -> None:
-    """Tell the shortcuts whether some thread captures a graph now."""
-    for switch in _capture_switches:
-        switch(bool(captures))
 
 
 def capturing() -> Queue | None:
