@@ -226,7 +226,10 @@ def record(name: str, kind: type, node: ast.ClassDef, lines: list[str]) -> Itera
         if isinstance(part, ast.FunctionDef) and part.name == "__init__":
             shown[:0] = [name + call(part, lines)[0], *([""] if shown else [])]
             text += f"\n{ast.get_docstring(part) or ''}"
-    if kind.__bases__ == (tuple,):
+    first = kind.__bases__[0]
+    if first.__bases__ == (tuple,) and not is_public(first):  # its fields, without its properties
+        shown = fields(definitions(kind.__module__)[1][first.__name__], lines)
+    if tuple in kind.__bases__ or (shown and tuple in first.__bases__):
         shown = [f"class {name}(NamedTuple):", *(f"    {line}" for line in shown)]
     base = kind.__mro__[1]
     if is_public(base):

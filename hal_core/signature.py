@@ -156,46 +156,27 @@ def convert_value(value: Any, param: Param, operation: str, device: str) -> int 
         # The kind of bfloat16 is V, void.
         kind = "f" if value.dtype.name == "bfloat16" else value.dtype.kind
         plain = float(value) if kind == "f" else value.item() if kind in "biu" else None
+    problem, limit, fix = "is out of range", f"expected {dtype.name}", _WIDER
     if not isinstance(plain, (int, float)):
-        raise InvalidArgument(
-            operation, f"{_what(param)} is not a number", got=value,
-            limit=f"expected {dtype.name}", device=device,
-            fix="Give a Python number or a numpy scalar; arrays go into buffers.",
-        )  # fmt: skip
-    if dtype.kind == "f":
+        problem = "is not a number"
+        fix = "Give a Python number or a numpy scalar; arrays go into buffers."
+    elif dtype.kind == "f":
         try:
             number = float(plain)
         except OverflowError:
             number = float("inf")
+        # The caller may have written an infinity; a longdouble may be beyond a float, as an int.
         infinite = number in (float("inf"), float("-inf"))
-        # Else the caller wrote an infinity; a longdouble may be beyond a float, as an int.
-        if (infinite and value != number) or (not infinite and abs(number) > dtype.max):
-            raise InvalidArgument(
-                operation, f"{_what(param)} is out of range", got=value,
-                limit=f"expected {dtype.name}", device=device, fix=_WIDER,
-            )  # fmt: skip
-        return number
-    if isinstance(plain, float):
-        raise InvalidArgument(
-            operation,
-            f"{_what(param)} is a float where an integer is expected",
-            got=value,
-            limit=f"expected {dtype.name}",
-            device=device,
-            fix="Convert it by int(...), or use a float dtype.",
-        )
-    if not dtype.min <= plain <= dtype.max:
-        raise InvalidArgument(
-            operation,
-            f"{_what(param)} is out of range",
-            got=value,
-            limit=f"{dtype.name} holds {dtype.min} to {dtype.max}",
-            device=device,
-            fix=_WIDER,
-        )
-    return bool(plain) if dtype.kind == "b" else int(plain)
-
-
-def _what(param: Param) -> str:
-    name = param.name
-    return f"value {name!r}" if name.isidentifier() else f"value {name}"
+        if value == number if infinite else not abs(number) > dtype.max:
+            return number
+    elif isinstance(plain, float):
+        problem = "is a float where an integer is expected"
+        fix = "Convert it by int(...), or use a float dtype."
+    elif dtype.min <= plain <= dtype.max:
+        return bool(plain) if dtype.kind == "b" else int(plain)
+    else:
+        limit = f"{dtype.name} holds {dtype.min} to {dtype.max}"
+    what = f"value {param.name!r}" if param.name.isidentifier() else f"value {param.name}"
+    raise InvalidArgument(
+        operation, f"{what} {problem}", got=value, limit=limit, device=device, fix=fix
+    )

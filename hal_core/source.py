@@ -22,7 +22,24 @@ _MACRO = re.compile(r"[A-Za-z_]\w*(\([\w\s,.]*\))?", re.ASCII)  # WIDTH, or MAX(
 _COUNTED = {"shared_nbytes": "bytes of a block", "work": "operations of a thread"}
 
 
-class Source:
+class _Described:
+    """Has an `Interface`."""
+
+    __slots__ = ()
+    interface: Interface
+
+    @property
+    def name(self) -> str:
+        """The kernel's name."""
+        return self.interface.signature.name
+
+    @property
+    def signature(self) -> Signature:
+        """The kernel's parameters."""
+        return self.interface.signature
+
+
+class Source(_Described):
     """A kernel's text, name and typed signature, and how it is compiled. Frozen.
 
     `Source("scale", text, "y: float32*, x: const float32*, n: int32", language="opencl")`.
@@ -105,16 +122,6 @@ class Source:
     __delattr__ = None  # type: ignore[assignment]
 
     @property
-    def name(self) -> str:
-        """The kernel's name."""
-        return self.interface.signature.name
-
-    @property
-    def signature(self) -> Signature:
-        """The kernel's parameters."""
-        return self.interface.signature
-
-    @property
     def block(self) -> tuple[int, int, int] | None:
         """The only block shape that the kernel runs with."""
         return self.interface.block
@@ -182,23 +189,17 @@ def written(kernel: object, device: Compiled) -> Source:
     return source
 
 
-class Binary(NamedTuple):
-    """Machine code of one kernel, and the facts that launching it needs."""
-
+class _Binary(NamedTuple):
     image: bytes
     format: str  # "elf", "opencl", "cubin", "ptx", ...
     target: str  # the architecture it was compiled for
     interface: Interface
 
-    @property
-    def name(self) -> str:
-        """The kernel's name."""
-        return self.interface.signature.name
 
-    @property
-    def signature(self) -> Signature:
-        """The kernel's parameters."""
-        return self.interface.signature
+class Binary(_Binary, _Described):
+    """Machine code of one kernel, and the facts that launching it needs."""
+
+    __slots__ = ()
 
     def __repr__(self) -> str:
         return f"<Binary {self.name} {self.format} {self.target} {len(self.image)} bytes>"

@@ -269,6 +269,9 @@ class Buffer:
         check_nbytes(src.nbytes, self.nbytes, "copy_from", self.device)
         source = src._opaque_to_read("copy_from")
         dest = self._opaque_for("copy_from")
+        if queue is None and not captures and self.nbytes:  # as `_do`, without the call
+            self._device.allocator._copy(dest, source, self.nbytes, src._device)
+            return self
         return self._do("_copy", queue, (dest, source, self.nbytes, src._device), src) or self
 
     @overload

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hal_core import config, hookspecs
@@ -30,11 +31,9 @@ from hal_core.device.plugin import (
 from hal_core.errors import DeviceUnavailable, HalError, UnknownDevice
 
 if TYPE_CHECKING:
-    from hal_core.allocator import Allocator
     from hal_core.compiler import CompilerPair
     from hal_core.device.base import Compiled, DeviceInfo
     from hal_core.program import Program
-    from hal_core.source import Binary
 
 log = logging.getLogger("hal_core")
 
@@ -184,9 +183,9 @@ class Backend(Plugin, OfThisProcess):
 
     # -- provider hooks
 
-    def make_allocator(self, device: Compiled) -> Allocator[Any]:
-        """Return a new allocator for a device. The device checks its class."""
-        return self._provide("hal_make_allocator", checks.as_given, device=device)
+    def make(self, hook: str, kind: type[T], **arguments: object) -> T:
+        """Return what a hook makes, an object of a class that this module may not import."""
+        return self._provide(hook, partial(checks.as_made, kind), **arguments)
 
     def make_compilers(self, device: Compiled) -> list[CompilerPair]:
         """Return the owner's pairs, then what extensions add; the first to use a name has it."""
@@ -201,10 +200,6 @@ class Backend(Plugin, OfThisProcess):
                 if taken:
                     raise Unusable(f"names that are taken: {', '.join(taken)}")
         return list(found.values())
-
-    def make_program(self, device: Compiled, binary: Binary) -> object:
-        """Return the program of a binary for a device. The device checks its class."""
-        return self._provide("hal_make_program", checks.as_given, device=device, binary=binary)
 
     def import_buffer(self, device: Compiled, obj: object) -> hookspecs.Foreign | None:
         """Return the memory of a vendor package's own array; None when the plugin knows no such."""

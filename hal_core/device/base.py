@@ -18,7 +18,6 @@ from hal_core.allocator import Allocator
 from hal_core.compiler import compile_source
 from hal_core.compiler.selection import select
 from hal_core.concurrency import Living
-from hal_core.device.plugin import short_repr
 from hal_core.dtypes import DTYPES, as_dtype, float64
 from hal_core.errors import InvalidArgument, InvalidState, Unsupported, check_class
 from hal_core.geometry import Limits
@@ -189,10 +188,7 @@ class Compiled(concurrency.OfThisProcess):
     @_MadeOnce
     def allocator(self) -> Allocator[Any]:
         """The device's memory. Made at the first use."""
-        made: object = self._backend.make_allocator(self)  # a plugin may return anything
-        if not isinstance(made, Allocator):
-            wrong = f"hal_make_allocator gave {short_repr(made)}, which is no Allocator"
-            raise self._backend.refuse(wrong)
+        made = self._backend.make("hal_make_allocator", Allocator, device=self)
         # Stored before the profiler hears of it: a profile that another thread opens now looks for
         # it in the device.
         self.__dict__["allocator"] = made
@@ -310,10 +306,7 @@ class Compiled(concurrency.OfThisProcess):
         self._check_open("load")
         fix = "program.binary is one; text is compiled, by device.compile(hal.Source(...))."
         check_class(binary, Binary, "load", fix, self.name)
-        program = self._backend.make_program(self, binary)
-        if not isinstance(program, Program):
-            wrong = f"hal_make_program gave {short_repr(program)}, which is no Program"
-            raise self._backend.refuse(wrong)
+        program = self._backend.make("hal_make_program", Program, device=self, binary=binary)
         program.source, program.pair = source, pair
         self._loaded.add(program)
         profiling.device_changed(self)

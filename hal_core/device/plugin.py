@@ -168,11 +168,11 @@ class Unusable(Exception):
     """A hook returned a wrong value; the text names it and goes on from "the hook gave"."""
 
 
-def as_given(answer: T) -> T:
-    """Refuse None, which pluggy gives for a hook that nobody implements."""
-    if answer is None:
-        raise Unusable("None")
-    return answer
+def as_made(kind: type[T], answer: object) -> T:
+    """Check what a hook makes, which is None where the hook is missing."""
+    if isinstance(answer, kind):
+        return answer
+    raise Unusable(f"{short_repr(answer)}, which is no {kind.__name__}")
 
 
 def as_devices(family: str, answer: object) -> tuple[DeviceInfo, ...]:

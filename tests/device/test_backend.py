@@ -238,12 +238,15 @@ def test_a_vendor_error_never_escapes_raw() -> None:
             raise hal.CompileError("load k", "no entry")
 
     owner = make(Raising())
-    for failing in (lambda: opened(owner), lambda: owner.make_allocator(None)):  # type: ignore[arg-type]
+    for failing in (
+        lambda: opened(owner),
+        lambda: owner.make("hal_make_allocator", object, device=None),
+    ):
         with pytest.raises(hal.PluginError) as caught:
             failing()
         assert isinstance(caught.value.__cause__, (OSError, KeyError))
     with pytest.raises(hal.CompileError):
-        owner.make_program(None, None)  # type: ignore[arg-type]
+        owner.make("hal_make_program", object, device=None, binary=None)
 
 
 class Stopped(BaseException):
