@@ -110,11 +110,6 @@ def check(families: Collection[str], opening: str) -> None:
     for name, setting in list(SETTINGS.items()):
         if name in os.environ and not name.startswith(others):
             setting.read()
-    _warn_of_misspelt(families)
-
-
-def _warn_of_misspelt(families: Collection[str]) -> None:
-    """Warn at the first line outside of this package: the user's."""
     global _has_warned
     found = {} if _has_warned else misspelt(families)
     if not found:
@@ -122,6 +117,7 @@ def _warn_of_misspelt(families: Collection[str]) -> None:
     _has_warned = True
     import warnings
 
+    # At the first line outside of this package: the user's.
     package = os.path.dirname(__file__) + os.sep
     frame, level = sys._getframe(), 1
     while frame.f_code.co_filename.startswith(package) and frame.f_back is not None:

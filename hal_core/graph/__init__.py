@@ -129,30 +129,24 @@ class Graph(OfThisProcess):
             plan = self._plan = Plan(self.device, self.nodes, buffers, earlier)
             self._earlier = None
         try:
-            return self._run(plan, queue, wait, start)
+            if queue is None:
+                plan.check_order(self.device.default_queue)
+                plan.run()
+                if wait:
+                    self.device._synchronize(None)
+            else:
+                queue = checked(queue, "replay", self.device)
+                queue._check_device(self.device, "replay")
+                plan.check_order(queue)
+                queue._add_replay(plan)
+                event = queue.record()
+                if not wait:
+                    return event
+                event.wait()
+            return time.perf_counter() - start if wait else None
         except (AttributeError, TypeError):
             self.device._check_open("replay")  # another thread may have closed it meanwhile
             raise
-
-    def _run(
-        self, plan: Plan, queue: Queue | None, wait: bool, start: float
-    ) -> Event | float | None:
-        if queue is not None:
-            queue = checked(queue, "replay", self.device)
-            queue._check_device(self.device, "replay")
-            plan.check_order(queue)
-            queue._add_replay(plan)
-            event = queue.record()
-            if not wait:
-                return event
-            event.wait()
-        else:
-            plan.check_order(self.device.default_queue)
-            plan.run()
-            if not wait:
-                return None
-            self.device._synchronize(None)
-        return time.perf_counter() - start
 
     @property
     def buffers(self) -> tuple[Buffer, ...]:

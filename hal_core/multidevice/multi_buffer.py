@@ -275,8 +275,12 @@ class MultiBuffer(OfThisProcess):
         steps: list[Callable[[], object]],
     ) -> None:
         """Queue work on one device; its end becomes a step behind every start."""
-        queue, default = self._queue_of(shard.device), shard.device.default_queue
-        if queue is not default:
+        queue = default = shard.device.default_queue
+        if type(default) is DirectQueue:  # others do not work on the caller's thread
+            known = self._queues.get(shard.device)
+            if known is None or known.forked:
+                known = self._queues[shard.device] = shard.device.queue()
+            queue = known
             queue.wait(default.record())
         try:
             work(shard, queue)
@@ -293,15 +297,6 @@ class MultiBuffer(OfThisProcess):
         except BaseException:
             self._queues.pop(queue.device, None)  # it drops all that comes behind the failure
             raise
-
-    def _queue_of(self, device: Compiled) -> Queue:
-        """Return a queue of the device that does not work on the caller's thread."""
-        if type(device.default_queue) is not DirectQueue:  # a backend's own kind queues the work
-            return device.default_queue
-        known = self._queues.get(device)
-        if known is None or known.forked:
-            known = self._queues[device] = device.queue()
-        return known
 
     def __repr__(self) -> str:
         names = ", ".join(device.name for device in self.devices)

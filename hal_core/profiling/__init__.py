@@ -14,7 +14,6 @@ from hal_core.profiling.events import (
 )
 from hal_core.profiling.host_clock import HostClock, Times
 from hal_core.profiling.instrumentation import record_queued, source_of
-from hal_core.profiling.sampled_clock import ClockSamples
 from hal_core.profiling.session import (
     Profile,
     device_changed,
@@ -27,7 +26,7 @@ from hal_core.profiling.session import (
 )
 
 __all__ = [
-    "ClockSamples", "HostClock", "Profile", "ProfileDeviceEvent", "ProfileEvent",
+    "HostClock", "Profile", "ProfileDeviceEvent", "ProfileEvent",
     "ProfileProgramEvent", "ProfileRangeEvent", "Times", "changed", "device_changed",
     "device_made", "finalize_profile", "of_thread", "on_change", "profile", "profile_range",
     "record", "record_queued", "saved_elsewhere", "source_of", "start_profile",

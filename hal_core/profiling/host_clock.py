@@ -16,7 +16,8 @@ Times = Callable[[], tuple[int, int]]  # gives (start_ns, end_ns) of work that i
 class HostClock:
     """A clock for any device: it waits for each piece of work to see when that ends.
 
-    A backend whose queue has timestamps does better: see `Compiled._make_clock`.
+    A backend whose queue has timestamps does better: see `Compiled._make_clock`, and `SampledClock`
+    of hal-streams.
     """
 
     def __init__(self, device: Compiled) -> None:

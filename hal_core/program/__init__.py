@@ -202,17 +202,6 @@ class Program(OfThisProcess):
                 self._refuse_unloaded()
             raise
 
-    def _rules(self) -> Rules:
-        limits = self.device.info.limits
-        return Rules(
-            f"launch {self.name}",
-            self.device.name,
-            limits,
-            self.info.max_block_threads or limits.max_block_threads,
-            self.binary.interface.block,
-            self.info.shared_nbytes or self.binary.interface.shared_nbytes,
-        )
-
     def _resolved(
         self,
         grid: Extent | None = None,
@@ -223,7 +212,16 @@ class Program(OfThisProcess):
         """Return the geometry of a launch; None for one without threads. Raises: as a launch."""
         if self._unloaded:
             self._refuse_unloaded()
-        blocks, shape = self._rules().resolve(grid, block, threads, shared)
+        limits, interface = self.device.info.limits, self.binary.interface
+        rules = Rules(
+            f"launch {self.name}",
+            self.device.name,
+            limits,
+            self.info.max_block_threads or limits.max_block_threads,
+            interface.block,
+            self.info.shared_nbytes or interface.shared_nbytes,
+        )
+        blocks, shape = rules.resolve(grid, block, threads, shared)
         if 0 in blocks or 0 in shape:
             return None
         if self._launch is None:

@@ -137,12 +137,10 @@ def _choose_call(made: Any, plain: Call, make_captured: Callable[[], Call]) -> N
     made.__call__ = first
 
 
+@on_change
 def _follow() -> None:
     for shape in list(_SHAPES.values()):
         _choose_call(*shape)
-
-
-on_change(_follow)
 
 
 def define(text: str, name: str, title: str, names: dict[str, Any]) -> Callable[..., Any]:

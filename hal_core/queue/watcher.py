@@ -44,29 +44,24 @@ class Watcher:
     def _serve(self) -> None:
         pause = _SHORTEST
         while self._watched:
-            pause = _SHORTEST if self._look() else min(2 * pause, _LONGEST)
+            pause = min(2 * pause, _LONGEST)
+            for call, is_done in list(self._watched.items()):
+                if not _tried(is_done, "an event cannot be asked whether it has happened"):
+                    continue
+                pause = _SHORTEST
+                if self._watched.pop(call, None) is not None:  # else forgotten meanwhile
+                    _tried(call, "an event's callback failed")
             if self._watched:
                 time.sleep(pause)
 
-    def _look(self) -> bool:
-        """Make the calls of events that have happened; return False where there are none."""
-        watched = list(self._watched.items())
-        ready = [call for call, is_done in watched if _has_happened(is_done)]
-        for call in ready:
-            if self._watched.pop(call, None) is not None:  # else forgotten meanwhile
-                try:
-                    call()
-                except BaseException as error:
-                    log_failure("an event's callback failed", error)
-        return bool(ready)
 
-
-def _has_happened(is_done: Callable[[], bool]) -> bool:
+def _tried(call: Callable[[], object], failure: str) -> object:
+    """Call a function; log an error of it, as the others are watched on."""
     try:
-        return is_done()
-    except BaseException as error:  # the others are watched on
-        log_failure("an event cannot be asked whether it has happened", error)
-        return False
+        return call()
+    except BaseException as error:
+        log_failure(failure, error)
+        return None
 
 
 _watcher = Watcher()

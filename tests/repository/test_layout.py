@@ -43,8 +43,8 @@ IMPORT_ORDERS = {
 MAY_IMPORT = {
     "hal_core": set[str](), "hal_kernel": set[str](), "hal_streams": set[str](),
     "hal_testing": {"hal_kernel"}, "hal_cpu": {"hal_kernel"}, "hal_metal": {"hal_kernel"},
-    "hal_opencl": {"hal_kernel"}, "hal_cuda": {"hal_kernel", "hal_streams"},
-    "hal_hip": {"hal_kernel", "hal_streams"}, "hal_ray": set[str](),
+    "hal_opencl": {"hal_kernel", "hal_streams"}, "hal_cuda": {"hal_kernel", "hal_streams"},
+    "hal_hip": {"hal_kernel", "hal_streams"}, "hal_ray": {"hal_streams"},
 }  # fmt: skip
 NOUNS = ("queue", "allocator", "buffer", "compiler", "program", "device.base")
 # Their modules, which another module may import for types in a circle.

@@ -50,7 +50,7 @@ RIGHT = {
         "plugins/hal-opencl/tests/test_clock.py::",
         "plugins/hal-ray/tests/test_clock.py::",
         "tests/profiling/test_profiling.py::",
-        "tests/profiling/test_sampled_clock.py::test_F1_work_without_times_has_those_of_its_call",
+        "tests/streams/test_sampled_clock.py::test_F1_work_without_times_has_those_of_its_call",
         "tests/simulators/cuda/test_driver_streams.py::test_elapsed_time_is_what_passed",
     },
     "tried until a quiet moment shows it; what is false never shows it": {
@@ -59,7 +59,7 @@ RIGHT = {
     "the clock is the test's own": {
         "plugins/hal-cpu/tests/test_trial.py::__init__",
         "plugins/hal-cuda/tests/test_drift.py::",
-        "tests/profiling/test_sampled_clock.py::",
+        "tests/streams/test_sampled_clock.py::",
         "tests/repository/test_hardware.py::test_a_row_whose_rounds_take_long_has_fewer",
         "tests/repository/test_hardware.py::test_what_comes_after_a_task_is_not_timed",
         "tests/testing/test_fake.py::test_a_slow_copy_is_queued_and_can_be_waited_for_in_vain",

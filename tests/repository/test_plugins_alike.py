@@ -37,8 +37,8 @@ from hal_core import hookspecs
 from hal_core.allocator import Allocator
 from hal_core.compiler import Compiler
 from hal_core.device.base import Compiled
-from hal_core.profiling.sampled_clock import SampledClock
 from hal_core.program import Program
+from hal_streams.sampled_clock import SampledClock
 
 pytestmark = pytest.mark.quick
 

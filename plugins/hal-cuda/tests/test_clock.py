@@ -16,8 +16,8 @@ import pytest
 from simulator import SYSTEM, Simulator
 
 import hal_core as hal
-from hal_core.profiling import sampled_clock
 from hal_streams import clock as module
+from hal_streams import sampled_clock
 from hal_streams.staging import HELD_COPIES
 
 SLACK_NS = 2_000_000  # a loaded machine may look at its clock so much later

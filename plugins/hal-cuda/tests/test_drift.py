@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hal_core.profiling import sampled_clock
 from hal_streams import clock as module
+from hal_streams import sampled_clock
 from hal_streams.clock import StreamClock
 
 

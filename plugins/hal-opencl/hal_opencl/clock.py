@@ -6,9 +6,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
-from hal_core.profiling.sampled_clock import SampledClock, Span
 from hal_opencl import driver
 from hal_opencl.driver import COMPLETE, cl
+from hal_streams.sampled_clock import SampledClock, Span
 
 if TYPE_CHECKING:
     from hal_opencl.device import OpenCLDevice

@@ -7,7 +7,7 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hal_core.profiling import ProfileDeviceEvent, record
-from hal_core.profiling.sampled_clock import SampledClock, Span
+from hal_streams.sampled_clock import SampledClock, Span
 
 if TYPE_CHECKING:
     from hal_ray.device import RayDevice

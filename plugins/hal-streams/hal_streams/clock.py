@@ -9,8 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from hal_core.errors import HalError
-from hal_core.profiling import ClockSamples
-from hal_core.profiling.sampled_clock import SampledClock, Span
+from hal_streams.sampled_clock import ClockSamples, SampledClock, Span
 
 if TYPE_CHECKING:
     from hal_streams.device import StreamDevice

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from hal_core.errors import DeviceFault, HalError
-from hal_core.profiling import sampled_clock as module
-from hal_core.profiling.sampled_clock import SampledClock, Span
+from hal_streams import sampled_clock as module
+from hal_streams.sampled_clock import SampledClock, Span
 
 EVERY_NS = module._SAMPLE_EVERY_NS
 

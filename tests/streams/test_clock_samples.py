@@ -6,7 +6,8 @@ import random
 
 import pytest
 
-from hal_core.profiling import ClockSamples, sampled_clock
+from hal_streams import sampled_clock
+from hal_streams.sampled_clock import ClockSamples
 
 EVERY_NS = 500_000_000
 
