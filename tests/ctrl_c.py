@@ -21,6 +21,7 @@ from types import CodeType, FrameType, TracebackType
 from typing import Any, NamedTuple, TypeVar
 
 from hal_core import concurrency
+from hal_core.concurrency import fork
 
 _AT_WORK_SECONDS = 10.0  # until a thread that goes on with the work has let go of a lock
 _OURS = "hal_"  # modules; half made objects of asyncio and llvmlite raise in their finalizers
@@ -220,7 +221,7 @@ def _check_locks() -> None:
     held: list[object] = []
 
     def look() -> None:
-        for lock in concurrency._locks:
+        for lock in fork._locks:
             if lock.acquire(timeout=_AT_WORK_SECONDS):
                 lock.release()
             else:

@@ -9,8 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from hal_core import concurrency
-from hal_core.concurrency import Living, poll
+from hal_core.concurrency import Living, poll, threads
 
 
 class One:
@@ -81,7 +80,7 @@ def test_a_thread_that_waits_looks_rarely(monkeypatch: pytest.MonkeyPatch) -> No
         now += seconds
         sleeps.append(seconds)
 
-    monkeypatch.setattr(concurrency, "time", SimpleNamespace(monotonic=lambda: now, sleep=sleep))
+    monkeypatch.setattr(threads, "time", SimpleNamespace(monotonic=lambda: now, sleep=sleep))
     assert not poll(lambda: False, 1e-3, awake=0)
     assert len(sleeps) < 40 and min(sleeps[:-1]) >= 20e-6
     assert now == pytest.approx(1e-3)
@@ -101,7 +100,7 @@ def test_Q2_a_long_wait_ends_in_time_and_sleeps(monkeypatch: pytest.MonkeyPatch)
         looks += 1
         return False
 
-    monkeypatch.setattr(concurrency, "time", SimpleNamespace(monotonic=lambda: now, sleep=sleep))
+    monkeypatch.setattr(threads, "time", SimpleNamespace(monotonic=lambda: now, sleep=sleep))
     assert not poll(look, 0.3)
     assert 0.3 <= now < 0.302 and asleep > 0.9 * now
     assert 30 < looks < 700, "it looks about once in a millisecond, more often at first"

