@@ -8,7 +8,6 @@ an annotation (`x: hal.ConstPtr[hal.float32]`) and as a cast inside a kernel (`h
 from __future__ import annotations
 
 import struct
-import sys
 from typing import TYPE_CHECKING, Any
 
 from hal_core.concurrency import Late
@@ -321,20 +320,3 @@ def pack(number: float, dtype: DType) -> bytes:
         # An odd last bit tells the next rounding that digits are lost, so it sees no tie.
         bits += 1 if abs(nearest) < abs(number) else -1
     return struct.pack("=H", (bits + 0x7FFF + (bits >> 16 & 1)) >> 16)
-
-
-def rounded(number: float, dtype: DType) -> float:
-    """Return `number` as a float16 or bfloat16, which must not overflow, holds it."""
-    data = pack(number, dtype)
-    if dtype is bfloat16:
-        data = struct.pack("=I", int.from_bytes(data, sys.byteorder) << 16)
-    value: float = struct.unpack(f"={dtype.format or 'f'}", data)[0]
-    return value
-
-
-# Python's own types leave the width to a guess.
-WIDTHS: tuple[tuple[type, str], ...] = (
-    (float, "Write hal.float32, or hal.float64."),
-    (int, "Write hal.int32, or hal.int64."),
-    (bool, "Write hal.bool_."),
-)

@@ -158,10 +158,14 @@ class Node(OfThisProcess):
         """The bytes that a copy or fill writes; of a launch the bytes of all its buffers."""
         return sum(one.nbytes for one in self.bufs) if self.program else self.bufs[0].nbytes
 
+    @property
+    def title(self) -> str:
+        """The kind, of a launch with the kernel: `launch saxpy`."""
+        return f"{self.kind} {self.program.name}" if self.program else self.kind
+
     def __repr__(self) -> str:
-        what = f"{self.kind} {self.program.name}" if self.program else self.kind
         named = ", ".join(map(repr, self.bufs))
-        return f"<Node {self.number} {what} {named}>"
+        return f"<Node {self.number} {self.title} {named}>"
 
 
 def dependencies(uses: Iterable[list[Use]]) -> list[tuple[int, ...]]:

@@ -8,7 +8,7 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from hal_core.errors import InvalidArgument, check_class
-from hal_core.graph.node import COPY, COPYIN, LAUNCH, Node, Step, dependencies
+from hal_core.graph.node import Node, Step, dependencies
 from hal_core.profiling import events
 
 if TYPE_CHECKING:
@@ -52,8 +52,8 @@ class Plan:
         Raises: InvalidArgument, InvalidState; nothing has run then."""
         self.device = device
         self.exchanged = dict(buffers or {})
-        chosen = Exchange(device, nodes, self.exchanged)
-        rows = [chosen.bufs(node) for node in nodes]
+        others = exchanged(device, nodes, self.exchanged)
+        rows = [[others.get(id(one), one) for one in node.bufs] for node in nodes]
         for node, bufs in zip(nodes, rows, strict=True):
             _check(node, bufs)
         after = dependencies(node.uses(bufs) for node, bufs in zip(nodes, rows, strict=True))
@@ -119,12 +119,8 @@ def run_in_order(device: Compiled, steps: Sequence[Step]) -> None:
     for kind, program, geometry, args, _ in steps:
         if program is not None:
             (program._launch or program._bind())(geometry, *args)
-        elif kind == COPY:
-            allocator._copy(*args)
-        elif kind == COPYIN:
-            allocator._copyin(*args)
         else:
-            allocator._fill(*args)
+            getattr(allocator, f"_{kind}")(*args)
 
 
 def _check(node: Node, bufs: Sequence[Buffer]) -> None:
@@ -134,33 +130,25 @@ def _check(node: Node, bufs: Sequence[Buffer]) -> None:
             node.program._refuse_unloaded()
         for param, buffer in zip(node.program.signature.pointers, bufs, strict=True):
             node.program._check_buffer(param, buffer)
-    what = f"launch {node.program.name}" if node.kind == LAUNCH and node.program else node.kind
     for buffer in bufs:
-        buffer._opaque_for(f"replay: {what} of node {node.number}")
+        buffer._opaque_for(f"replay: {node.title} of node {node.number}")
 
 
-class Exchange:
-    """The buffers of a replay in the place of those of the nodes."""
-
-    def __init__(
-        self, device: Compiled, nodes: Sequence[Node], buffers: dict[Buffer, Buffer]
-    ) -> None:
-        self._made: dict[int, Buffer] = {}  # id of a node's buffer -> the one that replaces it
-        distinct = {id(one): one for node in nodes for one in node.bufs}
-        for old, new in buffers.items():
-            _check_pair(device, old, new)
-            inside = 0
-            for number, buffer in distinct.items():
-                made = _part_of(old, new, buffer)
-                if made is not None:
-                    inside += 1
-                    self._made[number] = made
-            if not inside:
-                fix = "graph.buffers lists those that are there."
-                raise InvalidArgument("replay", f"no node of the graph uses {old!r}", fix=fix)
-
-    def bufs(self, node: Node) -> list[Buffer]:
-        return [self._made.get(id(one), one) for one in node.bufs]
+def exchanged(
+    device: Compiled, nodes: Sequence[Node], buffers: Mapping[Buffer, Buffer]
+) -> dict[int, Buffer]:
+    """Return for ids of the nodes' buffers those that replace them in a replay."""
+    found: dict[int, Buffer] = {}
+    distinct = {id(one): one for node in nodes for one in node.bufs}
+    for old, new in buffers.items():
+        _check_pair(device, old, new)
+        parts = {number: _part_of(old, new, buffer) for number, buffer in distinct.items()}
+        made = {number: part for number, part in parts.items() if part is not None}
+        if not made:
+            fix = "graph.buffers lists those that are there."
+            raise InvalidArgument("replay", f"no node of the graph uses {old!r}", fix=fix)
+        found |= made
+    return found
 
 
 def _check_pair(device: Compiled, old: Any, new: Any) -> None:

@@ -12,17 +12,12 @@ _MOST = 40  # rows of the table; a graph may have thousands
 _ENDS = 20
 
 
-def title(node: Node) -> str:
-    """Return `launch saxpy`, `copy`, ..."""
-    return f"{node.kind} {node.program.name}" if node.program else node.kind
-
-
 def table(device: str, nodes: Sequence[Node], after: Sequence[tuple[int, ...]] | None) -> str:
     """Return a line for each node: its number, what it does, bytes, and the nodes before it.
 
     `after` is None where the order is not known, as memory is gone.
     """
-    rows = [(str(node.number), title(node), str(node.nbytes)) for node in nodes]
+    rows = [(str(node.number), node.title, str(node.nbytes)) for node in nodes]
     widths = [max((len(row[at]) for row in rows), default=0) for at in range(3)]
     gone = ", whose memory is gone" if after is None else ""
     lines = [f"graph of {device}: {len(nodes)} nodes{gone}"]
@@ -37,7 +32,7 @@ def table(device: str, nodes: Sequence[Node], after: Sequence[tuple[int, ...]] |
 def dot(nodes: Sequence[Node], after: Sequence[tuple[int, ...]]) -> str:
     """Return the graph in the language of Graphviz."""
     lines = ["digraph graph_of_work {"]
-    lines += [f'  n{node.number} [label="{node.number} {title(node)}"];' for node in nodes]
+    lines += [f'  n{node.number} [label="{node.number} {node.title}"];' for node in nodes]
     for number, before in enumerate(after):
         lines += [f"  n{first} -> n{number};" for first in before]
     return "\n".join([*lines, "}"])

@@ -7,18 +7,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from hal_core.errors import InvalidArgument
 from hal_core.geometry import Extent
+from hal_core.graph.capture import Recorder
 from hal_core.multidevice.layout import Shard
 from hal_core.multidevice.multi_buffer import MultiBuffer
 from hal_core.queue import Queue
 from hal_core.source import Source
 
 if TYPE_CHECKING:
-    from hal_core.buffer import Buffer
     from hal_core.device.base import Compiled
-    from hal_core.program import Program
+    from hal_core.graph import Node
     from hal_core.source import Writable
-
-    _Launch = tuple[Program, Any, tuple[Buffer, ...], tuple[Any, ...]]
 
 T = TypeVar("T")
 
@@ -47,32 +45,23 @@ def launch(
     _check_buffers(operation, bufs)
     first = bufs[0]
     programs = [device.compile(kernel) for device in first.devices]
-    checked = _Checked()
+    checked: dict[Compiled, list[Node]] = {device: [] for device in first.devices}
     for shard, program, *parts in zip(
         first.shards, programs, *(one.bufs for one in bufs), strict=True
     ):
+        # Stands where a queue does: it keeps launches whose arguments are checked, and starts none.
+        recorder = Recorder(shard.device, checked[shard.device], lambda: None)
         program(
             *parts, vals=_for(shard, vals), grid=_for(shard, grid), block=block,
-            threads=_for(shard, threads), shared=shared, queue=checked,
+            threads=_for(shard, threads), shared=shared, queue=recorder,
         )  # fmt: skip
 
     def start(shard: Shard, queue: Queue) -> None:
-        if shard.device in checked.launches:  # it has threads
-            queue._add_launch(*checked.launches[shard.device])
+        for node in checked[shard.device]:  # none where the launch has no threads
+            program: Any = node.program
+            queue._add_launch(program, node.geometry, node.bufs, node._args)
 
     first._on_each(operation, start, wait=wait)
-
-
-class _Checked(Queue):
-    """Stands where a queue does: keeps launches whose arguments are checked, and starts none."""
-
-    def __init__(self) -> None:  # it is no queue of any device
-        self.launches: dict[Compiled, _Launch] = {}
-
-    def _add_launch(
-        self, program: Program, geometry: Any, bufs: tuple[Buffer, ...], args: tuple[Any, ...]
-    ) -> None:
-        self.launches[program.device] = program, geometry, bufs, args
 
 
 def _check_buffers(operation: str, bufs: Sequence[MultiBuffer]) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import builtins
 import math
+import struct
+import sys
 from collections.abc import Callable
 from types import FunctionType
 from typing import Any, NoReturn
@@ -18,7 +20,7 @@ from hal_core.dtypes import (
     float32,
     float64,
     int32,
-    rounded,
+    pack,
 )
 from hal_core.errors import shown
 from hal_kernel.ir import UOp
@@ -126,7 +128,10 @@ def _cast(x: Expressions, node: ast.Call, dtype: DType) -> UOp:
             problem = f"{dtype} cannot hold {shown(value)} ({limits})"
             raise x.error(node, problem, instead(value, dtype))
         if dtype in STORAGE_DTYPES:
-            constant = rounded(constant, dtype)
+            data = pack(constant, dtype)
+            if dtype is bfloat16:  # the upper half of a float32
+                data = struct.pack("=I", int.from_bytes(data, sys.byteorder) << 16)
+            (constant,) = struct.unpack(f"={dtype.format or 'f'}", data)
         return x.emit.constant(constant, result)
     if dtype in STORAGE_DTYPES:
         value = x.emit.node("CAST", dtype, (_before_rounding(x, value, dtype),))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, TypeVar, overload
 
-from hal_core.dtypes import WIDTHS, DType, Scalar, any_, as_dtype
+from hal_core.dtypes import DType, Scalar, any_, as_dtype
 from hal_core.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -13,6 +13,13 @@ if TYPE_CHECKING:
     from hal_core.dtypes import bfloat16, float16, float32
 
 T = TypeVar("T", bound=Scalar)
+
+# Python's own types leave the width to a guess.
+WIDTHS: tuple[tuple[type, str], ...] = (
+    (float, "Write hal.float32, or hal.float64."),
+    (int, "Write hal.int32, or hal.int64."),
+    (bool, "Write hal.bool_."),
+)
 
 
 def _pointed(item: object, operation: str) -> DType:
