@@ -23,7 +23,7 @@ _OWN = {"devices": devices, "doctor": doctor, "profile": profile, "cache": cache
 # Commands that this project has elsewhere.
 _DISTRIBUTIONS = {
     "try": "hal-kernel", "render": "hal-kernel", "bench": "hal-kernel", "check": "hal-testing",
-    "new": "hal-testing",
+    "new": "hal-testing", "explain": "hal-cpu",
 }  # fmt: skip
 
 

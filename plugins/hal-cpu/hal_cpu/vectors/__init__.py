@@ -34,6 +34,10 @@ class LLVMRenderer(Renderer):
         self.half, self.fma, self.registers, self.width = half, fma, registers, width
 
     def _render(self, kernel: Kernel) -> str:
+        return self.gangs(kernel).text()
+
+    def gangs(self, kernel: Kernel) -> Gangs:
+        """Return the gangs of a kernel that `render` checked and folded."""
         if self.fma:
             kernel = contracted(kernel) if kernel.contract else kernel
             kernel = expand(kernel, branches=False)
@@ -43,4 +47,4 @@ class LLVMRenderer(Renderer):
             kernel = kernel._replace(uops=at_barriers(kernel))
         else:
             kernel = threads_of(kernel)
-        return Gangs(kernel, self.half, self.registers, self.width).text()
+        return Gangs(kernel, self.half, self.registers, self.width)

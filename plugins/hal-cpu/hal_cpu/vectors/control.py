@@ -134,26 +134,26 @@ class Control(Variables):
             self.w > 1 and not cost.is_hard and not cost.accesses and cost.nodes < CHEAP
             and not self.is_uniform(condition)
         ):  # fmt: skip
-            self.note(item.node, "both sides, and a choice")
+            self.note(item.node, "both sides run, lanes choose")
             self._choose(item, condition)
         elif self.is_uniform(condition):
             self.note(item.node, "uniform: a branch")
             self._branch_for_all(item, condition.base)
         elif self.mask is not None:
-            self.note(item.node, "masked, in a mask")
+            self.note(item.node, "masked, within a mask")
             self._if_under_mask(item, condition)
         elif condition in self.mixed and not cost.is_hard:
-            self.note(item.node, "both sides, with masks that are known")
+            self.note(item.node, "both sides run, each under its mask")
             self._both_sides(item, condition)
         elif condition.is_flat and self.require(condition.tests):
-            self.note(item.node, "guessed to be uniform: a branch")
+            self.note(item.node, "uniform, as tested once a gang: a branch")
             self._branch_for_all(item, condition.base)
         elif (condition.always or condition.never) and self.require(condition.tests):
-            ends = "else the gang starts again" if self.pure else "else masked"
-            self.note(item.node, f"tested once a gang: all lanes, or none, {ends}")
+            ends = "the gang starts again" if self.pure else "masked"
+            self.note(item.node, f"tested once a gang: all lanes, or none, else {ends}")
             self._part(item, condition, condition.always, condition.never, self.pure)
         else:
-            self.note(item.node, "masked, where lanes part")
+            self.note(item.node, "masked unless all lanes agree")
             self._part_by_bits(item, condition, cost)
 
     def _branch_for_all(self, item: If, condition: str) -> None:
@@ -334,10 +334,7 @@ class Control(Variables):
         self.forget(item.body)
         if self.is_varying_loop(node):
             staggered = node in self.shapes.staggered
-            how = (
-                "all lanes while all are in, then masked" if staggered else "masked: lanes leave it"
-            )
-            self.note(node, how)
+            self.note(node, _TOGETHER if staggered else "masked: lanes leave it one by one")
             self._loop_by_lanes(item, place)
         elif node.op == "LOOP":
             self.note(node, "uniform: all lanes leave it together")

@@ -61,6 +61,7 @@ class Flat(Control):
 
     def _opened(self, node: UOp) -> _Open:
         place, counted = self.number(), None
+        self.note(node, self.noting)
         if node.op == "IF":
             condition = self.get(node.src[0]).base
             self.branch(condition, f"then.{place}", f"else.{place}")

@@ -78,7 +78,7 @@ class Gangs(Flat):
     def text(self) -> str:
         """Return the whole text."""
         self._enter_function()
-        self.frames = [Frame("blocks", "blocks")]
+        self.frames, self.noting = [Frame("blocks", "blocks")], "once a block"
         self.flat(self.kernel.uops)
         self.jump("blocks")
         self.label("done")
@@ -206,6 +206,7 @@ class Gangs(Flat):
     def threads(self, node: UOp, uops: Sequence[UOp]) -> None:
         """Write the loops over the rows of threads, and over the gangs of each."""
         region, place = _Region(uops, self.bodies.get(node, [])), self.number()
+        noting, self.noting = self.noting, ""
         outside = self.cache, self.true, self.env, self.indices, self.values, self.slots
         frames, specials = self.frames, dict(self.specials)
         self.outer, self.outer_slots = {**self.values}, {**self.slots}
@@ -216,7 +217,7 @@ class Gangs(Flat):
         self.cache, self.true, self.env, self.indices, self.values, self.slots = outside
         self.frames, self.specials = frames, specials
         self.set_width(1)
-        self.mask = None
+        self.mask, self.noting = None, noting
 
     def _open_rows(self, axis: int, place: int, end: str) -> str:
         """Open the loop over z or y; return the index of the row along it."""
@@ -276,9 +277,10 @@ class Gangs(Flat):
                 enough = self.let(f"icmp sge i64 {rest}, {width}")
                 self.branch(enough, f"begin.{labels[n]}", self.again)
             self.label(labels[n] if name == "mix" else f"begin.{labels[n]}")
-            self.noting = name == "on"  # what `explain` shows
+            self.noting = "one thread at a time" if name != "few" else ""  # what `explain` shows
+            noted, self.notes = self.notes, {}
             self._body_and_step(region, x, rest if name == "mix" else "", thread, labels[n], slot)
-            self.noting = False
+            self.notes, self.noting = {**self.notes, **noted}, ""
         if alone:
             self._write_alone(region, place, row, end, slot)
 

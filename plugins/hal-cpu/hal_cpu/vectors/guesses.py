@@ -27,6 +27,8 @@ _KNOWN = {
 _OPPOSITE = {"LT": "GE", "LE": "GT", "GT": "LE", "GE": "LT"}
 Exact = Callable[[], str]
 
+_PARTED = "where lanes part"
+
 
 class Guesses(Arithmetic):
     """Values of a gang of `w` threads, and what is known where the writer stands."""
@@ -43,13 +45,15 @@ class Guesses(Arithmetic):
         self.again = ""  # the label where it does
         self.guessed = False  # something goes there
         self.notes: dict[UOp, str] = {}  # what becomes of accesses, IFs and loops: `explain`
-        self.noting = False
+        self.noting = ""  # what is noted where lanes are no matter; "": nothing is
         self.reset()
 
     def note(self, node: UOp, how: str) -> None:
-        """Note how a node is written first in the body for whole gangs."""
-        if self.noting:
-            self.notes.setdefault(node, how)
+        """Note how a node is written: first, as for all lanes, and then where they part."""
+        how = how if self.w > 1 else self.noting
+        first = self.notes.setdefault(node, how) if self.noting else how
+        if how != first and _PARTED not in first:
+            self.notes[node] = f"{first}; {_PARTED}: {how.removeprefix(f'{first}, ')}"
 
     def set_width(self, w: int) -> None:
         self.w, self.zero, self.linear = w, (0,) * w, tuple(range(w))

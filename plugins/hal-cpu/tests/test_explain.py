@@ -1,0 +1,457 @@
+"""Test `hal explain`: its table and JSON, and what it claims against the machine code."""
+
+from __future__ import annotations
+
+import json
+import linecache
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import hal_core as hal
+from hal_core.cli import main
+from hal_cpu import processor
+from hal_cpu.compilers import llvm as llvm_module
+from hal_cpu.explain import NotingRenderer, explained, regions_of
+from hal_cpu.vectors.tree import walk
+from hal_kernel.ir.uop import ATOMIC_OPS, UOp
+from hal_kernel.ir.writing import source_of
+
+ROOT = Path(__file__).resolve().parents[3]
+PAGE = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
+
+Out, In = hal.Ptr[hal.float32], hal.ConstPtr[hal.float32]
+Places = hal.ConstPtr[hal.int32]
+
+needs_avx2 = pytest.mark.skipif(
+    "avx2" not in processor.cpu_flags(), reason="it reads instructions of AVX2 and AVX-512"
+)
+
+
+@hal.kernel
+def neighbours(y: Out, x: In, a: hal.float32, n: hal.int32) -> None:
+    i = hal.global_idx(0)
+    if i < n:
+        y[i] = a * x[i] + y[i]
+
+
+@hal.kernel
+def gathers(y: Out, x: In, p: Places, n: hal.int32) -> None:
+    i = hal.global_idx(0)
+    if i < n:
+        y[i] = x[p[i]] + 1.0
+
+
+@hal.kernel
+def scatters(y: Out, x: In, p: Places, n: hal.int32) -> None:
+    i = hal.global_idx(0)
+    if i < n:
+        y[p[i]] = x[i] + 1.0
+
+
+@hal.kernel
+def scales(y: Out, x: In, n: hal.int32) -> None:
+    i = hal.global_idx(0)
+    if i < n:
+        y[i] = x[n] * y[i]
+
+
+@hal.kernel
+def evens(y: Out, x: In, n: hal.int32) -> None:
+    i = hal.global_idx(0)
+    if i < n:
+        y[i] = x[2 * i] + 1.0
+
+
+@hal.kernel
+def greys(y: Out, x: In, n: hal.int32) -> None:
+    i = hal.global_idx(0)
+    if i < n:
+        y[i] = x[3 * i] + x[3 * i + 1] + x[3 * i + 2]
+
+
+@hal.kernel
+def signs(y: Out, x: In, n: hal.int32) -> None:
+    i = hal.global_idx(0)
+    if i < n:
+        value = x[i]
+        if value < 0:
+            value = value * 0.5 + 1.0
+        y[i] = value
+
+
+@hal.kernel
+def some(y: Out, x: In, n: hal.int32) -> None:
+    i = hal.global_idx(0)
+    if i < n and x[i] > 0:
+        y[i] = x[i] * y[i]
+
+
+@hal.kernel
+def powers(y: Out, x: In, n: hal.int32, m: hal.int32) -> None:
+    i = hal.global_idx(0)
+    if i < n:
+        total = y[i]
+        for k in range(m):
+            total = total * x[k] + 1.0
+        while total > 1:
+            total *= 0.5
+        y[i] = total
+
+
+@hal.kernel
+def sparse(y: Out, x: In, m: In, starts: Places, columns: Places, n: hal.int32) -> None:
+    i = hal.global_idx(0)
+    if i < n:
+        total = 0.0
+        for k in range(starts[i], starts[i + 1]):
+            total += m[k] * x[columns[k]]
+        y[i] = total
+
+
+@hal.kernel
+def rows_of_blocks(y: hal.Ptr[hal.int32], x: Places, n: hal.int32) -> None:
+    bins = hal.shared(hal.int32, 64)
+    t = hal.thread_idx(0)
+    if t < 64:
+        bins[t] = 0
+    hal.barrier()
+    for r in range(4):
+        i = (hal.block_idx(0) * 4 + r) * hal.block_dim(0) + t
+        if i < n:
+            hal.atomic_add(bins, x[i], 1)
+        hal.barrier()
+    if t == 0:
+        hal.atomic_max(y, 0, bins[0])
+
+
+@hal.kernel
+def fours(y: Out, x: In, n: hal.int32) -> None:
+    i = hal.global_idx(0)
+    for k in range(4):
+        if 4 * i + k < n:
+            y[4 * i + k] = 2.0 * x[4 * i + k]
+
+
+KERNELS = [
+    neighbours, gathers, scatters, scales, evens, greys, signs, some, powers, sparse,
+    rows_of_blocks, fours,
+]  # fmt: skip
+
+
+def of(kernel: hal.KernelFunction, kind: str, name: str = "") -> list[str]:
+    """Return how a kernel's nodes of a kind are written."""
+    found = explained(kernel.name, kernel).rows
+    return [row.how for row in found if (row.kind, row.name) == (kind, name)]
+
+
+# -- the machine code
+
+
+def assembly(kernel: hal.KernelFunction) -> tuple[str, str]:
+    """Return LLVM's assembly of a kernel, and that of the body for whole gangs.
+
+    Blocks keep the names of the text's labels, as comments.
+    """
+    source = source_of(kernel.lower(), hal.Device["CPU"], NotingRenderer())
+    text = source.text
+    compiler = llvm_module.LLVMCompiler()
+    with llvm_module.llvm_lock:
+        llvm = llvm_module.import_llvm()
+        machine = llvm.Target.from_triple(compiler._triple(llvm)).create_target_machine(
+            cpu=llvm.get_host_cpu_name(), features=llvm_module._features(llvm), opt=3, reloc="pic"
+        )
+        machine.set_asm_verbosity(True)
+        with llvm.parse_assembly(text) as module:
+            module.triple, module.data_layout = machine.triple, str(machine.target_data)
+            llvm_module._run_passes(llvm, machine, module, 3, source)
+            code: str = machine.emit_assembly(module)
+    place = re.search(r"^begin\.on\.(\d+):", text, re.MULTILINE)
+    assert place is not None
+    following = rf"^(few|mix|one|y)\.{place[1]}:"
+    body = re.split(following, text[place.start() :], maxsplit=1, flags=re.MULTILINE)[0]
+    labels = re.findall(r"^([\w.]+):", body, re.MULTILINE)
+    blocks = re.split(r"^(?=(?:\.LBB\w+:|# %bb\.))", code, flags=re.MULTILINE)
+    named = [(re.match(r".*# %([a-z][\w.]*)", block), block) for block in blocks]
+    own = [
+        block for found, block in named
+        if found and any(found[1] == name or found[1].startswith(f"{name}.") for name in labels)
+    ]  # fmt: skip
+    whole, body = (re.sub(r" *#.*", "", part) for part in (code, "".join(own)))
+    return whole, body
+
+
+def accessed(body: str, store: bool) -> int:
+    """Return the bytes of buffers that vectors load or store in a text of x86's assembly."""
+    total = 0
+    for line in body.splitlines():
+        code = re.sub(r"\{(%k\d|z)\}", "", line).rstrip()
+        registers = re.findall(r"%([xyz])mm", code)
+        is_vector = registers and not re.match(r"\s*v?\w+s[sd]\s", code)
+        if is_vector and re.search(r"\(%r(?!sp|ip)", code) and "{1to" not in code:
+            total += (code.endswith(")") is store) * _NBYTES[max(registers)]
+    return total
+
+
+_NBYTES = {"x": 16, "y": 32, "z": 64}  # of a register
+MOVES = r"\bv?(gather|pgather|pinsr|insertps|movss|movsd|movd\b)"
+
+
+def is_linear(whole: str, body: str, width: int) -> None:
+    """Two arrays are loaded and one is stored, all lanes with vectors, and nothing lane by lane."""
+    assert (accessed(body, False), accessed(body, True)) == (2 * 4 * width, 4 * width), body
+    assert not re.search(MOVES, body), body
+
+
+def is_gathered(whole: str, body: str, width: int) -> None:
+    """Lanes' elements come by instructions that gather, or one by one; they go as vectors."""
+    lanes = 0
+    for vector in re.findall(r"gather[dq](?:ps|d)\s.*%([xyz])mm\d+(?: \{%k\d\})?$", body, re.M):
+        lanes += _NBYTES[vector] // 4
+    ones = re.findall(r"\b(?:v?movss|v?insertps|v?pinsrd|vmovd)\s.*\(%r", body)
+    assert lanes + len(ones) >= width and accessed(body, True) == 4 * width, body
+
+
+def is_scattered(whole: str, body: str, width: int) -> None:
+    """Elements are stored one by one, in a loop over lanes."""
+    assert accessed(body, True) == 0, body
+    assert re.search(r"v?(movss|movl|extractps|movd)\s+.*%\w+, \(%r\w+,%r\w+,4\)", body), body
+
+
+def is_uniform(whole: str, body: str, width: int) -> None:
+    """Only `y` is loaded as a vector; the scalar goes to all lanes."""
+    assert accessed(body, False) == accessed(body, True) == 4 * width, body
+    assert re.search(r"vbroadcastss\s.*\(%r|\{1to\d+\}|shufps", body), body
+
+
+def is_shuffled(whole: str, body: str, width: int) -> None:
+    """Vectors with all elements between the lanes are loaded; no lane has a load of its own."""
+    assert not re.search(r"gather", body) and accessed(body, True) == 4 * width, body
+    assert re.search(r"v?p?(perm|shuf|unpck|blend)\w*\s", body), body
+    assert accessed(body, False) >= 3 * 4 * width // 2, body
+
+
+def is_chosen(whole: str, body: str, width: int) -> None:
+    """Threads do not branch by data: blends or masked arithmetic, and no jump by a mask."""
+    assert re.search(r"blendv|blendm|\{%k\d\}|v?andn?ps|maxps|minps", body), body
+    assert not re.search(r"kortest|vtestps|ptest|movmsk", body), body
+
+
+def is_masked(whole: str, body: str, width: int) -> None:
+    """Lanes are asked where they go, and only some of them store, or change."""
+    assert re.search(r"kortest|kmov|vtestps|v?ptest|movmsk", body), body
+    assert re.search(r"\{%k\d\}|maskmov|blendv|andn?ps", body), body
+
+
+def is_alone(whole: str, body: str, width: int) -> None:
+    """No arithmetic of several elements."""
+    assert width == 1 and not re.search(r"\bv?(mul|add|fn?m\w+)p[sd]\b", whole), whole
+
+
+Check = Callable[[str, str, int], None]
+CLAIMS: list[tuple[hal.KernelFunction, str, str, str, Check]] = [
+    (neighbours, "load", "x", "linear: one vector", is_linear),
+    (neighbours, "store", "y", "linear: one vector", is_linear),
+    (gathers, "load", "x", "gathered: an address for each lane", is_gathered),
+    (scatters, "store", "y", "lane by lane", is_scattered),
+    (scales, "load", "x", "uniform: one scalar", is_uniform),
+    (evens, "load", "x", "stride 2: a vector and a shuffle", is_shuffled),
+    (greys, "load", "x", "part of one load at stride 3", is_shuffled),
+    (signs, "branch", "", "both sides run, lanes choose", is_chosen),
+    (some, "store", "y", "linear: one vector, under a mask", is_masked),
+    (powers, "loop", "", "masked: lanes leave it one by one", is_masked),
+    (sparse, "load", "x", "one thread at a time", is_alone),
+]
+
+
+@needs_avx2
+@pytest.mark.parametrize(
+    ("kernel", "kind", "name", "how", "check"), CLAIMS,
+    ids=[f"{kernel.name}-{kind}" for kernel, kind, *_ in CLAIMS],
+)  # fmt: skip
+def test_the_machine_code_is_as_it_says(
+    kernel: hal.KernelFunction, kind: str, name: str, how: str, check: Check
+) -> None:
+    assert how in of(kernel, kind, name)
+    check(*assembly(kernel), explained(kernel.name, kernel).width)
+
+
+# -- the rows
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
+def test_every_loop_branch_and_access_has_a_row(kernel: hal.KernelFunction) -> None:
+    renderer = NotingRenderer()
+    renderer.render(kernel.lower())
+    gangs = renderer.written
+    bodies = [item for body in gangs.bodies.values() for item, _ in walk(body)]
+    nodes = {item if isinstance(item, UOp) else item.node for item in bodies}
+    regions = regions_of(gangs)
+    nodes |= {node for node in gangs.kernel.uops if not regions[node] or gangs.widths.whole == 1}
+    kinds = {"IF", "RANGE", "LOOP", "LOAD", "STORE", *ATOMIC_OPS}
+    expected = {node for node in nodes if node.op in kinds}
+    assert expected == gangs.notes.keys()
+    rows = [row for row in explained(kernel.name, kernel).rows if row.how[:7] != "written"]
+    assert sum(row.count for row in rows) == len(expected)
+
+
+def test_each_row_begins_with_words_that_the_page_explains() -> None:
+    table = PAGE.partition("| it begins with |")[2].partition("\n\n")[0]
+    words = tuple(", ".join(re.findall(r"^\| ([a-z, ]+) \|", table, re.MULTILINE)).split(", "))
+    hows = {row.how for kernel in KERNELS for row in explained(kernel.name, kernel).rows}
+    assert len(words) == 14 and [how for how in hows if not how.startswith(words)] == []
+
+
+def test_nodes_of_a_line_that_are_alike_are_one_row() -> None:
+    (row,) = [row for row in explained("greys", greys).rows if row.kind == "load"]
+    assert (row.count, row.name, row.how) == (3, "x", "part of one load at stride 3")
+    assert row.text.strip() == "y[i] = x[3 * i] + x[3 * i + 1] + x[3 * i + 2]"
+    assert Path(__file__).read_text(encoding="utf-8").splitlines()[row.line - 1] == row.text
+
+
+def test_a_loop_that_is_written_out_has_a_row() -> None:
+    rows = [row for row in explained("fours", fours).rows if row.kind == "loop"]
+    assert [(row.how, row.count) for row in rows] == [("written out: each iteration by itself", 1)]
+    assert "part of one store at stride 4" in of(fours, "store", "y")
+
+
+def test_a_kernel_with_barriers_has_regions() -> None:
+    found = explained("bins", rows_of_blocks)
+    assert found.regions == 3 and found.width > 1
+    rows = [(row.region, row.kind, row.name) for row in found.rows]
+    assert rows == [
+        (1, "branch", ""), (1, "store", "bins"),
+        (0, "loop", ""),
+        (2, "branch", ""), (2, "load", "x"), (2, "atomic add", "bins"),
+        (3, "branch", ""), (3, "load", "bins"), (3, "atomic max", "y"),
+    ]  # fmt: skip
+    assert found.rows[2].how == "once a block"
+
+
+def test_a_kernel_that_is_nested_deep_has_regions_and_rows() -> None:
+    lines = ["t = hal.thread_idx(0)", "s = hal.shared(hal.float32, 64)", "s[t] = x[t]"]
+    lines += ["hal.barrier()", *(f"{'  ' * n}if x[{n}] > 0:" for n in range(70))]
+    lines += [f"{'  ' * 70}y[t] = s[63 - t]"]
+    body = "".join(f"\n  {line}" for line in lines)
+    code = f"def deep(y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32]):{body}\n"
+    linecache.cache["deep.py"] = (len(code), None, code.splitlines(True), "deep.py")
+    names = {"hal": hal}
+    exec(compile(code, "deep.py", "exec"), names)
+    found = explained("deep", hal.kernel(names["deep"]))
+    assert found.width == 1 and found.why.startswith("blocks are nested deeper than")
+    rows = [(row.region, row.kind, row.name) for row in found.rows]
+    assert found.regions == 2 and len(rows) == 2 + 2 * 70 + 2
+    assert rows[:2] == [(1, "load", "x"), (1, "store", "s")]
+    assert rows[-2:] == [(2, "load", "s"), (2, "store", "y")]
+
+
+def test_threads_that_run_one_by_one_have_a_reason() -> None:
+    found = explained("sparse", sparse)
+    assert (found.width, found.rest_width) == (1, 1) and found.why.startswith("it gathers more")
+    assert {row.how for row in found.rows} == {"one thread at a time"}
+
+
+# -- the command
+
+
+FILE = """
+import hal_core as hal
+
+@hal.kernel
+def scale(y: hal.Ptr[hal.float32], a: hal.float32, n: hal.int32):
+    i = hal.global_idx(0)
+    if i < n:
+        y[i] = a * y[i]
+
+@hal.kernel
+def idle(n: hal.int32):
+    pass
+
+def filled(value):
+    @hal.kernel
+    def fill(y: hal.Ptr[hal.int32], n: hal.int32):
+        for k in range(n):
+            y[k] = value
+    return fill
+
+text = hal.Source("half", "...", "y: float32*, n: int32", language="c")
+
+class Program:
+    def __hal_source__(self, device):
+        raise AssertionError("not asked")
+
+other = Program()
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "kernels.py").write_text(FILE, encoding="utf-8")
+    return str(tmp_path / "kernels.py")
+
+
+def test_programs_read_json(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", f"{file}:scale", "--json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)
+    assert list(found) == ["kernel", "file", "width", "rest_width", "why", "regions", "rows"]
+    assert (found["kernel"], found["file"], found["why"]) == ("scale", file, "")
+    assert found["width"] >= found["rest_width"] > 1 and found["regions"] == 1
+    assert [list(row.values())[:5] for row in found["rows"]] == [
+        [7, "if i < n:", 1, "branch", ""],
+        [8, "y[i] = a * y[i]", 1, "load", "y"],
+        [8, "y[i] = a * y[i]", 1, "store", "y"],
+    ]
+    assert list(found["rows"][0])[5:] == ["how", "count"]
+    assert all(f"`{key}`" in PAGE for key in (*found, *found["rows"][0], "error"))
+
+
+def test_all_kernels_of_a_file_are_explained(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", file, "--json"]) == 1
+    scale, idle, text, other = json.loads(capsys.readouterr().out)
+    assert scale["width"] > 1 and list(text) == ["kernel", "error"] and text["kernel"] == "text"
+    assert main(["explain", file]) == 1
+    said = capsys.readouterr().out.splitlines()
+    assert said[0].startswith("scale: gangs of ")
+    assert said[1].split() == ["line", "source", "what", "how", "it", "is", "written"]
+    assert said[2].split()[:5] == ["7", "if", "i", "<", "n:"]
+    assert idle["rows"] == [] and "idle: threads run one by one: nothing differs along x" in said
+    assert said[-2:] == [text["error"], other["error"]]
+
+
+def test_a_call_makes_a_kernel(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", f"{file}:filled(3)"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("filled(3): threads run one by one: nothing differs along x\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("text", r"explain text: only kernels of @hal\.kernel .*\(got 'Source'\)"),
+        ("other", r"explain other: only kernels of @hal\.kernel .*\(got 'Program'\)"),
+        ("missing", "no such kernel"),
+    ],
+)
+def test_what_is_no_kernel_is_refused(
+    file: str, name: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["explain", f"{file}:{name}"]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and re.search(said, err), err
+
+
+def test_the_page_shows_what_is_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(processor, "vector_registers", lambda: (32, 64))  # of AVX-512
+    example = PAGE.partition("## How a kernel is written")[2]
+    code, shown = re.findall(r"^```(?:python|text)\n(.*?)^```", example, re.MULTILINE | re.DOTALL)
+    path = tmp_path / "look_up.py"
+    path.write_text(code, encoding="utf-8")
+    assert main(["explain", str(path)]) == 0
+    assert [line.rstrip() for line in capsys.readouterr().out.splitlines()] == shown.splitlines()
