@@ -38,7 +38,7 @@ class Row(NamedTuple):
     kind: str  # loop, branch, load, store, or atomic and what it does
     name: str  # of the memory; "" for loops and branches
     how: str
-    count: int = 1
+    times: int = 1
 
 
 class Explained(NamedTuple):
@@ -121,7 +121,7 @@ def rows(gangs: Gangs, file: str) -> list[Row]:
         kind, name = _named(node, gangs.kernel.signature)
         row = Row(node.line, text, region_of[node], kind, name, how)
         found[row] = found.get(row, 0) + 1
-    counted = [row._replace(count=count) for row, count in found.items()]
+    counted = [row._replace(times=count) for row, count in found.items()]
     return sorted(counted, key=lambda row: row.line)
 
 
@@ -175,7 +175,7 @@ def show(found: Explained | str) -> None:
     texts, shown = dedent("\n".join(row.text for row in found.rows)).split("\n"), 0
     for row, text in zip(found.rows, texts, strict=False):  # no rows have one text
         first = ("", "") if row.line == shown else (str(row.line), text)
-        what, count = f"{row.kind} {row.name}".strip(), f"x{row.count}" if row.count > 1 else ""
+        what, count = f"{row.kind} {row.name}".strip(), f"x{row.times}" if row.times > 1 else ""
         table.add_row(*first, what, row.how, count, *[str(row.region)] * len(parted))
         shown = row.line
     console.print(table)

@@ -295,7 +295,7 @@ def test_every_loop_branch_and_access_has_a_row(kernel: hal.KernelFunction) -> N
     expected = {node for node in nodes if node.op in kinds}
     assert expected == gangs.notes.keys()
     rows = [row for row in explained(kernel.name, kernel).rows if row.how[:7] != "written"]
-    assert sum(row.count for row in rows) == len(expected)
+    assert sum(row.times for row in rows) == len(expected)
 
 
 def test_each_row_begins_with_words_that_the_page_explains() -> None:
@@ -307,14 +307,14 @@ def test_each_row_begins_with_words_that_the_page_explains() -> None:
 
 def test_nodes_of_a_line_that_are_alike_are_one_row() -> None:
     (row,) = [row for row in explained("greys", greys).rows if row.kind == "load"]
-    assert (row.count, row.name, row.how) == (3, "x", "part of one load at stride 3")
+    assert (row.times, row.name, row.how) == (3, "x", "part of one load at stride 3")
     assert row.text.strip() == "y[i] = x[3 * i] + x[3 * i + 1] + x[3 * i + 2]"
     assert Path(__file__).read_text(encoding="utf-8").splitlines()[row.line - 1] == row.text
 
 
 def test_a_loop_that_is_written_out_has_a_row() -> None:
     rows = [row for row in explained("fours", fours).rows if row.kind == "loop"]
-    assert [(row.how, row.count) for row in rows] == [("written out: each iteration by itself", 1)]
+    assert [(row.how, row.times) for row in rows] == [("written out: each iteration by itself", 1)]
     assert "part of one store at stride 4" in of(fours, "store", "y")
 
 
@@ -405,7 +405,7 @@ def test_programs_read_json(file: str, capsys: pytest.CaptureFixture[str]) -> No
         [8, "y[i] = a * y[i]", 1, "load", "y"],
         [8, "y[i] = a * y[i]", 1, "store", "y"],
     ]
-    assert list(found["rows"][0])[5:] == ["how", "count"]
+    assert list(found["rows"][0])[5:] == ["how", "times"]
     assert all(f"`{key}`" in PAGE for key in (*found, *found["rows"][0], "error"))
 
 

@@ -1,8 +1,12 @@
 """Render LLVM IR for the CPU with vectors of its own: a few threads along x are the lanes.
 
-`gangs.py` writes the frame, `control.py` IFs and loops, `variables.py` and `memory.py` what threads
-set, load and store, `guesses.py` what is known of values, `arithmetic.py` single operations.
-`tree.py` and `shapes.py` say what they are written from. Names with a dot are the renderer's.
+What they are written from: `tree.py` nests nodes, `shapes.py` finds what varies, `coarse.py`
+rewrites threads of several elements, `bundles.py` finds accesses between each other, `rows.py`
+threads with work, `width.py` chooses how many threads a gang has.
+
+The writers, each of which is a class that stands on the one before: `text.py`, `arithmetic.py`,
+`lanes.py`, `guesses.py`, `memory.py`, `loads.py`, `stores.py`, `atomics.py`, `variables.py`,
+`branches.py`, `loops.py`, `flat.py`, `gangs.py`. Names with a dot are the renderer's.
 """
 
 from __future__ import annotations

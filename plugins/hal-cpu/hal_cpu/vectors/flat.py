@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from hal_cpu.vectors.arithmetic import scalar
-from hal_cpu.vectors.control import Control, Counted
+from hal_cpu.vectors.loops import Counted, Loops
 from hal_kernel.ir.uop import UOp, dtype_of
 
 
@@ -19,7 +19,7 @@ class _Open(NamedTuple):
     turned: bool = False  # the ELSE of an IF is written
 
 
-class Flat(Control):
+class Flat(Loops):
     """Write nodes one after the other, however deep they are nested."""
 
     def flat(self, uops: Sequence[UOp]) -> None:

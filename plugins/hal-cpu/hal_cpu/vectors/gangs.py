@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 from hal_core.dtypes import bool_, int32
 from hal_cpu.vectors.arithmetic import literal, of, scalar, stored
+from hal_cpu.vectors.branches import Frame
 from hal_cpu.vectors.bundles import bundles
 from hal_cpu.vectors.coarse import with_merged_guards, written_out
-from hal_cpu.vectors.control import Frame
 from hal_cpu.vectors.flat import Flat
 from hal_cpu.vectors.rows import limits, needed
 from hal_cpu.vectors.shapes import Shapes

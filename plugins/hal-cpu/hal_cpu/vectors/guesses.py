@@ -15,8 +15,8 @@ import operator
 from collections.abc import Callable, Sequence
 
 from hal_core.dtypes import DType, bool_, int32
-from hal_cpu.vectors.arithmetic import SIGNED, Arithmetic, literal, number, of, scalar, typed
-from hal_cpu.vectors.text import Scoped
+from hal_cpu.vectors.arithmetic import SIGNED, literal, scalar
+from hal_cpu.vectors.lanes import LaneValues
 from hal_cpu.vectors.value import NO_TESTS, Lanes, Tests, Value
 from hal_kernel.ir.uop import UOp, dtype_of
 
@@ -27,121 +27,9 @@ _KNOWN = {
 _OPPOSITE = {"LT": "GE", "LE": "GT", "GT": "LE", "GE": "LT"}
 Exact = Callable[[], str]
 
-_PARTED = "where lanes part"
 
-
-class Guesses(Arithmetic):
-    """Values of a gang of `w` threads, and what is known where the writer stands."""
-
-    w: int
-    zero: Lanes
-    linear: Lanes
-
-    def __init__(self, half: bool) -> None:
-        super().__init__(half)
-        self.set_width(1)
-        self.mask: str | None = None  # of the threads that run what is written; None: all do
-        self.pure = True  # nothing was stored, so that the gang may start again
-        self.again = ""  # the label where it does
-        self.guessed = False  # something goes there
-        self.notes: dict[UOp, str] = {}  # what becomes of accesses, IFs and loops: `explain`
-        self.noting = ""  # what is noted where lanes are no matter; "": nothing is
-        self.reset()
-
-    def note(self, node: UOp, how: str) -> None:
-        """Note how a node is written: first, as for all lanes, and then where they part."""
-        how = how if self.w > 1 else self.noting
-        first = self.notes.setdefault(node, how) if self.noting else how
-        if how != first and _PARTED not in first:
-            self.notes[node] = f"{first}; {_PARTED}: {how.removeprefix(f'{first}, ')}"
-
-    def set_width(self, w: int) -> None:
-        self.w, self.zero, self.linear = w, (0,) * w, tuple(range(w))
-
-    def reset(self) -> None:
-        """Forget all that is known."""
-        self.cache: Scoped[object, str] = Scoped()  # a Value, or a key -> what was written for it
-        self.true: Scoped[str, bool] = Scoped()  # tests that hold here
-        self.mixed: set[Value] = set()  # bools that differ between lanes for sure
-        self.quotients: dict[object, tuple[str, str, Tests]] = {}
-
-    # -- values
-
-    def uniform(self, dtype: DType, base: str, fits: bool = False) -> Value:
-        return Value(dtype, base, self.zero, fits=fits)
-
-    def vector(self, dtype: DType, vector: str) -> Value:
-        """Return a value of which nothing is known but its vector."""
-        value = Value(dtype)
-        self.cache.put(value, vector)
-        return value
-
-    def holds(self, tests: Tests) -> bool:
-        return all(test in self.true for test in tests)
-
-    def is_uniform(self, value: Value) -> bool:
-        return value.is_flat and self.holds(value.tests)
-
-    def is_pattern(self, value: Value) -> bool:
-        return value.lanes is not None and self.holds(value.tests)
-
-    def vec(self, value: Value) -> str:
-        """Return the exact vector of a value."""
-        name = self.cache.get(value)
-        if name is None:
-            if value.lanes is not None and self.holds(value.tests):
-                kind = scalar(value.dtype)
-                name = self.splat(kind, value.base)
-                if any(value.lanes):
-                    name = self.let(
-                        f"add {of(kind, self.w)} {name}, {self.per_lane(kind, value.lanes)}"
-                    )
-            elif value.exact is not None:
-                name = value.exact()
-            else:  # a vector that was written in a block which has ended
-                raise RuntimeError("a value is used outside of its block")
-            self.cache.put(value, name)
-        return name
-
-    def splat(self, kind: str, value: str) -> str:
-        """Return a vector that has a scalar in all lanes."""
-        if self.w == 1:
-            return value
-        if not value.startswith("%"):
-            return f"splat ({kind} {value})"
-        vector = of(kind, self.w)
-        first = self.let(f"insertelement {vector} poison, {kind} {value}, i64 0")
-        zeros = f"<{self.w} x i32> zeroinitializer"
-        return self.let(f"shufflevector {vector} {first}, {vector} poison, {zeros}")
-
-    def per_lane(self, kind: str, numbers: Sequence[int]) -> str:
-        """Return a constant vector."""
-        return "<" + ", ".join(f"{kind} {n}" for n in numbers) + ">"
-
-    def conjunction(self, tests: Tests) -> str:
-        """Return a scalar that is true if all tests hold; "" without tests."""
-        whole = ""
-        for test in sorted(tests):
-            whole = self.let(f"and i1 {whole}, {test}") if whole else test
-        return whole
-
-    def missing(self, tests: Tests) -> Tests:
-        return frozenset(test for test in tests if test not in self.true)
-
-    def require(self, tests: Tests) -> bool:
-        """Go on only where tests hold, if the gang may start again; else tell whether they do."""
-        missing = self.missing(tests)
-        if not missing:
-            return True
-        if self.mask is not None or not self.pure or self.w == 1:
-            return False
-        go = f"go.{self.number()}"
-        self.branch(self.conjunction(missing), go, self.again, likely=True)
-        self.guessed = True
-        self.label(go)
-        for test in missing:
-            self.true.put(test, True)
-        return True
+class Guesses(LaneValues):
+    """What is guessed of values."""
 
     def derive(self, uop: UOp, values: Sequence[Value]) -> Value:
         """Return the value of an operation without effects."""
@@ -158,8 +46,6 @@ class Guesses(Arithmetic):
         elif dtype.kind in "iu":
             guess = self._guess_number(uop, values, exact)
         return guess if guess is not None else self.vector(dtype, exact())
-
-    # -- numbers
 
     def fitting(self, value: Value) -> Tests:
         """Return the tests under which base + lanes does not wrap."""
@@ -325,8 +211,6 @@ class Guesses(Arithmetic):
             return Value(dtype, rest, a.lanes, tests_of_all, exact, fits=True)
         return Value(dtype, quotient, self.zero, tests_of_all, exact)
 
-    # -- bools
-
     def _guess_bool(self, uop: UOp, values: Sequence[Value], exact: Exact) -> Value | None:
         op = uop.op
         if op in SIGNED:
@@ -410,47 +294,6 @@ class Guesses(Arithmetic):
         if any(bits) and not all(bits):
             self.mixed.add(value)
         return value
-
-    # -- masks, as integers that are all ones or zero, which any processor keeps in vectors
-
-    mask_bits = 32
-
-    @property
-    def mask_kind(self) -> str:
-        return of(f"i{self.mask_bits}", self.w)
-
-    def as_mask(self, bools: str) -> str:
-        return self.let(f"sext <{self.w} x i1> {bools} to {self.mask_kind}")
-
-    def bools(self) -> str:
-        """Return the mask here as a vector of i1."""
-        if self.mask is None:
-            return "splat (i1 true)"
-        key = ("bools", self.mask)
-        name = self.cache.get(key)
-        if name is None:
-            name = self.let(f"icmp ne {self.mask_kind} {self.mask}, zeroinitializer")
-            self.cache.put(key, name)
-        return name
-
-    def as_bits(self, bools: str) -> str:
-        """Return a vector of i1 as an integer, with a bit for each lane."""
-        return self.let(f"bitcast <{self.w} x i1> {bools} to i{self.w}")
-
-    def any(self, mask: str) -> str:
-        """Return whether any lane of a mask is on."""
-        bools = self.let(f"icmp ne {self.mask_kind} {mask}, zeroinitializer")
-        return self.let(f"icmp ne i{self.w} {self.as_bits(bools)}, 0")
-
-    def inverse(self, mask: str) -> str:
-        return self.let(f"xor {self.mask_kind} {mask}, splat (i{self.mask_bits} -1)")
-
-    def masked(self, dtype: DType, new: str, old: str) -> str:
-        """Return new values for the lanes that are on, and the old ones for the others."""
-        return self.select(self.bools(), typed(dtype, self.w), new, old)
-
-    def constant(self, value: float, dtype: DType) -> str:
-        return number(value, dtype, self.w)
 
 
 def _times(lanes: Lanes | None, factor: int) -> Lanes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hal_core.dtypes import bool_
 from hal_cpu.vectors.arithmetic import of, scalar, stored
-from hal_cpu.vectors.memory import Memory
+from hal_cpu.vectors.atomics import Atomics
 from hal_cpu.vectors.shapes import Shapes
 from hal_cpu.vectors.text import Scoped
 from hal_cpu.vectors.tree import If, Item, Loop, jumps, nodes_of
@@ -12,7 +12,7 @@ from hal_cpu.vectors.value import Lanes, Value
 from hal_kernel.ir.uop import UOp, dtype_of
 
 
-class Variables(Memory):
+class Variables(Atomics):
     """Variables are memory of the function, of which LLVM makes registers."""
 
     shapes: Shapes

@@ -1,7 +1,8 @@
-"""Write the control flow of a gang: IFs and loops, under masks where its threads part.
+"""Write the loops of a gang: while all lanes are in, and then with a mask.
 
-if x[i] > 0:          all lanes: one side; none: the other; else both, each with a mask
-while z < limit:      without a mask while all lanes are in the loop, then with one
+for k in range(n):        uniform: a scalar counts
+for k in range(i, n):     while all lanes are in it without a mask, then with one
+while z < limit:          likewise, where it begins with its test
 """
 
 from __future__ import annotations
@@ -9,24 +10,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from hal_cpu.vectors.arithmetic import of, scalar
-from hal_cpu.vectors.shapes import lanes_leave
-from hal_cpu.vectors.tree import If, Item, Loop, jumps, nodes_of, walk
+from hal_cpu.vectors.branches import Branches, Frame
+from hal_cpu.vectors.tree import If, Item, Loop, nodes_of, walk
 from hal_cpu.vectors.value import Tests, Value
-from hal_cpu.vectors.variables import Variables
 from hal_kernel.ir.uop import ATOMIC_OPS, LEAVES, UOp, dtype_of
 
-CHEAP = 24  # nodes that are computed for all lanes rather than behind a test
 _TOGETHER = "all lanes while all are in, then masked"
-_ACCESSES = ATOMIC_OPS | {"LOAD", "STORE", "FAR", "FENCE"}
-
-
-class Frame(NamedTuple):
-    """A loop that is open, or the whole body of a gang: where its lanes go on."""
-
-    end: str  # labels
-    step: str
-    next: str = ""  # slot: the mask of the next iteration; "" if all lanes leave together
-    active: str = ""  # slot: the mask of the lanes that are in this one
 
 
 class Counted(NamedTuple):
@@ -37,297 +26,10 @@ class Counted(NamedTuple):
     stop: str
 
 
-class Cost(NamedTuple):
-    nodes: int
-    is_hard: bool  # it has loops or jumps
-    accesses: bool  # it accesses memory
+class Loops(Branches):
+    """Write loops."""
 
-
-class Control(Variables):
-    """Write trees of nodes."""
-
-    def __init__(self, half: bool) -> None:
-        super().__init__(half)
-        self.frames: list[Frame] = []
-
-    # -- blocks
-
-    def block(self, block: list[Item]) -> None:
-        for place, item in enumerate(block):
-            if self.left:
-                return
-            self._item(item)
-            rest = block[place + 1 :]
-            if self.w > 1 and rest and not self.left and lanes_leave(item, self.shapes):
-                self._rest_of_block(rest)
-                return
-
-    def _item(self, item: Item) -> None:
-        if isinstance(item, If):
-            self.write_if(item)
-        elif isinstance(item, Loop):
-            self._loop(item)
-        elif isinstance(item, UOp):
-            self.node(item)
-
-    def node(self, uop: UOp) -> None:
-        writer = getattr(self, f"on_{uop.op}", None)
-        if writer is not None:
-            writer(uop)
-        elif uop.op in LEAVES:
-            self._leave_block(uop)
-        else:
-            self.values[uop] = self.derive(uop, [self.get(source) for source in uop.src])
-
-    def _rest_of_block(self, rest: list[Item]) -> None:
-        """Write what stands behind an item that some lanes have left, for the others."""
-        active = self.load(self.mask_kind, self._masked_frame().active)
-        mask = self.mask
-        self.mask = active if mask is None else self.let(f"and {self.mask_kind} {mask}, {active}")
-        place = self.number()
-        self.branch(self.any(self.mask), f"rest.{place}", f"none.{place}")
-        self.label(f"rest.{place}")
-        marks = self.enter()
-        self.block(rest)
-        self.leave(marks)
-        self.forget(rest)
-        self.jump(f"none.{place}")
-        self.label(f"none.{place}")
-
-    def _masked_frame(self) -> Frame:
-        """Return the innermost frame that lanes may leave one by one."""
-        return next(frame for frame in reversed(self.frames) if frame.active)
-
-    def on_VAR(self, uop: UOp) -> None:
-        """Nothing: `slot_of` declares a variable that is used."""
-
-    # -- leaving
-
-    def _leave_block(self, uop: UOp) -> None:
-        if uop.op == "RETURN":
-            if self.w == 1 or self.mask is None or not self.shapes.returns_vary:
-                self.jump(self.frames[0].end)
-                return
-            for frame in self.frames:
-                self._clear(frame)
-            return
-        frame = self.frames[-1]
-        if not frame.active:  # all lanes leave together
-            self.jump(frame.end if uop.op == "BREAK" else frame.step)
-        else:
-            self._clear(frame, stays=uop.op == "CONTINUE")
-
-    def _clear(self, frame: Frame, stays: bool = False) -> None:
-        """Take the lanes that are on here out of a frame; `stays`: out of this iteration only."""
-        others = self.inverse(self.mask or "")
-        for slot in (frame.active,) if stays else (frame.next, frame.active):
-            if slot:
-                old = self.load(self.mask_kind, slot)
-                self.store(self.mask_kind, self.let(f"and {self.mask_kind} {old}, {others}"), slot)
-
-    # -- IFs
-
-    def write_if(self, item: If) -> None:
-        condition = self.get(item.node.src[0])
-        cost = self._cost([item])
-        if self.choosing or (
-            self.w > 1 and not cost.is_hard and not cost.accesses and cost.nodes < CHEAP
-            and not self.is_uniform(condition)
-        ):  # fmt: skip
-            self.note(item.node, "both sides run, lanes choose")
-            self._choose(item, condition)
-        elif self.is_uniform(condition):
-            self.note(item.node, "uniform: a branch")
-            self._branch_for_all(item, condition.base)
-        elif self.mask is not None:
-            self.note(item.node, "masked, within a mask")
-            self._if_under_mask(item, condition)
-        elif condition in self.mixed and not cost.is_hard:
-            self.note(item.node, "both sides run, each under its mask")
-            self._both_sides(item, condition)
-        elif condition.is_flat and self.require(condition.tests):
-            self.note(item.node, "uniform, as tested once a gang: a branch")
-            self._branch_for_all(item, condition.base)
-        elif (condition.always or condition.never) and self.require(condition.tests):
-            ends = "the gang starts again" if self.pure else "masked"
-            self.note(item.node, f"tested once a gang: all lanes, or none, else {ends}")
-            self._part(item, condition, condition.always, condition.never, self.pure)
-        else:
-            self.note(item.node, "masked unless all lanes agree")
-            self._part_by_bits(item, condition, cost)
-
-    def _branch_for_all(self, item: If, condition: str) -> None:
-        place = self.number()
-        self.branch(condition, f"then.{place}", f"else.{place}")
-        pure = self.pure
-        after = True
-        for name, side in zip(("then", "else"), item.sides, strict=True):
-            self.label(f"{name}.{place}")
-            self.pure = pure
-            self._scoped(side, f"fi.{place}")
-            after = after and self.pure
-        self.pure = after
-        self.label(f"fi.{place}")
-
-    def _scoped(self, side: list[Item], end: str) -> None:
-        """Write a block that the text may go past, up to a label."""
-        marks, mask = self.enter(), self.mask
-        self.block(side)
-        self.leave(marks)
-        self.mask = mask
-        self.forget(side)
-        self.jump(end)
-
-    def _under(self, mask: str, side: list[Item]) -> None:
-        """Write a block for some of the lanes, without a branch around it."""
-        marks, outer = self.enter(), self.mask
-        self.mask = mask
-        self.block(side)
-        self.mask = outer
-        self.leave(marks)
-        self.forget(side)
-
-    def _both_sides(self, item: If, condition: Value) -> None:
-        """Write both sides with masks that are known: each has some lanes."""
-        mask = self.as_mask(self.vec(condition))
-        for side, one in zip(item.sides, (mask, self.inverse(mask)), strict=True):
-            if side:
-                self._under(one, side)
-
-    def _part_by_bits(self, item: If, condition: Value, cost: Cost) -> None:
-        """Write an IF of which only the vector of its condition is known."""
-        bools, n = self.vec(condition), self.w
-        bits = self.as_bits(bools)
-        then, other = item.sides
-        if not cost.is_hard and cost.nodes < CHEAP and not other:  # likely for few lanes
-            place = self.number()
-            some = self.let(f"icmp ne i{n} {bits}, 0")
-            self.branch(some, f"some.{place}", f"fi.{place}")
-            self.label(f"some.{place}")
-            self._under(self.as_mask(bools), then)
-            self.jump(f"fi.{place}")
-            self.label(f"fi.{place}")
-            return
-        always, never = self.let(f"icmp eq i{n} {bits}, -1"), self.let(f"icmp eq i{n} {bits}, 0")
-        self._part(item, condition, always, never, restarts=False)
-
-    def _part(
-        self, item: If, condition: Value, always: str | None, never: str | None, restarts: bool
-    ) -> None:
-        """Write an IF for three cases: all lanes go one way, or the other, or both.
-
-        In the last one the gang starts again if it `restarts`.
-        """
-        place, pure, after = self.number(), self.pure, True
-        for test, name, side in ((always, "all", item.sides[0]), (never, "none", item.sides[1])):
-            if test is not None:
-                self.branch(
-                    test, f"{name}.{place}", f"not.{name}.{place}", restarts and name == "all"
-                )
-                self.label(f"{name}.{place}")
-                self.pure = pure
-                marks = self.enter()
-                self.true.put(test, True)
-                self.block(side)
-                self.leave(marks)
-                self.mask = None
-                self.forget(side)
-                self.jump(f"fi.{place}")
-                after = after and self.pure
-                self.label(f"not.{name}.{place}")
-        self.pure = pure
-        if restarts:
-            self.jump(self.again)
-            self.guessed = True
-        else:
-            marks = self.enter()
-            mask = self.as_mask(self.vec(condition))
-            for name, side, one in (
-                ("then", item.sides[0], mask), ("else", item.sides[1], self.inverse(mask)),
-            ):  # fmt: skip
-                if side:  # it may have no lane, as the tests only suffice
-                    self._if_any(one, f"{name}.{place}", side)
-            self.leave(marks)
-            self.jump(f"fi.{place}")
-            after = after and self.pure
-        self.pure = after
-        self.label(f"fi.{place}")
-
-    def _if_any(self, mask: str, name: str, side: list[Item]) -> None:
-        """Write a block for some of the lanes, which may be none."""
-        self.branch(self.any(mask), f"{name}.some", f"{name}.end")
-        self.label(f"{name}.some")
-        self._under(mask, side)
-        self.jump(f"{name}.end")
-        self.label(f"{name}.end")
-
-    def _if_under_mask(self, item: If, condition: Value) -> None:
-        place, over = self.number(), ""
-        then, other = item.sides
-        marks = self.enter()
-        if condition.never and self.holds(condition.tests) and not other:
-            over = f"fi.{place}"
-            self.branch(condition.never, over, f"in.{place}")
-            self.label(f"in.{place}")
-        mask = self.as_mask(self.vec(condition))
-        for name, side, one in (("then", then, mask), ("else", other, "")):
-            if not side:
-                continue
-            one = self.let(f"and {self.mask_kind} {self.mask}, {one or self.inverse(mask)}")
-            cost = self._cost(side)
-            alone = len(side) == 1 and jumps(side)
-            if not alone and (cost.accesses or cost.is_hard or cost.nodes > CHEAP):
-                self._if_any(one, f"{name}.{place}", side)
-            else:
-                self._under(one, side)
-        self.leave(marks)
-        self.forget(then)
-        self.forget(other)
-        if over:
-            self.jump(over)
-            self.label(over)
-
-    def _choose(self, item: If, condition: Value) -> None:
-        """Run both sides, and choose what they set."""
-        found: list[dict[UOp, Value]] = []
-        self.choosing += 1
-        for side in item.sides:
-            mark = self.env.mark()
-            for part in side:
-                self._item(part)
-            sets = [node.src[0] for node in nodes_of(side) if node.op == "SET"]
-            found.append({variable: self.env[variable] for variable in sets})
-            self.env.back(mark)
-        self.choosing -= 1
-        for variable in {**found[0], **found[1]}:
-            if not (self.is_varying(variable) or self.is_uniform(condition)):
-                continue  # its home is one of the sides
-            a, b = (side.get(variable) or self.held(variable) for side in found)
-            dtype = dtype_of(variable)
-            get = UOp("GET", dtype, (variable,))
-            chosen = UOp("WHERE", dtype, (item.node.src[0], get, get))
-            value = self.derive(chosen, [condition, a, b])
-            if self.choosing:
-                self.env.put(variable, value)
-            else:
-                self.assign(variable, value, blends=True)
-
-    def _cost(self, block: list[Item]) -> Cost:
-        nodes, is_hard, accesses = 0, False, False
-        for item, _ in walk(block):
-            if isinstance(item, Loop):
-                is_hard = True
-            elif isinstance(item, UOp):
-                is_hard |= item.op in LEAVES
-                accesses |= item.op in _ACCESSES or (
-                    item.op in ("SET", "GET") and item.src[0].op == "SPILL"
-                )
-                nodes += 1
-        return Cost(nodes, is_hard, accesses)
-
-    # -- loops
-
-    def _loop(self, item: Loop) -> None:
+    def write_loop(self, item: Loop) -> None:
         node, place = item.node, self.number()
         if any(_is_effect(part) for part in nodes_of(item.body)):
             self.pure = False
@@ -543,7 +245,7 @@ class Control(Variables):
 class _Counter:
     """The counter of a RANGE that lanes leave one by one: a scalar where it is a pattern."""
 
-    def __init__(self, writer: Control, item: Loop) -> None:
+    def __init__(self, writer: Loops, item: Loop) -> None:
         self.writer, self.node = writer, (node := item.node)
         self.dtype = dtype_of(node)
         self.start, self.stop = (writer.get(source) for source in node.src[:2])

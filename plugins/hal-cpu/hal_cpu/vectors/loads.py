@@ -1,0 +1,137 @@
+"""Write loads of a gang."""
+
+from __future__ import annotations
+
+from hal_cpu.vectors.arithmetic import mangled, of, scalar, stored
+from hal_cpu.vectors.memory import Index, Memory, described
+from hal_cpu.vectors.value import Value
+from hal_kernel.ir.uop import UOp, dtype_of
+
+_PAGE = 4096
+
+
+class Loads(Memory):
+    """Load for each lane."""
+
+    def on_LOAD(self, uop: UOp) -> None:
+        self.values[uop] = self._loaded(uop)
+
+    def _loaded(self, uop: UOp) -> Value:
+        dtype, kind = dtype_of(uop), stored(dtype_of(uop))
+        found = self._found(uop)
+        if found is not None and self.require(found.tests):
+            if self._is_bundled(uop, found):
+                self.note(uop, f"part of one load at stride {self.bundles[uop].stride}")
+                return self.vector(dtype, self._part_of_wide(uop, kind, found))
+            low, high = min(found.lanes), max(found.lanes)
+            if low == high and (uop.src[0].op != "LOCAL" or self.w == 1):
+                self.note(uop, "uniform: one scalar")
+                value = self.load(kind, self.address(uop, self._plus(found.base, low)))
+                return self.uniform(dtype, self._as_value(dtype, value, 1))
+            if self._is_near(found.lanes) and (
+                self.mask is None or self._is_linear(found.lanes) or uop.src[0].op == "LOCAL"
+            ):
+                self.note(uop, described(found.lanes, self.mask is not None))
+                return self.vector(dtype, self._near(uop, kind, found))
+        elif found is not None and (
+            self._is_near(found.lanes) if self.mask is None else self._is_linear(found.lanes)
+        ):
+            self.note(uop, f"{described(found.lanes)}, or gathered where a test fails")
+            return self.vector(dtype, self._near_or_gathered(uop, kind, found))
+        self.note(uop, "gathered: an address for each lane")
+        return self.vector(dtype, self._gathered(uop, kind))
+
+    def _near(self, uop: UOp, kind: str, found: Index) -> str:
+        """Load neighbours as one vector, and shuffle it if they are not in order."""
+        low, n = min(found.lanes), self.w
+        at = self.address(uop, self._plus(found.base, low))
+        lanes, dtype = tuple(lane - low for lane in found.lanes), dtype_of(uop)
+        align, vector = f"align {dtype.itemsize}", of(kind, n)
+        if lanes != self.linear:
+            span = max(lanes) + 1
+            whole = self.let(f"load {of(kind, span)}, ptr {at}, {align}")
+            order = f"{of('i32', n)} {self.per_lane('i32', lanes)}"
+            value = self.let(
+                f"shufflevector {of(kind, span)} {whole}, {of(kind, span)} poison, {order}"
+            )
+        elif self.mask is None or uop.src[0].op == "LOCAL":
+            value = self.let(f"load {vector}, ptr {at}, {align}")
+        elif dtype.itemsize >= 4:
+            name = f"@llvm.masked.load.{mangled(kind, n)}.p0"
+            kinds = ["ptr", "i32", of("i1", n), vector]
+            operands = [at, str(dtype.itemsize), self.bools(), "zeroinitializer"]
+            value = self.call(name, vector, kinds, operands)
+        else:
+            value = self._small(kind, at)
+        return self._as_value(dtype, value, n)
+
+    def _small(self, kind: str, at: str) -> str:
+        """Load small elements under a mask: all of them where that crosses no page."""
+        n, vector, place = self.w, of(kind, self.w), self.number()
+        slot = self.slot(vector, "small")
+        offset = self.let(f"and i64 {self.let(f'ptrtoint ptr {at} to i64')}, {_PAGE - 1}")
+        fits = self.let(f"icmp ule i64 {offset}, {_PAGE - n * int(kind[1:]) // 8}")
+        self.branch(fits, f"page.{place}", f"pages.{place}", likely=True)
+        self.label(f"page.{place}")
+        self.store(vector, self.let(f"load {vector}, ptr {at}, align 1"), slot)
+        self.jump(f"loaded.{place}")
+        self.label(f"pages.{place}")
+        self.store(vector, "zeroinitializer", slot)
+        bools = self.let(f"icmp ne {self.mask_kind} {self.mask}, zeroinitializer")
+
+        def copy(lane: str) -> None:
+            value = self.load(kind, self.let(f"getelementptr {kind}, ptr {at}, i64 {lane}"))
+            self.store(kind, value, self.let(f"getelementptr {kind}, ptr {slot}, i64 {lane}"))
+
+        self.each_lane(bools, copy)
+        self.jump(f"loaded.{place}")
+        self.label(f"loaded.{place}")
+        return self.load(vector, slot)
+
+    def _part_of_wide(self, uop: UOp, kind: str, found: Index) -> str:
+        """Return a member's part of one load that all members of its bundle share."""
+        bundle, n = self.bundles[uop], self.w
+        low, high = min(bundle.offsets), max(bundle.offsets)
+        wide = of(kind, bundle.stride * (n - 1) + high - low + 1)
+        whole, own = self.cache.get(bundle), bundle.offset(uop)
+        size = dtype_of(uop).itemsize
+        if whole is None:
+            at = self._first_of(uop, found, low - own)
+            whole = self.let(f"load {wide}, ptr {at}, align {size}")
+            self.cache.put(bundle, whole)
+        lanes = [own - low + bundle.stride * lane for lane in self.linear]
+        order = f"{of('i32', n)} {self.per_lane('i32', lanes)}"
+        part = self.let(f"shufflevector {wide} {whole}, {wide} poison, {order}")
+        return self._as_value(dtype_of(uop), part, n)
+
+    def _near_or_gathered(self, uop: UOp, kind: str, found: Index) -> str:
+        """Load neighbours where tests hold, and gather elsewhere."""
+        place, vector = self.number(), of(scalar(dtype_of(uop)), self.w)
+        slot = self.slot(vector, "either")
+        tests = self.missing(found.tests)
+        self.branch(self.conjunction(tests), f"near.{place}", f"far.{place}", likely=True)
+        for name, how in (("near", self._near), ("far", None)):
+            self.label(f"{name}.{place}")
+            marks = self.enter()
+            value = how(uop, kind, found) if how else self._gathered(uop, kind)
+            self.store(vector, value, slot)
+            self.leave(marks)
+            self.jump(f"join.{place}")
+        self.label(f"join.{place}")
+        return self.load(vector, slot)
+
+    def _gathered(self, uop: UOp, kind: str) -> str:
+        """Load an element for each lane; lanes that are off load what the first one does."""
+        n, dtype = self.w, dtype_of(uop)
+        index = self._vector_index(uop)
+        if self.mask is not None:
+            bits = self.as_bits(self.bools())
+            first = self.call(f"@llvm.cttz.i{n}", f"i{n}", [f"i{n}", "i1"], [bits, "true"])
+            shared = self.let(f"extractelement {of('i64', n)} {index}, i{n} {first}")
+            index = self.select(self.bools(), of("i64", n), index, self.splat("i64", shared))
+        base = self.arrays[uop.src[0]]
+        at = self.let(f"getelementptr inbounds {kind}, ptr {base}, {of('i64', n)} {index}")
+        name = f"@llvm.masked.gather.{mangled(kind, n)}.v{n}p0"
+        kinds = [of("ptr", n), "i32", of("i1", n), of(kind, n)]
+        operands = [at, str(dtype.itemsize), "splat (i1 true)", "poison"]
+        return self._as_value(dtype, self.call(name, of(kind, n), kinds, operands), n)
