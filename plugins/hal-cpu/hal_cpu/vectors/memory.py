@@ -41,7 +41,7 @@ class Memory(Guesses):
         self.values: dict[UOp, Value] = {}  # of the gang that is written
         self.outer: dict[UOp, Value] = {}  # of what runs once for a block
         self.arrays: dict[UOp, str] = {}  # memory -> its pointer
-        self.indices: Scoped[UOp, Index] = Scoped()
+        self.indices: Scoped[UOp, Index | None] = Scoped()
         self.bundles: dict[UOp, Bundle] = {}
         self.decided: dict[tuple[UOp, ...], bool] = {(): True}  # whether memories lie apart
         self.deferred: dict[UOp, str] = {}  # members of a bundle -> the vectors they store
@@ -61,12 +61,9 @@ class Memory(Guesses):
 
         An index that overflows int32 is undefined, so its sums are computed in 64 bits.
         """
-        found = self.indices.get(node)
-        if found is None:
-            found = self._index(node)
-            if found is not None:
-                self.indices.put(node, found)
-        return found
+        if node not in self.indices:
+            self.indices.put(node, self._index(node))
+        return self.indices[node]
 
     def _index(self, node: UOp) -> Index | None:
         if node.op == "CONST":

@@ -36,11 +36,19 @@ class Shapes:
             if node.op == "GET":
                 self.gets.setdefault(node.src[0], []).append(node)
         self._homes = {variable: _common(paths) for variable, paths in uses.items()}
+        self._strides: dict[UOp, int | None] = {}  # of what varies
+        self._likely: dict[UOp, int | None] = {}
         before = -1
         while before != (before := len(self.varying) + len(self.divergent)):
             for item, path in self._items:
-                self._visit(item if isinstance(item, UOp) else item.node, path)
+                node = item if isinstance(item, UOp) else item.node
+                self._visit(node, path)
+                if node in self.varying:
+                    self._strides[node] = self._stride(node)
         self.expected = self._expected()
+        for item, _ in self._items:
+            node = item if isinstance(item, UOp) else item.node
+            self._likely[node] = self._likely_stride(node)
         self.staggered |= self._counting()
 
     def is_inside(self, variable: UOp, loop: Loop) -> bool:
@@ -101,8 +109,10 @@ class Shapes:
 
     def stride(self, node: UOp) -> int | None:
         """Return the difference between neighbours, or None if it is no known constant."""
-        if node not in self.varying:
-            return 0
+        return self._strides.get(node) if node in self.varying else 0
+
+    def _stride(self, node: UOp) -> int | None:
+        """Return the stride of what varies, from those of its sources."""
         if node.op == "SPECIAL":
             return 1
         if node.op == "RANGE":
@@ -147,6 +157,9 @@ class Shapes:
 
     def likely_stride(self, node: UOp) -> int | None:
         """Return `stride`, where clamps do nothing and choices take what differs."""
+        return self._likely.get(node, self.stride(node))
+
+    def _likely_stride(self, node: UOp) -> int | None:
         if node.op in ("ADD", "SUB") and node in self.varying:
             a, b = map(self.likely_stride, node.src)
             if a is not None and b is not None:
