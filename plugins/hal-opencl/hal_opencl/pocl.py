@@ -51,6 +51,7 @@ _BLOCKS = _ITEMS._replace(
     rows=C.rows.replace("int32_t", "int"),
     threads=C.threads.replace("int32_t", "int"),
     independent="#pragma clang loop vectorize(assume_safety)",
+    unroll="#pragma unroll",
     thread_number=C.thread_number,
     spill="{type} {name}[{count}];",
     wide_indices=True,

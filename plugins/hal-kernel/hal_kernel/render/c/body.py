@@ -17,7 +17,7 @@ from hal_kernel.render.c.expression import Expression
 from hal_kernel.render.c.language import Language
 from hal_kernel.render.c.lines import Lines
 from hal_kernel.render.c.operations import MEMORY
-from hal_kernel.render.c.uses import ends_in, low_bits, stays_in_range
+from hal_kernel.render.c.uses import ends_in, low_bits, short_loops, stays_in_range
 from hal_kernel.render.renderer import writers
 
 _ELSE = "} else {"
@@ -42,6 +42,7 @@ class Text(Lines):
         self.ends_in = ends_in(uops)
         self.vectors = vectors(uops) if row.vector else {}
         self.low = low_bits(uops) if row.low_bits else set()
+        self.short = short_loops(uops) if row.unroll else set()
         self.lanes = {lane for lanes in self.vectors.values() for lane in lanes[1:]}
         self.chained: set[UOp] = set()  # the IFs whose ELSE is written as `else if`
         self.shared: list[str] = []  # declarations
@@ -236,6 +237,8 @@ class Text(Lines):
         start, stop = (self.use(source).text for source in uop.src[:2])
         step = uop.src[2].arg
         self.write_down_readers()
+        if uop in self.short:
+            self.line(self.row.unroll)
         self.loops.append(_Loop(uop.op, []))
         kind, name = self.spelling.type(dtype_of(uop)), self.named(uop, str(uop.arg))
         order, sign = ("<", "+") if step > 0 else (">", "-")

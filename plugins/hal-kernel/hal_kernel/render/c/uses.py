@@ -82,3 +82,17 @@ def _is_low_bits(node: UOp) -> bool:
         return False
     size = node.src[1].arg + (node.op == "AND")
     return bool(size > 0 and size & (size - 1) == 0)
+
+
+def short_loops(uops: Sequence[UOp]) -> set[UOp]:
+    """Return the loops of up to 16 iterations, by constants, that hold no other loop."""
+    found: set[UOp] = set()
+    last: UOp | None = None
+    for node in uops:
+        if node.op in ("RANGE", "LOOP"):
+            last = node
+        elif node.op == "ENDRANGE" and node.src[0] is last:
+            ends = [source.arg for source in last.src if source.op == "CONST"]
+            if len(ends) == 3 and not range(*ends)[16:]:
+                found.add(last)
+    return found
