@@ -88,14 +88,6 @@ def by_elements(y: Array, x: Input, a: hal.float32, n: hal.int32):
 
 
 @hal.kernel
-def by_strides(y: Array, x: Input, a: hal.float32, n: hal.int32):
-    i = hal.global_idx(0)
-    while i < n:
-        y[i] = a * x[i] + y[i]
-        i += hal.grid_dim(0) * hal.block_dim(0)
-
-
-@hal.kernel
 def by_range(y: Array, x: Input, a: hal.float32, n: hal.int32):
     for i in range(hal.global_idx(0), n, hal.grid_dim(0) * hal.block_dim(0)):
         y[i] = a * x[i] + y[i]
@@ -288,11 +280,6 @@ def rows(effort: Effort) -> Iterator[Row | Missing]:
     tasks["hal.load of 4, if 4 * i < n"] = _ours(by_elements, COUNT, (FACTOR, COUNT), COUNT // 4)
     for name, four in (("if 4 * i + k < n", four_each), ("if j >= n: return", until_the_end)):
         tasks[f"4 a thread, {name}"] = _ours(four, COUNT, (FACTOR, COUNT), COUNT // 4)
-    for name, strides in (
-        ("while i < n: i += threads", by_strides),
-        ("range(i, n, threads)", by_range),
-    ):
-        tasks[name] = _ours(strides, COUNT, (FACTOR, COUNT), COUNT // 16)
     times = compare(tasks, effort)
     for name in [*tasks][1:]:
         yield beside(f"saxpy of 32 Ki, {name}", times, base, 0.87, ours=name)
