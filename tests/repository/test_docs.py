@@ -60,6 +60,7 @@ def printed(code: str) -> list[str]:
         "queues.md",
         "graphs.md",
         "many-devices.md",
+        "speed.md",
     ],
 )
 def test_the_code_of_the_page_runs(page: str, tmp_path: Path) -> None:
@@ -175,22 +176,43 @@ def test_the_error_on_the_kernel_language_page_is_the_one_raised(tmp_path: Path)
     section = page.partition("\n## Errors\n")[2]
     (code,) = re.findall(r"^```python\n(.*?)\n\ntry:", section, re.MULTILINE | re.DOTALL)
     shown = re.findall(r"^```text\n(.*?)\n```", section, re.MULTILINE | re.DOTALL)[0]
+    module = _module("halve", f"import hal_core as hal\n\n\n{code}\n", tmp_path)
     path = tmp_path / "halve.py"
-    path.write_text(f"import hal_core as hal\n\n\n{code}\n", encoding="utf-8")
-    spec = spec_from_file_location("halve", path)
-    assert spec is not None and spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
     with pytest.raises(hal.KernelSyntaxError) as caught:
         module.halve.lower()
     assert str(caught.value).replace(str(path), path.name) == shown
+
+
+@needs_cpu
+def test_the_page_on_vectors_shows_the_text_of_its_kernel(tmp_path: Path) -> None:
+    """Each line of the excerpt, in order, with other names."""
+    from hal_cpu.vectors import LLVMRenderer
+
+    page = (ROOT / "docs/design/vectors.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(r"^```llvm\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    module = _module("second", "".join(blocks("design/vectors.md")), tmp_path)
+    text = LLVMRenderer().render(module.second.lower())
+    lines = iter(re.sub(r"%[\w.]+", "%", line) for line in text.splitlines() if "%" in line)
+    for line in re.sub(r"%[\w.]+", "%", shown).splitlines():
+        assert "%" not in line or line in lines, line
+
+
+def _module(name: str, code: str, folder: Path) -> Any:
+    """Import code from a file, where kernels find their text."""
+    path = folder / f"{name}.py"
+    path.write_text(code, encoding="utf-8")
+    spec = spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 PAGES = [
     f"docs/{name}.md"
     for name in (
         "kernel-language", "coming-from", "testing-kernels", "profiling", "memory", "ir",
-        "source-kernels", "checked-mode", "concepts", "api", "recipes",
+        "source-kernels", "checked-mode", "concepts", "api", "recipes", "speed", "design/vectors",
     )
 ]  # fmt: skip
 
