@@ -25,7 +25,7 @@ from hal_cpu.vectors.shapes import Shapes
 from hal_cpu.vectors.text import Scoped
 from hal_cpu.vectors.tree import Item, Loop, Region, nested, walk, with_one_store, with_sides
 from hal_cpu.vectors.value import Value
-from hal_cpu.vectors.width import DEEP, Registers, Widths, is_deep, widths
+from hal_cpu.vectors.width import DEEP, WIDE, Registers, Widths, is_deep, widths
 from hal_kernel.ir.uop import Kernel, UOp, dtype_of
 
 _PARAMETERS = "ptr %hal.args, ptr %hal.launch, i64 %hal.first, i64 %hal.last"
@@ -50,6 +50,7 @@ class Gangs(Flat):
         """`width`: threads of a gang; None to choose."""
         super().__init__(half)
         self.kernel = kernel
+        self.least_masked = 1 if registers == WIDE else 4
         self.joined = _joins_blocks(kernel.uops)
         deep = is_deep(kernel.uops)
         root = [] if deep else nested(kernel.uops)

@@ -56,7 +56,7 @@ class Loads(Memory):
             )
         elif self.mask is None or uop.src[0].op == "LOCAL":
             value = self.let(f"load {vector}, ptr {at}, {align}")
-        elif dtype.itemsize >= 4:
+        elif dtype.itemsize >= self.least_masked:
             name = f"@llvm.masked.load.{mangled(kind, n)}.p0"
             kinds = ["ptr", "i32", of("i1", n), vector]
             operands = [at, str(dtype.itemsize), self.bools(), "zeroinitializer"]

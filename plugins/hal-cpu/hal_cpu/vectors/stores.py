@@ -72,7 +72,7 @@ class Stores(Loads):
         self.line(f"store {of(kind, n)} {vector}, ptr {at}, align {size}")
         self.jump(f"over.{place}")
         self.label(f"some.{place}")
-        if size >= 4:
+        if size >= self.least_masked:
             kinds = [of(kind, n), "ptr", "i32", of("i1", n)]
             name = f"@llvm.masked.store.{mangled(kind, n)}.p0"
             self.run(name, kinds, [vector, at, str(size), bools])
