@@ -580,7 +580,8 @@ def test_ctrl_c_prints_nothing_and_ends_as_python_does(
     monkeypatch.setattr(sys, "excepthook", sys.__excepthook__)
     for name in cli.commands():
         monkeypatch.setattr(cli.module_of(name), "run", interrupted)
-    required = {key: ["A"] for key in ("new", "check", "render", "try", "bench", "profile")}
+    takes = ("new", "check", "render", "try", "bench", "profile", "explain")
+    required = {key: ["A"] for key in takes}
     for name in cli.commands():
         with pytest.raises(KeyboardInterrupt) as caught:
             main([name, *required.get(name, [])])
