@@ -235,6 +235,32 @@ def counted(y: P[I32], z: P[I32], x: C[I32], n: I32):
         hal.atomic_max(z, i % 2 if n > 1 else 0, x[i])
 
 
+@case(["i4", "u4", "i4"], ["i4"])
+def joined(a: P[I32], b: P[hal.uint32], c: P[I32], x: C[I32], n: I32):
+    i = hal.global_idx(0)
+    if i < n:
+        hal.atomic_add(a, 0, x[i])
+        hal.atomic_max(b, n - 1, hal.uint32(x[i]))
+        if x[i] % 3 == 0:
+            hal.atomic_min(c, 0, x[i] - 50)
+            hal.atomic_xor(c, n // 2, i)
+
+
+@case(["f4"], ["f4"], threads=lambda size: {"grid": -(-size // 40), "block": 40}, scale=40)
+def sums_in_shared(y: P[F], x: C[F], n: I32):
+    total = hal.shared(hal.float32, 2)
+    t = hal.thread_idx(0)
+    i = hal.block_idx(0) * 40 + t
+    if t < 2:
+        total[t] = 0.0
+    hal.barrier()
+    hal.atomic_add(total, 0, x[i])
+    if x[i] > 0.5:
+        hal.atomic_add(total, 1, x[i])
+    hal.barrier()
+    y[i] = total[0] + total[1] * x[i]
+
+
 @case(["i4"], ["i4"])
 def sparse_rows(y: P[I32], x: C[I32], n: I32):
     i = hal.global_idx(0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hal_core.dtypes import DType
-from hal_cpu.vectors.arithmetic import of, scalar
+from hal_cpu.vectors.arithmetic import mangled, of, scalar
 from hal_cpu.vectors.stores import Stores
 from hal_kernel.ir.uop import UOp, array_of, dtype_of
 
@@ -27,6 +27,10 @@ class Atomics(Stores):
         elif how == "add" and dtype.is_float:
             how = "fadd"
 
+        if self._is_joined(uop, is_shared):
+            self._join_lanes(uop, how, is_shared)
+            return
+
         def change(place: str, given: list[str]) -> str:
             if not is_shared:
                 return self.let(f"atomicrmw {how} ptr {place}, {kind} {given[0]} monotonic")
@@ -36,6 +40,44 @@ class Atomics(Stores):
             return old
 
         self._one_by_one(uop, uop.src[2:], change)
+
+    def _is_joined(self, uop: UOp, is_shared: bool) -> bool:
+        """Tell whether all lanes change one element, and none asks what it was.
+
+        In memory of other threads too the sum of a float would round otherwise.
+        """
+        if self.w == 1 or uop in self.used or uop.arg == "EXCHANGE":
+            return False
+        found = self.index(uop.src[1])
+        one = found is not None and not any(found.lanes) and self.require(found.tests)
+        return one and (is_shared or not dtype_of(uop).is_float)
+
+    def _join_lanes(self, uop: UOp, how: str, is_shared: bool) -> None:
+        """Change an element once by what all lanes that are on give."""
+        self.note(uop, "one for all lanes: atomic")
+        dtype, n, found = dtype_of(uop), self.w, self.index(uop.src[1])
+        kind, vector = scalar(dtype), self.vec(self.get(uop.src[2]))
+        if self.mask is not None:
+            idle = {
+                "MIN": dtype.max,
+                "MAX": dtype.min,
+                "AND": -1 if dtype.kind == "i" else dtype.max,
+            }
+            neutral = -0.0 if dtype.is_float else idle.get(uop.arg, 0)
+            vector = self.masked(dtype, vector, self.constant(neutral, dtype))
+        at = self.address(uop, found.base if found else "")
+        name, lanes = f"@llvm.vector.reduce.{how}.{mangled(kind, n)}", of(kind, n)
+        if dtype.is_float:  # in the order of the lanes
+            old = self.load(kind, at)
+            self.store(kind, self.call(name, kind, [kind, lanes], [old, vector]), at)
+        else:
+            name = name.replace(".min.", ".smin.").replace(".max.", ".smax.")
+            given = self.call(name, kind, [lanes], [vector])
+            if is_shared:
+                self.store(kind, self._updated(uop.arg, dtype, self.load(kind, at), given), at)
+            else:
+                self.let(f"atomicrmw {how} ptr {at}, {kind} {given} monotonic")
+        self.pure = False
 
     def _updated(self, how: str, dtype: DType, old: str, given: str) -> str:
         """Return the new value of an element that an atomic operation changes."""
@@ -121,3 +163,12 @@ class Atomics(Stores):
         if uop.dtype is not None:
             self.values[uop] = self.vector(dtype, self.load(of(kind, self.w), slot))
         self.pure = False
+
+
+def _neutral(how: str, dtype: DType) -> float:
+    """Return what a lane gives that changes nothing."""
+    if dtype.is_float:
+        return -0.0
+    if how == "AND":
+        return -1 if dtype.kind == "i" else int(dtype.max)
+    return {"MIN": int(dtype.max), "MAX": int(dtype.min)}.get(how, 0)

@@ -50,6 +50,7 @@ class Gangs(Flat):
         """`width`: threads of a gang; None to choose."""
         super().__init__(half)
         self.kernel = kernel
+        self.used = {source for node in kernel.uops for source in node.src}
         self.least_masked = 1 if registers == WIDE else 4
         self.joined = _joins_blocks(kernel.uops)
         deep = is_deep(kernel.uops)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from hal_cpu.vectors.shapes import Shapes
 from hal_cpu.vectors.tree import If, Loop
-from hal_kernel.ir.uop import LEAVES, PURE, UOp
+from hal_kernel.ir.uop import ATOMIC_OPS, LEAVES, PURE, UOp, array_of
 
 _LEAST, _MOST = 8, 64
 _LOCAL_NBYTES = 64 << 10  # of all lanes' own arrays
@@ -15,6 +15,7 @@ _COSTLY = frozenset({"FMA", "MUL", "ADD", "DIV", "SUB", "WHERE"})
 _DEEPEST = 60  # nested blocks as a tree, in which this package recurses
 _DEPTHS = {"IF": 1, "RANGE": 1, "LOOP": 1, "ENDIF": -1, "ENDRANGE": -1, "ENDLOOP": -1}
 _GATHER, _BRANCH = 10, 34  # what they cost more in vectors, and alone; in tenths of an operation
+_UPDATE = 16  # operations
 _WAITS = frozenset({"CAS", "ATOMICLOAD"})
 
 
@@ -91,14 +92,18 @@ def widths(
 def _alone(uops: tuple[UOp, ...], shapes: Shapes) -> str:
     """Return why threads run one by one; "" if they do not.
 
-    They do where they may wait for each other, and where they gather more than they compute in a
-    loop that each leaves by itself. A branch by data costs a thread alone more than it costs lanes.
+    They do where they may wait for each other, where they gather more than they compute in a loop
+    that each leaves by itself, and where little is done beside updates of shared memory. A branch
+    by data costs a thread alone more than it costs lanes.
     """
-    gathers = operations = 0
+    gathers = operations = updates = work = 0
     for node in uops:
         path = shapes.paths.get(node, ())
         if node.op in _WAITS and any(item.node.op == "LOOP" for item, _ in path):
             return "threads may wait for each other"
+        if node.op in ATOMIC_OPS and array_of(node.src[0]).op == "SHARED":
+            updates += node.src[1] in shapes.varying
+        work += node in shapes.varying and node.op in PURE
         if any(item.node in shapes.divergent for item, _ in path) and node in shapes.varying:
             strays = node.op == "LOAD" and shapes.likely_stride(node.src[1]) is None
             gathers += strays and node.src[0].op != "LOCAL"
@@ -110,6 +115,8 @@ def _alone(uops: tuple[UOp, ...], shapes: Shapes) -> str:
     )
     if _GATHER * gathers > operations + _BRANCH * branches:
         return "it gathers more than it computes in a loop that threads leave one by one"
+    if _UPDATE * updates > work:
+        return "it updates shared memory, lane by lane, and does little else"
     return ""
 
 
