@@ -195,7 +195,7 @@ def clamped(y: Array, x: Input, w: hal.int32, h: hal.int32):
         for b in range(-1, 2):
             for a in range(-1, 2):
                 row = min(max(j + b, 0), h - 1)
-                total += x[row * w + min(max(i + a, 0), w - 1)]  # type: ignore[operator]
+                total += x[row * w + min(max(i + a, 0), w - 1)]  # type: ignore[operator, arg-type]
         y[j * w + i] = total
 
 
