@@ -26,6 +26,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import build
 from simulator import SYSTEM, Simulator
+from software_driver import *  # noqa: F403
 
 pytest.register_assert_rewrite("each_turn")
 
@@ -79,3 +80,8 @@ def simulator() -> Iterator[Simulator]:
     made = Simulator(DRIVER)
     yield made
     made.clear()
+
+
+@pytest.fixture
+def control(simulator: Simulator) -> Simulator:
+    return simulator

@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable
 
-import numpy as np
 import pytest
 from simulator import Simulator
 
@@ -100,32 +99,6 @@ def test_a_launch_that_fails_for_a_reason_of_its_own_is_no_endless_try(
             program(y, vals=(10,), threads=10)
     program(y, vals=(10,), threads=10)
     assert set(y.numpy().tolist()) == {2}
-
-
-def test_P_eight_threads_launch_copy_and_compile(device: hal.Compiled) -> None:
-    raised: list[BaseException] = []
-    start = threading.Barrier(8)
-
-    def work(number: int) -> None:
-        try:
-            start.wait(60)
-            for turn in range(5):
-                y = hal.Buffer.from_numpy(np.full(500 + number, turn, "i4"), device)
-                program = device.load(device.compile(add_one).binary)
-                for _ in range(4):
-                    program(y, vals=(y.size,), threads=y.size)
-                assert program(y, vals=(y.size,), threads=y.size, wait=True) >= 0
-                assert set(y.numpy().tolist()) == {turn + 5}
-        except BaseException as error:
-            raised.append(error)
-
-    threads = [threading.Thread(target=work, args=(k,), daemon=True) for k in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(120)
-        assert not thread.is_alive()
-    assert raised == []
 
 
 def _hold_at(call: str, inside: threading.Event, go_on: threading.Event) -> None:
@@ -381,25 +354,6 @@ def test_waiting_with_a_limit_ends_in_time(device: hal.Compiled, simulator: Simu
     assert device.synchronize(timeout=0.05) is False
     assert device.synchronize(timeout=30) is True
     simulator.clear()
-
-
-def test_one_thread_opens_another_closes(device: hal.Compiled, simulator: Simulator) -> None:
-    device.close()
-    gc.collect()
-    clean = simulator.live()
-
-    def work() -> None:
-        opened = hal.Device["CUDA"]
-        y = hal.Buffer(opened, 10, hal.int32).allocate().fill(0)
-        opened.compile(add_one)(y, vals=(10,), threads=10)
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join(60)
-    hal.Device["CUDA"].close()
-    gc.collect()
-    live = simulator.live()
-    assert {**live, "abandoned": 0} == {**clean, "abandoned": 0}
 
 
 def test_copying_while_another_closes_gives_errors_of_ours(

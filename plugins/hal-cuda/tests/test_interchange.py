@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import gc
 from typing import Any
 
@@ -108,86 +107,6 @@ def test_the_array_of_another_device_is_refused_by_name(
     there = hal.Buffer(other, 12, hal.int32).allocate()
     with pytest.raises(hal.InvalidArgument, match=r"another device, CUDA:1"):
         hal.Buffer.wrap(Theirs(there), device)
-
-
-@pytest.mark.parametrize("view", [False, True])
-def test_DLPack_out_and_in_shares_and_lets_go(
-    device: hal.Compiled, matrix: hal.Buffer, simulator: Simulator, view: bool
-) -> None:
-    given = matrix[3:8] if view else matrix
-    expected = given.numpy().tolist()
-    assert given.__dlpack_device__() == (2, 0)
-    taken = hal.Buffer.from_dlpack(given, device)
-    copied = hal.Buffer.from_dlpack(given, device, copy=True)
-    device.compile(add_one)(taken, vals=(taken.size,), threads=taken.size)
-    assert given.numpy().tolist() == [k + 1 for k in expected]
-    assert copied.numpy().tolist() == expected
-    gc.collect()
-    live = device.allocator.statistics().live
-    matrix.deallocate()
-    assert taken.numpy().tolist() == [k + 1 for k in expected]
-    del taken
-    gc.collect()
-    assert device.allocator.statistics().live == live - 1
-
-
-def test_DLPack_of_a_capsule_that_was_used_is_refused(
-    device: hal.Compiled, matrix: hal.Buffer
-) -> None:
-    capsule = matrix.__dlpack__()
-
-    class Once:
-        def __dlpack__(self, **_: Any) -> Any:
-            return capsule
-
-        def __dlpack_device__(self) -> tuple[int, int]:
-            return 2, 0
-
-    taken = hal.Buffer.from_dlpack(Once(), device)
-    with pytest.raises(hal.InvalidArgument, match=r"from_dlpack: not a fresh DLPack capsule"):
-        hal.Buffer.from_dlpack(Once(), device)
-    assert taken.numpy().tolist() == list(range(12))
-
-
-@pytest.mark.parametrize("copy", [None, False, True])
-@pytest.mark.parametrize("dl_device", [None, (2, 0), (1, 0), (2, 1), (3, 0)])
-def test_DLPack_goes_where_and_how_the_consumer_asks(
-    device: hal.Compiled, matrix: hal.Buffer, dl_device: Any, copy: Any
-) -> None:
-    gc.collect()
-    live = device.allocator.statistics().live
-    options = {"dl_device": dl_device, "copy": copy}
-    if dl_device in ((2, 1), (3, 0)) or (dl_device == (1, 0) and copy is False):
-        with pytest.raises(BufferError, match=r"on CUDA\. .*[Cc]opy"):
-            matrix.__dlpack__(**options)
-        return
-    taken = capsule.take(matrix.__dlpack__(**options))
-    assert (taken.device, taken.size) == (dl_device or (2, 0), 12)
-    shared = taken.device == (2, 0) and not copy
-    assert (taken.pointer == matrix._buf) is shared
-    matrix.fill(0)
-    back = np.zeros(12, "i4")
-    if taken.device == (1, 0):
-        ctypes.memmove(back.ctypes.data, taken.pointer, 48)
-    else:
-        spec = hal.BufferSpec(external_ptr=taken.pointer)
-        hal.Buffer(device, 12, hal.int32, spec).allocate().copyout(back)
-    assert back.tolist() == ([0] * 12 if shared else list(range(12)))
-    del taken
-    gc.collect()
-    assert device.allocator.statistics().live == live
-
-
-@pytest.mark.skipif(not hasattr(np, "unstack"), reason="numpy before 2.1 asks for nothing")
-@pytest.mark.parametrize("copy", [None, True])
-def test_numpy_brings_memory_to_the_host(
-    device: hal.Compiled, matrix: hal.Buffer, copy: Any
-) -> None:
-    array = np.from_dlpack(matrix[2:], device="cpu", copy=copy)  # type: ignore[call-overload]
-    matrix.fill(0)
-    assert array.tolist() == list(range(2, 12))
-    with pytest.raises(BufferError, match=r"the host does not see the memory.*Leave copy=None"):
-        np.from_dlpack(matrix, device="cpu", copy=False)  # type: ignore[call-overload]
 
 
 def test_a_consumer_that_refuses_a_capsule_says_why_and_keeps_nothing(

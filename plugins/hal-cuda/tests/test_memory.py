@@ -252,22 +252,6 @@ def test_staging_that_cannot_be_made_leaves_nothing(
         assert made.numpy()[-1] == 7
 
 
-def test_A4_out_of_memory_in_the_middle_leaves_what_was_there(
-    device: hal.Compiled, simulator: Simulator
-) -> None:
-    kept = [hal.Buffer(device, 1000, hal.int32).allocate().fill(k) for k in range(3)]
-    device.allocator.free_cache()
-    for nth in range(1, 5):  # it tries again after a wait, and both once more with no cache
-        simulator.fail("cuMemAllocFromPoolAsync", OUT_OF_MEMORY, nth)
-    with pytest.raises(hal.OutOfMemory, match=r"allocate: .*in use.*cached.*limit.*got 3108.*CUDA"):
-        hal.Buffer(device, 777, hal.int32).allocate()
-    simulator.clear()
-    program = device.compile(add_one)
-    for number, one in enumerate(kept):
-        program(one, vals=(1000,), threads=1000)
-        assert set(one.numpy().tolist()) == {number + 1}
-
-
 def test_A4_memory_whose_free_is_queued_serves_the_next_allocation(
     device: hal.Compiled, simulator: Simulator
 ) -> None:
@@ -404,26 +388,3 @@ class _Export:
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return self._place
-
-
-def test_B12_pinned_memory_stays_with_its_array_and_others_are_not_seen(
-    device: hal.Compiled, simulator: Simulator
-) -> None:
-    pinned = hal.Buffer(device, 64, hal.int32, hal.BufferSpec(host=True, nolru=True)).allocate()
-    array = np.asarray(pinned)
-    array[:] = range(64)
-    there = hal.zeros(64, hal.int32, device).copy_from(pinned)
-    assert there.numpy().tolist() == list(range(64))
-    address = there._opaque_for("test")
-    of_others = hal.BufferSpec(host=True, external_ptr=address)  # which lies on the device
-    for far in (there, hal.Buffer(device, 64, hal.int32, of_others)):
-        with pytest.raises(hal.NotShareable, match=r"numpy\(\)"):
-            np.asarray(far)
-    before = simulator.all_calls()
-    del pinned
-    assert array.tolist() == list(range(64))
-    assert "cuMemFreeHost" not in simulator.calls_since(before)
-    del array
-    device.synchronize()
-    device.allocator.free_cache()
-    assert simulator.calls_since(before).get("cuMemFreeHost") == 1

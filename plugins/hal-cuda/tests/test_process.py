@@ -174,44 +174,6 @@ for kernel in (add_one, hal.Source("f", 'extern "C" __global__ void f() {}', "",
     assert "NVRTC no longer compiles for this device" in theirs, text
 
 
-def test_fork_a_child_is_refused_and_its_parent_goes_on(run: Callable[..., str]) -> None:
-    text = run(
-        """
-import os, warnings, gc
-warnings.simplefilter("ignore")
-device = hal.Device["CUDA"]
-y = hal.Buffer(device, 1000, hal.int32).allocate().fill(0)
-pinned = hal.Buffer(device, 1 << 20, hal.uint8, hal.BufferSpec(host=True)).allocate()
-pinned.copyin(bytes(1 << 20))
-export = y.__dlpack__()
-program = device.compile(add_one)
-sim.delay("cuLaunchKernel", 0.1)
-program(y, vals=(1000,), threads=1000)
-child = os.fork()
-if child == 0:
-    answers = []
-    for work in (
-        lambda: program(y, vals=(1000,), threads=1000), y.numpy, device.synchronize,
-        lambda: device.compile(add_one), lambda: hal.Buffer(device, 5, hal.int32).allocate(),
-        lambda: hal.Buffer.wrap(y, device), lambda: hal.Device["CUDA"].synchronize(),
-    ):
-        try:
-            answers.append(f"gave {work()}")
-        except hal.ForkError:
-            answers.append("ok")
-        except BaseException as error:
-            answers.append(repr(error))
-    del y, pinned, export, program
-    gc.collect()
-    print(answers, flush=True)
-    sys.exit(0)
-assert os.waitpid(child, 0)[1] == 0
-print(set(y.numpy().tolist()))
-"""
-    )
-    assert text == f"{['ok'] * 7}\n{{1}}\n", text
-
-
 END = """
 import threading
 device = hal.Device["CUDA"]

@@ -128,18 +128,6 @@ def test_large_copies_go_through_pinned_memory(device: hal.Compiled, nbytes: int
     assert back[1:] == data[1:]
 
 
-def test_P2_a_launch_past_the_kernels_limits_never_reaches_the_driver(
-    device: hal.Compiled, simulator: Simulator
-) -> None:
-    program, (y, x) = device.compile(saxpy), _pair(device)
-    before = simulator.all_calls()
-    with pytest.raises(hal.InvalidArgument):
-        program(y, x, vals=(2.0, 1000), grid=1, block=2048)
-    with pytest.raises(hal.InvalidArgument):
-        program(y, x, vals=(2.0, 1000), grid=1, block=32, shared=1 << 30)
-    assert "cuLaunchKernel" not in simulator.calls_since(before)
-
-
 def test_P5_much_dynamic_shared_memory_is_asked_for(device: hal.Compiled) -> None:
     text = """
     extern "C" __global__ void hold(int *y) {

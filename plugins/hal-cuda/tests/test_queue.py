@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from any_order import *  # noqa: F403
 from any_order import N, twofold
+from captures import *  # noqa: F403
 from simulator import Simulator
 
 import hal_core as hal
 from hal_streams.queue import StreamQueue
 from hal_streams.stretch import StreamEvent
-
-
-@pytest.fixture
-def shuffle(device: hal.Compiled, simulator: Simulator) -> Iterator[Callable[[int], None]]:
-    """Return what sets the seed of the streams' order."""
-    yield simulator.shuffle
-    simulator.shuffle(0)
-    device.synchronize()
 
 
 def test_a_wait_takes_one_call_and_no_host(device: hal.Compiled, simulator: Simulator) -> None:

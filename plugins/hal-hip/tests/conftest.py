@@ -24,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import hip_build
 from runtime_control import SYSTEM, Runtime
+from software_driver import *  # noqa: F403
 
 pytest.register_assert_rewrite("each_turn")
 
@@ -69,5 +70,11 @@ def device(library: hiprtc.Found) -> Iterator[hal.Compiled]:
 def runtime() -> Iterator[Runtime]:
     if LIBRARY is None:
         pytest.skip("the machine's own runtime cannot be made to fail")
-    yield Runtime(LIBRARY)
-    LIBRARY.sim_clear()
+    made = Runtime(LIBRARY)
+    yield made
+    made.clear()
+
+
+@pytest.fixture
+def control(runtime: Runtime) -> Runtime:
+    return runtime

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from runtime_control import SYSTEM, Runtime
+from runtime_control import SYSTEM
 
 HEAD = f"""
 import os, sys, threading, time, warnings
@@ -78,44 +78,6 @@ def test_one_GPU_has_no_peer() -> None:
     assert said(ask, SIM_HIP_DEVICES="1") + said(ask) == "False\nTrue\n"
 
 
-FORK = """
-warnings.simplefilter("ignore")
-try:  # whose LLVM is another one than the compiler's
-    hal.zeros(8, hal.float32, hal.Device["OPENCL"]).fill(1).numpy()
-except hal.HalError:
-    pass  # no platform here
-device = hal.Device["HIP"]
-y = hal.zeros(1000, hal.int32, device)
-export = y.__dlpack__()
-program = device.compile(add_one)
-sim.delay("hipModuleLaunchKernel", 0.1)
-program(y, vals=(1000,), threads=1000)
-child = os.fork()
-if child == 0:
-    answers = []
-    for work in (
-        lambda: program(y, vals=(1000,), threads=1000), y.numpy, device.synchronize,
-        lambda: device.compile(far), lambda: hal.Buffer(device, 5, hal.int32).allocate(),
-        lambda: hal.Buffer.wrap(y, device), lambda: hal.Device["HIP"].synchronize(),
-    ):
-        try:
-            answers.append(f"gave {work()}")
-        except hal.ForkError:
-            answers.append("ok")
-        except BaseException as error:
-            answers.append(repr(error))
-    del y, export, program
-    print(answers, flush=True)
-    sys.exit(0)
-assert os.waitpid(child, 0)[1] == 0
-print(set(y.numpy().tolist()), device.compile(far).name)
-"""
-
-
-def test_fork_a_child_is_refused_and_its_parent_goes_on() -> None:
-    assert said(FORK) == f"{['ok'] * 7}\n{{1}} far\n"
-
-
 END = """
 device = hal.Device["HIP"]
 y = hal.zeros(1000, hal.int32, device)
@@ -123,19 +85,6 @@ there = hal.Buffer(hal.Device["HIP:1"], 1000, hal.int32).allocate()
 program = device.compile(add_one)
 export = y.__dlpack__()
 sim.delay("hipModuleLaunchKernel", 0.2)
-"""
-# At exit Python ends daemon threads where they return from the runtime, inside its caller.
-DAEMONS = """
-sim.delay("hipModuleLaunchKernel", 0.002)
-def work():
-    while not device.closed:
-        try:
-            {work}
-        except hal.InvalidState:
-            return
-for _ in range(8):
-    threading.Thread(target=work, daemon=True).start()
-time.sleep(0.05)
 """
 COMPILE = """
 text = 'extern "C" __global__ void f() {}'
@@ -151,14 +100,11 @@ for number in range(8):
     [
         "for _ in range(5): program(y, vals=(1000,), threads=1000)\nthere.copy_from(y)",
         "program(y, vals=(1000,), threads=1000)\ndel y, there, export\nsys.exit(0)",
-        DAEMONS.format(work="program(y, vals=(1000,), threads=1000, wait=True)"),
-        DAEMONS.format(work="y.copyin(bytes(4000)), y.fill(1), y.copyout(bytearray(4000))"),
         COMPILE,
         "sim.fail('run', 700)\nprogram(y, vals=(1000,), threads=1000)",
     ],
-    ids=["queued", "dropped", "threads that launch", "threads that copy", "threads that compile",
-         "fault"],
-)  # fmt: skip
+    ids=["queued", "dropped", "threads that compile", "fault"],
+)
 def test_the_interpreter_ends_with_work_in_flight(text: str) -> None:
     done = run(END + text)
     assert done.returncode == 0, done.stderr
@@ -175,26 +121,3 @@ device.synchronize()
 """
     done = run(fault, SIM_HIP_FAULT="abort")
     assert done.returncode == -6 and "Memory access fault by GPU" in done.stderr
-
-
-def test_eight_threads_on_one_device(device: object, runtime: Runtime) -> None:
-    assert (
-        said("""
-device = hal.Device["HIP"]
-program = device.compile(add_one)
-wrong = []
-def work(number):
-    y = hal.zeros(500, hal.int32, device)
-    for turn in range(30):
-        program(y, vals=(500,), threads=500)
-        if turn % 10 == number % 10:
-            hal.Buffer(device, 99 + number, hal.int32).allocate().copyin(bytes(4 * (99 + number)))
-    if set(y.numpy().tolist()) != {30}:
-        wrong.append(number)
-threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
-for thread in threads: thread.start()
-for thread in threads: thread.join(60)
-print(wrong)
-""")
-        == "[]\n"
-    )

@@ -1,7 +1,6 @@
 """Tests of queues and memory while another library captures a stream of its own in global mode.
 
-A plugin's test_captures.py imports them, and gives the fixtures `control`, which is what makes the
-driver capture and fail, and `names` of the driver's calls.
+A plugin's test_queue.py imports them.
 """
 
 from __future__ import annotations
@@ -88,12 +87,12 @@ def test_B5_a_large_copy_without_a_queue_disturbs_no_capture(
 
 
 def test_A4_an_allocation_that_waits_for_memory_disturbs_no_capture(
-    device: hal.Compiled, control: Any, names: Callable[[str], str], theirs: int
+    device: hal.Compiled, control: Any, fail: Callable[[str, int], None], theirs: int
 ) -> None:
     device.synchronize()
     control.capture(theirs)
     for call in ("MallocFromPoolAsync", "MemAllocFromPoolAsync"):  # HIP's name, and CUDA's
-        control.fail(names(call), OUT_OF_MEMORY)
+        fail(call, OUT_OF_MEMORY)
     made = hal.Buffer(device, 123457, hal.uint8, hal.BufferSpec(nolru=True)).allocate()
     expect(control.capture() == 0, "the capture is spoiled")
     made.deallocate()
@@ -114,16 +113,16 @@ def test_F1_what_a_profile_measures_disturbs_no_capture(
 
 
 def test_Q5_a_poll_that_a_capture_forbids_is_no_failure(
-    device: hal.Compiled, control: Any, names: Callable[[str], str]
+    device: hal.Compiled, control: Any, fail: Callable[[str, int], None]
 ) -> None:
     """Refuse a call, as a runtime does that minds no thread's mode."""
     queue, x = device.queue(), hal.zeros(N, hal.int32, device)
     device.synchronize()
     event = x.fill(5, queue=queue)
     for _ in range(3):
-        control.fail(names("EventQuery"), UNSUPPORTED)
+        fail("EventQuery", UNSUPPORTED)
         expect(not event.done)
-    control.fail(names("EventQuery"), UNSUPPORTED)
+    fail("EventQuery", UNSUPPORTED)
     with pytest.raises(hal.InvalidState, match=r"^wait: .*captur.*\(?.*Another library captures"):
         event.wait(0)
     expect(event.wait(20) and x.numpy().tolist() == [5] * N)
@@ -131,7 +130,7 @@ def test_Q5_a_poll_that_a_capture_forbids_is_no_failure(
 
 
 def test_Q4_a_capture_does_not_keep_memory_of_a_dropped_queue(
-    device: hal.Compiled, control: Any, names: Callable[[str], str]
+    device: hal.Compiled, control: Any, fail: Callable[[str, int], None]
 ) -> None:
     x = hal.zeros(N, hal.int32, device)
     device.synchronize()
@@ -140,7 +139,7 @@ def test_Q4_a_capture_does_not_keep_memory_of_a_dropped_queue(
     del queue
     gc.collect()
     for call in ("EventQuery", "StreamQuery"):
-        control.fail(names(call), UNSUPPORTED)
+        fail(call, UNSUPPORTED)
     device._forget_ends()
     control.clear()
     expect(device.synchronize(20) and not device._ends and not device.in_doubt)
@@ -184,12 +183,12 @@ def test_a_wait_that_a_capture_forbids_says_so(
 
 
 def test_a_thread_whose_mode_cannot_be_changed_keeps_its_mode(
-    device: hal.Compiled, control: Any, names: Callable[[str], str], theirs: int
+    device: hal.Compiled, control: Any, fail: Callable[[str, int], None], theirs: int
 ) -> None:
     queue, x = device.queue(), hal.zeros(N, hal.int32, device)
     device.synchronize()
     event = x.fill(5, queue=queue)
-    control.fail(names("ThreadExchangeStreamCaptureMode"), 999)
+    fail("ThreadExchangeStreamCaptureMode", 999)
     expect(event.wait(20))
     x.fill(6, queue=queue)
     expect(queue.synchronize(20))
