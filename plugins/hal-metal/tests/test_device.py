@@ -126,25 +126,6 @@ def test_70_launches_in_flight(opened: hal.Compiled, control: Any) -> None:
     assert made.numpy().tolist() == [sum(range(70))] * 4
 
 
-def test_eight_threads(opened: hal.Compiled) -> None:
-    """X1: each sees its own work done, while the others queue theirs."""
-    program, wrong = opened.compile(add), list[object]()
-
-    def work(number: int) -> None:
-        made = hal.zeros(64, hal.int32, opened)
-        for turn in range(1, 40):
-            program(made, vals=(number, 64), threads=64)
-            if turn % 7 == 0 and made.numpy().tolist() != [number * turn] * 64:
-                wrong.append((number, turn))
-
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
-
-
 def test_a_second_thread_does_not_think_the_device_idle(opened: hal.Compiled, control: Any) -> None:
     """While one thread waits, another one that reads must wait, too."""
     program, made = opened.compile(add), hal.zeros(4, hal.int32, opened)
@@ -181,16 +162,6 @@ def test_opening_and_closing_leaves_nothing(opened: hal.Compiled, control: Any) 
             made.view(10, hal.int32, 40).fill(3)
         del made, device
         assert alive(control) == before
-
-
-def test_two_devices(opened: hal.Compiled) -> None:
-    with hal.Device["METAL:1"] as other:
-        there, here = hal.zeros(64, hal.int32, other), hal.zeros(64, hal.int32, opened)
-        other.compile(add)(there, vals=(7, 64), threads=64)
-        here.copy_from(there)
-        assert here.numpy().tolist() == [7] * 64
-        with pytest.raises(hal.InvalidArgument, match="another device"):
-            opened.compile(add)(there, vals=(7, 64), threads=64)
 
 
 # -- each message fails

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import re
 import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -80,18 +79,6 @@ def bench(device: hal.Compiled) -> Iterator[Bench]:
     with objc.autorelease_pool():
         yield Bench()
     control.reset()
-
-
-def test_what_keeps_to_the_rules_is_done(bench: Bench) -> None:
-    commands = bench.commands()
-    encoder = bench.encoder(commands)
-    bench.dispatch(encoder)
-    encoder.endEncoding()
-    assert (commands.status(), commands.error()) == (0, None)
-    commands.commit()
-    commands.waitUntilCompleted()
-    assert commands.status() == 4 and commands.GPUEndTime() >= commands.GPUStartTime() > 0
-    assert bytes(bench.buffer.contents().as_buffer(256)) == b"\5\0\0\0" * 8 + bytes(224)
 
 
 def _open_at_commit(bench: Bench) -> None:
@@ -291,40 +278,3 @@ def test_an_out_parameter_that_is_not_restated_is_forgotten(bench: Bench) -> Non
             bench.device.newLibraryWithSource_options_error_(TEXT, None, None)
     finally:
         objc._registered[selector] = row
-
-
-def test_64_command_buffers_then_it_blocks(bench: Bench) -> None:
-    made = [bench.commands() for _ in range(64)]
-    got = threading.Event()
-
-    def one_more() -> None:
-        with bench.objc.autorelease_pool():
-            bench.commands()
-            got.set()
-
-    thread = threading.Thread(target=one_more)
-    thread.start()
-    assert not got.wait(0.1)
-    made[0].commit()
-    assert got.wait(10)
-    thread.join()
-
-
-def test_kernels_run_late_and_in_order(bench: Bench) -> None:
-    import metal_control as control
-
-    control.go.clear()
-    made = []
-    for _ in range(3):
-        commands = bench.commands()
-        encoder = bench.encoder(commands)
-        bench.dispatch(encoder)
-        encoder.endEncoding()
-        commands.commit()
-        made.append(commands)
-    time.sleep(0.02)
-    assert [one.status() for one in made] in ([2, 2, 2], [3, 2, 2])
-    control.go.set()
-    made[-1].waitUntilCompleted()
-    ends = [one.GPUEndTime() for one in made]
-    assert ends == sorted(ends) and bytes(bench.buffer.contents().as_buffer(4)) == b"\x0f\0\0\0"

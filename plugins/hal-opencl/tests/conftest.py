@@ -66,19 +66,6 @@ def saxpy(device: hal.Compiled) -> hal.Program:
 
 
 @pytest.fixture
-def rendered(device: hal.Compiled) -> Callable[[str, str, str], hal.Program]:
-    """Load text in the renderer's convention: each pointer is a base and a byte offset."""
-
-    def load(name: str, signature: str, text: str) -> hal.Program:
-        source = hal.Source(name, text, signature, language="opencl", rendered=True)
-        image = device.compiler.compile(source)
-        target = device.compiler.target
-        return device.load(hal.Binary(image, "opencl", target, source.interface))
-
-    return load
-
-
-@pytest.fixture
 def vendor_error() -> Callable[[str, str], Exception]:
     """Make an exception of PyOpenCL: `vendor_error("clFinish", "OUT_OF_RESOURCES")`."""
     from hal_opencl import driver

@@ -2,349 +2,239 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import textwrap
+from pathlib import Path
 
 import numpy as np
 import pytest
+from kernel_files import IMPORTS, load
 
 import hal_core as hal
 from hal_kernel.interpreter import interpret
 
 Ints, Given = hal.Ptr[hal.int32], hal.ConstPtr[hal.int32]
-KERNELS: list[hal.KernelFunction] = []
 
-
-def shared_four(function: Callable[..., None]) -> hal.KernelFunction:
-    """A kernel of blocks of four threads."""
-    KERNELS.append(hal.kernel(block=(4, 1, 1))(function))
-    return KERNELS[-1]
-
-
-@shared_four
-def if_uniform(y: Ints, x: Given, n: hal.int32):
+HEAD = """
+@hal.kernel(block=(4, 1, 1))
+def k(y: hal.Ptr[hal.int32], x: hal.ConstPtr[hal.int32], n: hal.int32):
     i = hal.thread_idx(0)
     g = hal.global_idx(0)
     t = hal.shared(hal.int32, 4)
     t[i] = x[g]
     s = 0
+"""
+BODIES = {
+    "if uniform": """
+if n > 2:
+    hal.barrier()
+    s = t[3 - i]
+y[g] = s
+""",
+    "if else": """
+if hal.block_idx(0) == 0:
+    hal.barrier()
+    s = t[3 - i]
+else:
+    hal.barrier()
+    s = t[(i + 1) % 4] * 10
+y[g] = s
+""",
+    "return between": """
+hal.barrier()
+if n < 1:
+    y[g] = -1
+    return
+a = t[3 - i]
+hal.barrier()
+t[i] = a * 2
+hal.barrier()
+y[g] = t[(i + 1) % 4]
+""",
+    "while loop": """
+w = 2
+while w > 0:
+    hal.barrier()
+    v = 0
+    if i < w:
+        v = t[i + w]
+    hal.barrier()
+    if i < w:
+        t[i] += v
+    w //= 2
+hal.barrier()
+y[g] = t[0]
+""",
+    "while break": """
+j = 0
+while True:
+    hal.barrier()
+    s += t[(i + j) % 4]
+    j += 1
+    if j >= n:
+        break
+    hal.barrier()
+    t[i] = s
+y[g] = s
+""",
+    "if in loop": """
+for j in range(n):
+    if j % 2 == 0:
+        hal.barrier()
+        s += t[(i + 1) % 4]
+        hal.barrier()
+    t[i] += 1
+y[g] = s + t[i]
+""",
+    "return in loop": """
+for j in range(5):
+    hal.barrier()
+    s += t[(i + j) % 4]
+    hal.barrier()
+    t[i] = s
+    if j == n:
+        y[g] = s
+        return
+y[g] = -5
+""",
+    "continue loop": """
+for j in range(5):
+    if j == n:
+        continue
+    hal.barrier()
+    s += t[(i + j) % 4]
+    hal.barrier()
+    t[i] = s
+y[g] = s
+""",
+    "divergent loop": """
+for j in range(i + 1):
+    s += j * n
+t[i] = s
+hal.barrier()
+for j in range(i):
+    if t[j] > 3:
+        break
+    s += t[j]
+hal.barrier()
+t[i] = s
+hal.barrier()
+y[g] = t[3 - i]
+""",
+    "nested": """
+for a in range(n):
+    for b in range(a + 1):
+        hal.barrier()
+        s += t[(i + b) % 4]
+        hal.barrier()
+        t[i] = s + a
+    s += 1
+y[g] = s
+""",
+    "nested break": """
+for a in range(n):
+    for b in range(4):
+        hal.barrier()
+        s += t[(i + b) % 4]
+        hal.barrier()
+        t[i] = s + a
+        if b == a:
+            break
+    s += 1
+y[g] = s
+""",
+    "shared bound": """
+hal.barrier()
+m = t[0] % 3 + 1
+for j in range(m):
+    hal.barrier()
+    s += t[(i + j) % 4]
+    hal.barrier()
+    if i > 0:
+        t[i] = s
+y[g] = s
+""",
+    "if else nested": """
+if n > 0:
     if n > 2:
         hal.barrier()
         s = t[3 - i]
-    y[g] = s
-
-
-@shared_four
-def if_else(y: Ints, x: Given, n: hal.int32):
-    i = hal.thread_idx(0)
-    g = hal.global_idx(0)
-    t = hal.shared(hal.int32, 4)
-    t[i] = x[g]
-    s = 0
-    if hal.block_idx(0) == 0:
-        hal.barrier()
-        s = t[3 - i]
     else:
-        hal.barrier()
-        s = t[(i + 1) % 4] * 10
-    y[g] = s
-
-
-@shared_four
-def return_between(y: Ints, x: Given, n: hal.int32):
-    i = hal.thread_idx(0)
-    g = hal.global_idx(0)
-    t = hal.shared(hal.int32, 4)
-    t[i] = x[g]
-    hal.barrier()
-    if n < 1:
-        y[g] = -1
-        return
-    a = t[3 - i]
-    hal.barrier()
-    t[i] = a * 2
-    hal.barrier()
-    y[g] = t[(i + 1) % 4]
-
-
-@shared_four
-def while_loop(y: Ints, x: Given, n: hal.int32):
-    i = hal.thread_idx(0)
-    g = hal.global_idx(0)
-    t = hal.shared(hal.int32, 4)
-    t[i] = x[g]
-    w = 2
-    while w > 0:
-        hal.barrier()
-        v = 0
-        if i < w:
-            v = t[i + w]
-        hal.barrier()
-        if i < w:
-            t[i] += v
-        w //= 2
-    hal.barrier()
-    y[g] = t[0]
-
-
-@shared_four
-def while_break(y: Ints, x: Given, n: hal.int32):
-    i = hal.thread_idx(0)
-    g = hal.global_idx(0)
-    t = hal.shared(hal.int32, 4)
-    t[i] = x[g]
-    s = 0
-    j = 0
-    while True:
-        hal.barrier()
-        s += t[(i + j) % 4]
-        j += 1
-        if j >= n:
-            break
-        hal.barrier()
-        t[i] = s
-    y[g] = s
-
-
-@shared_four
-def if_in_loop(y: Ints, x: Given, n: hal.int32):
-    i = hal.thread_idx(0)
-    g = hal.global_idx(0)
-    t = hal.shared(hal.int32, 4)
-    t[i] = x[g]
-    s = 0
-    for j in range(n):
-        if j % 2 == 0:
-            hal.barrier()
-            s += t[(i + 1) % 4]
-            hal.barrier()
-        t[i] += 1
-    y[g] = s + t[i]
-
-
-@shared_four
-def return_in_loop(y: Ints, x: Given, n: hal.int32):
-    i = hal.thread_idx(0)
-    g = hal.global_idx(0)
-    t = hal.shared(hal.int32, 4)
-    t[i] = x[g]
-    s = 0
-    for j in range(5):
-        hal.barrier()
-        s += t[(i + j) % 4]
-        hal.barrier()
-        t[i] = s
-        if j == n:
-            y[g] = s
-            return
-    y[g] = -5
-
-
-@shared_four
-def continue_loop(y: Ints, x: Given, n: hal.int32):
-    i = hal.thread_idx(0)
-    g = hal.global_idx(0)
-    t = hal.shared(hal.int32, 4)
-    t[i] = x[g]
-    s = 0
-    for j in range(5):
-        if j == n:
-            continue
-        hal.barrier()
-        s += t[(i + j) % 4]
-        hal.barrier()
-        t[i] = s
-    y[g] = s
-
-
-@shared_four
-def divergent_loop(y: Ints, x: Given, n: hal.int32):
-    i = hal.thread_idx(0)
-    g = hal.global_idx(0)
-    t = hal.shared(hal.int32, 4)
-    s = 0
-    for j in range(i + 1):
-        s += j * n
-    t[i] = s
-    hal.barrier()
-    for j in range(i):
-        if t[j] > 3:
-            break
-        s += t[j]
+        s = 3
     hal.barrier()
     t[i] = s
+    hal.barrier()
+    s += t[(i + 1) % 4]
+else:
+    hal.barrier()
+    s = t[0]
+y[g] = s
+""",
+    "if return else barrier": """
+if n < 2:
     hal.barrier()
     y[g] = t[3 - i]
-
-
-@shared_four
-def nested(y: Ints, x: Given, n: hal.int32):
-    i = hal.thread_idx(0)
-    g = hal.global_idx(0)
-    t = hal.shared(hal.int32, 4)
-    t[i] = x[g]
-    s = 0
-    for a in range(n):
-        for b in range(a + 1):
-            hal.barrier()
-            s += t[(i + b) % 4]
-            hal.barrier()
-            t[i] = s + a
-        s += 1
-    y[g] = s
-
-
-@shared_four
-def nested_break(y: Ints, x: Given, n: hal.int32):
-    i = hal.thread_idx(0)
-    g = hal.global_idx(0)
-    t = hal.shared(hal.int32, 4)
-    t[i] = x[g]
-    s = 0
-    for a in range(n):
-        for b in range(4):
-            hal.barrier()
-            s += t[(i + b) % 4]
-            hal.barrier()
-            t[i] = s + a
-            if b == a:
-                break
-        s += 1
-    y[g] = s
-
-
-@shared_four
-def shared_bound(y: Ints, x: Given, n: hal.int32):
-    i = hal.thread_idx(0)
-    g = hal.global_idx(0)
-    t = hal.shared(hal.int32, 4)
-    t[i] = x[g]
-    s = 0
+    return
+t[i] += 1
+hal.barrier()
+y[g] = t[(i + 1) % 4]
+""",
+    "global exchange": """
+y[g] = x[g] + n
+hal.barrier()
+v = y[g - i + 3 - i]
+hal.barrier()
+y[g] = v
+""",
+    "while if": """
+j = 0
+while j < 4:
+    j += 1
+    if j == 2:
+        hal.barrier()
+        s += t[0]
+        continue
     hal.barrier()
-    m = t[0] % 3 + 1
-    for j in range(m):
-        hal.barrier()
-        s += t[(i + j) % 4]
-        hal.barrier()
-        if i > 0:
-            t[i] = s
-    y[g] = s
-
-
-@shared_four
-def if_else_nested(y: Ints, x: Given, n: hal.int32):
-    i = hal.thread_idx(0)
-    g = hal.global_idx(0)
-    t = hal.shared(hal.int32, 4)
-    t[i] = x[g]
-    s = 0
-    if n > 0:
-        if n > 2:
-            hal.barrier()
-            s = t[3 - i]
-        else:
-            s = 3
-        hal.barrier()
-        t[i] = s
-        hal.barrier()
-        s += t[(i + 1) % 4]
-    else:
-        hal.barrier()
-        s = t[0]
-    y[g] = s
-
-
-@shared_four
-def if_return_else_barrier(y: Ints, x: Given, n: hal.int32):
-    i = hal.thread_idx(0)
-    g = hal.global_idx(0)
-    t = hal.shared(hal.int32, 4)
-    t[i] = x[g]
-    if n < 2:
-        hal.barrier()
-        y[g] = t[3 - i]
-        return
-    t[i] += 1
+    s += t[(i + j) % 4]
+    if j == n:
+        break
     hal.barrier()
-    y[g] = t[(i + 1) % 4]
-
-
-@shared_four
-def global_exchange(y: Ints, x: Given, n: hal.int32):
-    i = hal.thread_idx(0)
-    g = hal.global_idx(0)
-    y[g] = x[g] + n
+    t[i] = s
+y[g] = s
+""",
+    "return of all": """
+while True:
     hal.barrier()
-    v = y[g - i + 3 - i]
+    s += t[(i + 1) % 4]
     hal.barrier()
-    y[g] = v
-
-
-@shared_four
-def while_if(y: Ints, x: Given, n: hal.int32):
-    i = hal.thread_idx(0)
-    g = hal.global_idx(0)
-    t = hal.shared(hal.int32, 4)
-    t[i] = x[g]
-    s = 0
-    j = 0
-    while j < 4:
-        j += 1
-        if j == 2:
-            hal.barrier()
-            s += t[0]
-            continue
-        hal.barrier()
-        s += t[(i + j) % 4]
-        if j == n:
-            break
-        hal.barrier()
-        t[i] = s
-    y[g] = s
-
-
-@shared_four
-def return_of_all(y: Ints, x: Given, n: hal.int32):
-    i = hal.thread_idx(0)
-    g = hal.global_idx(0)
-    t = hal.shared(hal.int32, 4)
-    t[i] = x[g]
-    s = 0
-    while True:
-        hal.barrier()
-        s += t[(i + 1) % 4]
-        hal.barrier()
-        t[i] = s
-        if n <= 0:
-            y[g] = s
-            return
-        if n > 1:
-            y[g] = s * 2
-            return
-        for j in range(n):
-            hal.barrier()
-            s += t[(i + j) % 4]
+    t[i] = s
+    if n <= 0:
         y[g] = s
         return
-
-
-@shared_four
-def no_turns(y: Ints, x: Given, n: hal.int32):
-    i = hal.thread_idx(0)
-    g = hal.global_idx(0)
-    t = hal.shared(hal.int32, 4)
-    t[i] = x[g]
-    s = 9
-    for j in range(n - 3):
+    if n > 1:
+        y[g] = s * 2
+        return
+    for j in range(n):
         hal.barrier()
         s += t[(i + j) % 4]
-        hal.barrier()
-        t[i] = s
+    y[g] = s
+    return
+""",
+    "no turns": """
+s = 9
+for j in range(n - 3):
     hal.barrier()
-    y[g] = s + t[3 - i]
+    s += t[(i + j) % 4]
+    hal.barrier()
+    t[i] = s
+hal.barrier()
+y[g] = s + t[3 - i]
+""",
+}
 
 
-@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
-def test_P7_all_threads_meet(device: hal.Compiled, kernel: hal.KernelFunction) -> None:
+@pytest.mark.parametrize("name", BODIES)
+def test_P7_all_threads_meet(device: hal.Compiled, name: str, tmp_path: Path) -> None:
+    kernel = load(tmp_path, IMPORTS + HEAD + textwrap.indent(BODIES[name], "    ")).k
     program = device.compile(kernel)
     x = (np.arange(12) * 7 % 11).astype("i4")
     given = hal.Buffer.from_numpy(x, device=device)

@@ -173,17 +173,6 @@ def test_an_include_folder_that_no_option_can_carry_is_refused(
         device.compile(source(ONE, "x: int32*", includes=(str(folder),)))
 
 
-def test_C1_C2_the_second_compilation_comes_from_the_cache(
-    device: hal.Compiled, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kernel = source(ONE, "x: int32*", defines={"VALUE": 21})
-    value_of(device, kernel)
-    monkeypatch.setattr(type(device.compiler), "_compile", None)
-    assert value_of(device, source(ONE, "x: int32*", defines={"VALUE": 21})) == 21
-    with pytest.raises(TypeError):  # another value is another binary
-        value_of(device, source(ONE, "x: int32*", defines={"VALUE": 22}))
-
-
 def test_C2_the_identity_names_platform_device_and_driver(device: hal.Compiled) -> None:
     for fact in ("platform_version", "version", "driver_version"):
         assert device.info.vendor[fact] in device.compiler.identity

@@ -11,8 +11,7 @@ from contextlib import suppress
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, settings
 
 import hal_core as hal
 from hal_core.device.backend import Backend
@@ -92,15 +91,6 @@ def test_doctor_says_that_the_device_compiles(device: hal.Compiled) -> None:
     assert device.info.title in checks[device.index].title
 
 
-def test_a_device_closes_and_opens_again(device: hal.Compiled) -> None:
-    infos = enumerate_devices("OPENCL")
-    second = plugin.hal_open_device("OPENCL", device.index, infos[device.index])
-    second.close()
-    second.close()
-    with pytest.raises(hal.InvalidState, match="closed"):
-        second.synchronize()
-
-
 def test_X1_a_call_that_close_overtakes_raises_InvalidState(device: hal.Compiled) -> None:
     """One thread has passed the checks of a launch or a wait when another closes the device."""
     second = plugin.hal_open_device(
@@ -128,43 +118,6 @@ def test_X1_a_call_that_close_overtakes_raises_InvalidState(device: hal.Compiled
 # -- memory
 
 
-@LIVE
-@given(st.binary(min_size=1, max_size=2000))
-def test_B4_B5_bytes_arrive_unchanged(device: hal.Compiled, data: bytes) -> None:
-    source = bytearray(data)
-    made = hal.Buffer(device, len(data), hal.uint8).copyin(source)
-    source[:] = bytes(len(data))  # may be reused at once
-    assert raw(device, made._buf, len(data)) == data
-    assert made.copyout(bytearray(len(data))) == data
-
-
-def test_B4_typed_read_only_and_wrongly_sized_memory(device: hal.Compiled) -> None:
-    made = hal.Buffer(device, 4, hal.float32).fill(7)
-    typed = np.arange(4, dtype="f4")
-    typed.flags.writeable = False
-    assert made.copyin(typed).numpy().tolist() == [0, 1, 2, 3]
-    for wrong in (b"\0" * 4, b"\0" * 15, b"\0" * 17):
-        with pytest.raises(hal.InvalidArgument, match="16 bytes"):
-            made.copyin(wrong)
-        with pytest.raises(hal.InvalidArgument, match="16 bytes"):
-            made.copyout(bytearray(wrong))
-    with pytest.raises(hal.InvalidArgument, match="read-only"):
-        made.copyout(bytes(16))
-    assert made.numpy().tolist() == [0, 1, 2, 3]
-
-
-@LIVE
-@given(st.integers(0, 200), st.integers(0, 200), st.integers(0, 100))
-def test_B6_overlapping_views_copy_as_memmove(
-    device: hal.Compiled, start: int, end: int, nbytes: int
-) -> None:
-    data = bytearray(range(256)) + bytearray(range(44))
-    made = buffer(device, bytes(data))
-    made.view(nbytes, offset=end).copy_from(made.view(nbytes, offset=start))
-    data[end : end + nbytes] = data[start : start + nbytes]
-    assert made.copyout(bytearray(300)) == data
-
-
 def test_B6_two_buffers_of_one_device_copy_without_the_host(
     device: hal.Compiled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -173,21 +126,6 @@ def test_B6_two_buffers_of_one_device_copy_without_the_host(
     b.copy_from(a.view(100, offset=33))
     monkeypatch.undo()
     assert b.copyout(bytearray(100)) == bytes(range(33, 133))
-
-
-def test_B7_external_memory_is_used_never_freed(device: hal.Compiled) -> None:
-    memory = cl.Buffer(device.context, cl.mem_flags.READ_WRITE, 64)
-    before, references = device.allocator.statistics(), memory.reference_count
-    spec = hal.BufferSpec(external_ptr=memory.int_ptr)
-    made = hal.Buffer(device, 16, hal.float32, spec).copyin(np.arange(16, dtype="f4"))
-    assert raw(device, (memory, 0), 64) == np.arange(16, dtype="f4").tobytes()
-    assert device.allocator.statistics() == before
-    made.deallocate()
-    del made
-    gc.collect()
-    assert memory.reference_count == references
-    again = hal.empty(16, hal.float32, device)
-    assert again._buf[0] != memory
 
 
 def test_B7_external_memory_that_does_not_fit_is_refused(device: hal.Compiled) -> None:
@@ -211,43 +149,6 @@ def test_B7_what_is_no_memory_object_is_refused_and_not_followed(device: hal.Com
     for pointer in (at, at + 1, 8, 1 << 46, (1 << 64) - 4, address):
         with pytest.raises(hal.InvalidArgument, match=r"cl_mem.*device\.context"):
             hal.empty(16, hal.uint8, device, hal.BufferSpec(external_ptr=pointer))
-
-
-def test_B14_zero_and_pinned_memory(device: hal.Compiled) -> None:
-    zeros = hal.empty(1000, hal.uint8, device, hal.BufferSpec(zero=True))
-    assert zeros.copyout(bytearray(1000)) == bytes(1000)
-    pinned = hal.empty(1000, hal.uint8, device, hal.BufferSpec(host=True))
-    assert pinned._buf[0].flags & cl.mem_flags.ALLOC_HOST_PTR
-    assert pinned.copyin(b"\5" * 1000).copyout(bytearray(1000)) == b"\5" * 1000
-
-
-@pytest.mark.parametrize(
-    "spec",
-    [
-        hal.BufferSpec(image=(4, 4)),
-        hal.BufferSpec(uncached=True),
-        hal.BufferSpec(cpu_access=True),
-    ],
-)
-def test_options_that_are_not_honoured_are_refused(
-    device: hal.Compiled, spec: hal.BufferSpec
-) -> None:
-    with pytest.raises(hal.Unsupported, match="BufferSpec"):
-        hal.empty(16, hal.uint8, device, spec)
-
-
-def test_B12_memory_is_not_visible_to_the_host(device: hal.Compiled) -> None:
-    with pytest.raises(hal.Unsupported, match=r"buffer\.numpy\(\)"):
-        np.asarray(hal.empty(4, hal.float32, device))
-
-
-@pytest.mark.parametrize("dtype", [hal.int8, hal.int16, hal.float32, hal.float64, hal.int64])
-def test_fill_writes_every_element_of_a_view_and_no_other(
-    device: hal.Compiled, dtype: hal.DType
-) -> None:
-    made = hal.Buffer(device, 40, dtype).fill(1)
-    made[3:17].fill(7)
-    assert made.numpy().tolist() == [1] * 3 + [7] * 14 + [1] * 23
 
 
 def test_A4_out_of_memory_is_ours_and_the_device_goes_on(device: hal.Compiled) -> None:
@@ -309,16 +210,6 @@ def test_A4_the_vendors_error_is_translated_with_call_code_and_name(
         device.allocator.alloc(12345)
     chain = [str(caught.value), str(caught.value.__cause__)]
     assert any(f"clCreateBuffer failed with {code}" in text for text in chain)
-
-
-def test_B11_memory_comes_back(device: hal.Compiled) -> None:
-    device.allocator.free_cache()
-    before = device.allocator.statistics()
-    for _ in range(200):
-        hal.empty(4096, hal.uint8, device)
-    after = device.allocator.statistics()
-    assert (after.current, after.live) == (before.current, before.live)
-    assert after.misses == before.misses + 1
 
 
 # -- waiting
@@ -419,19 +310,3 @@ def test_P9_failed_work_is_told_once(
     with pytest.raises(DeviceFault, match=r"work failed with OUT_OF_RESOURCES.*saxpy"):
         device.synchronize()
     assert device.synchronize() is True
-
-
-def test_X1_threads_share_the_device(device: hal.Compiled) -> None:
-    wrong: list[int] = []
-
-    def work(number: int) -> None:
-        data = bytes([number]) * 5000
-        for _ in range(20):
-            wrong.extend([number] * (buffer(device, data).copyout(bytearray(5000)) != data))
-
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong

@@ -9,64 +9,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 import hal_core as hal
 from hal_opencl import driver
 from hal_opencl.pocl import PoCLRenderer
-
-LIVE = settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
-
-
-@hal.kernel
-def saxpy(y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32], a: hal.float32, n: hal.int32):
-    i = hal.global_idx(0)
-    if i < n:
-        y[i] = a * x[i] + y[i]
-
-
-@hal.kernel
-def row_sums(out: hal.Ptr[hal.int32], m: hal.ConstPtr[hal.int32], rows: hal.int32, cols: hal.int32):
-    r = hal.global_idx(0)
-    if r < rows:
-        total = hal.int32(0)
-        for c in range(cols):
-            total += m[r * cols + c] // 3
-        out[r] = total
 
 
 @hal.kernel
 def divide(out: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32], y: hal.ConstPtr[hal.float32]):
     i = hal.global_idx(0)
     out[i] = x[i] / y[i]
-
-
-@LIVE
-@given(st.integers(1, 300), st.integers(0, 50), st.sampled_from([None, 1, 7, 64]))
-def test_saxpy_on_views_at_any_offset(
-    device: hal.Compiled, n: int, start: int, block: int | None
-) -> None:
-    rng = np.random.default_rng(n)
-    base = rng.integers(-50, 50, n + start + 3).astype("f4")
-    x = rng.integers(-50, 50, n).astype("f4")
-    y = hal.Buffer.from_numpy(base, device=device)
-    view = y[start : start + n]
-    device.compile(saxpy)(
-        view, hal.Buffer.from_numpy(x, device=device), vals=(2.0, n), threads=n, block=block
-    )
-    base[start : start + n] += 2 * x
-    assert (y.numpy() == base).all()
-
-
-@LIVE
-@given(st.integers(1, 9), st.integers(0, 9))
-def test_loops_and_floor_division(device: hal.Compiled, rows: int, cols: int) -> None:
-    m = np.random.default_rng(rows).integers(-100, 100, (rows, cols)).astype("i4")
-    out = hal.zeros(rows, hal.int32, device)
-    program = device.compile(row_sums)
-    program(out, hal.Buffer.from_numpy(m, device=device), vals=(rows, cols), threads=rows)
-    assert (out.numpy() == (m // 3).sum(1)).all()
 
 
 def without_barriers(constant: float) -> hal.KernelFunction:
@@ -189,18 +141,6 @@ def test_division_is_correctly_rounded_where_the_device_can(device: hal.Compiled
     buffers = [hal.Buffer.from_numpy(part, device=device) for part in (x, y)]
     device.compile(divide)(out, *buffers, threads=5000, block=50)
     assert (out.numpy() == x / y).all()
-
-
-def test_a_launch_in_the_middle_of_many_knows_its_arguments(device: hal.Compiled) -> None:
-    """The second launch of a shape skips the checks; it does the same as the first."""
-    y = hal.zeros(10, hal.float32, device)
-    x = hal.zeros(10, hal.float32, device).fill(1)
-    program = device.compile(saxpy)
-    for times in range(1, 6):
-        program(y, x, vals=(1.0, 10), threads=10)
-        assert y.numpy().tolist() == [times] * 10
-    program(x, y, vals=(0.5, 10), threads=10)
-    assert x.numpy().tolist() == [3.5] * 10
 
 
 @pytest.mark.parametrize("short", [16, 17])

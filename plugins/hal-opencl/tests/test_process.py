@@ -85,28 +85,6 @@ assert hal.zeros(100 << 20, hal.uint8, dev)[-4:].numpy().tolist() == [0] * 4
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-def test_B6_two_devices_copy_through_the_host(device: hal.Compiled, tmp_path: Path) -> None:
-    if "Portable Computing" not in device.info.vendor["platform"]:
-        pytest.skip("only PoCL can present one processor as two devices")
-    text = """
-one, two = hal.Device["OPENCL"], hal.Device["OPENCL:1"]
-assert one is not two and one.context != two.context
-a = hal.Buffer.from_numpy(np.arange(100, dtype="i4"), device=one)
-b = hal.empty(50, hal.int32, two)
-assert not two.allocator._transfer(b._buf, a._buf, 200, one)
-b.copy_from(a[25:75])
-assert b.numpy().tolist() == list(range(25, 75))
-try:
-    hal.Device["OPENCL:2"]
-except hal.UnknownDevice as error:
-    assert "2 devices" in str(error), error
-else:
-    raise SystemExit("a third device was opened")
-"""
-    done = run(HEAD + text, tmp_path, POCL_DEVICES="pthread pthread")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-
-
 def test_R15_the_process_ends_cleanly_with_work_in_flight(
     device: hal.Compiled, tmp_path: Path
 ) -> None:
@@ -124,24 +102,6 @@ for _ in range(5):
 """
     done = run(HEAD + text, tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-
-
-def test_X2_a_forked_child_gets_ForkError_at_once(device: hal.Compiled, tmp_path: Path) -> None:
-    text = """
-import os, warnings
-warnings.simplefilter("ignore", DeprecationWarning)  # fork beside the driver's threads
-hal.Device[NAME]
-child = os.fork()
-if child == 0:
-    try:
-        hal.Device[NAME]
-    except hal.ForkError:
-        os._exit(7)
-    os._exit(1)
-assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
-"""
-    done = run(HEAD + text, tmp_path)
-    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_X2_objects_of_the_parent_never_reach_the_driver_and_the_child_ends(
