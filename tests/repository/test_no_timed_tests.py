@@ -51,7 +51,6 @@ RIGHT = {
         "plugins/hal-ray/tests/test_clock.py::",
         "tests/profiling/test_profiling.py::",
         "tests/streams/test_sampled_clock.py::test_F1_work_without_times_has_those_of_its_call",
-        "tests/simulators/cuda/test_driver_streams.py::test_elapsed_time_is_what_passed",
     },
     "tried until a quiet moment shows it; what is false never shows it": {
         "plugins/hal-testing/hal_testing/conformance/test_program.py::test_synchronize_waits",

@@ -10,7 +10,6 @@ struct And { template <class T> static T of(T a, T b) { return a & b; } };
 struct Or { template <class T> static T of(T a, T b) { return a | b; } };
 struct Xor { template <class T> static T of(T a, T b) { return a ^ b; } };
 struct Not { template <class T> static T of(T a) { return static_cast<T>(~a); } };
-struct CNot { template <class T> static T of(T a) { return a == 0; } };
 
 template <class Op>
 struct LogicOfPredicates {
@@ -31,11 +30,6 @@ bool not_rule(Decoder& d) {
     const Type type = d.type();
     return d.unary(type,
                    type == Type::pred ? LogicOfPredicates<Not>::one : among_bits<Unary<Not>>(type));
-}
-
-bool cnot_rule(Decoder& d) {
-    const Type type = d.type();
-    return d.unary(type, among_bits<Unary<CNot>>(type));
 }
 
 // -- shifts. The amount is 32 bits wide, and one beyond the width is as good as the width.
@@ -190,7 +184,6 @@ void add_bit_rules(Rules& rules) {
                   {"or", logic_rule<Or>},
                   {"xor", logic_rule<Xor>},
                   {"not", not_rule},
-                  {"cnot", cnot_rule},
                   {"shl", shift_left_rule},
                   {"shr", shift_right_rule},
                   {"shf", funnel_rule},

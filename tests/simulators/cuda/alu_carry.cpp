@@ -71,37 +71,6 @@ bool product_rule(Decoder& d) {
     return d.ternary(type, of_size(type, multiply_add<uint32_t>, multiply_add<uint64_t>));
 }
 
-// -- dp4a, dp2a: `mode` bit 0: a is signed, 1: b is signed, 2: the upper half of b
-
-int64_t part_of(uint32_t value, uint32_t place, uint32_t bits, bool is_signed) {
-    const uint32_t part = value >> (place * bits) & ((1u << bits) - 1);
-    return is_signed && (part >> (bits - 1)) != 0 ? static_cast<int64_t>(part) - (1ll << bits)
-                                                  : part;
-}
-
-template <uint32_t bits_of_a>
-void dot(Thread& t, const Instruction& i) {
-    const uint32_t a = get<uint32_t>(t, i.a), b = get<uint32_t>(t, i.b);
-    auto sum = static_cast<uint64_t>(get<uint32_t>(t, i.c));
-    for (uint32_t place = 0; place < 32 / bits_of_a; ++place) {
-        const uint32_t beside = place + ((i.mode & 4) != 0 ? 2 : 0);
-        sum += static_cast<uint64_t>(part_of(a, place, bits_of_a, (i.mode & 1) != 0) *
-                                     part_of(b, beside, 8, (i.mode & 2) != 0));
-    }
-    put<uint32_t>(t, i.d, static_cast<uint32_t>(sum));
-}
-
-template <uint32_t bits_of_a>
-bool dot_rule(Decoder& d) {
-    const bool upper = bits_of_a == 16 && d.word("hi");
-    if (bits_of_a == 16 && !upper && !d.word("lo")) return false;
-    const Type a = d.type(), b = d.type();
-    const auto whole = [](Type type) { return type == Type::s32 || type == Type::u32; };
-    if (!whole(a) || !whole(b) || !d.done()) return false;
-    d.out.mode = static_cast<uint16_t>(is_signed(a) | is_signed(b) << 1 | upper << 2);
-    return d.ternary(Type::b32, dot<bits_of_a>);
-}
-
 }  // namespace
 
 void add_carry_rules(Rules& rules) {
@@ -109,8 +78,7 @@ void add_carry_rules(Rules& rules) {
                   {"addc", sum_rule<add<uint32_t>, add<uint64_t>, true>},
                   {"sub", sum_rule<subtract<uint32_t>, subtract<uint64_t>, false>},
                   {"subc", sum_rule<subtract<uint32_t>, subtract<uint64_t>, true>},
-                  {"mad", product_rule<false>}, {"madc", product_rule<true>},
-                  {"dp4a", dot_rule<8>}, {"dp2a", dot_rule<16>}});
+                  {"mad", product_rule<false>}, {"madc", product_rule<true>}});
 }
 
 }  // namespace ptx

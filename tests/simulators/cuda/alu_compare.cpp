@@ -102,14 +102,7 @@ Handler simple_of(uint8_t comparison) {
     }
 }
 
-// An integer is all ones or 0, a float 1 or 0: `list` holds the bits of true.
-template <class T>
-void set_value(Thread& t, const Instruction& i) {
-    t.r[i.d] = combined(t, i, outcome<T>(t, i)) ? t.r[t.routine->lists[i.list]] : 0;
-}
-
 struct SetPredicate { template <class T> static constexpr Handler run = set_predicate<T>; };
-struct SetValue { template <class T> static constexpr Handler run = set_value<T>; };
 
 template <class Shape>
 Handler by_type(Type type) {
@@ -173,27 +166,6 @@ bool set_predicate_rule(Decoder& d) {
     return true;
 }
 
-bool set_value_rule(Decoder& d) {
-    if (!comparison_words(d)) return false;
-    const Type result = d.type(), type = d.type();
-    uint64_t truth = 0;
-    switch (result) {
-        case Type::u32: case Type::s32: truth = 0xffffffff; break;
-        case Type::f32: truth = 0x3f800000; break;
-        case Type::f16: truth = 0x3c00; break;
-        case Type::bf16: truth = 0x3f80; break;
-        default: return false;
-    }
-    d.out.run = by_type<SetValue>(type);
-    if (d.out.run == nullptr || !suits(d.out.mode & 31, type) || !d.done()) return false;
-    d.out.d = d.to(result);
-    d.out.a = d.from(type);
-    d.out.b = d.from(type);
-    third(d);
-    d.list({d.frame.constant(truth)});
-    return true;
-}
-
 // -- selection
 
 void select(Thread& t, const Instruction& i) { t.r[i.d] = t.r[t.r[i.c] != 0 ? i.a : i.b]; }
@@ -210,29 +182,6 @@ bool select_rule(Decoder& d) {
     d.out.c = d.predicate(negated);
     if (negated) std::swap(d.out.a, d.out.b);
     d.out.run = select;
-    return true;
-}
-
-void select_by_sign(Thread& t, const Instruction& i) {
-    bool first = get<int32_t>(t, i.c) >= 0;
-    if (i.type == Type::f32) {
-        const float c = get<float>(t, i.c);
-        first = (i.ftz ? flushed(c) : c) >= 0;  // -0 too, no NaN
-    }
-    t.r[i.d] = t.r[first ? i.a : i.b];
-}
-
-bool select_by_sign_rule(Decoder& d) {
-    d.out.ftz = d.word("ftz");
-    const Type type = d.type(), sign = d.type();
-    if (nbytes_of(type) < 2 || !d.done() || (sign != Type::s32 && sign != Type::f32)) return false;
-    if (d.out.ftz && sign != Type::f32) return false;
-    d.out.type = sign;
-    d.out.d = d.to(type);
-    d.out.a = d.from(type);
-    d.out.b = d.from(type);
-    d.out.c = d.from(sign);
-    d.out.run = select_by_sign;
     return true;
 }
 
@@ -274,8 +223,7 @@ bool test_property_rule(Decoder& d) {
 }  // namespace
 
 void add_compare_rules(Rules& rules) {
-    rules.insert({{"setp", set_predicate_rule}, {"set", set_value_rule}, {"selp", select_rule},
-                  {"slct", select_by_sign_rule}, {"testp", test_property_rule}});
+    rules.insert({{"setp", set_predicate_rule}, {"selp", select_rule}, {"testp", test_property_rule}});
 }
 
 }  // namespace ptx

@@ -68,58 +68,12 @@ bool insert_rule(Decoder& d) {
     return true;
 }
 
-// bmsk: `length` ones from bit `start`. `mode` 1 clamps, else both wrap.
-void mask(Thread& t, const Instruction& i) {
-    uint32_t start = get<uint32_t>(t, i.a), length = get<uint32_t>(t, i.b);
-    if (i.mode == 0) {
-        start &= 31;
-        length &= 31;
-    }
-    const uint64_t ones = length >= 32 ? 0xffffffff : (1ull << length) - 1;
-    put<uint32_t>(t, i.d, start >= 32 ? 0 : static_cast<uint32_t>(ones << start));
-}
-
-bool mask_rule(Decoder& d) {
-    d.out.mode = d.word("clamp");
-    if (d.out.mode == 0 && !d.word("wrap")) return false;
-    return d.type() == Type::b32 && d.binary(Type::b32, mask);
-}
-
-// szext: the low N bits with their sign, or zeros. `mode` 1 clamps N to 32, else it wraps.
-template <class T>
-void extend(Thread& t, const Instruction& i) {
-    uint32_t bits = get<uint32_t>(t, i.b);
-    bits = i.mode != 0 ? std::min(bits, 32u) : bits & 31;
-    const uint32_t a = get<uint32_t>(t, i.a);
-    if (bits == 0) return put<uint32_t>(t, i.d, 0);
-    const T high = static_cast<T>(a << (32 - bits));
-    put<T>(t, i.d, high >> (32 - bits));
-}
-
-bool extend_rule(Decoder& d) {
-    d.out.mode = d.word("clamp");
-    if (d.out.mode == 0 && !d.word("wrap")) return false;
-    const Type type = d.type();
-    if (type == Type::u32) return d.binary(type, extend<uint32_t>);
-    return type == Type::s32 && d.binary(type, extend<int32_t>);
-}
-
 // -- prmt: bytes of b and a by their numbers (section 9.7.9.7)
-
-enum Permutation : uint16_t { by_selector, f4e, b4e, rc8, ecl, ecr, rc16 };
-
-uint32_t selector_of(uint16_t mode, uint32_t c) {
-    constexpr uint32_t tables[][4] = {
-        {0x3210, 0x4321, 0x5432, 0x6543}, {0x5670, 0x6701, 0x7012, 0x0123},
-        {0x0000, 0x1111, 0x2222, 0x3333}, {0x3210, 0x3211, 0x3222, 0x3333},
-        {0x0000, 0x1110, 0x2210, 0x3210}, {0x1010, 0x3232, 0x1010, 0x3232}};
-    return mode == by_selector ? c : tables[mode - 1][c & 3];
-}
 
 void permute(Thread& t, const Instruction& i) {
     const uint64_t both =
         static_cast<uint64_t>(get<uint32_t>(t, i.b)) << 32 | get<uint32_t>(t, i.a);
-    const uint32_t selector = selector_of(i.mode, get<uint32_t>(t, i.c));
+    const uint32_t selector = get<uint32_t>(t, i.c);
     uint32_t result = 0;
     for (uint32_t place = 0; place < 4; ++place) {
         const uint32_t choice = selector >> (4 * place) & 15;
@@ -131,19 +85,13 @@ void permute(Thread& t, const Instruction& i) {
 }
 
 bool permute_rule(Decoder& d) {
-    constexpr const char* names[] = {"f4e", "b4e", "rc8", "ecl", "ecr", "rc16"};
-    if (d.type() != Type::b32) return false;
-    for (uint16_t number = 0; number < std::size(names); ++number) {
-        if (d.word(names[number])) d.out.mode = static_cast<uint16_t>(number + 1);
-    }
-    return d.ternary(Type::b32, permute);
+    return d.type() == Type::b32 && d.ternary(Type::b32, permute);
 }
 
 }  // namespace
 
 void add_field_rules(Rules& rules) {
-    rules.insert({{"bfe", extract_rule}, {"bfi", insert_rule}, {"bmsk", mask_rule},
-                  {"szext", extend_rule}, {"prmt", permute_rule}});
+    rules.insert({{"bfe", extract_rule}, {"bfi", insert_rule}, {"prmt", permute_rule}});
 }
 
 }  // namespace ptx

@@ -76,13 +76,6 @@ struct Min { template <class T> static T of(T a, T b) { return a < b ? a : b; } 
 struct Max { template <class T> static T of(T a, T b) { return a > b ? a : b; } };
 struct Neg { template <class T> static T of(T a) { return Sub::of(T(0), a); } };
 struct Abs { template <class T> static T of(T a) { return a < 0 ? Neg::of(a) : a; } };
-struct Sad {
-    template <class T>
-    static T of(T a, T b, T c) {
-        return Add::of(c, a < b ? Sub::of(b, a) : Sub::of(a, b));
-    }
-};
-
 template <class T>
 T saturated(int64_t value) {
     constexpr int64_t least = std::numeric_limits<T>::min(), most = std::numeric_limits<T>::max();
@@ -160,11 +153,6 @@ bool signed_rule(Decoder& d) {
     return is_signed(type) && d.unary(type, among_integers<Unary<Op>>(type));
 }
 
-bool sad_rule(Decoder& d) {
-    const Type type = d.type();
-    return d.ternary(type, among_integers<Ternary<Sad>>(type));
-}
-
 bool wide_rule(Decoder& d, bool adds) {
     const Type type = d.type();
     const WideShape wide = wide_of(type);
@@ -194,58 +182,6 @@ bool mad_rule(Decoder& d) {
         type, high ? among_integers<Ternary<MadHi>>(type) : among_integers<Ternary<MadLo>>(type));
 }
 
-// -- 24 bits: of both factors the low ones, with their sign
-
-template <class T> int64_t low_24(T value) {
-    return std::is_signed_v<T> ? static_cast<int32_t>(static_cast<uint32_t>(value) << 8) >> 8
-                               : static_cast<int64_t>(static_cast<uint32_t>(value) & 0xffffff);
-}
-struct Mul24Lo {
-    template <class T>
-    static T of(T a, T b) {
-        return static_cast<T>(low_24(a) * low_24(b));
-    }
-};
-struct Mul24Hi {
-    template <class T>
-    static T of(T a, T b) {
-        return static_cast<T>((low_24(a) * low_24(b)) >> 16);
-    }
-};
-struct Mad24Lo {
-    template <class T>
-    static T of(T a, T b, T c) {
-        return Add::of(Mul24Lo::of(a, b), c);
-    }
-};
-struct Mad24Hi {
-    template <class T>
-    static T of(T a, T b, T c) {
-        return Add::of(Mul24Hi::of(a, b), c);
-    }
-};
-
-template <class Low, class High>
-Handler of_24(bool high, Type type) {
-    if (type == Type::u32) return high ? High::template run<uint32_t> : Low::template run<uint32_t>;
-    if (type == Type::s32) return high ? High::template run<int32_t> : Low::template run<int32_t>;
-    return nullptr;
-}
-
-bool mul24_rule(Decoder& d) {
-    const bool high = d.word("hi");
-    if (!high && !d.word("lo")) return false;
-    const Type type = d.type();
-    return d.binary(type, of_24<Binary<Mul24Lo>, Binary<Mul24Hi>>(high, type));
-}
-
-bool mad24_rule(Decoder& d) {
-    const bool high = d.word("hi");
-    if (!high && !d.word("lo")) return false;
-    const Type type = d.type();
-    return d.ternary(type, of_24<Ternary<Mad24Lo>, Ternary<Mad24Hi>>(high, type));
-}
-
 }  // namespace
 
 void add_integer_rules(Rules& rules) {
@@ -258,10 +194,7 @@ void add_integer_rules(Rules& rules) {
                   {"min", extreme_rule<Min>},
                   {"max", extreme_rule<Max>},
                   {"neg", signed_rule<Neg>},
-                  {"abs", signed_rule<Abs>},
-                  {"sad", sad_rule},
-                  {"mul24", mul24_rule},
-                  {"mad24", mad24_rule}});
+                  {"abs", signed_rule<Abs>}});
 }
 
 }  // namespace ptx

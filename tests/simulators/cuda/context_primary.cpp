@@ -41,15 +41,6 @@ EXPORT CUresult cuDevicePrimaryCtxReset_v2(CUdevice ordinal) {
     });
 }
 
-EXPORT CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice ordinal, unsigned flags) {
-    return enter("cuDevicePrimaryCtxSetFlags", [&](Lock&) {
-        Device& device = device_at(ordinal);
-        need((flags & ~0xffu) == 0 && (flags & 7) != 3 && (flags & 7) <= 4);
-        device.primary_flags = flags;
-        if (device.primary) device.primary->flags = flags;
-    });
-}
-
 EXPORT CUresult cuDevicePrimaryCtxGetState(CUdevice ordinal, unsigned* flags, int* active) {
     return enter("cuDevicePrimaryCtxGetState", [&](Lock&) {
         Device& device = device_at(ordinal);

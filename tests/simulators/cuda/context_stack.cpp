@@ -116,21 +116,6 @@ EXPORT CUresult cuCtxGetDevice(CUdevice* out) {
     });
 }
 
-EXPORT CUresult cuCtxGetFlags(unsigned* out) {
-    return enter("cuCtxGetFlags", [&](Lock&) {
-        need(out != nullptr);
-        *out = current(true).flags;
-    });
-}
-
-EXPORT CUresult cuCtxGetId(CUcontext handle, unsigned long long* out) {
-    return enter("cuCtxGetId", [&](Lock&) {
-        need(out != nullptr);
-        Context& context = handle ? context_of(handle) : current(true);
-        *out = reinterpret_cast<uintptr_t>(context.handle);
-    });
-}
-
 EXPORT CUresult cuCtxGetApiVersion(CUcontext handle, unsigned* out) {
     return enter("cuCtxGetApiVersion", [&](Lock&) {
         need(out != nullptr);
@@ -142,45 +127,4 @@ EXPORT CUresult cuCtxGetApiVersion(CUcontext handle, unsigned* out) {
 EXPORT CUresult cuCtxSynchronize() {
     return enter_context("cuCtxSynchronize",
                          [&](Context& context, Lock& lock) { wait_for_all(lock, context); });
-}
-
-EXPORT CUresult cuCtxGetLimit(size_t* out, unsigned limit) {
-    return enter_context("cuCtxGetLimit", [&](Context& context, Lock&) {
-        need(out != nullptr);
-        auto found = context.limits.find(limit);
-        need(found != context.limits.end(), UNSUPPORTED_LIMIT);
-        *out = found->second;
-    });
-}
-
-EXPORT CUresult cuCtxSetLimit(unsigned limit, size_t value) {
-    return enter_context("cuCtxSetLimit", [&](Context& context, Lock&) {
-        need(context.limits.count(limit), UNSUPPORTED_LIMIT);
-        context.limits[limit] = value;
-    });
-}
-
-// Preferences of caches and banks change nothing here, and are read back as the default.
-EXPORT CUresult cuCtxGetCacheConfig(int* out) {
-    return enter_context("cuCtxGetCacheConfig", [&](Context&, Lock&) {
-        need(out != nullptr);
-        *out = 0;
-    });
-}
-
-EXPORT CUresult cuCtxSetCacheConfig(int config) {
-    return enter_context("cuCtxSetCacheConfig",
-                         [&](Context&, Lock&) { need(config >= 0 && config <= 3); });
-}
-
-EXPORT CUresult cuCtxGetSharedMemConfig(int* out) {
-    return enter_context("cuCtxGetSharedMemConfig", [&](Context&, Lock&) {
-        need(out != nullptr);
-        *out = 1;
-    });
-}
-
-EXPORT CUresult cuCtxSetSharedMemConfig(int config) {
-    return enter_context("cuCtxSetSharedMemConfig",
-                         [&](Context&, Lock&) { need(config >= 0 && config <= 2); });
 }

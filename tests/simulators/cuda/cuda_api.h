@@ -9,7 +9,6 @@ using CUstream = sim::StreamHandle;
 using CUevent = sim::EventHandle;
 using CUmodule = sim::ModuleHandle;
 using CUfunction = sim::FunctionHandle;
-using CUlibrary = struct CUlib_st*;
 using CUkernel = struct CUkern_st*;
 using CUmemoryPool = sim::PoolHandle;
 using CUarray = struct CUarray_st*;
@@ -30,7 +29,6 @@ constexpr uintptr_t CU_LAUNCH_PARAM_END = 0, CU_LAUNCH_PARAM_BUFFER_POINTER = 1,
 enum CUmemorytype : unsigned {
     CU_MEMORYTYPE_HOST = 1,
     CU_MEMORYTYPE_DEVICE = 2,
-    CU_MEMORYTYPE_ARRAY = 3,
     CU_MEMORYTYPE_UNIFIED = 4,
 };
 
@@ -46,14 +44,11 @@ enum CUjit_option : unsigned {
 enum CUfunction_attribute : unsigned {
     CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK = 0,
     CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES = 1,
-    CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES = 2,
     CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES = 3,
     CU_FUNC_ATTRIBUTE_NUM_REGS = 4,
     CU_FUNC_ATTRIBUTE_PTX_VERSION = 5,
     CU_FUNC_ATTRIBUTE_BINARY_VERSION = 6,
-    CU_FUNC_ATTRIBUTE_CACHE_MODE_CA = 7,
     CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES = 8,
-    CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT = 9,
     CU_FUNC_ATTRIBUTE_COUNT = 16,
 };
 
@@ -61,22 +56,6 @@ enum CUfunction_attribute : unsigned {
 
 struct CUuuid {
     char bytes[16];
-};
-
-struct CUDA_MEMCPY2D {
-    size_t srcXInBytes, srcY;
-    CUmemorytype srcMemoryType;
-    const void* srcHost;
-    CUdeviceptr srcDevice;
-    CUarray srcArray;
-    size_t srcPitch;
-    size_t dstXInBytes, dstY;
-    CUmemorytype dstMemoryType;
-    void* dstHost;
-    CUdeviceptr dstDevice;
-    CUarray dstArray;
-    size_t dstPitch;
-    size_t WidthInBytes, Height;
 };
 
 // The same layout serves the peer form, where `reserved` is the context.
@@ -112,26 +91,3 @@ struct CUDA_MEMSET_NODE_PARAMS {
     unsigned value, elementSize;
     size_t width, height;
 };
-
-struct CUlaunchAttribute {
-    unsigned id;
-    char pad[4];
-    union {
-        char bytes[64];
-        int cooperative;
-        struct {
-            unsigned x, y, z;
-        } clusterDim;
-    } value;
-};
-
-struct CUlaunchConfig {
-    unsigned gridDimX, gridDimY, gridDimZ;
-    unsigned blockDimX, blockDimY, blockDimZ;
-    unsigned sharedMemBytes;
-    CUstream hStream;
-    CUlaunchAttribute* attrs;
-    unsigned numAttrs;
-};
-
-using CUoccupancyB2DSize = size_t (*)(int);

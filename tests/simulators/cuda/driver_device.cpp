@@ -81,15 +81,6 @@ void copy_text(char* out, int room, const std::string& text) {
     std::snprintf(out, size_t(room), "%s", text.c_str());
 }
 
-CUresult uuid(const char* name, CUuuid* out, CUdevice ordinal) {
-    return enter(name, [&](Lock&) {
-        need(out != nullptr);
-        Device& device = device_at(ordinal);
-        std::memcpy(out->bytes, "software device ", 16);
-        out->bytes[15] = char('0' + device.ordinal);
-    });
-}
-
 }  // namespace
 
 EXPORT CUresult cuDeviceGetCount(int* out) {
@@ -110,14 +101,6 @@ EXPORT CUresult cuDeviceGetName(char* out, int room, CUdevice ordinal) {
     return enter("cuDeviceGetName", [&](Lock&) {
         copy_text(out, room, "Software CUDA device " + std::to_string(device_at(ordinal).ordinal));
     });
-}
-
-EXPORT CUresult cuDeviceGetUuid(CUuuid* out, CUdevice ordinal) {
-    return uuid("cuDeviceGetUuid", out, ordinal);
-}
-
-EXPORT CUresult cuDeviceGetUuid_v2(CUuuid* out, CUdevice ordinal) {
-    return uuid("cuDeviceGetUuid", out, ordinal);
 }
 
 EXPORT CUresult cuDeviceTotalMem_v2(size_t* out, CUdevice ordinal) {
@@ -147,25 +130,4 @@ EXPORT CUresult cuDeviceComputeCapability(int* major, int* minor, CUdevice ordin
 EXPORT CUresult cuDeviceGetPCIBusId(char* out, int room, CUdevice ordinal) {
     return enter("cuDeviceGetPCIBusId",
                  [&](Lock&) { copy_text(out, room, bus_id(device_at(ordinal))); });
-}
-
-EXPORT CUresult cuDeviceGetByPCIBusId(CUdevice* out, const char* text) {
-    return enter("cuDeviceGetByPCIBusId", [&](Lock&) {
-        need(out && text);
-        for (auto& device : driver().devices)
-            if (bus_id(*device) == text) {
-                *out = device->ordinal;
-                return;
-            }
-        refuse(INVALID_DEVICE);
-    });
-}
-
-// No context takes the whole device for itself.
-EXPORT CUresult cuDeviceGetExecAffinitySupport(int* out, int, CUdevice ordinal) {
-    return enter("cuDeviceGetExecAffinitySupport", [&](Lock&) {
-        need(out != nullptr);
-        device_at(ordinal);
-        *out = 0;
-    });
 }

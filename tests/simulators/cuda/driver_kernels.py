@@ -39,20 +39,6 @@ FILL = entry(
 """,
 )
 
-# to[i] = from[i] + 1
-NEXT = entry(
-    "next",
-    ".param .u64 to, .param .u64 from",
-    f"""{INDEX}
-    ld.param.u64 %rd1, [to];
-    ld.param.u64 %rd4, [from];
-    add.u64 %rd3, %rd4, %rd2;
-    ld.global.u32 %r5, [%rd3];
-    add.u32 %r6, %r5, 1;
-    add.u64 %rd3, %rd1, %rd2;
-    st.global.u32 [%rd3], %r6;
-""",
-)
 
 TRAP = entry("trap", "", "    trap;")
 
@@ -79,40 +65,6 @@ ASSERT = entry(
     ".global .align 1 .b8 what[5] = {119, 104, 97, 116, 0};",
 )
 
-# Module variables, one of each space: to[0] = counter++, to[1] = limit.
-VARIABLES = entry(
-    "variables",
-    ".param .u64 to",
-    """    ld.param.u64 %rd1, [to];
-    ld.global.u32 %r1, [counter];
-    st.global.u32 [%rd1], %r1;
-    add.u32 %r2, %r1, 1;
-    st.global.u32 [counter], %r2;
-    ld.const.u32 %r3, [limit];
-    st.global.u32 [%rd1+4], %r3;
-""",
-    before=".visible .global .align 4 .u32 counter = 41;\n"
-    ".visible .const .align 4 .u32 limit = 99;",
-)
-
-# Every thread leaves its index in shared memory and reads its neighbour's.
-SHARED = entry(
-    "neighbour",
-    ".param .u64 to",
-    f"""{INDEX}
-    mov.u32 %r7, pool;
-    mad.lo.u32 %r8, %r3, 4, %r7;
-    st.shared.u32 [%r8], %r3;
-    bar.sync 0;
-    xor.b32 %r9, %r3, 1;
-    mad.lo.u32 %r8, %r9, 4, %r7;
-    ld.shared.u32 %r10, [%r8];
-    ld.param.u64 %rd1, [to];
-    add.u64 %rd3, %rd1, %rd2;
-    st.global.u32 [%rd3], %r10;
-""",
-    before=".extern .shared .align 4 .b8 pool[];",
-)
 
 BOUNDED = entry("bounded", "", "", after=".maxntid 64, 1, 1")
 EXACT = entry("exact", "", "", after=".reqntid 32, 2, 1")

@@ -6,12 +6,12 @@ using namespace sim;
 
 namespace {
 
-Task task_of(Lock& lock, Context& context, const CUDA_KERNEL_NODE_PARAMS* is) {
+Task task_of(Context& context, const CUDA_KERNEL_NODE_PARAMS* is) {
     need(is && !is->kern);
     Shape shape{{is->gridDimX, is->gridDimY, is->gridDimZ},
                 {is->blockDimX, is->blockDimY, is->blockDimZ},
                 is->sharedMemBytes};
-    auto function = function_at(lock, context, is->func);
+    auto function = function_at(is->func);
     return launch_task(context, function, shape, is->kernelParams, is->extra);
 }
 
@@ -31,15 +31,15 @@ Task task_of(CUcontext context, const CUDA_MEMSET_NODE_PARAMS* is) {
 
 EXPORT CUresult cuGraphAddKernelNode_v2(NodeHandle* out, GraphHandle graph, const NodeHandle* after,
                                         size_t count, const CUDA_KERNEL_NODE_PARAMS* is) {
-    return enter_context("cuGraphAddKernelNode", [&](Context& context, Lock& lock) {
-        add_node(graph, out, after, count, task_of(lock, context, is));
+    return enter_context("cuGraphAddKernelNode", [&](Context& context, Lock&) {
+        add_node(graph, out, after, count, task_of(context, is));
     });
 }
 
 EXPORT CUresult cuGraphExecKernelNodeSetParams_v2(ExecHandle exec, NodeHandle node,
                                                   const CUDA_KERNEL_NODE_PARAMS* is) {
-    return enter_context("cuGraphExecKernelNodeSetParams", [&](Context& context, Lock& lock) {
-        set_node(exec, node, task_of(lock, context, is));
+    return enter_context("cuGraphExecKernelNodeSetParams", [&](Context& context, Lock&) {
+        set_node(exec, node, task_of(context, is));
     });
 }
 

@@ -2,8 +2,6 @@
 #include "module.h"
 
 #include <cstring>
-#include <fstream>
-#include <sstream>
 
 namespace sim {
 
@@ -53,6 +51,12 @@ CUfunction function_of(const std::shared_ptr<Module>& module, const char* name) 
     return handle;
 }
 
+std::shared_ptr<Function> function_at(CUfunction handle) {
+    auto function = driver().functions.get(handle);
+    check(function->module->context);
+    return function;
+}
+
 }  // namespace sim
 
 using namespace sim;
@@ -83,23 +87,9 @@ EXPORT CUresult cuModuleLoadFatBinary(CUmodule* out, const void* image) {
     return load_image("cuModuleLoadFatBinary", out, image, 0, nullptr, nullptr);
 }
 
-EXPORT CUresult cuModuleLoad(CUmodule* out, const char* path) {
-    return enter_context("cuModuleLoad", [&](Context& context, Lock& lock) {
-        need(out && path);
-        std::ifstream file(path, std::ios::binary);
-        need(file.good(), FILE_NOT_FOUND);
-        std::ostringstream text;
-        text << file.rdbuf();
-        Options options(0, nullptr, nullptr);
-        *out = load(lock, context, text_of(text.str().c_str()), options)->handle;
-    });
-}
-
 EXPORT CUresult cuModuleUnload(CUmodule handle) {
     return enter_context("cuModuleUnload", [&](Context&, Lock& lock) {
-        auto module = driver().modules.get(handle);
-        need(!module->of_library, INVALID_HANDLE);
-        unload(lock, module);
+        unload(lock, driver().modules.get(handle));
     });
 }
 
@@ -107,13 +97,6 @@ EXPORT CUresult cuModuleGetFunction(CUfunction* out, CUmodule handle, const char
     return enter_context("cuModuleGetFunction", [&](Context&, Lock&) {
         need(out != nullptr);
         *out = function_of(driver().modules.get(handle), name);
-    });
-}
-
-EXPORT CUresult cuModuleGetFunctionCount(unsigned* out, CUmodule handle) {
-    return enter_context("cuModuleGetFunctionCount", [&](Context&, Lock&) {
-        need(out != nullptr);
-        *out = unsigned(driver().modules.get(handle)->code->functions.size());
     });
 }
 
@@ -126,13 +109,5 @@ EXPORT CUresult cuModuleGetGlobal_v2(CUdeviceptr* address, size_t* nbytes, CUmod
         need(found != module->variables.end(), NOT_FOUND);
         if (address) *address = found->second->address;
         if (nbytes) *nbytes = found->second->nbytes;
-    });
-}
-
-// As in the vendor's default: everything is loaded when it is asked for.
-EXPORT CUresult cuModuleGetLoadingMode(int* out) {
-    return enter("cuModuleGetLoadingMode", [&](Lock&) {
-        need(out != nullptr);
-        *out = 2;
     });
 }

@@ -15,7 +15,6 @@ struct Module {
     std::unique_ptr<ptx::Module> code;
     std::map<std::string, std::shared_ptr<Block>> variables{};
     std::map<std::string, CUfunction> functions{};
-    const Library* of_library = nullptr;
 
     Module(Context& context, std::unique_ptr<ptx::Module> code)
         : context(context), handle(new_handle<CUmodule>()), code(std::move(code)) {}
@@ -25,10 +24,6 @@ struct Function {
     std::shared_ptr<Module> module;
     const ptx::Function* code;
     uint32_t dynamic_shared_nbytes;  // the most a launch may ask for
-    int carveout = -1;
-    // What the calls of before 2011 have set for the next launch.
-    unsigned block[3] = {1, 1, 1}, shared_nbytes = 0;
-    std::vector<uint8_t> params{};
 
     Function(std::shared_ptr<Module> module, const ptx::Function* code);
 };
@@ -58,8 +53,7 @@ std::shared_ptr<Module> load(Lock& lock, Context& context, const std::string& te
 void unload(Lock& lock, const std::shared_ptr<Module>& module);
 CUfunction function_of(const std::shared_ptr<Module>& module, const char* name);
 
-// A CUkernel is accepted too, and loaded into the current context first.
-std::shared_ptr<Function> function_at(Lock& lock, Context& context, CUfunction handle);
+std::shared_ptr<Function> function_at(CUfunction handle);
 
 struct Shape {
     unsigned grid[3], block[3];
@@ -73,8 +67,6 @@ void launch(Context& context, const char* name, const std::shared_ptr<Function>&
 // The same as a node of a graph.
 Task launch_task(Context& context, const std::shared_ptr<Function>& function, const Shape& shape,
                  void** arguments, void** extra);
-
-int attribute_of(const Function& function, unsigned attribute);
 
 // Shared memory of a block, in bytes: what every kernel may have, the most it may ask for, all.
 constexpr uint32_t SHARED_DEFAULT = 48 << 10, SHARED_MOST = 227 << 10, SHARED_ALL = 228 << 10;

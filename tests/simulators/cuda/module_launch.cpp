@@ -122,30 +122,9 @@ EXPORT CUresult cuLaunchKernel(CUfunction handle, unsigned grid_x, unsigned grid
                                unsigned block_x, unsigned block_y, unsigned block_z,
                                unsigned dynamic_shared_nbytes, CUstream stream, void** arguments,
                                void** extra) {
-    return enter_context("cuLaunchKernel", [&](Context& context, Lock& lock) {
+    return enter_context("cuLaunchKernel", [&](Context& context, Lock&) {
         Shape shape{{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, dynamic_shared_nbytes};
-        auto function = function_at(lock, context, handle);
+        auto function = function_at(handle);
         launch(context, "cuLaunchKernel", function, shape, stream, arguments, extra);
-    });
-}
-
-// Hints are taken and ignored; a cluster or a cooperative grid would change what a kernel may do.
-EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig* is, CUfunction handle, void** arguments,
-                                 void** extra) {
-    return enter_context("cuLaunchKernelEx", [&](Context& context, Lock& lock) {
-        need(is && (is->attrs || is->numAttrs == 0));
-        constexpr unsigned COOPERATIVE = 2, CLUSTER = 4;
-        for (unsigned index = 0; index < is->numAttrs; ++index) {
-            const CUlaunchAttribute& attribute = is->attrs[index];
-            auto& cluster = attribute.value.clusterDim;
-            bool asked = attribute.id == COOPERATIVE && attribute.value.cooperative;
-            bool several = attribute.id == CLUSTER && cluster.x * cluster.y * cluster.z > 1;
-            need(!asked && !several, NOT_SUPPORTED);
-        }
-        Shape shape{{is->gridDimX, is->gridDimY, is->gridDimZ},
-                    {is->blockDimX, is->blockDimY, is->blockDimZ},
-                    is->sharedMemBytes};
-        auto function = function_at(lock, context, handle);
-        launch(context, "cuLaunchKernelEx", function, shape, is->hStream, arguments, extra);
     });
 }

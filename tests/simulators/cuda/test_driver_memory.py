@@ -8,7 +8,6 @@ from collections.abc import Callable
 
 import pytest
 from driver_calls import OUT_OF_MEMORY, Driver
-from driver_kernels import FILL
 
 Load = Callable[..., Driver]
 PAGE = 4096
@@ -20,7 +19,6 @@ def test_sizes_that_cannot_be(cuda: Driver) -> None:
         assert getattr(cuda.code, name)(ctypes.byref(out), 0) == 1
     assert cuda.code.cuMemAlloc(None, 4) == 1
     assert cuda.code.cuMemHostAlloc(ctypes.byref(out), 4, 0x100) == 1
-    assert cuda.code.cuMemAllocManaged(ctypes.byref(out), 4, 0) == 1
     assert cuda.code.cuMemAllocAsync(ctypes.byref(out), 0, 0) == 1
     assert out.value == 5
 
@@ -150,69 +148,7 @@ def test_copies_of_nothing_and_from_nowhere(cuda: Driver) -> None:
 # -- host memory
 
 
-def test_pinned_memory_has_one_address(cuda: Driver) -> None:
-    host = cuda.get("cuMemHostAlloc", 64, 2)
-    assert cuda.get("cuMemHostGetDevicePointer", host, 0) == host
-    assert cuda.get("cuMemHostGetFlags", host, kind=ctypes.c_uint) == 2
-    cuda.launch(
-        cuda.function(module := cuda.module(FILL), "fill"),
-        host,
-        ctypes.c_uint32(5),
-        block=(4, 1, 1),
-    )
-    cuda.cuCtxSynchronize()
-    assert list((ctypes.c_uint32 * 4).from_address(host)) == [5, 6, 7, 8]
-    cuda.cuModuleUnload(module)
-    cuda.cuMemFreeHost(host)
-
-
-def test_registered_memory(cuda: Driver) -> None:
-    mine = ctypes.create_string_buffer(3 * PAGE)
-    start = ctypes.addressof(mine)
-    assert cuda.code.cuMemHostGetDevicePointer(ctypes.byref(ctypes.c_uint64()), start, 0) == 1
-    assert cuda.code.cuMemHostUnregister(start) == 713
-    cuda.cuMemHostRegister(start, PAGE, 0)
-    assert cuda.code.cuMemHostRegister(start, PAGE, 0) == 712
-    assert cuda.code.cuMemHostRegister(start + 8, 8, 0) == 712
-    assert cuda.get("cuMemHostGetDevicePointer", start + 8, 0) == start + 8
-    assert cuda.code.cuMemFreeHost(start) == 1
-    cuda.cuMemHostUnregister(start)
-    assert cuda.code.cuMemHostRegister(0x1000, 8, 0) == 1  # nothing is mapped there
-    assert cuda.code.cuMemHostRegister(start, 0, 0) == 1
-
-
-def test_managed_memory_is_the_hosts_too(cuda: Driver) -> None:
-    address = cuda.get("cuMemAllocManaged", 16, 1)
-    cuda.cuMemsetD32(address, 9, 4)
-    cuda.cuCtxSynchronize()
-    assert list((ctypes.c_uint32 * 4).from_address(address)) == [9] * 4
-    assert cuda.live()["nbytes"] == 16
-    cuda.cuMemFree(address)
-
-
 # -- what an address is
-
-
-def test_pointer_attributes(cuda: Driver) -> None:
-    address, host = cuda.alloc(64), cuda.get("cuMemAllocHost", 64)
-
-    def attribute(which: int, pointer: int) -> int:
-        out = ctypes.c_uint64()
-        cuda.cuPointerGetAttribute(ctypes.byref(out), which, pointer)
-        return out.value
-
-    assert attribute(2, address + 3) == 2
-    assert attribute(2, host) == 1
-    assert attribute(1, address) == cuda.contexts[0]
-    assert attribute(11, address + 3) == address
-    assert attribute(12, address + 3) == 64
-    assert cuda.code.cuPointerGetAttribute(ctypes.byref(ctypes.c_uint64()), 2, 0x1234) == 1
-    base, nbytes = ctypes.c_uint64(), ctypes.c_uint64()
-    cuda.cuMemGetAddressRange(ctypes.byref(base), ctypes.byref(nbytes), address + 9)
-    assert (base.value, nbytes.value) == (address, 64)
-    assert cuda.code.cuMemGetAddressRange(ctypes.byref(base), None, address + 64) == 500
-    cuda.cuMemFree(address)
-    cuda.cuMemFreeHost(host)
 
 
 # -- two devices
@@ -231,27 +167,6 @@ def test_copies_between_devices_need_no_permission(cuda: Driver) -> None:
     assert cuda.read(first, 64) == b"\3" * 64
     cuda.cuMemFree(first)
     cuda.cuMemFree(second)
-
-
-def test_kernels_reach_the_other_device_after_peer_access(load_driver: Load) -> None:
-    cuda = load_driver()
-    cuda.start()
-    assert cuda.get("cuDeviceCanAccessPeer", 0, 1, kind=ctypes.c_int) == 1
-    assert cuda.get("cuDeviceCanAccessPeer", 0, 0, kind=ctypes.c_int) == 0
-    there = cuda.use(1)
-    far = cuda.alloc(64)
-    here = cuda.use(0)
-    fill = cuda.function(cuda.module(FILL), "fill")
-    assert cuda.code.cuCtxEnablePeerAccess(here, 0) == 201
-    assert cuda.code.cuCtxDisablePeerAccess(there) == 705
-    cuda.cuCtxEnablePeerAccess(there, 0)
-    assert cuda.code.cuCtxEnablePeerAccess(there, 0) == 704
-    cuda.launch(fill, far, ctypes.c_uint32(1), block=(16, 1, 1))
-    cuda.cuCtxSynchronize()
-    assert cuda.words(far, 3) == (1, 2, 3)
-    cuda.cuCtxDisablePeerAccess(there)
-    cuda.launch(fill, far, ctypes.c_uint32(1))
-    assert cuda.code.cuCtxSynchronize() == 700
 
 
 def test_pageable_memory_is_read_late_on_request(cuda: Driver) -> None:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import ctypes
-import itertools
 import threading
 import time
 
 import pytest
 from driver_calls import LEGACY, NOT_READY, Driver
-from driver_kernels import FILL, NEXT
+from driver_kernels import FILL
 
 NON_BLOCKING = 1
 HOST_FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
-STREAM_CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)
 SLOW = 0.1
 
 
@@ -74,16 +72,6 @@ def test_order_against_the_default_stream(
     cuda.cuStreamDestroy(stream)
 
 
-def test_blocking_streams_do_not_wait_for_each_other(cuda: Driver, log: Logged) -> None:
-    first, second = cuda.stream(), cuda.stream()
-    log.add("first", first, slow=SLOW)
-    log.add("second", second)
-    cuda.cuCtxSynchronize()
-    assert log.seen == ["second", "first"]
-    for stream in (first, second):
-        cuda.cuStreamDestroy(stream)
-
-
 def test_events_are_not_ready_before_their_work(cuda: Driver) -> None:
     stream, start, end = cuda.stream(), cuda.event(), cuda.event()
     memory = cuda.alloc(64)
@@ -109,42 +97,6 @@ def test_events_are_not_ready_before_their_work(cuda: Driver) -> None:
     cuda.cuMemFree(memory)
 
 
-def test_elapsed_time_is_never_zero(cuda: Driver) -> None:
-    events = [cuda.event() for _ in range(20)]
-    for event in events:
-        cuda.cuEventRecord(event, LEGACY)
-    cuda.cuCtxSynchronize()
-    out = ctypes.c_float()
-    for first, second in itertools.pairwise(events):
-        cuda.cuEventElapsedTime(ctypes.byref(out), first, second)
-        assert out.value > 0
-    for event in events:
-        cuda.cuEventDestroy(event)
-
-
-def test_elapsed_time_is_what_passed_on_any_stream_in_both_directions(cuda: Driver) -> None:
-    streams = [cuda.stream(NON_BLOCKING), LEGACY, cuda.stream()]
-    seen = []  # seconds of the host before and after, event
-    for turn in range(6):
-        event, stream = cuda.event(), streams[turn % 3]
-        before = time.perf_counter()
-        cuda.cuEventRecord(event, stream)
-        cuda.cuEventSynchronize(event)
-        seen.append((before, time.perf_counter(), event))
-        time.sleep(0.01)
-    out = ctypes.c_float()
-    for first, second in itertools.product(seen, repeat=2):
-        cuda.cuEventElapsedTime(ctypes.byref(out), first[2], second[2])
-        forth = out.value
-        assert second[0] - first[1] - 1e-6 <= forth * 1e-3 <= second[1] - first[0] + 1e-6
-        cuda.cuEventElapsedTime(ctypes.byref(out), second[2], first[2])
-        assert out.value == -forth
-    for _, _, event in seen:
-        cuda.cuEventDestroy(event)
-    for stream in (streams[0], streams[2]):
-        cuda.cuStreamDestroy(stream)
-
-
 def test_events_order_streams(cuda: Driver, log: Logged) -> None:
     first, second = cuda.stream(NON_BLOCKING), cuda.stream(NON_BLOCKING)
     event = cuda.event(2)
@@ -158,27 +110,6 @@ def test_events_order_streams(cuda: Driver, log: Logged) -> None:
     for stream in (first, second):
         cuda.cuStreamDestroy(stream)
     cuda.cuEventDestroy(event)
-
-
-def test_events_order_devices(cuda: Driver) -> None:
-    near, stream, event = cuda.alloc(4), cuda.stream(), cuda.event()
-    module = cuda.module(NEXT)
-    cuda.delay("cuMemsetD32Async", SLOW)
-    cuda.cuMemsetD32Async(near, 5, 1, stream)
-    cuda.cuEventRecord(event, stream)
-    here, there = cuda.contexts[0], cuda.use(1)
-    far, other = cuda.alloc(4), cuda.stream()
-    assert cuda.code.cuEventRecord(event, other) == 400  # an event of the other device
-    cuda.cuStreamWaitEvent(other, event, 0)
-    cuda.cuMemcpyPeerAsync(far, there, near, here, 4, other)
-    cuda.cuStreamSynchronize(other)
-    assert cuda.words(far, 1) == (5,)
-    cuda.cuModuleUnload(module)
-    for handle in (stream, other):
-        cuda.cuStreamDestroy(handle)
-    cuda.cuEventDestroy(event)
-    cuda.cuMemFree(near)
-    cuda.cuMemFree(far)
 
 
 def test_events_as_they_are_made(cuda: Driver) -> None:
@@ -197,46 +128,6 @@ def test_events_as_they_are_made(cuda: Driver) -> None:
         cuda.cuEventDestroy(event)
         assert cuda.code.cuEventDestroy(event) == 400
         assert cuda.code.cuEventQuery(event) == 400
-
-
-def test_streams_as_they_are_made(cuda: Driver) -> None:
-    out = ctypes.c_uint64()
-    assert cuda.code.cuStreamCreate(ctypes.byref(out), 2) == 1
-    urgent = cuda.get("cuStreamCreateWithPriority", NON_BLOCKING, -99)
-    priority, flags = ctypes.c_int(), ctypes.c_uint()
-    cuda.cuStreamGetPriority(urgent, ctypes.byref(priority))
-    cuda.cuStreamGetFlags(urgent, ctypes.byref(flags))
-    assert (priority.value, flags.value) == (-5, NON_BLOCKING)
-    cuda.cuStreamDestroy(urgent)
-    for name in ("cuStreamSynchronize", "cuStreamQuery", "cuStreamDestroy"):
-        assert getattr(cuda.code, name)(urgent) == 400
-    assert cuda.code.cuStreamDestroy(LEGACY) == 400
-    event = cuda.event()
-    assert cuda.code.cuStreamSynchronize(event) == 400  # an event is no stream
-    assert cuda.code.cuEventRecord(event, urgent) == 400
-    cuda.cuEventDestroy(event)
-
-
-def test_a_destroyed_stream_does_its_work(cuda: Driver, log: Logged) -> None:
-    stream = cuda.stream()
-    log.add("done", stream, slow=SLOW)
-    cuda.cuStreamDestroy(stream)
-    assert log.seen == []
-    cuda.cuCtxSynchronize()
-    assert log.seen == ["done"]
-
-
-def test_callbacks_may_not_call_the_driver(cuda: Driver) -> None:
-    codes = []
-
-    def call(_stream: object, status: int, _data: object) -> None:
-        codes.extend([status, cuda.code.cuCtxSynchronize(), cuda.code.cuStreamQuery(0)])
-
-    kept = STREAM_CALLBACK(call)
-    cuda.cuStreamAddCallback(LEGACY, kept, None, 0)
-    cuda.cuCtxSynchronize()
-    assert codes == [0, 800, 800]
-    assert cuda.code.cuStreamAddCallback(LEGACY, kept, None, 1) == 1
 
 
 # Pageable memory: read before the call returns, written before it returns. Pinned: later.
@@ -259,21 +150,6 @@ def test_when_host_memory_is_read_and_written(cuda: Driver) -> None:
     cuda.cuMemFree(memory)
 
 
-def test_freed_in_stream_order(cuda: Driver) -> None:
-    stream = cuda.stream()
-    memory, target = cuda.get("cuMemAllocAsync", 16, stream), cuda.alloc(16)
-    cuda.delay("cuMemsetD32Async", SLOW)
-    cuda.cuMemsetD32Async(memory, 4, 4, stream)
-    cuda.cuMemcpyDtoDAsync(target, memory, 16, stream)
-    cuda.cuMemFreeAsync(memory, stream)
-    assert cuda.live()["blocks"] == 2
-    cuda.cuStreamSynchronize(stream)
-    assert cuda.live()["blocks"] == 1
-    assert cuda.words(target, 4) == (4,) * 4
-    cuda.cuStreamDestroy(stream)
-    cuda.cuMemFree(target)
-
-
 def test_freeing_waits_for_the_work(cuda: Driver) -> None:
     memory, target, stream = cuda.alloc(4), cuda.alloc(4), cuda.stream()
     cuda.delay("cuMemsetD32Async", SLOW)
@@ -283,40 +159,6 @@ def test_freeing_waits_for_the_work(cuda: Driver) -> None:
     assert cuda.words(target, 1) == (6,)
     cuda.cuMemFree(target)
     cuda.cuStreamDestroy(stream)
-
-
-@pytest.mark.parametrize("own_stream", [True, False])
-def test_eight_threads(cuda: Driver, own_stream: bool) -> None:
-    module = cuda.module(NEXT)
-    function = cuda.function(module, "next")
-    failures = []
-
-    def work(number: int) -> None:
-        try:
-            cuda.cuCtxSetCurrent(cuda.contexts[0])
-            stream = cuda.stream() if own_stream else LEGACY
-            first, second = cuda.alloc(256), cuda.alloc(256)
-            cuda.cuMemsetD32Async(first, number * 1000, 64, stream)
-            for _ in range(10):
-                cuda.launch(function, second, first, block=(64, 1, 1), stream=stream)
-                first, second = second, first
-            cuda.cuStreamSynchronize(stream)
-            assert cuda.words(first, 64) == (number * 1000 + 10,) * 64
-            for address in (first, second):
-                cuda.cuMemFree(address)
-            if own_stream:
-                cuda.cuStreamDestroy(stream)
-        except BaseException as failure:
-            failures.append(failure)
-
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failures == []
-    assert cuda.calls("cuLaunchKernel") == 80
-    cuda.cuModuleUnload(module)
 
 
 def test_a_destroyed_handle_is_told_and_later_given_out_again(cuda: Driver) -> None:

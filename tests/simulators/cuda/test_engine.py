@@ -37,74 +37,7 @@ def test_facts(engine: Engine) -> None:
     assert variables == ["variable text 5 4", "variable pi 4 4 constant"]
 
 
-def test_parameters_of_every_size(engine: Engine) -> None:
-    text = entry(
-        """
-    ld.param.u8 %r3, [a];
-    ld.param.s16 %r4, [b];
-    add.u32 %r3, %r3, %r4;
-    ld.param.u32 %r4, [c+8];
-    add.u32 %r3, %r3, %r4;
-    mov.b64 %rd2, c;
-    ld.param.u32 %r4, [%rd2+4];
-    add.u32 %r3, %r3, %r4;
-"""
-        + STORE,
-        ".param .u64 to, .param .u8 a, .param .s16 b, .param .align 4 .b8 c[12]",
-    )
-    got, block = np.zeros(1, np.uint32), np.array([(1, 20, 300)], "u4,u4,u4")
-    engine.run(text, "k", [got, np.uint8(250), np.int16(-50), block[0]])
-    assert got.tolist() == [250 - 50 + 300 + 20]
-
-
 # -- variables of the module
-
-
-def test_initial_values(engine: Engine) -> None:
-    before = """
-.global .u32 row[2][3] = {{1, 2}, {4, 5, 6}};
-.global .u32 many[] = {7, -1, 1 + 2 * 3, 0x10};
-.global .f32 half = 0.5;
-.const .v2 .u16 pair = {8, 9};
-.global .u64 link = generic(row) + 8;
-.global .b8 rest[8] = {255};
-"""
-    body = """
-    mov.u64 %rd2, row;
-    mad.wide.u32 %rd2, %r1, 4, %rd2;
-    setp.lt.u32 %p1, %r1, 6;
-    @%p1 ld.global.u32 %r3, [%rd2];
-    @%p1 bra store;
-    setp.eq.u32 %p1, %r1, 6;
-    @%p1 ld.global.u32 %r3, [many+4];
-    setp.eq.u32 %p1, %r1, 7;
-    @%p1 ld.global.u32 %r3, [many+8];
-    setp.eq.u32 %p1, %r1, 8;
-    @%p1 ld.global.u32 %r3, [half];
-    setp.eq.u32 %p1, %r1, 9;
-    @%p1 ld.const.u16 %r3, [pair+2];
-    setp.eq.u32 %p1, %r1, 10;
-    @!%p1 bra eleven;
-    ld.global.u64 %rd3, [link];
-    mov.u64 %rd4, row;
-    sub.u64 %rd3, %rd3, %rd4;
-    cvt.u32.u64 %r3, %rd3;
-eleven:
-    setp.eq.u32 %p1, %r1, 11;
-    @%p1 ld.global.u16 %r3, [rest];
-store:
-"""
-    got = words(engine, entry(body + STORE, before=before), 12)
-    assert got == [1, 2, 0, 4, 5, 6, 0xFFFFFFFF, 7, 0x3F000000, 9, 8, 255]
-
-
-def test_variables_are_written_and_shared_by_blocks(engine: Engine) -> None:
-    text = entry(
-        f"    atom.global.add.u32 %r3, [count], 1;\n{STORE}", before=".global .u32 count = 5;"
-    )
-    got = np.zeros(12, np.uint32)
-    engine.run(text, "k", [got], (3, 1, 1), (4, 1, 1))
-    assert sorted(got.tolist()) == list(range(5, 17))
 
 
 def test_dynamic_shared_memory_starts_behind_the_static(engine: Engine) -> None:
@@ -125,43 +58,6 @@ def test_dynamic_shared_memory_starts_behind_the_static(engine: Engine) -> None:
 
 # -- calls
 
-SQUARES = """
-.func (.param .b32 result) sum(.param .b32 n)
-{
-    .reg .pred %p; .reg .b32 %r<4>;
-    ld.param.u32 %r1, [n];
-    setp.eq.u32 %p, %r1, 0;
-    @%p bra none;
-    {
-        .param .b32 less; .param .b32 back;
-        sub.u32 %r2, %r1, 1;
-        st.param.b32 [less], %r2;
-        call.uni (back), sum, (less);
-        ld.param.b32 %r3, [back];
-    }
-    mad.lo.u32 %r3, %r1, %r1, %r3;
-    st.param.b32 [result], %r3;
-    ret;
-none:
-    st.param.b32 [result], 0;
-    ret;
-}
-.func (.reg .u32 both) difference(.reg .u32 a, .reg .u32 b) { sub.u32 both, a, b; ret; }
-"""
-
-
-def test_calls_and_recursion(engine: Engine) -> None:
-    body = """
-    .param .b32 n; .param .b32 back;
-    st.param.b32 [n], %r1;
-    call (back), sum, (n);
-    ld.param.b32 %r3, [back];
-    call (%r3), difference, (%r3, 7);
-"""
-    for schedule in SCHEDULES:
-        got = words(engine, entry(body + STORE, before=SQUARES), 40, schedule=schedule)
-        assert got == [(sum(k * k for k in range(n + 1)) - 7) % 2**32 for n in range(40)]
-
 
 def test_a_stack_that_is_full(engine: Engine) -> None:
     before = ".func f() { .local .b8 much[1024]; call f; ret; }\n"
@@ -181,56 +77,6 @@ again:
     @%p1 bra again;
 """
     assert words(engine, entry(body + STORE, before=before)) == [2000]
-
-
-def test_printf(engine: Engine) -> None:
-    before = """
-.extern .func (.param .b32 result) vprintf(.param .b64 format, .param .b64 arguments);
-.global .align 1 .b8 form[] = {37, 100, 32, 37, 53, 46, 50, 102, 32, 37, 115, 37, 37, 10, 0};
-.global .align 1 .b8 word[] = {104, 105, 0};
-"""
-    body = """
-    .local .align 8 .b8 kept[24];
-    .param .b64 format; .param .b64 arguments; .param .b32 count;
-    st.local.u32 [kept], -7;
-    st.local.f64 [kept+8], 0d3FF8000000000000;
-    mov.u64 %rd2, word;
-    st.local.u64 [kept+16], %rd2;
-    mov.u64 %rd2, form;
-    st.param.b64 [format], %rd2;
-    cvta.local.u64 %rd2, kept;
-    st.param.b64 [arguments], %rd2;
-    call.uni (count), vprintf, (format, arguments);
-    ld.param.b32 %r3, [count];
-"""
-    assert words(engine, entry(body + STORE, before=before)) == [3]
-    assert engine.printed == "-7  1.50 hi%\n"
-
-
-def test_jumps_by_an_index(engine: Engine) -> None:
-    body = """
-ways: .branchtargets one, two, three;
-    brx.idx %r1, ways;
-one: mov.u32 %r3, 11; bra go;
-two: mov.u32 %r3, 22; bra go;
-three: mov.u32 %r3, 33;
-go:
-"""
-    assert words(engine, entry(body + STORE), 3) == [11, 22, 33]
-    assert fault(engine, entry(body + STORE), np.zeros(4, np.uint32), threads=4).kind == "Illegal"
-
-
-def test_labels_and_registers_belong_to_their_block(engine: Engine) -> None:
-    part = """{
-        .reg .u32 t;
-        add.u32 t, %r1, 5;
-        setp.gt.u32 %p1, t, 6;
-        @%p1 bra out;
-        add.u32 %r3, %r3, t;
-    out:
-    }
-"""
-    assert words(engine, entry(part * 3 + STORE), 3) == [15, 18, 0]
 
 
 # -- faults

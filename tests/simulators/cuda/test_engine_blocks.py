@@ -98,21 +98,6 @@ out:
     assert words(engine, entry(body + STORE), 64, schedule=schedule) == [1] * 32 + [77] * 32
 
 
-@both
-def test_reductions_at_a_barrier(engine: Engine, schedule: str) -> None:
-    body = """
-    setp.lt.u32 %p1, %r1, 20;
-    bar.red.popc.u32 %r3, 0, %p1;
-    bar.red.popc.u32 %r4, 0, !%p1;
-    mad.lo.u32 %r3, %r4, 1000, %r3;
-    bar.red.and.pred %p2, 0, %p1;
-    @%p2 add.u32 %r3, %r3, 1000000;
-    bar.red.or.pred %p2, 0, %p1;
-    @%p2 add.u32 %r3, %r3, 2000000;
-"""
-    assert words(engine, entry(body + STORE), 50, schedule=schedule) == [2030020] * 50
-
-
 # -- special registers
 
 
@@ -167,19 +152,6 @@ def test_where_a_thread_is(engine: Engine, schedule: str) -> None:
             ~(lt | eq) & 0xFFFFFFFF,
         ]
         assert row == expected
-
-
-def test_clocks_go_on(engine: Engine) -> None:
-    body = """
-    mov.u64 %rd2, %clock64;
-    mov.u64 %rd3, %clock64;
-    setp.gt.u64 %p1, %rd3, %rd2;
-    selp.u32 %r3, 1, 0, %p1;
-    mov.u64 %rd2, %globaltimer;
-    setp.gt.u64 %p1, %rd2, 0;
-    @%p1 add.u32 %r3, %r3, 1;
-"""
-    assert words(engine, entry(body + STORE)) == [2]
 
 
 def test_a_fault_of_one_thread_ends_the_launch(engine: Engine) -> None:

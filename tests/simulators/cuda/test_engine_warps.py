@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from engine_kernel import STORE, entry, words
 from engine_runner import SCHEDULES, Engine, shared_engine
@@ -14,78 +12,6 @@ both = pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.fixture(scope="session")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
     return shared_engine(tmp_path_factory)
-
-
-SHUFFLES: dict[str, Callable[[int], int]] = {
-    "up.b32 %r3|%p1, %r4, 3, 0": lambda lane: lane - 3 if lane >= 3 else -1,
-    "down.b32 %r3|%p1, %r4, 3, 31": lambda lane: lane + 3 if lane < 29 else -1,
-    "bfly.b32 %r3|%p1, %r4, 5, 31": lambda lane: lane ^ 5,
-    "idx.b32 %r3|%p1, %r4, 7, 31": lambda lane: 7,
-    "idx.b32 %r3|%p1, %r4, 2, 0x181f": lambda lane: lane // 8 * 8 + 2,
-    "down.b32 %r3|%p1, %r4, 5, 0x181f": lambda lane: lane + 5 if lane % 8 < 3 else -1,
-    "up.b32 %r3|%p1, %r4, 5, 0x1800": lambda lane: lane - 5 if lane % 8 >= 5 else -1,
-}
-
-
-@both
-@pytest.mark.parametrize("shuffle", SHUFFLES)
-def test_shuffles(engine: Engine, shuffle: str, schedule: str) -> None:
-    body = f"""
-    add.u32 %r4, %r1, 100;
-    shfl.sync.{shuffle}, -1;
-    @%p1 add.u32 %r3, %r3, 1000;
-"""
-    got = words(engine, entry(body + STORE), 64, schedule=schedule)
-    sources = [SHUFFLES[shuffle](k % 32) for k in range(64)]
-    base = [k // 32 * 32 for k in range(64)]
-    assert got == [
-        100 + k if source < 0 else 1100 + base[k] + source for k, source in enumerate(sources)
-    ]
-
-
-@both
-def test_votes(engine: Engine, schedule: str) -> None:
-    body = """
-    setp.lt.u32 %p1, %r1, 40;
-    vote.sync.ballot.b32 %r3, %p1, -1;
-    vote.sync.all.pred %p2, %p1, -1;
-    @%p2 xor.b32 %r3, %r3, 1;
-    vote.sync.any.pred %p2, !%p1, -1;
-    @%p2 xor.b32 %r3, %r3, 2;
-    vote.sync.uni.pred %p2, %p1, -1;
-    @%p2 xor.b32 %r3, %r3, 4;
-"""
-    got = words(engine, entry(body + STORE), 96, schedule=schedule)
-    assert got == [0xFFFFFFFF ^ 5] * 32 + [0xFF ^ 2] * 32 + [0 ^ 2 ^ 4] * 32
-
-
-@both
-def test_matches_and_reductions(engine: Engine, schedule: str) -> None:
-    body = """
-    and.b32 %r4, %r1, 3;
-    match.any.sync.b32 %r3, %r4, -1;
-    cvt.u64.u32 %rd2, %r1;
-    shr.u64 %rd2, %rd2, 5;
-    match.all.sync.b64 %r5|%p1, %rd2, -1;
-    @%p1 xor.b32 %r3, %r3, %r5;
-    match.all.sync.b32 %r5|%p1, %r1, -1;
-    @!%p1 add.u32 %r3, %r3, %r5;
-    redux.sync.add.u32 %r5, %r1, -1;
-    add.u32 %r3, %r3, %r5;
-    sub.u32 %r6, %r1, 40;
-    redux.sync.min.s32 %r5, %r6, -1;
-    add.u32 %r3, %r3, %r5;
-    redux.sync.or.b32 %r5, %r1, -1;
-    add.u32 %r3, %r3, %r5;
-"""
-    got = words(engine, entry(body + STORE), 64, schedule=schedule)
-    expected = []
-    for k in range(64):
-        first = k // 32 * 32
-        same = 0x11111111 << (k & 3)
-        total = (same ^ 0xFFFFFFFF) + sum(range(first, first + 32)) + first - 40 + (first | 31)
-        expected.append(total % 2**32)
-    assert got == expected
 
 
 @both

@@ -35,15 +35,11 @@ void fail(Context& context, Status code, const std::string& why) {
 }
 
 Context* make_context(Device& device, unsigned flags) {
-    need(!device.lost, DEVICE_UNAVAILABLE);
     need((flags & ~0xffu) == 0 && (flags & 7) != 3 && (flags & 7) <= 4);
     auto context = std::make_unique<Context>(device);
     context->flags = flags;
     context->error = device.fault;
-    context->limits = {{LIMIT_STACK, 1024},
-                       {LIMIT_PRINTF, 1 << 20},
-                       {LIMIT_HEAP, 8 << 20}};
-    context->legacy = make_stream(*context, 0, 0);
+    context->legacy = make_stream(*context, 0);
     driver().contexts.push_back(std::move(context));
     return driver().contexts.back().get();
 }
@@ -72,8 +68,7 @@ void destroy(Lock& lock, Context& context) {
     abandon(driver().streams, mine);
     abandon(driver().events, mine);
     abandon(driver().functions, [&](auto& it) { return &it.module->context == &context; }, false);
-    abandon(driver().modules, [&](auto& it) { return mine(it) && !it.of_library; });
-    abandon(driver().modules, mine, false);
+    abandon(driver().modules, mine);
     driver().abandoned += release_blocks(context);
     for (auto& stream : context.streams) {
         stream->closing = true;

@@ -22,7 +22,6 @@ struct Context {
     std::shared_ptr<Stream> legacy;   // the stream that has no handle
     std::set<std::shared_ptr<Stream>> streams;  // with the legacy stream
     std::map<std::thread::id, std::shared_ptr<Stream>> per_thread;
-    std::map<unsigned, size_t> limits;
 
     explicit Context(Device& device) : device(device), handle(new_handle<ContextHandle>()) {}
 };

@@ -204,20 +204,3 @@ EXPORT void sim_sticky(int on) {
     driver().sticky = on;
     for (auto& device : driver().devices) device->fault = SUCCESS;
 }
-
-// The device is gone: its contexts are unusable, and stay so. A second call with `back` brings it
-// back for new contexts.
-EXPORT int sim_lose(int ordinal, int back) {
-    using namespace sim;
-    return answer([&] {
-        need(driver().initialized && !driver().forked, NOT_INITIALIZED);
-        Lock lock(driver().mutex);
-        Device& device = device_at(ordinal);
-        device.lost = !back;
-        if (back) return;
-        for (auto& context : driver().contexts)
-            if (&context->device == &device && context->alive)
-                fail(*context, DEVICE_UNAVAILABLE, "the device was lost");
-        forget_cached_blocks();
-    });
-}

@@ -24,8 +24,6 @@ struct Event;
 struct Exec;
 struct Graph;
 struct Function;
-struct Kernel;
-struct Library;
 struct Module;
 struct Pool;
 struct Stream;
@@ -41,7 +39,6 @@ struct Settings : VendorSettings {
 
 struct Device {
     int ordinal = 0;
-    bool lost = false;
     Status fault = SUCCESS;  // of a context that is gone, where a test wants it to stay
     uint64_t used_nbytes = 0;
     uint64_t base = 0, end = 0;    // its addresses: reserved, and never to be touched
@@ -92,8 +89,6 @@ struct Driver {
     Handles<Event> events;
     Handles<Module> modules;
     Handles<Function> functions;
-    Handles<Library> libraries;
-    Handles<Kernel> kernels;
     Handles<Pool> pools;
     Handles<Graph> graphs;
     Handles<Exec> execs;

@@ -58,13 +58,6 @@ EXPORT Status ENTRY(cuEventRecord, hipEventRecord)(EventHandle event, StreamHand
                          [&](Context& context, Lock&) { record(context, event, stream); });
 }
 
-EXPORT Status ENTRY(cuEventRecordWithFlags, hipEventRecordWithFlags)(EventHandle event, StreamHandle stream, unsigned flags) {
-    return enter_context(NAME(cuEventRecordWithFlags, hipEventRecordWithFlags), [&](Context& context, Lock&) {
-        need((flags & ~1u) == 0);
-        record(context, event, stream);
-    });
-}
-
 EXPORT Status ENTRY(cuEventQuery, hipEventQuery)(EventHandle handle) {
     return enter_context(NAME(cuEventQuery, hipEventQuery), [&](Context&, Lock&) {
         auto event = driver().events.get(handle);
@@ -91,4 +84,3 @@ EXPORT Status ENTRY(cuEventElapsedTime, hipEventElapsedTime)(float* out, EventHa
         *out = elapsed(first, last);
     });
 }
-

@@ -14,8 +14,6 @@ EXPORT const char* sim_live() {
     Lock lock(driver().mutex);
     uint64_t contexts = 0;
     for (auto& context : driver().contexts) contexts += context->alive;
-    uint64_t modules = 0;
-    for (auto& [handle, module] : driver().modules.live) modules += !module->of_library;
     BlockCount blocks = count_blocks();
     text.clear();
     auto add = [&](const char* name, uint64_t value) {
@@ -28,8 +26,7 @@ EXPORT const char* sim_live() {
     add("host_blocks", blocks.host_blocks);
     add("streams", driver().streams.live.size());
     add("events", driver().events.live.size());
-    add("modules", modules);
-    add("libraries", driver().libraries.live.size());
+    add("modules", driver().modules.live.size());
     add("pools", driver().pools.live.size() - driver().devices.size());
     add("graphs", driver().graphs.live.size());
     add("execs", driver().execs.live.size());

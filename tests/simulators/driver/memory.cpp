@@ -62,7 +62,7 @@ Place place_in(const std::shared_ptr<Block>& block, uint64_t address, uint64_t n
 }  // namespace
 
 Block::~Block() {
-    if (kind != Kind::Registered) munmap(bytes, nbytes);
+    munmap(bytes, nbytes);
 }
 
 std::shared_ptr<Pool> new_pool(Device& device) {
@@ -72,7 +72,6 @@ std::shared_ptr<Pool> new_pool(Device& device) {
 }
 
 std::shared_ptr<Block> allocate(Lock&, Context& context, Kind kind, uint64_t nbytes) {
-    static uint64_t number = 0;
     Device& device = context.device;
     need(nbytes > 0);
     bool on_host = kind == Kind::Pinned;
@@ -82,21 +81,8 @@ std::shared_ptr<Block> allocate(Lock&, Context& context, Kind kind, uint64_t nby
     uint64_t address = reinterpret_cast<uint64_t>(bytes);
     if (kind == Kind::Device || kind == Kind::Variable) address = find_address(device, nbytes);
     auto block = std::make_shared<Block>(kind, &context, address, nbytes, bytes);
-    block->number = ++number;
     blocks()[address] = block;
     if (!on_host) device.used_nbytes += nbytes;
-    return block;
-}
-
-std::shared_ptr<Block> add_registered(Context& context, void* pointer, uint64_t nbytes) {
-    uint64_t address = reinterpret_cast<uint64_t>(pointer);
-    auto next = blocks().lower_bound(address);
-    need(next == blocks().end() || next->first >= address + nbytes,
-         HOST_MEMORY_ALREADY_REGISTERED);
-    need(!block_at(address), HOST_MEMORY_ALREADY_REGISTERED);
-    auto block = std::make_shared<Block>(Kind::Registered, &context, address, nbytes,
-                                         static_cast<uint8_t*>(pointer));
-    blocks()[address] = block;
     return block;
 }
 

@@ -13,21 +13,19 @@ enum class Kind {
     Device,      // cuMemAlloc and its kin
     Variable,    // of a module: nobody's to free
     Managed,     // one address for host and device
-    Pinned,      // host memory of ours
-    Registered,  // host memory of the caller's
+    Pinned,      // host memory
 };
 
 struct Block {
     Kind kind;
     Context* context;
     uint64_t address, nbytes;
-    uint8_t* bytes;          // for Managed, Pinned and Registered: where `address` says
+    uint8_t* bytes;          // for Managed and Pinned: where `address` says
     unsigned flags = 0;
     bool live = true;
     bool free_under_way = false;
     bool kept = false;  // its pool has the memory back, though its turn may not have come
     std::shared_ptr<Pool> pool{};
-    uint64_t number = 0;     // never the same twice
 
     Block(Kind kind, Context* context, uint64_t address, uint64_t nbytes, uint8_t* bytes)
         : kind(kind), context(context), address(address), nbytes(nbytes), bytes(bytes) {}
@@ -39,7 +37,7 @@ struct Block {
         uint64_t offset = from - address;
         return offset <= nbytes && count <= nbytes - offset;
     }
-    bool on_host() const { return kind == Kind::Pinned || kind == Kind::Registered; }
+    bool on_host() const { return kind == Kind::Pinned; }
 };
 
 // Memory freed in stream order, which counts as used until its stream was waited for.
@@ -79,9 +77,6 @@ void waited_for(const Stream& stream);
 
 std::shared_ptr<Block> allocate(Lock&, Context& context, Kind kind, uint64_t nbytes);
 void release(const std::shared_ptr<Block>& block);
-
-// Host memory that the caller has already.
-std::shared_ptr<Block> add_registered(Context& context, void* pointer, uint64_t nbytes);
 
 // All of a context that is going; how many its user had not freed.
 uint64_t release_blocks(Context& context);

@@ -3,17 +3,6 @@
 
 using namespace sim;
 
-EXPORT Status ENTRY(cuMemAllocPitch_v2, hipMemAllocPitch)(Address* out, size_t* pitch, size_t width, size_t height,
-                                   unsigned element) {
-    return enter_context(NAME(cuMemAllocPitch, hipMemAllocPitch), [&](Context& context, Lock& lock) {
-        need(out && pitch && width > 0 && height > 0);
-        need(element == 4 || element == 8 || element == 16);
-        uint64_t row = (width + 511) / 512 * 512;
-        *out = allocate(lock, context, Kind::Device, row * height)->address;
-        *pitch = row;
-    });
-}
-
 EXPORT Status ENTRY(cuMemAllocManaged, hipMallocManaged)(Address* out, size_t nbytes, unsigned flags) {
     return enter_context(NAME(cuMemAllocManaged, hipMallocManaged), [&](Context& context, Lock& lock) {
         need(out != nullptr);

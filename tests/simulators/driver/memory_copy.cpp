@@ -4,45 +4,25 @@
 #include <cstring>
 
 namespace sim {
-namespace {
-
-void move(const Side& to, const Side& from, const Box& box) {
-    for (uint64_t z = 0; z < box.depth; ++z)
-        for (uint64_t y = 0; y < box.height; ++y)
-            std::memmove(to.place.bytes + z * to.slice + y * to.row,
-                         from.place.bytes + z * from.slice + y * from.row, box.width);
-}
-
-// The bytes as they are now; the caller may change its own memory at once.
-Side staged(const Side& from, const Box& box, std::shared_ptr<std::vector<uint8_t>>& bytes) {
-    bytes = std::make_shared<std::vector<uint8_t>>(box.width * box.height * box.depth);
-    Side stage{{nullptr, bytes->data()}, box.width, box.width * box.height};
-    move(stage, from, box);
-    return stage;
-}
-
-}  // namespace
-
-void copy(Lock& lock, Stream& stream, const char* name, Side to, Side from, Box box, bool wait) {
-    if (box.empty()) return;
-    std::shared_ptr<std::vector<uint8_t>> bytes;
-    wait = wait || to.place.pageable();
-    if (from.place.pageable() && !wait && !driver().late) from = staged(from, box, bytes);
-    Context& context = stream.context;
-    Point done = submit(stream, {name, [=, &context] {
-                                     if (still_there(to.place, context, name) &&
-                                         still_there(from.place, context, name))
-                                         move(to, from, box);
-                                     (void)bytes;
-                                 }});
-    if (wait) wait_for(lock, done);
-}
 
 void copy_range(Context& context, Lock& lock, const char* name, Place to, Place from, size_t nbytes,
                 StreamHandle* handle) {
     bool between_devices = to.block && !to.block->on_host() && from.block && !from.block->on_host();
     auto stream = handle ? stream_of(context, *handle) : context.legacy;
-    copy(lock, *stream, name, {to}, {from}, {nbytes}, !handle && !between_devices);
+    bool wait = (!handle && !between_devices) || to.pageable();
+    std::shared_ptr<std::vector<uint8_t>> bytes;
+    if (from.pageable() && !wait && !driver().late) {  // the caller may change its memory at once
+        bytes = std::make_shared<std::vector<uint8_t>>(from.bytes, from.bytes + nbytes);
+        from = {nullptr, bytes->data()};
+    }
+    Context& owner = stream->context;
+    Point done = submit(*stream, {name, [=, &owner] {
+                                      if (still_there(to, owner, name) &&
+                                          still_there(from, owner, name))
+                                          std::memmove(to.bytes, from.bytes, nbytes);
+                                      (void)bytes;
+                                  }});
+    if (wait) wait_for(lock, done);
 }
 
 }  // namespace sim

@@ -97,14 +97,6 @@ EXPORT Status ENTRY(cuDeviceGetMemPool, hipDeviceGetMemPool)(PoolHandle* out, in
     return pool_of(NAME(cuDeviceGetMemPool, hipDeviceGetMemPool), out, device, &Device::pool);
 }
 
-EXPORT Status ENTRY(cuDeviceSetMemPool, hipDeviceSetMemPool)(int ordinal, PoolHandle handle) {
-    return enter(NAME(cuDeviceSetMemPool, hipDeviceSetMemPool), [&](Lock&) {
-        auto pool = driver().pools.get(handle);
-        need(&pool->device == &device_at(ordinal));
-        pool->device.pool = pool;
-    });
-}
-
 EXPORT Status ENTRY(cuMemPoolCreate, hipMemPoolCreate)(PoolHandle* out, const PoolFacts* is) {
     return enter(NAME(cuMemPoolCreate, hipMemPoolCreate), [&](Lock&) {
         need(out && is && is->allocType == 1 && is->location.type == 1);

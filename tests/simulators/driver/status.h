@@ -22,7 +22,6 @@ enum Status : int {
     INVALID_IMAGE = 200,
     INVALID_CONTEXT = 201,
     NO_BINARY_FOR_GPU = 209,
-    UNSUPPORTED_LIMIT = 215,
     PEER_ACCESS_UNSUPPORTED = 217,
     INVALID_PTX = 218,
     UNSUPPORTED_PTX_VERSION = 222,
@@ -39,8 +38,6 @@ enum Status : int {
     PRIMARY_CONTEXT_ACTIVE = 708,
     CONTEXT_IS_DESTROYED = 709,
     ASSERT = 710,
-    HOST_MEMORY_ALREADY_REGISTERED = 712,
-    HOST_MEMORY_NOT_REGISTERED = 713,
     ILLEGAL_INSTRUCTION = 715,
     MISALIGNED_ADDRESS = 716,
     LAUNCH_FAILED = 719,
@@ -70,20 +67,12 @@ constexpr int CAPTURE_GLOBAL = 0, CAPTURE_RELAXED = 2;    // how a thread minds 
 constexpr unsigned DISABLE_TIMING = 2, INTERPROCESS = 4;  // of an event
 constexpr unsigned MAPPED = 2;                           // of pinned memory
 constexpr unsigned ATTACH_GLOBAL = 1, ATTACH_HOST = 2;    // of managed memory
-constexpr unsigned LIMIT_STACK = 0, LIMIT_PRINTF = 1, LIMIT_HEAP = 2;
 
 enum PointerAttribute : unsigned {
     POINTER_CONTEXT = 1,
     POINTER_MEMORY_TYPE = 2,
-    POINTER_DEVICE_POINTER = 3,
-    POINTER_HOST_POINTER = 4,
-    POINTER_SYNC_MEMOPS = 6,
-    POINTER_BUFFER_ID = 7,
     POINTER_IS_MANAGED = 8,
     POINTER_DEVICE_ORDINAL = 9,
-    POINTER_RANGE_START_ADDR = 11,
-    POINTER_RANGE_SIZE = 12,
-    POINTER_MAPPED = 13,
 };
 
 enum PoolAttribute : unsigned {
@@ -114,7 +103,6 @@ struct PoolAccess {
     int flags;  // 0: none, 1: read, 3: read and write
 };
 
-using StreamCallback = void (*)(StreamHandle, Status, void*);
 using HostFunction = void (*)(void*);
 
 }  // namespace sim

@@ -7,8 +7,8 @@
 
 namespace sim {
 
-std::shared_ptr<Stream> make_stream(Context& context, unsigned flags, int priority) {
-    auto stream = std::make_shared<Stream>(context, flags, priority);
+std::shared_ptr<Stream> make_stream(Context& context, unsigned flags) {
+    auto stream = std::make_shared<Stream>(context, flags);
     context.streams.insert(stream);
     return stream;
 }
@@ -18,18 +18,15 @@ std::shared_ptr<Stream> stream_of(Context& current, StreamHandle handle) {
     if (value == 0 || value == LEGACY_STREAM) return current.legacy;
     if (value != PER_THREAD_STREAM) return driver().streams.get(handle);
     auto& mine = current.per_thread[std::this_thread::get_id()];
-    if (!mine) mine = make_stream(current, 0, 0);
+    if (!mine) mine = make_stream(current, 0);
     return mine;
 }
 
 namespace {
 
-constexpr int LEAST_PRIORITY = 0, GREATEST_PRIORITY = -5;
-
-void create(Context& context, StreamHandle* out, unsigned flags, int priority) {
+void create(Context& context, StreamHandle* out, unsigned flags) {
     need(out && (flags & ~NON_BLOCKING) == 0);
-    priority = std::max(GREATEST_PRIORITY, std::min(LEAST_PRIORITY, priority));
-    auto stream = make_stream(context, flags, priority);
+    auto stream = make_stream(context, flags);
     stream->handle = new_handle<StreamHandle>();
     driver().streams.live[reinterpret_cast<uintptr_t>(stream->handle)] = stream;
     *out = stream->handle;
@@ -50,13 +47,7 @@ using namespace sim;
 
 EXPORT Status ENTRY(cuStreamCreate, hipStreamCreateWithFlags)(StreamHandle* out, unsigned flags) {
     return enter_context(NAME(cuStreamCreate, hipStreamCreateWithFlags),
-                         [&](Context& context, Lock&) { create(context, out, flags, 0); });
-}
-
-EXPORT Status ENTRY(cuStreamCreateWithPriority, hipStreamCreateWithPriority)(StreamHandle* out, unsigned flags, int priority) {
-    return enter_context(NAME(cuStreamCreateWithPriority, hipStreamCreateWithPriority), [&](Context& context, Lock&) {
-        create(context, out, flags, priority);
-    });
+                         [&](Context& context, Lock&) { create(context, out, flags); });
 }
 
 // The handle is gone at once; the work is still done.
@@ -100,13 +91,6 @@ EXPORT Status ENTRY(cuStreamWaitEvent, hipStreamWaitEvent)(StreamHandle handle, 
     });
 }
 
-EXPORT Status ENTRY(cuStreamGetPriority, hipStreamGetPriority)(StreamHandle handle, int* out) {
-    return enter_context(NAME(cuStreamGetPriority, hipStreamGetPriority), [&](Context& context, Lock&) {
-        need(out != nullptr);
-        *out = stream_of(context, handle)->priority;
-    });
-}
-
 EXPORT Status ENTRY(cuStreamGetFlags, hipStreamGetFlags)(StreamHandle handle, unsigned* out) {
     return enter_context(NAME(cuStreamGetFlags, hipStreamGetFlags), [&](Context& context, Lock&) {
         need(out != nullptr);
@@ -118,32 +102,6 @@ EXPORT Status ENTRY(cuStreamGetDevice, hipStreamGetDevice)(StreamHandle handle, 
     return enter_context(NAME(cuStreamGetDevice, hipStreamGetDevice), [&](Context& context, Lock&) {
         need(out != nullptr);
         *out = stream_of(context, handle)->context.device.ordinal;
-    });
-}
-
-EXPORT Status ENTRY(cuCtxGetStreamPriorityRange, hipDeviceGetStreamPriorityRange)(int* least, int* greatest) {
-    return enter_context(NAME(cuCtxGetStreamPriorityRange, hipDeviceGetStreamPriorityRange), [&](Context&, Lock&) {
-        if (least) *least = LEAST_PRIORITY;
-        if (greatest) *greatest = GREATEST_PRIORITY;
-    });
-}
-
-// Managed memory is one with the host's here.
-EXPORT Status ENTRY(cuStreamAttachMemAsync, hipStreamAttachMemAsync)(StreamHandle handle, Address, size_t, unsigned) {
-    return enter_context(NAME(cuStreamAttachMemAsync, hipStreamAttachMemAsync),
-                         [&](Context& context, Lock&) { stream_of(context, handle); });
-}
-
-// Called after an error too, with its code.
-EXPORT Status ENTRY(cuStreamAddCallback, hipStreamAddCallback)(StreamHandle handle, StreamCallback callback, void* data,
-                                    unsigned flags) {
-    return enter_context(NAME(cuStreamAddCallback, hipStreamAddCallback), [&](Context& context, Lock&) {
-        need(callback && flags == 0);
-        auto stream = stream_of(context, handle);
-        submit(*stream, {NAME(cuStreamAddCallback, hipStreamAddCallback), [=] {
-                             Status code = stream->context.error;
-                             call_back([&] { callback(handle, code, data); });
-                         }, {}, true});
     });
 }
 

@@ -27,7 +27,6 @@ struct Stream : std::enable_shared_from_this<Stream> {
     Context& context;
     StreamHandle handle = nullptr;  // null: a default stream
     unsigned flags;
-    int priority;
     uint64_t id = made++;  // no other stream's, though its handle may be
     uint64_t submitted = 0, completed = 0;
     std::deque<Work> queue;
@@ -35,15 +34,14 @@ struct Stream : std::enable_shared_from_this<Stream> {
 
     static inline uint64_t made = 0;
 
-    Stream(Context& context, unsigned flags, int priority)
-        : context(context), flags(flags), priority(priority) {}
+    Stream(Context& context, unsigned flags) : context(context), flags(flags) {}
 
     bool may_go_on() const;  // its next piece of work waits for nothing
     bool idle() const { return completed == submitted; }
     bool blocking() const { return !(flags & NON_BLOCKING); }
 };
 
-std::shared_ptr<Stream> make_stream(Context& context, unsigned flags, int priority);
+std::shared_ptr<Stream> make_stream(Context& context, unsigned flags);
 
 // A handle as a caller gives it: null and 1 are the legacy stream of the current context.
 std::shared_ptr<Stream> stream_of(Context& current, StreamHandle handle);

@@ -14,7 +14,6 @@ struct Module {
     std::unique_ptr<gfx9::Module> code;
     std::shared_ptr<Block> image;  // code and variables, in device memory
     std::map<std::string, FunctionHandle> functions{};
-    const Library* of_library = nullptr;  // CUDA's; never of one here
 
     Module(Context& context, std::unique_ptr<gfx9::Module> code)
         : context(context), handle(new_handle<ModuleHandle>()), code(std::move(code)) {}

@@ -100,30 +100,6 @@ EXPORT Status hipDeviceCanAccessPeer(int* out, int device, int peer) {
     });
 }
 
-EXPORT Status hipDeviceEnablePeerAccess(int peer, unsigned flags) {
-    return enter_context("hipDeviceEnablePeerAccess", [&](Context& context, Lock&) {
-        need(flags == 0);
-        Context& other = context_of_device(peer);
-        need(&other != &context, INVALID_DEVICE);
-        need(context.peers.insert(&other).second, PEER_ACCESS_ALREADY_ENABLED);
-    });
-}
-
-EXPORT Status hipDeviceDisablePeerAccess(int peer) {
-    return enter_context("hipDeviceDisablePeerAccess", [&](Context& context, Lock&) {
-        need(context.peers.erase(&context_of_device(peer)) == 1, PEER_ACCESS_NOT_ENABLED);
-        forget_cached_blocks();
-    });
-}
-
-EXPORT Status hipDevicePrimaryCtxGetState(int ordinal, unsigned* flags, int* active) {
-    return enter("hipDevicePrimaryCtxGetState", [&](Lock&) {
-        Device& device = device_at(ordinal);
-        if (flags) *flags = device.primary_flags;
-        if (active) *active = device.primary != nullptr;
-    });
-}
-
 namespace {
 
 Status version(const char* name, int* out) {

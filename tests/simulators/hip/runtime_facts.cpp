@@ -127,12 +127,6 @@ void copy_text(char* out, int room, const std::string& text) {
     std::snprintf(out, size_t(room), "%s", text.c_str());
 }
 
-std::string bus_id(const Device& device) {
-    char text[32];
-    std::snprintf(text, sizeof text, "0000:%02x:00.0", device.ordinal + 1);
-    return text;
-}
-
 }  // namespace
 
 EXPORT Status hipGetDeviceProperties(OldProperties* out, int ordinal) {
@@ -148,24 +142,11 @@ EXPORT Status hipDeviceGetName(char* out, int room, int ordinal) {
                  [&](Lock&) { copy_text(out, room, title(device_at(ordinal))); });
 }
 
-EXPORT Status hipDeviceGetPCIBusId(char* out, int room, int ordinal) {
-    return enter("hipDeviceGetPCIBusId",
-                 [&](Lock&) { copy_text(out, room, bus_id(device_at(ordinal))); });
-}
-
 EXPORT Status hipDeviceTotalMem(size_t* out, int ordinal) {
     return enter("hipDeviceTotalMem", [&](Lock&) {
         need(out != nullptr);
         device_at(ordinal);
         *out = driver().settings.memory_nbytes;
-    });
-}
-
-EXPORT Status hipDeviceComputeCapability(int* major, int* minor, int ordinal) {
-    return enter("hipDeviceComputeCapability", [&](Lock&) {
-        need(major && minor);
-        device_at(ordinal);
-        *major = 9, *minor = 0;
     });
 }
 

@@ -75,11 +75,6 @@ EXPORT Status hipMemcpyAsync(void* to, const void* from, size_t nbytes, unsigned
     return copy_between("hipMemcpyAsync", to, from, nbytes, direction, &stream);
 }
 
-EXPORT Status hipMemcpyPeer(void* to, int to_device, const void* from, int from_device,
-                            size_t nbytes) {
-    return copy_peer("hipMemcpyPeer", to, to_device, from, from_device, nbytes);
-}
-
 EXPORT Status hipMemcpyPeerAsync(void* to, int to_device, const void* from, int from_device,
                                  size_t nbytes, StreamHandle stream) {
     return copy_peer("hipMemcpyPeerAsync", to, to_device, from, from_device, nbytes, &stream);

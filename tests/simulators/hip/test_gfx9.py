@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import struct
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -117,85 +115,6 @@ extern "C" __global__ void shape(unsigned *r, unsigned gx, unsigned gy, unsigned
     check_shape(engine, with_metadata(image, {"amdhsa.target": target, "amdhsa.kernels": [kernel]}))
 
 
-def test_lanes_shared_memory_and_constants(engine: Engine, hiprtc: Compile) -> None:
-    image = hiprtc("""
-__constant__ int table[4] = {7, 5, 3, 1};
-__device__ int *where = (int *)&table[2];
-extern "C" __global__ void k(int *r, int n) {
-    extern __shared__ int tile[];
-    tile[threadIdx.x] = table[threadIdx.x % 4];
-    __syncthreads();
-    int mine = tile[n - 1 - threadIdx.x];
-    int small[4] = {1, 2, mine, 4};
-    r[threadIdx.x] = mine * 1000 + __shfl_xor(mine, 1) * 100 + *where * 10 + small[mine & 3];
-    if (threadIdx.x % 2) r[threadIdx.x] += __popcll(__ballot(mine > 3)) * 10000;
-}
-""")
-    got, n = np.zeros(128, np.int32), 128
-    engine.run(image, "k", [got, np.int32(n)], (1, 1, 1), (n, 1, 1), shared=4 * n)
-    mine = np.array([[7, 5, 3, 1][t % 4] for t in range(n - 1, -1, -1)])
-    small = np.array([[1, 2, m, 4][m & 3] for m in mine])
-    odd = np.arange(n) % 2
-    # Threads that are not active in a ballot give no bit.
-    votes = np.array(
-        [sum(mine[64 * (t // 64) + 1 : 64 * (t // 64) + 64 : 2] > 3) for t in range(n)]
-    )
-    swapped = mine.reshape(-1, 2)[:, ::-1].ravel()
-    np.testing.assert_array_equal(
-        got, mine * 1000 + swapped * 100 + 30 + small + odd * votes * 10000
-    )
-
-
-def test_registers_are_swapped_where_a_lane_is_active(engine: Engine, hiprtc: Compile) -> None:
-    image = hiprtc("""
-extern "C" __global__ void k(int *r) {
-    int a = threadIdx.x, b = -a;
-    if (threadIdx.x % 3) asm volatile("v_swap_b32 %0, %1" : "+v"(a), "+v"(b));
-    r[2 * threadIdx.x] = a; r[2 * threadIdx.x + 1] = b;
-}
-""")
-    got = np.zeros((64, 2), np.int32)
-    engine.run(image, "k", [got], block=(64, 1, 1))
-    assert got.tolist() == [[-t, t] if t % 3 else [t, -t] for t in range(64)]
-
-
-def test_scalar_loads_by_a_register_and_a_number(engine: Engine, hiprtc: Compile) -> None:
-    image = hiprtc("""
-extern "C" __global__ void k(int *r, const int *x, int n) { r[threadIdx.x] = x[(n & 3) + 5]; }
-""")
-    for n in range(4):
-        got = np.zeros(2, np.int32)
-        engine.run(image, "k", [got, np.arange(9, dtype=np.int32), np.int32(n)], block=(2, 1, 1))
-        assert got.tolist() == [n + 5, n + 5]
-
-
-def test_arrays_of_a_thread(engine: Engine, hiprtc: Compile) -> None:
-    image = hiprtc("""
-extern "C" __global__ void k(int *r, int n) {
-    int a[40]; double d[20]; unsigned char b[30]; short s[30];
-    for (int i = 0; i < 40; i++) a[i] = d[i % 20] = b[i % 30] = s[i % 30] = i * 7;
-    for (int i = 0; i < n; i++) {
-        a[i % 40] = i * r[i]; b[i % 30] = i * 5; s[i % 30] = -i * 300; d[i % 20] += a[i % 7];
-    }
-    int t = threadIdx.x;
-    r[t] = a[t % 40] + b[t % 30] + s[t % 30] + (int)d[t % 20];
-}
-""")
-    n = 64
-    got = np.arange(1000, 1000 + n, dtype=np.int32)
-    a, b, s, d = np.zeros(40), np.zeros(30), np.zeros(30), np.zeros(20)
-    for i in range(40):
-        a[i] = d[i % 20] = i * 7
-        b[i % 30] = i * 7 % 256
-        s[i % 30] = i * 7
-    for i, value in enumerate(got.tolist()):
-        a[i % 40], b[i % 30], s[i % 30] = i * value, i * 5 % 256, -i * 300
-        d[i % 20] += a[i % 7]
-    assert any("private 0" not in line for line in engine.facts(image) if "kernel k" in line)
-    engine.run(image, "k", [got, np.int32(n)], block=(1, 1, 1))
-    assert got[0] == a[0] + b[0] + s[0] + d[0]
-
-
 def test_an_access_out_of_bounds_names_its_thread(engine: Engine, hiprtc: Compile) -> None:
     x = np.zeros(100, np.float32)
     with pytest.raises(
@@ -265,39 +184,3 @@ def test_another_target_is_refused(engine: Engine, hiprtc: Compile) -> None:
     image[48] = 0x3F  # gfx90a, in e_flags
     with pytest.raises(RefusedObject, match="another target than gfx906"):
         engine.facts(bytes(image))
-
-
-def cpu_seconds(engine: Engine, *arguments: Any, **how: Any) -> float:
-    """Run a kernel three times; return the least time of the engine's process on a processor.
-
-    That of the clock depends on what else the machine does.
-    """
-
-    def spent() -> float:
-        stat = Path(f"/proc/{engine.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
-
-    rounds = []
-    for _ in range(3):
-        before = spent()
-        with suppress(Fault):  # of an endless loop
-            engine.run(*arguments, **how)
-        rounds.append(spent() - before)
-    return min(rounds)
-
-
-def test_speed(engine: Engine, hiprtc: Compile) -> None:
-    """A hundred million instructions of lanes a second; a million threads in less than 0.3 s."""
-    x, y = np.arange(1 << 20, dtype=np.float32), np.ones(1 << 20, np.float32)
-    given = [y, x, np.float32(2), np.int32(1 << 20)]
-    assert cpu_seconds(engine, hiprtc(SAXPY), "saxpy", given, (4096, 1, 1), (256, 1, 1)) < 0.3
-    image = hiprtc("""
-extern "C" __global__ void spin(float *r) {
-    for (float a = r[0], b = r[1];; b = a * b + 1, a = __builtin_fmaf(a, b, 2.0f))
-        if (b == 3.0f) { r[threadIdx.x] = a; b = r[2]; }
-}
-""")
-    r, most = np.zeros(64, np.float32), 40_000_000
-    with pytest.raises(Fault, match="timeout"):
-        engine.run(image, "spin", [r], block=(64, 1, 1), most=most)
-    assert most / cpu_seconds(engine, image, "spin", [r], block=(64, 1, 1), most=most) > 100e6
