@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from types import ModuleType
+
+import pytest
+
+import hal_core as hal
 
 _numbers = count()
 IMPORTS = "import math\n\nimport hal_core as hal\n\n"
@@ -19,3 +24,14 @@ def load(folder: Path, text: str) -> ModuleType:
     module.__file__ = str(path)
     exec(compile(text, str(path), "exec", dont_inherit=True), module.__dict__)
     return module
+
+
+def refusal(work: Callable[[], object], at: str, says: str, fix: str) -> hal.KernelSyntaxError:
+    """Return the error of `work`, which has what is wrong, then the advice, and shows the place."""
+    with pytest.raises(hal.KernelSyntaxError) as raised:
+        work()
+    error = raised.value
+    place = (error.text or "")[(error.offset or 1) - 1 :]
+    if fix not in str(error).partition(says)[2] or not place.startswith(at):
+        raise AssertionError(f"{says}, {fix} and {at} are not in {error}")
+    return error

@@ -23,29 +23,6 @@ def allocator(fake: hal.Compiled) -> Any:
     return fake.allocator
 
 
-def test_A1_an_equal_allocation_gets_the_cached_block(allocator: Any) -> None:
-    block = allocator.alloc(1000)
-    allocator.free(block, 1000)
-    again = allocator.alloc(1001, hal.BufferSpec())
-    assert again == block and allocator.allocs == 1
-    allocator.free(again, 1001, None)
-    assert allocator.alloc(1100) != block, "another rounded size"
-    facts = allocator.statistics()
-    assert (facts.hits, facts.misses, facts.current) == (1, 2, 1100)
-
-
-@pytest.mark.parametrize("option", ["nolru", "zero"])
-def test_A2_options_that_pass_the_cache_by(allocator: Any, option: str) -> None:
-    spec = hal.BufferSpec(**{option: True})
-    allocator.fresh_is_zero = True
-    cached = allocator.alloc(512)
-    allocator.free(cached, 512)
-    block = allocator.alloc(512, spec)
-    assert block != cached
-    allocator.free(block, 512, spec)
-    assert allocator.frees == 1 and allocator.statistics().cached == 512
-
-
 def test_A1_zeros_are_a_cached_block_where_fresh_memory_is_not_zero(allocator: Any) -> None:
     zero = hal.BufferSpec(zero=True)
     block = allocator.alloc(512)
@@ -55,30 +32,6 @@ def test_A1_zeros_are_a_cached_block_where_fresh_memory_is_not_zero(allocator: A
     allocator.free(block, 512, zero)
     assert allocator.frees == 0 and allocator.statistics().cached == 512
     assert allocator.alloc(512) == block
-
-
-def test_A2_HAL_LRU_0_frees_at_once(monkeypatch: pytest.MonkeyPatch, plugin: Any) -> None:
-    monkeypatch.setenv("HAL_LRU", "0")
-    allocator: Any = hal.Device["FAKE:1"].allocator
-    hal.empty(100, hal.int8, "FAKE:1")
-    assert allocator.frees == 1 and not allocator.memory
-
-
-def test_A2_nolru_memory_goes_back_when_the_buffer_does(allocator: Any) -> None:
-    hal.empty(100, hal.int8, "FAKE", hal.BufferSpec(nolru=True))
-    assert allocator.frees == 1
-
-
-def test_A3_the_cache_is_bounded_and_evicts_the_oldest(allocator: Any) -> None:
-    allocator.cache_limit = 3 * 1024
-    blocks = {size: allocator.alloc(size) for size in (1024, 512, 768, 1280)}
-    for size in (768, 1024, 512, 1280):
-        allocator.free(blocks[size], size)
-    assert allocator.statistics().cached <= 3 * 1024
-    assert blocks[768][0] not in allocator.memory, "freed longest ago"
-    assert allocator.alloc(1024) == blocks[1024]
-    allocator.free(allocator.alloc(1 << 20), 1 << 20)
-    assert allocator.statistics().cached <= 3 * 1024, "a block beyond the bound is not kept"
 
 
 def test_A2_a_block_that_cannot_be_zeroed_goes_back(
@@ -141,19 +94,6 @@ def test_A4_what_a_backend_left_out_is_no_lack_of_memory(allocator: Any) -> None
         allocator.fail_next, allocator.error = 1, KeyboardInterrupt()
         allocator.alloc(16)
     assert unfinished._held == 0 and allocator._held == 0
-
-
-def test_A5_free_cache_from_inside_a_free_and_from_many_threads(allocator: Any) -> None:
-    allocator.on_free = allocator.free_cache
-    for size in (256, 512, 1024):
-        allocator.free(allocator.alloc(size), size)
-    threads = [threading.Thread(target=allocator.free_cache) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(10)
-        assert not thread.is_alive()
-    assert not allocator.memory
 
 
 def test_A6_double_free_and_wrong_size_are_refused(allocator: Any) -> None:
@@ -230,43 +170,6 @@ def test_A5_a_finalizer_may_call_the_allocator_in_the_middle_of_any_call(plugin:
     assert everywhere([os.path.dirname(hal_core.allocator.__file__)], scene) > 50
 
 
-def test_B11_counters_are_exact_under_threads(allocator: Any) -> None:
-    def work(seed: int) -> None:
-        rng = random.Random(seed)
-        held: list[hal.Buffer] = []
-        for _ in range(400):
-            if held and rng.random() < 0.5:
-                held.pop(rng.randrange(len(held)))
-            else:
-                held.append(hal.empty(rng.randrange(1, 5000), hal.int8, "FAKE"))
-
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    facts = allocator.statistics()
-    assert (facts.current, facts.live) == (0, 0)
-    assert facts.cached == sum(map(len, allocator.memory.values())) == allocator._held
-    allocator.free_cache()
-    assert not allocator.memory and allocator._held == 0
-
-
-def test_A8_a_limit_is_kept_by_live_and_cached_together(
-    monkeypatch: pytest.MonkeyPatch, plugin: Any
-) -> None:
-    monkeypatch.setenv("HAL_MEMORY_LIMIT", "64K")
-    allocator: Any = hal.Device["FAKE:1"].allocator
-    block = allocator.alloc(40 << 10)
-    allocator.free(block, 40 << 10)
-    other = allocator.alloc(48 << 10)
-    assert sum(map(len, allocator.memory.values())) <= 64 << 10, "the cache went first"
-    with pytest.raises(hal.OutOfMemory, match="limit 65536"):
-        allocator.alloc(32 << 10)
-    allocator.free(other, 48 << 10)
-    assert allocator.alloc(64 << 10)
-
-
 @pytest.mark.parametrize("seed", range(3))
 def test_A8_the_limit_holds_for_what_the_device_really_holds(
     monkeypatch: pytest.MonkeyPatch, plugin: Any, seed: int
@@ -324,16 +227,3 @@ def test_A8_the_limit_holds_for_what_the_device_really_holds(
     assert most <= limit
     allocator.free_cache()
     assert held == allocator._held == allocator.statistics().current == 0
-
-
-def test_A8_a_refusal_comes_after_the_cache_went(plugin: Any) -> None:
-    allocator: Any = hal.Device["FAKE:1"].allocator
-    allocator.limit = 64 << 10
-    kept = allocator.alloc(16 << 10)
-    for size in (8 << 10, 12 << 10, 20 << 10):
-        allocator.free(allocator.alloc(size), size)
-    assert allocator.statistics().cached == 40 << 10
-    with pytest.raises(hal.OutOfMemory, match="cached 0, limit 65536"):
-        allocator.alloc(49 << 10)
-    assert list(allocator.memory) == [kept[0]]
-    assert allocator.alloc(48 << 10)

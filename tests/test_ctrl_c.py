@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from ctrl_c import Heard, Scene, press_everywhere
-from fake_backend import FakePlugin, FakeRenderer
+from fake_backend import FakePlugin
 
 import hal_core as hal
 from hal_core import buffer as hal_buffer
@@ -110,63 +110,6 @@ def test_A6_ctrl_c_while_memory_is_freed(plugin: FakePlugin) -> None:
             if opaque in allocator._live:
                 allocator.free(opaque, 1500)
             check_accounts(allocator, heard)
-
-        return Scene(work, check)
-
-    assert press_everywhere(scene, MOST) > 50
-
-
-COUNTS = "def k(t, y, n):\n    y[t[0]] = n"
-
-
-def test_ctrl_c_in_a_launch(fake: hal.Compiled) -> None:
-    """The first launch, which binds and prepares, one like it, and one of a new buffer."""
-    source = hal.Source("k", COUNTS, "y: int32*, n: int32", language="python")
-    binary = fake.compile(source).binary
-
-    def scene() -> Scene:
-        allocator = new_allocator()
-        device = allocator.device
-        loaded = device.load(binary)
-        buffers = [hal.Buffer(device, 4, hal.int32) for _ in range(2)]
-
-        def work() -> None:
-            for value, buffer in enumerate((buffers[0], *buffers)):
-                loaded(buffer, vals=(value,), threads=4)
-
-        def check(heard: Heard) -> None:
-            loaded(buffers[0], vals=(7,), threads=4)
-            assert buffers[0].numpy().tolist() == [7] * 4
-            buffers.clear()
-            check_accounts(allocator, heard)
-
-        return Scene(work, check)
-
-    assert press_everywhere(scene, MOST) > 50
-
-
-def test_R14_ctrl_c_while_a_device_is_opened_and_closed(plugin: FakePlugin) -> None:
-    def opened() -> list[hal.Compiled]:
-        return [one for one in hal.Device._devices.values() if one.family == "FAKE"]
-
-    def scene() -> Scene:
-        found: list[Any] = []
-
-        def work() -> None:
-            found.append(hal.Device["FAKE"])
-            found.append(found[0].allocator)
-            found[0].close()
-
-        def check(heard: Heard) -> None:
-            again: Any = hal.Device["fake"]
-            assert again is hal.Device["FAKE"] and not again.closed
-            assert hal.zeros(4, hal.int32, again).numpy().tolist() == [0] * 4
-            assert again._backend.open_devices == {"FAKE": again}
-            assert set(map(id, opened())) == {id(again)}
-            if found and found[0].closed:
-                assert found[0] is not again
-            again.close()
-            assert again.closed and not opened()
 
         return Scene(work, check)
 
@@ -273,39 +216,6 @@ def test_R14_ctrl_c_at_the_start_of_a_step_does_not_lose_it() -> None:
     assert press_everywhere(scene, 1000) > 20  # every place
 
 
-def made() -> hal.KernelFunction:
-    @hal.kernel
-    def doubled(y: hal.Ptr[hal.float32], n: hal.int32) -> None:
-        i = hal.global_idx(0)
-        if i < n:
-            y[i] = y[i] * 2
-
-    return doubled
-
-
-def test_ctrl_c_while_a_kernel_is_compiled(plugin: FakePlugin) -> None:
-    plugin.renderer = FakeRenderer
-    device = hal.Device["FAKE"]
-
-    def scene() -> Scene:
-        hal.cache.clear()
-        doubled = made()
-        programs: list[hal.Program] = []
-
-        def work() -> None:
-            programs.append(device.compile(doubled))
-
-        def check(heard: Heard) -> None:
-            program = device.compile(doubled)
-            assert program is device.compile(doubled)
-            assert all(one is program for one in programs)
-            program(hal.zeros(4, hal.float32, device), vals=(4,), threads=4)
-
-        return Scene(work, check)
-
-    assert press_everywhere(scene, MOST // 2) > 50
-
-
 @pytest.mark.parametrize(
     "work",
     [
@@ -336,19 +246,6 @@ def test_ctrl_c_leaves_no_file_open(work: Callable[[Path], object], tmp_path: Pa
         return Scene(lambda: work(path), check)
 
     assert press_everywhere(scene, MOST) > 10
-
-
-def test_ctrl_c_while_the_interpreter_is_waited_for() -> None:
-    device = hal.Device["PYTHON"]
-
-    def scene() -> Scene:
-        def work() -> None:
-            device.synchronize()
-            device.synchronize(10)
-
-        return Scene(work, lambda heard: None)
-
-    assert press_everywhere(scene, MOST) > 5
 
 
 def test_ctrl_c_while_a_thread_is_started() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import sys
 import threading
 import time
@@ -52,20 +51,6 @@ def hammer(work: Callable[[int, int], None]) -> list[BaseException]:
 KERNEL = hal.Source(
     "set", "def set(t, x, n): x[t[0]] = n", "x: int32*, n: int32", language="python"
 )
-
-
-def test_X1_one_buffer_copied_in_and_out(fake: hal.Compiled) -> None:
-    """Copies of the fake backend are one step under the GIL, so none is seen half done."""
-    buffer = hal.empty(1024, hal.int8, fake)
-    buffer.copyin(bytes(1024))
-
-    def work(number: int, turn: int) -> None:
-        buffer.copyin(bytes([number]) * 1024)
-        out = bytearray(1024)
-        buffer.copyout(out)
-        assert len(set(out)) == 1
-
-    assert hammer(work) == []
 
 
 def at_once(count: int, work: Callable[[], object]) -> list[object]:
@@ -147,43 +132,6 @@ def test_X1_one_buffer_freed_by_many(fake: hal.Compiled) -> None:
     shared.clear()
     facts = fake.allocator.statistics()
     assert (facts.current, facts.live) == (0, 0)
-
-
-def test_X1_one_allocator(fake: hal.Compiled) -> None:
-    allocator = fake.allocator
-    allocator.cache_limit = 4096
-
-    def work(number: int, turn: int) -> None:
-        nbytes = random.randrange(1, 2000)
-        opaque = allocator.alloc(nbytes)
-        if turn % 7 == 0:
-            allocator.free_cache()
-        allocator.free(opaque, nbytes)
-        if turn % 11 == 0:
-            with pytest.raises(hal.InvalidArgument):
-                allocator.free((0, 0), 5)
-
-    assert hammer(work) == []
-    facts = allocator.statistics()
-    assert (facts.current, facts.live) == (0, 0) and facts.cached <= 4096
-    assert facts.hits + facts.misses == THREADS * TURNS
-
-
-def test_X1_one_program_with_buffers_of_each_thread(fake: hal.Compiled) -> None:
-    program = fake.compile(KERNEL)
-    buffers = [hal.zeros(4, hal.int32, fake) for _ in range(THREADS)]
-
-    def work(number: int, turn: int) -> None:
-        program(buffers[number], vals=(number * 1000 + turn,), threads=4)
-        assert buffers[number].numpy().tolist() == [number * 1000 + turn] * 4
-
-    assert hammer(work) == []
-
-
-def test_X1_one_kernel_compiled_by_many_is_one_program(fake: hal.Compiled) -> None:
-    programs = set()
-    assert hammer(lambda number, turn: programs.add(fake.compile(KERNEL))) == []
-    assert len(programs) == 1
 
 
 def test_X1_a_device_closed_while_others_use_it(plugin: FakePlugin) -> None:

@@ -15,26 +15,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import hal_core as hal
-from hal_core.dtypes import DTYPES, pack
+from hal_core.dtypes import pack
 
 pytestmark = pytest.mark.lowest
-
-ALL = [dtype for name, dtype in DTYPES.items() if name != "bfloat16"]
 
 
 def raw(buffer: hal.Buffer) -> bytes:
     """What the device holds, read without the code under test."""
     allocator: Any = hal.Device[buffer.device].allocator
     return bytes(allocator.device.chip._at(buffer._buf, buffer.nbytes))
-
-
-@pytest.mark.parametrize("dtype", ALL, ids=str)
-def test_B1_construction_allocates_nothing(fake: hal.Compiled, dtype: Any) -> None:
-    before = fake.allocator.statistics()
-    buffer = hal.Buffer("FAKE", 7, dtype)
-    assert buffer.nbytes == 7 * dtype.itemsize
-    assert not buffer.is_allocated
-    assert fake.allocator.statistics() == before
 
 
 @pytest.mark.parametrize("size", [-1, 1.5, "3", None, True])
@@ -78,56 +67,6 @@ def test_B1_a_short_name_of_numpy_is_refused_with_the_full_one(
         hal.Buffer(fake, 1, dtype)
 
 
-def test_B2_allocate_ensure_deallocate(fake: hal.Compiled) -> None:
-    buffer = hal.Buffer(fake, 4, hal.int32)
-    with pytest.raises(hal.InvalidState, match="not allocated"):
-        buffer.deallocate()
-    assert buffer.allocate() is buffer
-    with pytest.raises(hal.InvalidState, match="allocated already"):
-        buffer.allocate()
-    handle = buffer._buf
-    assert buffer.ensure_allocated() is buffer and buffer._buf == handle
-    buffer.deallocate()
-    with pytest.raises(hal.InvalidState, match="not allocated"):
-        buffer.deallocate()
-    assert buffer.ensure_allocated().is_allocated
-
-
-def test_B3_empty_buffers_take_no_memory(fake: hal.Compiled) -> None:
-    buffer = hal.empty(0, hal.float64, fake)
-    assert fake.allocator.statistics().live == 0
-    assert buffer.copyin(b"").numpy().shape == (0,)
-    assert buffer.view(0).fill(1).copyout(bytearray()) == b""
-    buffer.copy_from(hal.empty(0, hal.int8, fake))
-    buffer.deallocate()
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        bytes(range(16)),
-        bytearray(range(16)),
-        memoryview(bytes(range(16))),
-        memoryview(bytes(range(16))).cast("I"),
-        np.frombuffer(bytes(range(16)), np.float32),
-        np.frombuffer(bytes(range(16)), np.int16).reshape(2, 4),
-        memoryview(bytes(range(32)))[16:].toreadonly(),
-    ],
-    ids=lambda source: type(source).__name__,
-)
-def test_B4_copyin_takes_any_contiguous_memory(fake: hal.Compiled, source: Any) -> None:
-    buffer = hal.Buffer(fake, 4, hal.float32).copyin(source)
-    assert raw(buffer) == bytes(memoryview(source).cast("B"))
-
-
-@pytest.mark.parametrize("nbytes", [0, 4, 15, 17, 64])
-def test_B4_copyin_refuses_another_size(fake: hal.Compiled, nbytes: int) -> None:
-    buffer = hal.Buffer(fake, 4, hal.float32).copyin(b"x" * 16)
-    with pytest.raises(hal.InvalidArgument, match=rf"{nbytes} bytes.*expected 16 bytes"):
-        buffer.copyin(b"y" * nbytes)
-    assert raw(buffer) == b"x" * 16
-
-
 def test_B4_copyin_counts_bytes_not_elements(fake: hal.Compiled) -> None:
     four_elements = np.zeros(4, np.int8)
     with pytest.raises(hal.InvalidArgument, match="4 bytes"):
@@ -141,23 +80,6 @@ def test_B4_copyin_refuses_strides_and_what_is_no_memory(fake: hal.Compiled) -> 
     with pytest.raises(hal.InvalidArgument, match="no host memory"):
         buffer.copyin([1, 2, 3, 4])
     assert not buffer.is_allocated
-
-
-def test_B5_copyout(fake: hal.Compiled) -> None:
-    buffer = hal.Buffer(fake, 4, hal.int16).copyin(bytes(range(8)))
-    dest = bytearray(8)
-    assert buffer.copyout(dest) is dest and dest == bytes(range(8))
-    array = np.zeros((2, 2), np.int16)
-    buffer.copyout(array)
-    assert array.tobytes() == bytes(range(8))
-    for wrong in (bytearray(7), bytearray(9)):
-        with pytest.raises(hal.InvalidArgument, match="expected 8 bytes"):
-            buffer.copyout(wrong)
-        assert not any(wrong)
-    with pytest.raises(hal.InvalidArgument, match="read-only"):
-        buffer.copyout(bytes(8))
-    with pytest.raises(hal.InvalidArgument, match="C-contiguous"):
-        buffer.copyout(np.zeros(8, np.int16)[::2])
 
 
 @pytest.mark.parametrize("times", [1, 2])
@@ -183,35 +105,6 @@ def test_B4_B5_shapes_and_strides_do_not_matter_the_second_time(
         buffer.copyin(object())
 
 
-def test_B5_reading_what_was_never_written_is_refused(fake: hal.Compiled) -> None:
-    with pytest.raises(hal.InvalidState, match="never allocated"):
-        hal.Buffer(fake, 4, hal.int16).numpy()
-
-
-@pytest.mark.parametrize("target", ["FAKE", "FAKE:1"])
-def test_B6_copy_between_devices_and_views(plugin: Any, target: str) -> None:
-    source = hal.Buffer.from_numpy(np.arange(16, dtype=np.int32), "FAKE")
-    dest = hal.zeros(16, hal.int32, target)
-    dest[2:6].copy_from(source[8:12])
-    assert dest.numpy().tolist() == [0, 0, 8, 9, 10, 11] + [0] * 10
-    with pytest.raises(hal.InvalidArgument, match="sizes differ"):
-        dest.copy_from(source[1:])
-    with pytest.raises(hal.InvalidArgument, match=r"not a hal\.Buffer"):
-        dest.copy_from(bytes(64))  # type: ignore[arg-type]
-
-
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.integers(0, 24), st.integers(0, 24), st.integers(0, 8))
-def test_B6_overlapping_views_behave_as_memmove(
-    fake: hal.Compiled, source: int, dest: int, size: int
-) -> None:
-    model = bytearray(range(32))
-    buffer = hal.Buffer(fake, 32, hal.uint8).copyin(model)
-    buffer.view(size, offset=dest).copy_from(buffer.view(size, offset=source))
-    model[dest : dest + size] = model[source : source + size]
-    assert raw(buffer) == model
-
-
 def test_B7_external_memory_is_wrapped_and_never_freed(fake: hal.Compiled) -> None:
     allocator: Any = fake.allocator
     allocator.memory[7] = bytearray(b"12345678")
@@ -229,25 +122,10 @@ def test_B7_external_memory_is_wrapped_and_never_freed(fake: hal.Compiled) -> No
             hal.empty(8, hal.uint8, fake, hal.BufferSpec(external_ptr=null))
 
 
-def test_B7_options_are_honoured_or_refused(fake: hal.Compiled) -> None:
-    for option in ({"image": (4, 4)}, {"uncached": True}, {"host": True}, {"cpu_access": True}):
-        with pytest.raises(hal.Unsupported, match=next(iter(option))):
-            hal.empty(16, hal.uint8, fake, hal.BufferSpec(**option))  # type: ignore[arg-type]
-
-
 def test_B7_options_are_a_BufferSpec(fake: hal.Compiled) -> None:
     for wrong in ({"zero": True}, (), 1, np.ones(3)):  # an array equals nothing as a whole
         with pytest.raises(hal.InvalidArgument, match="BufferSpec"):
             hal.Buffer(fake, 1, hal.int8, wrong)  # type: ignore[arg-type]
-
-
-def test_B8_dropping_a_buffer_returns_its_memory(fake: hal.Compiled) -> None:
-    allocator: Any = fake.allocator
-    for _ in range(1000):
-        hal.empty(1000, hal.float32, fake)
-    facts = allocator.statistics()
-    assert facts.live == facts.current == 0
-    assert allocator.allocs == 1
 
 
 def test_B8_half_made_buffers_go_quietly(fake: hal.Compiled) -> None:
@@ -282,15 +160,6 @@ def test_B8_a_buffer_that_outlives_the_names_of_its_plugin_goes_quietly(closed: 
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
-def test_B10_pickle_carries_the_data(fake: hal.Compiled, protocol: int) -> None:
-    buffer = hal.Buffer.from_numpy(np.arange(5, dtype=np.float64), fake)
-    again = pickle.loads(pickle.dumps(buffer, protocol))
-    assert again.numpy().tolist() == [0, 1, 2, 3, 4] and again._buf != buffer._buf
-    never = pickle.loads(pickle.dumps(hal.Buffer(fake, 3, hal.int8), protocol))
-    assert never.size == 3 and not never.is_allocated
-
-
 def test_B10_out_of_band_views_and_external_memory(fake: hal.Compiled) -> None:
     buffer = hal.Buffer.from_numpy(np.arange(6, dtype=np.int16), fake)
     bands: list[pickle.PickleBuffer] = []
@@ -307,26 +176,6 @@ def test_B10_out_of_band_views_and_external_memory(fake: hal.Compiled) -> None:
     assert inside._buf != outside._buf and inside.options.external_ptr is None
 
 
-def test_B11_counters_count_bases_only(fake: hal.Compiled) -> None:
-    buffer = hal.empty(100, hal.float32, fake)
-    views = [buffer[i:] for i in range(10)]
-    facts = fake.allocator.statistics()
-    assert (facts.current, facts.live) == (400, 1)
-    del buffer
-    assert fake.allocator.statistics().live == 1, "views keep their base"
-    del views
-    facts = fake.allocator.statistics()
-    assert (facts.current, facts.live, facts.peak) == (0, 0, 400)
-
-
-def test_B12_asarray_is_refused_where_memory_is_not_visible(fake: hal.Compiled) -> None:
-    buffer = hal.zeros(4, hal.int32, fake)
-    with pytest.raises(hal.Unsupported, match=r"buffer\.numpy\(\)"):
-        np.asarray(buffer)
-    with pytest.raises(hal.Unsupported, match=r"buffer\.numpy\(\)"):
-        buffer.as_memoryview()
-
-
 def test_B13_repr(fake: hal.Compiled) -> None:
     buffer = hal.Buffer(fake, 1024, hal.float32)
     assert repr(buffer) == "<Buffer FAKE 1024 x float32 unallocated>"
@@ -338,91 +187,12 @@ def test_B13_repr(fake: hal.Compiled) -> None:
     assert repr(view).endswith("freed>") and repr(buffer).endswith("freed>")
 
 
-def test_B14_zero_is_zero(fake: hal.Compiled) -> None:
-    hal.empty(64, hal.uint8, fake).fill(255).deallocate()
-    assert not hal.zeros(64, hal.uint8, fake).numpy().any()
-
-
 def test_B14_fresh_memory_is_poisoned_in_checked_mode(
     monkeypatch: pytest.MonkeyPatch, plugin: Any
 ) -> None:
     monkeypatch.setenv("HAL_CHECK", "1")
     assert raw(hal.empty(4, hal.uint8, "FAKE:1")) == b"\xcb" * 4
     assert not hal.zeros(4, hal.uint8, "FAKE:1").numpy().any()
-
-
-def test_V1_a_view_of_a_view_points_at_the_root(fake: hal.Compiled) -> None:
-    buffer = hal.Buffer.from_numpy(np.arange(16, dtype=np.int32), fake)
-    inner = buffer[4:12][2:4]
-    assert inner.base is buffer and inner.offset == 24
-    assert inner.numpy().tolist() == [6, 7]
-    del buffer
-    assert inner.numpy().tolist() == [6, 7]
-    assert inner.base is not None and inner.base.base is None
-
-
-@pytest.mark.parametrize(
-    ("size", "dtype", "offset"),
-    [("a", None, 0), (1.5, None, 0), (-5, None, 0), (17, None, 0),
-     (16, None, 4), (9, hal.float64, 0), (1, None, 64), (0, None, 65), (-1, None, 0),
-     (None, None, -4), (1 << 40, None, 0), (1, None, 1.5)],
-)  # fmt: skip
-def test_V2_views_stay_inside(fake: hal.Compiled, size: Any, dtype: Any, offset: Any) -> None:
-    buffer = hal.Buffer(fake, 16, hal.int32)
-    with pytest.raises(hal.InvalidArgument):
-        buffer.view(size, dtype, offset)
-
-
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
-@given(st.integers(0, 40), st.integers(0, 40), st.sampled_from(ALL))
-def test_V2_V3_any_element_offset_inside_works(
-    fake: hal.Compiled, count: int, offset: int, dtype: Any
-) -> None:
-    model = bytearray(np.random.default_rng(1).bytes(32))
-    buffer = hal.Buffer(fake, 32, hal.uint8).copyin(model)
-    nbytes = count * dtype.itemsize
-    if offset + nbytes > 32 or offset % dtype.itemsize:
-        with pytest.raises(hal.InvalidArgument):
-            buffer.view(count, dtype, offset)
-        return
-    view = buffer.view(count, dtype, offset)
-    assert bytes(view.copyout(bytearray(nbytes))) == model[offset : offset + nbytes]
-
-
-def test_V3_source_kernels_need_the_device_alignment(fake: hal.Compiled) -> None:
-    program = fake.compile(
-        hal.Source("one", "def one(t, y): y[t[0]] = 1", "y: int32*", language="python")
-    )
-    buffer = hal.zeros(16, hal.int32, fake)
-    program(buffer[4:], threads=2)
-    program(buffer[4:], threads=2)
-    for _ in range(2):
-        with pytest.raises(hal.InvalidArgument, match=r"got 4; expected a multiple of 16 bytes"):
-            program(buffer[1:], threads=2)
-    assert buffer.numpy().tolist() == [0] * 4 + [1, 1] + [0] * 10
-
-
-def test_V4_writes_are_seen_through_view_and_base(fake: hal.Compiled) -> None:
-    buffer = hal.zeros(8, hal.int16, fake)
-    view = buffer[2:4]
-    view.fill(7)
-    assert buffer.numpy().tolist() == [0, 0, 7, 7, 0, 0, 0, 0]
-    buffer.fill(3)
-    assert view.numpy().tolist() == [3, 3]
-
-
-def test_V5_freeing_the_base_ends_its_views_for_good(fake: hal.Compiled) -> None:
-    buffer = hal.zeros(8, hal.int16, fake)
-    view, other = buffer[2:4], buffer[4:]
-    buffer.deallocate()
-    assert not view.is_allocated
-    buffer.allocate().fill(5)
-    for use in (view.numpy, view.allocate, lambda: view.fill(1), lambda: view[0:1]):
-        with pytest.raises(hal.InvalidState, match="base was freed"):
-            use()
-    with pytest.raises(hal.InvalidState):
-        buffer[0:4].copy_from(other)
-    assert buffer[2:4].numpy().tolist() == [5, 5]
 
 
 def test_V5_a_view_made_before_its_base_was_allocated(fake: hal.Compiled) -> None:

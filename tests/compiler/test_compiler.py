@@ -51,32 +51,6 @@ def pairs() -> Any:
     hal.Device["PAIRS"].close()
 
 
-def test_C1_a_hit_does_not_run_the_compiler(fake: hal.Compiled) -> None:
-    before = FakeCompiler.compiled
-    fake.compile(source())
-    fake.compile(source())
-    assert FakeCompiler.compiled == before + 1
-    compiler = FakeCompiler()
-    assert compiler.compile_cached(source(signature="")) == TEXT.encode()
-    assert FakeCompiler.compiled == before + 1, "the same key by the other way in"
-
-
-def test_C1_the_switches(fake: hal.Compiled, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HAL_CCACHE", "0")
-    before = FakeCompiler.compiled
-    fake.compile(source())
-    fake.compile(source())
-    assert FakeCompiler.compiled == before + 2
-    monkeypatch.delenv("HAL_CCACHE")
-    monkeypatch.setenv("HAL_CACHE_ONLY", "1")
-    with pytest.raises(hal.CompilerUnavailable, match="HAL_CACHE_ONLY=1 forbids"):
-        fake.compile(source())
-    monkeypatch.setenv("HAL_CACHE_ONLY", "nonsense")
-    with pytest.raises(hal.InvalidArgument, match="HAL_CACHE_ONLY.*expected 1 or 0"):
-        fake.compile(source())
-    monkeypatch.delenv("HAL_CACHE_ONLY")  # or the fixture's devices do not open to be closed
-
-
 def plain(
     name: str = "k", text: str = TEXT, signature: str = "n: int32", **facts: Any
 ) -> hal.Source:
@@ -186,18 +160,6 @@ def test_C2_links_and_pipes_in_an_include_folder(tmp_path: Path) -> None:
     assert digest(read) != before, "a header behind a link"
     with pytest.raises(hal.InvalidArgument, match="include folder cannot be read"):
         digest(plain(includes=(str(folder / "no"),)), "id 1")
-
-
-def test_C5_a_compile_error_shows_log_source_and_line(
-    fake: hal.Compiled, capfd: pytest.CaptureFixture[str]
-) -> None:
-    text = "def k(t):\n  x = 1\n  y = = 2\n  z = 3\n"
-    with pytest.raises(hal.CompileError) as caught:
-        fake.compile(source(text))
-    error = caught.value
-    assert error.line == 3 and error.source == text and "invalid syntax" in error.log
-    assert ">    3 |   y = = 2" in str(error) and "     2 |   x = 1" in str(error)
-    assert capfd.readouterr() == ("", "")
 
 
 def test_C6_a_missing_compiler_leaves_the_others(pairs: PairsPlugin) -> None:

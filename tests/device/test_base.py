@@ -209,17 +209,6 @@ def test_subgroups_are_a_capability(plain: hal.Compiled) -> None:
     plain.compile(kernel)
 
 
-def test_D1_supports_agrees_with_what_is_compiled(plain: hal.Compiled) -> None:
-    for capabilities in (frozenset[str](), frozenset({"fp64"})):
-        plain.info = plain.info._replace(capabilities=capabilities)
-        for dtype in DTYPES.values():
-            wanted = kernel(signature=f"y: {dtype.name}*")
-            if plain.supports(dtype):
-                plain.compile(wanted)
-            else:
-                refused(plain, wanted, dtype.name)
-
-
 def test_P5_a_block_that_no_launch_could_have_is_refused_at_once(plain: hal.Compiled) -> None:
     for block in ((65, 1, 1), (1, 1, 65), (16, 16, 1)):
         pattern = (

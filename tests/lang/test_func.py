@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kernel_files import IMPORTS, load
+from kernel_files import IMPORTS, load, refusal
 
 import hal_core as hal
 from hal_kernel.interpreter import interpret
@@ -326,13 +326,8 @@ BAD = [
 def test_refused_with_place_and_advice(
     functions: str, body: str, at: str, says: str, fix: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(hal.KernelSyntaxError) as raised:
-        lowered(functions, body, tmp_path)
-    error = raised.value
-    assert says in str(error)
-    assert fix in str(error).partition(says)[2]
-    assert error.text is not None and error.offset is not None and error.lineno is not None
-    assert error.text[error.offset - 1 :].startswith(at)
+    error = refusal(lambda: lowered(functions, body, tmp_path), at, says, fix)
+    assert error.lineno is not None
     start = (IMPORTS + functions + KERNEL).count("\n")
     inside = error.lineno <= start
     assert (": in g, called in line " in str(error) or "in h, called" in str(error)) == inside

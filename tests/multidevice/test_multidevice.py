@@ -185,18 +185,6 @@ def test_M1_a_sum_of_floats_is_within_the_documented_bound(
         assert (np.abs(found.astype("f8") - exact.sum(axis=0)) <= bound).all()
 
 
-def test_M1_no_device_and_one_given_twice_are_refused(devices: list[Any]) -> None:
-    for wrong in ([], "SIM", b"SIM", None, 3, [None]):
-        with pytest.raises(hal.InvalidArgument, match="devices must be a list with entries"):
-            hal.MultiBuffer(wrong, 4, hal.int8)  # type: ignore[arg-type]
-    with pytest.raises(hal.InvalidArgument, match="neither a device nor a name"):
-        hal.MultiBuffer([3], 4, hal.int8)  # type: ignore[list-item]
-    with pytest.raises(hal.InvalidArgument, match="devices must be a list with entries"):
-        hal.MultiBuffer(["SIM"], 4, hal.int8).reshard(0, [])
-    with pytest.raises(hal.InvalidArgument, match=r"given twice \(got 'SIM:1, SIM:1'\)"):
-        hal.MultiBuffer(["sim:1", devices[1]], 4, hal.int8)
-
-
 @pytest.mark.parametrize(
     ("shape", "axis", "sizes", "problem"),
     [

@@ -41,11 +41,6 @@ def test_P1_load_takes_a_binary(fake: hal.Compiled, wrong: Any) -> None:
         fake.load(wrong)
 
 
-def test_P1_a_name_that_is_not_there_is_an_error_at_load(fake: hal.Compiled) -> None:
-    with pytest.raises(hal.CompileError, match="load k: no such entry"):
-        program_of(fake, "", "def other(t): pass")
-
-
 @pytest.mark.parametrize("repeat", [1, 3])
 def test_P2_mixed_parameters_reach_their_places(axpy: Any, repeat: int) -> None:
     y, x = vector(axpy.device), vector(axpy.device)
@@ -140,25 +135,6 @@ def test_P2_bad_arguments_are_named(axpy: Any, case: str, warm: bool, wait: bool
     assert len(axpy.launches) == launches, "nothing ran"
 
 
-def test_P2_other_devices_and_freed_buffers(axpy: Any) -> None:
-    y, x = vector(axpy.device), vector(axpy.device)
-    axpy(y, x, vals=(1.0, 8), threads=8)
-    elsewhere = vector(hal.Device["FAKE:1"])
-    with pytest.raises(hal.InvalidArgument, match="'x' is on another device .got 'FAKE:1'"):
-        axpy(y, elsewhere, vals=(1.0, 8), threads=8)
-    view = x[4:]
-    x.deallocate()
-    for freed in (x, view):
-        with pytest.raises(hal.InvalidState, match="was freed"):
-            axpy(y, freed, vals=(1.0, 4), threads=4)
-
-
-def test_P2_a_buffer_that_never_was_allocated_is(axpy: Any) -> None:
-    y = hal.Buffer("FAKE", 8, hal.float32)
-    axpy(y, vector(axpy.device), vals=(0.0, 0), threads=1)
-    assert y.is_allocated
-
-
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300)
 @given(
     st.sampled_from([d for n, d in DTYPES.items() if n != "bfloat16"]),
@@ -202,14 +178,6 @@ def test_P3_a_bfloat16_scalar_is_a_number(fake: hal.Compiled) -> None:
         assert program.launches[-1][1] == (number, number)
     with pytest.raises(hal.InvalidArgument, match="'v' is not a number"):
         program(vals=(ml_dtypes.int4(1), 0.0), threads=1)
-
-
-def test_P4_wait_gives_seconds_and_otherwise_None(axpy: Any) -> None:
-    y, x = vector(axpy.device), vector(axpy.device)
-    seconds = axpy(y, x, vals=(1.0, 8), threads=8, wait=True)
-    assert isinstance(seconds, float) and seconds > 0
-    assert axpy(y, x, vals=(1.0, 8), threads=8) is None
-    assert isinstance(axpy(y, x, vals=(1.0, 8), threads=8, wait=True), float)
 
 
 def test_a_launch_that_is_waited_for_is_checked_as_fast_as_others(
@@ -309,15 +277,6 @@ def test_P5_other_geometry_is_refused(fake: hal.Compiled, call: Any, pattern: st
     assert len(program.launches) == 1
 
 
-@pytest.mark.parametrize("call", [{"threads": 0}, {"threads": (4, 0)}, {"grid": (0, 2), "block": 4},
-                                  {"grid": 2, "block": 0}, {"threads": 0, "block": 0},
-                                  {"threads": (0, 4), "block": (2, 0)}], ids=str)  # fmt: skip
-def test_P5_zero_launches_nothing(fake: hal.Compiled, call: Any) -> None:
-    program = program_of(fake, "")
-    assert program(**call) is None and program(**call, wait=True) == 0.0
-    assert not program.launches
-
-
 def ways_to_launch(program: Any) -> dict[str, Callable[..., object]]:
     device, graph = program.device, hal.Graph(program.device)
     queue = device.queue()
@@ -359,42 +318,6 @@ def test_P5_threads_in_blocks_of_none_and_huge_sizes_are_refused(
     assert not program.launches
 
 
-def test_P5_a_fixed_block(fake: hal.Compiled) -> None:
-    program: Any = fake.compile(hal.Source("k", NOTHING, "", language="python", block=(8, 4, 1)))
-    program(threads=(20, 5))
-    assert program.launches[-1][0] == ((3, 2, 1), (8, 4, 1), 0)
-    program(grid=2)
-    assert program.launches[-1][0] == ((2, 1, 1), (8, 4, 1), 0)
-    with pytest.raises(hal.InvalidArgument, match="fixes its block"):
-        program(grid=1, block=8)
-
-
-def test_P5_shared_memory_is_part_of_the_geometry(fake: hal.Compiled) -> None:
-    program = program_of(fake, "")
-    for shared in (0, 64, 0):
-        program(threads=1, shared=shared)
-        assert program.launches[-1][0][2] == shared
-
-
-def test_P6_every_thread_runs_once_and_so_do_the_surplus_ones(fake: hal.Compiled) -> None:
-    text = "def k(t, y): y[t[0] + 12 * t[1]] += 1"
-    program = program_of(fake, "y: int32*", text)
-    counts = hal.zeros(12 * 4, hal.int32, fake)
-    program(counts, threads=(10, 3), block=(4, 2))
-    assert counts.numpy().tolist() == [1] * 48
-
-
-def test_P10_a_program_outliving_its_device_raises(plugin: Any) -> None:
-    device = hal.Device["FAKE:1"]
-    program = program_of(device, "n: int32")
-    program(vals=(1,), threads=1)
-    device.close()
-    for _ in range(2):
-        with pytest.raises(hal.InvalidState, match="the device is closed"):
-            program(vals=(1,), threads=1)
-    assert "unloaded" in repr(program)
-
-
 def test_P10_a_kernel_is_compiled_again_once_its_program_is_unloaded(fake: hal.Compiled) -> None:
     kernel = hal.Source("f", "def f(t, y): y[t[0]] = 1", "y: int32*", language="python")
     program, made = fake.compile(kernel), hal.zeros(4, hal.int32, fake)
@@ -402,13 +325,6 @@ def test_P10_a_kernel_is_compiled_again_once_its_program_is_unloaded(fake: hal.C
     fake.compile(kernel)(made, threads=4)
     assert made.numpy().tolist() == [1, 1, 1, 1]
     assert fake.compile(kernel) is fake.compile(kernel)
-
-
-def test_P10_a_program_unloaded_on_an_open_device_says_so(fake: hal.Compiled) -> None:
-    program = program_of(fake, "n: int32")
-    program.unload()
-    with pytest.raises(hal.InvalidState, match="the program was unloaded.*Compile"):
-        program(vals=(1,), threads=1)
 
 
 def test_P10_closing_while_launches_run(plugin: Any) -> None:

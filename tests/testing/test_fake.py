@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -95,40 +95,6 @@ def test_A4_two_failures_in_a_row_are_out_of_memory(device: hal.Compiled, faulty
         hal.empty(300, hal.int8, device)
     assert "OUT_OF_MEMORY" in str(caught.value.__cause__)
     assert hal.empty(300, hal.int8, device).is_allocated
-
-
-def test_A4_memory_that_is_full_makes_the_cache_give_way(
-    device: hal.Compiled, faulty: Chip
-) -> None:
-    hal.empty(MIB // 2, hal.int8, device).deallocate()
-    assert device.allocator.statistics().cached == MIB // 2
-    held = hal.empty(MIB - 4096, hal.int8, device)
-    assert faulty.allocated_nbytes == held.nbytes
-    with pytest.raises(hal.OutOfMemory):
-        hal.empty(5000, hal.int8, device)
-
-
-@pytest.mark.parametrize("wait", ["synchronize", "copyout", "wait=True", "close"])
-def test_P9_a_late_failure_names_the_program_at_the_next_wait(
-    device: hal.Compiled, faulty: Chip, wait: str
-) -> None:
-    made = hal.empty(10, hal.int32, device)
-    faulty.fail("run")
-    program = launch(device, made)
-    waits: dict[str, Callable[[], object]] = {
-        "synchronize": device.synchronize,
-        "copyout": made.numpy,
-        "wait=True": lambda: program(made, vals=(5, 10), threads=10, wait=True),
-        "close": device.close,
-    }
-    with pytest.raises(hal.DeviceFault, match="count_up.*FAULT"):
-        waits[wait]()
-    if wait == "close":
-        assert device.closed
-        return
-    assert device.synchronize(), "a failure is raised once"
-    launch(device, made)
-    assert made.numpy().tolist() == list(range(5, 15))
 
 
 def test_P9_what_stood_behind_a_failure_is_not_done(device: hal.Compiled, faulty: Chip) -> None:
