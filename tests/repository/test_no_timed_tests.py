@@ -49,14 +49,12 @@ RIGHT = {
         "plugins/hal-cuda/tests/test_clock.py::",
         "plugins/hal-opencl/tests/test_clock.py::",
         "plugins/hal-ray/tests/test_clock.py::",
-        "tests/profiling/test_profiling.py::",
         "tests/streams/test_sampled_clock.py::test_F1_work_without_times_has_those_of_its_call",
     },
     "tried until a quiet moment shows it; what is false never shows it": {
         "plugins/hal-testing/hal_testing/conformance/test_program.py::test_synchronize_waits",
     },
     "the clock is the test's own": {
-        "plugins/hal-cpu/tests/test_trial.py::__init__",
         "plugins/hal-cuda/tests/test_drift.py::",
         "tests/streams/test_sampled_clock.py::",
         "tests/repository/test_hardware.py::test_a_row_whose_rounds_take_long_has_fewer",
