@@ -124,7 +124,8 @@ def test_colours_are_one_load_and_one_store() -> None:
 def test_memories_that_overlap_keep_the_order_of_a_thread(shift: int) -> None:
     """`x` is `y` some elements on: what a thread loads may be what it stored before."""
     count = 256
-    for kernel in (vector_kernels.second_of_four, vector_kernels.four_each):
+    kernels = vector_kernels.second_of_four, vector_kernels.second_of_four_in_turns
+    for kernel in (*kernels, vector_kernels.four_each):
         if shift in (1, 2) and kernel is vector_kernels.four_each:
             continue  # threads would race
         found = []

@@ -358,7 +358,7 @@ class Gangs(Flat):
         self.reset()
         self.indices, self.env = Scoped(), Scoped()
         self.values, self.slots, self.deferred = {}, {}, {}
-        self.decided = {(): True}
+        self.decided = Scoped()
         self.thread, self.pure, self.choosing = thread, True, 0
         self.mask = None
         if rest:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from hal_core.dtypes import DType, bool_, int32, int64
 from hal_cpu.vectors.arithmetic import literal, of, scalar, stored
@@ -43,7 +43,7 @@ class Memory(Guesses):
         self.arrays: dict[UOp, str] = {}  # memory -> its pointer
         self.indices: Scoped[UOp, Index | None] = Scoped()
         self.bundles: dict[UOp, Bundle] = {}
-        self.decided: dict[tuple[UOp, ...], bool] = {(): True}  # whether memories lie apart
+        self.decided: Scoped[tuple[UOp, ...], bool] = Scoped()  # whether memories lie apart
         self.deferred: dict[UOp, str] = {}  # members of a bundle -> the vectors they store
         self.long: dict[Value, str] = {}  # values whose base is known in 64 bits
         self.used: set[UOp] = set()  # nodes that others take as a source
@@ -156,9 +156,9 @@ class Memory(Guesses):
         bundle = self.bundles.get(uop)
         if bundle is None or self.mask is not None or self.w == 1:
             return False
-        if bundle.apart not in self.decided:
-            self.decided[bundle.apart] = self.require(self._lie_apart(uop, bundle, found))
-        return self.decided[bundle.apart]
+        if bundle.apart and bundle.apart not in self.decided:
+            self.decided.put(bundle.apart, self.require(self._lie_apart(uop, bundle, found)))
+        return self.decided.get(bundle.apart, True)
 
     def _lie_apart(self, uop: UOp, bundle: Bundle, found: Index) -> Tests:
         """Return the tests that the memories of a bundle are the same, or do not overlap here."""
@@ -229,12 +229,15 @@ class Memory(Guesses):
 
     def enter(self) -> tuple[int, ...]:
         """Begin a block of the text: what is written in it is not known behind it."""
-        return self.cache.mark(), self.true.mark(), self.indices.mark()
+        return tuple([one.mark() for one in self._scopes()])
 
     def leave(self, marks: tuple[int, ...]) -> None:
-        self.cache.back(marks[0])
-        self.true.back(marks[1])
-        self.indices.back(marks[2])
+        for one, mark in zip(self._scopes(), marks, strict=True):
+            one.back(mark)
+
+    def _scopes(self) -> tuple[Scoped[Any, Any], ...]:
+        """Return what is known in a block only."""
+        return self.cache, self.true, self.indices, self.decided
 
 
 def described(lanes: Lanes, masked: bool = False) -> str:

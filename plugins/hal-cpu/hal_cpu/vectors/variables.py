@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hal_core.dtypes import bool_
 from hal_cpu.vectors.arithmetic import of, scalar, stored
 from hal_cpu.vectors.atomics import Atomics
@@ -188,9 +190,5 @@ class Variables(Atomics):
             f"getelementptr inbounds {kind}, ptr {self.arrays[spill]}, i64 {self.thread}"
         )
 
-    def enter(self) -> tuple[int, ...]:
-        return (*super().enter(), self.env.mark())
-
-    def leave(self, marks: tuple[int, ...]) -> None:
-        super().leave(marks[:-1])
-        self.env.back(marks[-1])
+    def _scopes(self) -> tuple[Scoped[Any, Any], ...]:
+        return (*super()._scopes(), self.env)
