@@ -120,18 +120,15 @@ def test_colours_are_one_load_and_one_store() -> None:
     assert found.count("STORE: part of one store at stride 3") == 3
 
 
-@pytest.mark.parametrize("shift", [0, 1, 2, 1024])
+@pytest.mark.parametrize("shift", [0, 1, 1024])
 def test_memories_that_overlap_keep_the_order_of_a_thread(shift: int) -> None:
-    """`x` is `y` some elements on: what a thread loads may be what it stored before."""
+    """`y` is `x` some elements on: with 1, `x[4 * i + 1]` is what the thread has stored before."""
     count = 256
-    kernels = vector_kernels.second_of_four, vector_kernels.second_of_four_in_turns
-    for kernel in (*kernels, vector_kernels.four_each):
-        if shift in (1, 2) and kernel is vector_kernels.four_each:
-            continue  # threads would race
+    for kernel in (vector_kernels.behind_the_first, vector_kernels.behind_the_first_in_turns):
         found = []
         for width in (None, 1):
             whole = hal.Buffer.from_numpy(np.arange(4 * count + 1024, dtype="f4"), "CPU")
-            y, x = (whole.view(4 * count, hal.float32, 4 * at) for at in (0, shift))
+            x, y = (whole.view(4 * count, hal.float32, 4 * at) for at in (0, shift))
             compiled(kernel, width)(y, x, vals=(count,), threads=count, wait=True)
             found.append(whole.numpy())
         np.testing.assert_array_equal(*found)

@@ -343,20 +343,20 @@ def many_returns(y: P[I32], x: C[I32], n: I32):
 
 
 @hal.kernel
-def second_of_four(y: P[F], x: C[F], n: I32):
+def behind_the_first(y: P[F], x: C[F], n: I32):
     i = hal.global_idx(0)
     if i < n:
         y[4 * i] = 1.0
-        y[4 * i + 1] = 2.0
-        y[4 * i + 2] = 3.0
-        y[4 * i + 3] = x[4 * i] + x[4 * i + 1]
+        y[4 * i + 1] = x[4 * i + 1] + x[4 * i + 2]
+        y[4 * i + 2] = 2.0
+        y[4 * i + 3] = 3.0
 
 
 @hal.kernel
-def second_of_four_in_turns(y: P[F], x: C[F], n: I32):
+def behind_the_first_in_turns(y: P[F], x: C[F], n: I32):
     i = hal.global_idx(0)
     for k in range(n % 7):
-        y[4 * i] = 1.0
-        y[4 * i + 1] = hal.float32(k)
-        y[4 * i + 2] = 2.0 * hal.float32(k)
-        y[4 * i + 3] = x[4 * i] + x[4 * i + 1]
+        y[4 * i] = hal.float32(k)
+        y[4 * i + 1] = x[4 * i + 1] + x[4 * i + 2]
+        y[4 * i + 2] = 2.0
+        y[4 * i + 3] = 3.0
