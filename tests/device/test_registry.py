@@ -784,10 +784,6 @@ class TestFork:
         child = "Device.register_plugin('DRV', plugin); Device['DRV']"
         assert self.child(site, parent, child).startswith("ForkError")
 
-    def test_X2_the_cpu_opens_anew(self, site: FakeSite) -> None:
-        child = "print(Device['CPU'] is not old, Device['CPU'] is Device['cpu'])"
-        assert self.child(site, "old = Device['CPU']", child) == "True True\n"
-
     def test_X2_a_thread_that_opens_leaves_no_lock_behind(self, site: FakeSite) -> None:
         parent = """
 import threading

@@ -1,4 +1,4 @@
-"""Threads, control flow, shared memory and atomics of the interpreter."""
+"""Threads, control flow and atomics of the interpreter, its own cases beside the kit's."""
 
 from __future__ import annotations
 
@@ -20,39 +20,6 @@ Array = Any
 
 def ints(size: int) -> Array:
     return np.zeros(size, np.int32)
-
-
-# -- who is who
-
-
-@hal.kernel
-def tell(out: hal.Ptr[hal.int32], height: hal.int32) -> None:
-    x = hal.global_idx(0)
-    y = hal.global_idx(1)
-    z = hal.global_idx(2)
-    width = hal.grid_dim(0) * hal.block_dim(0)
-    at = ((z * height + y) * width + x) * 9
-    out[at] = hal.thread_idx(0)
-    out[at + 1] = hal.thread_idx(1)
-    out[at + 2] = hal.thread_idx(2)
-    out[at + 3] = hal.block_idx(0)
-    out[at + 4] = hal.block_idx(1)
-    out[at + 5] = hal.block_idx(2)
-    out[at + 6] = hal.block_dim(1)
-    out[at + 7] = hal.grid_dim(1)
-    out[at + 8] = hal.grid_dim(2) * 100 + hal.block_dim(2)
-
-
-def test_every_thread_knows_who_it_is() -> None:
-    grid, block = (2, 3, 2), (3, 2, 4)
-    shape = tuple(g * b for g, b in zip(grid, block, strict=True))
-    out = np.full(9 * shape[0] * shape[1] * shape[2], -1, np.int32)
-    interpret(tell, out, vals=(shape[1],), grid=grid, block=block)
-    z, y, x = np.indices(shape[::-1])
-    expected = [
-        x % 3, y % 2, z % 4, x // 3, y // 2, z // 4, x * 0 + 2, x * 0 + 3, x * 0 + 204,
-    ]  # fmt: skip
-    assert (out.reshape(*shape[::-1], 9) == np.stack(expected, axis=-1)).all()
 
 
 @hal.kernel
@@ -204,30 +171,6 @@ def test_ranges_at_the_ends_of_a_dtype(name: str, start: int, stop: int, step: i
 
 
 # -- memory
-
-
-@hal.kernel(block=(8, 1, 1))
-def block_sums(out: hal.Ptr[hal.int32], x: hal.ConstPtr[hal.int32], rounds: hal.int32) -> None:
-    tile = hal.shared(hal.int32, 8)
-    i = hal.thread_idx(0)
-    tile[i] = x[hal.global_idx(0)]
-    hal.barrier()
-    for k in range(rounds):
-        other = tile[(i + k + 1) % 8]
-        hal.barrier()
-        tile[i] += other
-        hal.barrier()
-    out[hal.global_idx(0)] = tile[i]
-
-
-def test_shared_memory_is_of_a_block() -> None:
-    x = np.arange(40, dtype=np.int32) ** 2
-    out = ints(40)
-    interpret(block_sums, out, x, vals=(3,), threads=40)
-    expected = x.reshape(5, 8).copy()
-    for k in range(3):
-        expected = expected + np.roll(expected, -(k + 1), axis=1)
-    assert out.tolist() == expected.ravel().tolist()
 
 
 @hal.kernel

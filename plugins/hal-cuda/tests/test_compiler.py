@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from any_order import add_one
 from simulator import Simulator
 
 import hal_core as hal
 from hal_core.compiler.seal import seal, unseal
 from hal_cuda import nvrtc
 from hal_cuda.compiler import MAKER, PTXCompiler
-
-
-@hal.kernel
-def add_one(y: hal.Ptr[hal.int32], n: hal.int32) -> None:
-    i = hal.global_idx(0)
-    if i < n:
-        y[i] = y[i] + 1
 
 
 @pytest.fixture

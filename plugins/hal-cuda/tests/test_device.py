@@ -9,23 +9,10 @@ import time
 from collections.abc import Callable
 
 import pytest
+from any_order import add_one
 from simulator import Simulator
 
 import hal_core as hal
-
-
-@hal.kernel
-def add_one(y: hal.Ptr[hal.int32], n: hal.int32) -> None:
-    i = hal.global_idx(0)
-    if i < n:
-        y[i] = y[i] + 1
-
-
-@hal.kernel
-def trapped(y: hal.Ptr[hal.int32], n: hal.int32) -> None:
-    i = hal.global_idx(0)
-    if i < n:
-        y[i] = y[i] + 1
 
 
 def test_R7_an_index_out_of_range_says_what_there_is(device: hal.Compiled) -> None:
@@ -301,10 +288,10 @@ def test_P9_a_fault_of_a_kernel_is_raised_at_the_next_wait(
     device.close()
     with hal.Device["CUDA"] as opened:
         y = hal.Buffer(opened, 100, hal.int32).allocate().fill(0)
-        program = opened.compile(trapped)
+        program = opened.compile(add_one)
         simulator.fail("run", code)
         program(y, vals=(100,), threads=100)
-        with pytest.raises(hal.DeviceFault, match=r"wait: cu.*trapped.*on CUDA.*open it again"):
+        with pytest.raises(hal.DeviceFault, match=r"wait: cu.*add_one.*on CUDA.*open it again"):
             opened.synchronize()
         for work in _refused_when_lost(program, y):
             with pytest.raises(hal.DeviceFault, match="context is lost"):
@@ -313,7 +300,7 @@ def test_P9_a_fault_of_a_kernel_is_raised_at_the_next_wait(
             opened.close()
     again = hal.Device["CUDA"]
     fresh = hal.Buffer(again, 100, hal.int32).allocate().fill(0)
-    again.compile(trapped)(fresh, vals=(100,), threads=100)
+    again.compile(add_one)(fresh, vals=(100,), threads=100)
     assert set(fresh.numpy().tolist()) == {1}
     del y, work  # of the lost context: nobody's memory is freed for it
     gc.collect()
@@ -327,7 +314,7 @@ def test_P9_a_fault_that_outlives_its_context_says_to_restart_the_process(
     device.close()
     opened = hal.Device["CUDA"]
     y = hal.Buffer(opened, 100, hal.int32).allocate().fill(0)
-    program = opened.compile(trapped)
+    program = opened.compile(add_one)
     simulator.keep_faults(True)
     try:
         simulator.fail("run", 700)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from any_order import add_one
 from simulator import Simulator
 
 import hal_core as hal
@@ -16,13 +17,6 @@ import hal_core as hal
 OUT_OF_MEMORY, UNKNOWN = 2, 999
 RELEASE_THRESHOLD, RESERVED = 4, 5  # CU_MEMPOOL_ATTR_...
 SLOW = 0.15  # seconds of a kernel that host code must not overtake
-
-
-@hal.kernel
-def add_one(y: hal.Ptr[hal.int32], n: hal.int32) -> None:
-    i = hal.global_idx(0)
-    if i < n:
-        y[i] = y[i] + 1
 
 
 def _on_threads(count: int, work: Callable[[int], None]) -> list[BaseException]:
