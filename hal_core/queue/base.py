@@ -84,6 +84,10 @@ class Queue(OfThisProcess):
         owner._queues.add(made)
         return made
 
+    def _call(self, method: str, args: tuple[Any, ...], keep: Keep) -> None:
+        """Queue what a method of the device's allocator does, by the method of that name here."""
+        getattr(self, method)(*args, keep)
+
     # -- what a backend fills in
 
     def _launch(self, program: Program, geometry: Any, args: tuple[Any, ...], keep: Keep) -> None:
@@ -111,10 +115,6 @@ class Queue(OfThisProcess):
     def _fill(self, dest: Any, nbytes: int, pattern: bytes, keep: Keep) -> None:
         """Queue a fill; `nbytes` is a multiple of the pattern's length."""
         raise self.device._missing(self, "_fill")
-
-    def _call(self, method: str, args: tuple[Any, ...], keep: Keep) -> None:
-        """Queue what a method of the device's allocator does; by default one of the four above."""
-        getattr(self, method)(*args, keep)
 
     def _record(self, event: Event) -> None:
         """Let `event`, of `event_class` or a plain one, happen after the work queued so far."""
