@@ -1,4 +1,4 @@
-"""What costs on the CPU: spellings beside others that do as much, on one core and in cache.
+"""Measure spellings that cost on the CPU beside others that do as much, on one core and in cache.
 
 The rows of the table in docs/speed.md. They have no target: the page says what each costs.
 """

@@ -1,4 +1,4 @@
-"""What a forked child must repair, and what it may not touch.
+"""Repair what a forked child needs, and refuse what it may not touch.
 
 This module alone calls `os.register_at_fork`. The reasons, and the order of the steps:
 docs/design/fork.md.

@@ -42,7 +42,7 @@ class Row(NamedTuple):
 
 
 class Explained(NamedTuple):
-    """How a kernel is written; its fields are the keys of a kernel of `--json`."""
+    """One kernel as it is written; its fields are the keys of a kernel of `--json`."""
 
     kernel: str
     file: str

@@ -35,7 +35,7 @@ _PADDING = 64  # elements behind an array that whole vectors may read
 
 
 class _Region(NamedTuple):
-    """What each thread does between two barriers."""
+    """A region: the work of each thread between two barriers."""
 
     uops: Sequence[UOp]
     body: list[Item]  # the same as a tree; empty if it is nested too deep for one

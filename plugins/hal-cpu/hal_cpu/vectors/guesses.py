@@ -29,7 +29,7 @@ Exact = Callable[[], str]
 
 
 class Guesses(LaneValues):
-    """What is guessed of values."""
+    """Guess simple forms of values."""
 
     def derive(self, uop: UOp, values: Sequence[Value]) -> Value:
         """Return the value of an operation without effects."""

@@ -17,7 +17,7 @@ _PLAIN = frozenset({"IF", "LOOP", "STORE", "VAR", "PARAM", "CONST", "THREADS", "
 
 
 class Shapes:
-    """What varies in a kernel."""
+    """The values that vary in a kernel, and the loops that threads leave apart."""
 
     def __init__(self, root: Sequence[Item]) -> None:
         self.varying: set[UOp] = set()

@@ -29,7 +29,7 @@ class Loop:
 
 @dataclass(eq=False, slots=True)
 class Region:
-    """What each thread of a block does between two barriers."""
+    """A region: the work of each thread of a block between two barriers."""
 
     node: UOp
     body: list[Item] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""What is known of a value in a gang of threads."""
+"""Hold what is known of a value in a gang of threads."""
 
 from __future__ import annotations
 
