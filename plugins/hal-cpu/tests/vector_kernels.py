@@ -26,7 +26,7 @@ CASES: list[Case] = []
 
 def case(
     outputs: Sequence[str] = ("f4",), inputs: Sequence[str] = ("f4",), scale: int = 1,
-    threads: Callable[[int], Any] | None = None,
+    threads: Callable[[int], Any] | None = None, block: tuple[int, int, int] | None = None,
 ) -> Callable[[Any], Any]:  # fmt: skip
     """Add a kernel of outputs, inputs and the size to the cases."""
 
@@ -44,7 +44,7 @@ def case(
         return arrays, (size,), geometry
 
     def add(function: Any) -> Any:
-        kernel = hal.kernel(function)
+        kernel = hal.kernel(function, block=block)
         CASES.append(Case(kernel, make))
         return kernel
 
@@ -233,6 +233,23 @@ def counted(y: P[I32], z: P[I32], x: C[I32], n: I32):
     if i < n:
         hal.atomic_add(y, x[i] % n, 1)
         hal.atomic_max(z, i % 2 if n > 1 else 0, x[i])
+
+
+@case(
+    ["i2", "i4"],
+    ["i8", "i4"],
+    block=(5, 1, 1),
+    threads=lambda size: {"grid": -(-size // 5), "block": 5},
+)
+def narrowed_in_blocks_of_5(a: P[hal.int16], b: P[I32], x: C[L], y: C[I32], n: I32):
+    t = hal.shared(I32, 5)
+    i = hal.global_idx(0)
+    t[hal.thread_idx(0)] = 1
+    if i < n:
+        a[i] = hal.int16(y[i] * 3)
+        b[i] = hal.int32(x[i] * 5)
+    if i % 4 == 1 and i < n:
+        b[i] = hal.int32(x[i] * 7)
 
 
 @case(["i4", "u4", "i4"], ["i4"])

@@ -112,6 +112,8 @@ class Gangs(Flat):
                 wide = self.let(f"zext i32 {dim} to i64")
             else:
                 dim = wide = str(fixed)
+            if position == 0:  # no grid is negative
+                self.false = self.let(f"icmp slt i32 {dim}, 0")
             dims.append(wide)
             name = "grid_dim" if position < 3 else "block_dim"
             value = self.uniform(int32, dim, fits=True)

@@ -47,6 +47,7 @@ class Memory(Guesses):
         self.deferred: dict[UOp, str] = {}  # members of a bundle -> the vectors they store
         self.long: dict[Value, str] = {}  # values whose base is known in 64 bits
         self.used: set[UOp] = set()  # nodes that others take as a source
+        self.false = ""  # a bool of which LLVM does not know that it is false
         self.least_masked = 4  # bytes of the elements for which a processor has masked accesses
         self.thread = ""  # number in its block of the first thread of the gang, in 64 bits
 
