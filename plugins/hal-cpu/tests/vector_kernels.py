@@ -26,7 +26,7 @@ CASES: list[Case] = []
 
 def case(
     outputs: Sequence[str] = ("f4",), inputs: Sequence[str] = ("f4",), scale: int = 1,
-    threads: Callable[[int], Any] | None = None, block: tuple[int, int, int] | None = None,
+    threads: Callable[[int], Any] | None = None,
 ) -> Callable[[Any], Any]:  # fmt: skip
     """Add a kernel of outputs, inputs and the size to the cases."""
 
@@ -44,7 +44,7 @@ def case(
         return arrays, (size,), geometry
 
     def add(function: Any) -> Any:
-        kernel = hal.kernel(function, block=block)
+        kernel = hal.kernel(function)
         CASES.append(Case(kernel, make))
         return kernel
 
@@ -235,23 +235,6 @@ def counted(y: P[I32], z: P[I32], x: C[I32], n: I32):
         hal.atomic_max(z, i % 2 if n > 1 else 0, x[i])
 
 
-@case(
-    ["i2", "i4"],
-    ["i8", "i4"],
-    block=(5, 1, 1),
-    threads=lambda size: {"grid": -(-size // 5), "block": 5},
-)
-def narrowed_in_blocks_of_5(a: P[hal.int16], b: P[I32], x: C[L], y: C[I32], n: I32):
-    t = hal.shared(I32, 5)
-    i = hal.global_idx(0)
-    t[hal.thread_idx(0)] = 1
-    if i < n:
-        a[i] = hal.int16(y[i] * 3)
-        b[i] = hal.int32(x[i] * 5)
-    if i % 4 == 1 and i < n:
-        b[i] = hal.int32(x[i] * 7)
-
-
 @case(["i4", "u4", "i4"], ["i4"])
 def joined(a: P[I32], b: P[hal.uint32], c: P[I32], x: C[I32], n: I32):
     i = hal.global_idx(0)
@@ -377,3 +360,15 @@ def behind_the_first_in_turns(y: P[F], x: C[F], n: I32):
         y[4 * i + 1] = x[4 * i + 1] + x[4 * i + 2]
         y[4 * i + 2] = 2.0
         y[4 * i + 3] = 3.0
+
+
+@hal.kernel(block=(5, 1, 1))
+def narrowed(y: P[hal.bfloat16], z: P[L], x: C[hal.uint64]):
+    own = hal.local(hal.float16, 6)
+    unused = hal.shared(hal.uint16, 5)
+    unused[hal.thread_idx(0)] = 1
+    i = hal.global_idx(0)
+    for k in hal.unroll(6):
+        own[k] = 3.5
+    y[10 + i] += 3
+    z[i] = 1 + hal.int64(hal.bool_(y[i]) or hal.bool_(x[2]))
