@@ -1,1 +1,1 @@
-"""What the sessions of noxfile.py are made of."""
+"""The parts of which noxfile.py makes its sessions."""

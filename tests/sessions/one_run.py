@@ -1,4 +1,4 @@
-"""What the sessions of one run of nox share: a folder, and a list of what they leave out."""
+"""Share a folder, and a list of what is left out, among the sessions of one run of nox."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What sessions install from PyPI besides the distributions."""
+"""List the packages that sessions install from PyPI besides the distributions."""
 
 from __future__ import annotations
 

@@ -18,9 +18,10 @@ import hal_core as hal
 from hal_core.dtypes import DTYPES
 from hal_cpu import processor
 from hal_cpu.vectors import LLVMRenderer
-from hal_cpu.vectors.gangs import Gangs, threads_of
+from hal_cpu.vectors.gangs import Gangs
 from hal_cpu.vectors.width import Registers
 from hal_kernel.interpreter import interpret
+from hal_kernel.ir.blocks.fission import at_barriers
 from hal_kernel.ir.fold import fold
 from hal_kernel.ir.writing import source_of
 
@@ -104,8 +105,13 @@ def test_a_gang_touches_nothing_that_no_lane_accesses() -> None:
     assert done.returncode == 0, (done.stdout[-200:], done.stderr[-2000:])
 
 
+def gangs_of(kernel: Any, registers: Registers = AVX2) -> Gangs:
+    folded = fold(kernel.lower())
+    return Gangs(folded._replace(uops=at_barriers(folded)), True, registers)
+
+
 def notes(kernel: Any, registers: Registers = AVX2) -> list[str]:
-    gangs = Gangs(threads_of(fold(kernel.lower())), True, registers)
+    gangs = gangs_of(kernel, registers)
     gangs.text()
     return [f"{node.op}: {how}" for node, how in gangs.notes.items()]
 
@@ -152,12 +158,12 @@ def test_memories_that_overlap_keep_the_order_of_a_thread(shift: int) -> None:
     ],
 )
 def test_threads_run_one_by_one_for_a_reason(kernel: Any, why: str) -> None:
-    gangs = Gangs(threads_of(fold(kernel.lower())), True, AVX2)
+    gangs = gangs_of(kernel)
     assert gangs.widths.whole == 1
     assert gangs.widths.why.startswith(why)
 
 
 def test_the_variables_of_a_gang_fit_the_registers() -> None:
-    few = Gangs(threads_of(fold(vector_kernels.sums.lower())), True, AVX2).widths
-    many = Gangs(threads_of(fold(vector_kernels.sixteen_sums.lower())), True, AVX2).widths
+    few = gangs_of(vector_kernels.sums).widths
+    many = gangs_of(vector_kernels.sixteen_sums).widths
     assert few.whole > many.whole == many.few == 8

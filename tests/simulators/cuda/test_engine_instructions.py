@@ -1,4 +1,4 @@
-"""What single instructions give, by the PTX ISA: where a renderer may believe what is not so."""
+"""Single instructions give what the PTX ISA says, where a renderer may believe something else."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_logic(engine: Engine, kind: str) -> None:
 
 @pytest.mark.parametrize("bits", [32, 64])
 def test_counts_fields_and_carries(engine: Engine, bits: int) -> None:
-    """What NVRTC makes of __popc, __clz, __brev, of bit fields and of longer numbers."""
+    """Run what NVRTC makes of __popc, __clz, __brev, of bit fields and of longer numbers."""
     kind, values = f"b{bits}", integer_edges(f"u{bits}")
     one: dict[str, Number] = {
         "popc": int.bit_count,

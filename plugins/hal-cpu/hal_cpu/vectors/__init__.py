@@ -12,9 +12,10 @@ The writers, each of which is a class that stands on the one before: `text.py`, 
 from __future__ import annotations
 
 from hal_core.dtypes import DTYPES
-from hal_cpu.vectors.gangs import Gangs, threads_of
+from hal_cpu.vectors.gangs import Gangs
 from hal_cpu.vectors.width import WIDE, Registers
 from hal_kernel.ir import Kernel
+from hal_kernel.ir.blocks.fission import at_barriers
 from hal_kernel.ir.contraction import contracted
 from hal_kernel.ir.expand import expand
 from hal_kernel.render.renderer import Renderer
@@ -45,10 +46,5 @@ class LLVMRenderer(Renderer):
         if self.fma:
             kernel = contracted(kernel) if kernel.contract else kernel
             kernel = expand(kernel, branches=False)
-        if any(node.op == "BARRIER" for node in kernel.uops):
-            from hal_kernel.ir.blocks.fission import at_barriers
-
-            kernel = kernel._replace(uops=at_barriers(kernel))
-        else:
-            kernel = threads_of(kernel)
+        kernel = kernel._replace(uops=at_barriers(kernel))
         return Gangs(kernel, self.half, self.registers, self.width)

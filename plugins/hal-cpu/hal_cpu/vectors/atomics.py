@@ -58,12 +58,7 @@ class Atomics(Stores):
         dtype, n, found = dtype_of(uop), self.w, self.index(uop.src[1])
         kind, vector = scalar(dtype), self.vec(self.get(uop.src[2]))
         if self.mask is not None:
-            idle = {
-                "MIN": dtype.max,
-                "MAX": dtype.min,
-                "AND": -1 if dtype.kind == "i" else dtype.max,
-            }
-            neutral = -0.0 if dtype.is_float else idle.get(uop.arg, 0)
+            neutral = _neutral(uop.arg, dtype)
             vector = self.masked(dtype, vector, self.constant(neutral, dtype))
         at = self.address(uop, found.base if found else "")
         name, lanes = f"@llvm.vector.reduce.{how}.{mangled(kind, n)}", of(kind, n)

@@ -400,11 +400,3 @@ def _joins_blocks(uops: tuple[UOp, ...]) -> bool:
     alone = ops.count("THREADS") == 1 and ops[-1] == "ENDTHREADS"
     own = any(node.op == "SPECIAL" and node.arg[0] in ("thread_idx", "block_idx") for node in uops)
     return alone and not own and "SHARED" not in ops and "SPILL" not in ops
-
-
-def threads_of(kernel: Kernel) -> Kernel:
-    """Return a kernel without barriers as one region."""
-    ahead = [node for node in kernel.uops if node.op in ("PARAM", "SHARED", "TABLE", "VIEW")]
-    body = [node for node in kernel.uops if node.op not in ("PARAM", "SHARED", "TABLE", "VIEW")]
-    threads = UOp("THREADS", None, (), False)
-    return kernel._replace(uops=(*ahead, threads, *body, UOp("ENDTHREADS", None, (threads,))))

@@ -68,9 +68,6 @@ class LaneValues(Arithmetic):
     def is_uniform(self, value: Value) -> bool:
         return value.is_flat and self.holds(value.tests)
 
-    def is_pattern(self, value: Value) -> bool:
-        return value.lanes is not None and self.holds(value.tests)
-
     def vec(self, value: Value) -> str:
         """Return the exact vector of a value."""
         name = self.cache.get(value)
