@@ -62,6 +62,14 @@ def of_negative(y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.int16]) -> None:
     y[lane] = value + shared[lane]
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="the name is that of Linux")
+@pytest.mark.parametrize("name", C_COMPILERS)
+def test_an_assert_of_a_text_is_kept(name: str) -> None:
+    """Zig defines NDEBUG where it optimises."""
+    asserting = f"#include <assert.h>\n{SCALE.replace('if (i < n)', 'assert(i < n);')}"
+    assert b"__assert_fail" in present(name).compile(scale(asserting))
+
+
 @pytest.mark.parametrize("name", ["llvm", *C_COMPILERS])
 def test_floats_of_numbers_of_64_bits_that_were_negative(
     name: str, monkeypatch: pytest.MonkeyPatch

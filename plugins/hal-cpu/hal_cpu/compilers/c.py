@@ -59,6 +59,7 @@ C_COMPILERS = {
             _find_zig,
             dict.fromkeys(_MARCH, "-mcpu=native"),
             "pip install ziglang",
+            ("-UNDEBUG",),  # zig defines it where it optimises, and a user's assert() would be lost
             flags_uint64=_NO_SLP,
         ),
     )
