@@ -30,17 +30,19 @@ class Recorder(Queue):
         self._nodes, self._changed = nodes, changed
 
     def _add_launch(
-        self, program: Program, geometry: Any, bufs: tuple[Buffer, ...], args: tuple[Any, ...]
-    ) -> None:
+        self, program: Program, geometry: Any, bufs: tuple[Buffer, ...], args: tuple[Any, ...],
+        sizes: tuple[Any, ...] = (),
+    ) -> None:  # fmt: skip
         if program.device is not self.device or program.device.closed:
             self._check_device(program.device, f"launch {program.name}")
         nodes = self._nodes
-        nodes.append(Node(LAUNCH, len(nodes), bufs, self._changed, program, geometry, args))
+        nodes.append(Node(LAUNCH, len(nodes), bufs, self._changed, program, geometry, args, sizes))
         self._changed()
 
     def _add_timed_launch(
-        self, program: Program, geometry: Any, bufs: tuple[Buffer, ...], args: tuple[Any, ...]
-    ) -> float:
+        self, program: Program, geometry: Any, bufs: tuple[Buffer, ...], args: tuple[Any, ...],
+        sizes: tuple[Any, ...] = (),
+    ) -> float:  # fmt: skip
         why = "wait=True cannot wait"
         return refuse_in_capture(f"launch {program.name}", why, self.device.name)
 

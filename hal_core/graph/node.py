@@ -75,11 +75,13 @@ class Node(OfThisProcess):
         program: Program | None = None,
         geometry: Any = None,
         args: tuple[Any, ...] = (),
+        sizes: tuple[Any, ...] = (),
         data: bytes = b"",
     ) -> None:
         self.kind, self.number, self.bufs, self.data = kind, number, bufs, data
         self.program, self.geometry = program, geometry
         self._args = args  # of a launch, with the opaques of capture in the places of pointers
+        self._sizes = sizes  # of a launch: grid, block, threads and shared
         self._changed = changed
 
     @property
@@ -113,7 +115,7 @@ class Node(OfThisProcess):
             if found is None:
                 fix = "Leave the node out of the graph, or let its kernel do nothing."
                 raise InvalidArgument("update", "the launch has no threads", got=how, fix=fix)
-            self.geometry = found
+            self.geometry, self._sizes = found
         self.bufs, self._args = given, args
         self._changed()
 

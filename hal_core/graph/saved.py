@@ -29,10 +29,7 @@ Label = dict[str, Any]
 
 
 def to_bytes(device: Compiled, nodes: Sequence[Node], roots: Sequence[Buffer]) -> bytes:
-    """Return a graph as bytes; contents of buffers are left out.
-
-    Raises: InvalidArgument for a launch whose sizes are no plain integers.
-    """
+    """Return a graph as bytes; contents of buffers are left out."""
     payload = bytearray()
 
     def stored(data: bytes) -> tuple[int, int]:
@@ -87,17 +84,15 @@ def _identity(device: Compiled, pair: str) -> str:
 
 
 def _extents(node: Node) -> Any:
-    """Return grid, block, threads and shared as the launch was given them."""
+    """Return grid, block, threads and shared as integers of Python and tuples of them."""
     if node.program is None:
         return None
     if node.program._unloaded:
         node.program._refuse_unloaded()
-    for key, geometry in node.program._geometries.items():
-        if geometry is node.geometry:
-            return key
-    fix = "Give grid, block and threads as integers and tuples of them."
-    problem = f"the sizes of node {node.number} are no plain integers"
-    raise InvalidArgument("save", problem, device=node.program.device.name, fix=fix)
+    return [
+        [int(size) for size in one] if isinstance(one, tuple) else one if one is None else int(one)
+        for one in node._sizes
+    ]
 
 
 def from_bytes(device: Compiled, data: bytes, graph: Any) -> None:

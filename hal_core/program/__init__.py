@@ -171,12 +171,13 @@ class Program(OfThisProcess):
                 *bufs, vals=plain, grid=grid, block=block, threads=threads, shared=shared,
                 wait=wait, queue=queue,
             )  # fmt: skip
-        geometry = self._resolved(grid, block, threads, shared)
+        resolved = self._resolved(grid, block, threads, shared)
         args = self._arguments(bufs, vals)
-        if geometry is None:
+        if resolved is None:
             return 0.0 if wait else None
+        geometry, sizes = resolved
         if wait or queue is not None:
-            return self._hand_over(geometry, queue, bufs, args, wait)
+            return self._hand_over(geometry, queue, bufs, args, wait, sizes)
         launch = self._launch
         launch(geometry, *args)
         return None
@@ -188,6 +189,7 @@ class Program(OfThisProcess):
         bufs: tuple[Buffer, ...],
         args: tuple[Any, ...],
         wait: bool,
+        sizes: tuple[Any, ...],
     ) -> float | None:
         """Launch with arguments that are checked, and wait, or do it in a queue, or both."""
         try:
@@ -196,7 +198,7 @@ class Program(OfThisProcess):
             if not isinstance(queue, Queue):
                 checked(queue, f"launch {self.name}", self.device)
             add: Any = queue._add_timed_launch if wait else queue._add_launch
-            return add(self, geometry, bufs, args)  # type: ignore[no-any-return]
+            return add(self, geometry, bufs, args, sizes)  # type: ignore[no-any-return]
         except (AttributeError, TypeError):
             if self._unloaded:  # by another thread, since the launch began
                 self._refuse_unloaded()
@@ -208,8 +210,11 @@ class Program(OfThisProcess):
         block: Extent | None = None,
         threads: Extent | None = None,
         shared: int = 0,
-    ) -> Any:
-        """Return the geometry of a launch; None for one without threads. Raises: as a launch."""
+    ) -> tuple[Any, tuple[Any, ...]] | None:
+        """Return the geometry of a launch, and its grid, block, threads and shared as integers.
+
+        None for one without threads. Raises: as a launch.
+        """
         if self._unloaded:
             self._refuse_unloaded()
         limits, interface = self.device.info.limits, self.binary.interface
@@ -240,7 +245,7 @@ class Program(OfThisProcess):
                     self._geometries.clear()
                 # After the launch is bound: the fast path trusts that both are there.
                 self._geometries[key] = geometry
-        return geometry
+        return geometry, (blocks, shape, None, shared)
 
     # -- checks
 

@@ -19,7 +19,8 @@ gets this call:
             known = False
         if known:
             if wait or queue is not None:
-                return handed(self, geometry, queue, bufs, (b0._buf, v1), wait)
+                return handed(self, geometry, queue, bufs, (b0._buf, v1), wait,
+                              (grid, block, threads, shared))
             self._launch(geometry, b0._buf, v1)
             return None
         return checked(self, *bufs, vals=vals, grid=grid, block=block, threads=threads,
@@ -62,7 +63,8 @@ def __call__(self, *bufs, vals=(), grid=None, block=None, threads=None, shared=0
         known = False
     if known:
         if wait or queue is not None:
-            return handed(self, geometry, queue, bufs, ({tuple}), wait)
+            return handed(self, geometry, queue, bufs, ({tuple}), wait,
+                          (grid, block, threads, shared))
         self._launch(geometry, {args})
         return None
     return checked(self, *bufs, vals=vals, grid=grid, block=block, threads=threads,

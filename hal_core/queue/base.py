@@ -237,16 +237,20 @@ class Queue(OfThisProcess):
 
     # -- called by programs and buffers, with checked arguments
 
+    # A graph, which stands where a queue does, saves a launch's `sizes`.
+
     def _add_launch(
-        self, program: Program, geometry: Any, bufs: tuple[Buffer, ...], args: tuple[Any, ...]
-    ) -> None:
+        self, program: Program, geometry: Any, bufs: tuple[Buffer, ...], args: tuple[Any, ...],
+        sizes: tuple[Any, ...] = (),
+    ) -> None:  # fmt: skip
         self._check_launch(program, bufs)
         self._launch(program, geometry, args, (program, *[buffer._share() for buffer in bufs]))
         self._keep()
 
     def _add_timed_launch(
-        self, program: Program, geometry: Any, bufs: tuple[Buffer, ...], args: tuple[Any, ...]
-    ) -> float:
+        self, program: Program, geometry: Any, bufs: tuple[Buffer, ...], args: tuple[Any, ...],
+        sizes: tuple[Any, ...] = (),
+    ) -> float:  # fmt: skip
         self._check_launch(program, bufs)
         keep = (program, *[buffer._share() for buffer in bufs])
         return self._launch_timed(program, geometry, args, keep)

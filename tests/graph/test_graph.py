@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from fake_backend import FakeCompiler
 
@@ -150,6 +151,25 @@ def test_G7_a_graph_that_was_made_for_another_target_is_refused(
         monkeypatch.setattr(FakeCompiler, "identity", "fake 2")
     with pytest.raises(hal.InvalidArgument, match="made for another target .*Capture and save"):
         hal.load_graph(path, device)
+
+
+@pytest.mark.parametrize("threads", [N, [N], (np.int64(N),), np.int64(N), float(N)])
+def test_G7_a_launch_of_sizes_of_any_kind_is_saved_whatever_its_program_ran_since(
+    threads: Any, fake: hal.Compiled, tmp_path: Path
+) -> None:
+    program, made = double(fake)
+    with fake.capture() as graph:
+        program(made, vals=(N,), threads=threads)
+        program(made, vals=(N,), threads=N)
+    graph[1].update(threads=threads if threads != float(N) else N, shared=4)
+    for size in range(1, 1100):
+        program._resolved(threads=size)
+    graph.save(tmp_path / "graph")
+    again = hal.load_graph(tmp_path / "graph", fake)
+    [root] = again.buffers
+    root.fill(1)
+    again.replay()
+    assert root.numpy().tolist() == [4] * N
 
 
 def test_G7_a_graph_of_an_unloaded_program_is_not_saved(fake: hal.Compiled, tmp_path: Path) -> None:

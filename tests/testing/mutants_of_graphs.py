@@ -19,9 +19,9 @@ from hal_core.queue import base
 def work_runs_during_capture() -> None:
     @around(Recorder, "_add_launch")
     def _add_launch(
-        inner: Any, self: Any, program: Any, geometry: Any, bufs: Any, args: Any
+        inner: Any, self: Any, program: Any, geometry: Any, bufs: Any, args: Any, sizes: Any
     ) -> None:
-        inner(self, program, geometry, bufs, args)
+        inner(self, program, geometry, bufs, args, sizes)
         program._launch(geometry, *args)
 
 
