@@ -9,13 +9,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from hal_cpu.vectors.shapes import lanes_leave
-from hal_cpu.vectors.tree import If, Item, Loop, jumps, nodes_of, walk
+from hal_cpu.vectors.tree import Facts, If, Item, Loop, facts, jumps
 from hal_cpu.vectors.value import Value
 from hal_cpu.vectors.variables import Variables
-from hal_kernel.ir.uop import ATOMIC_OPS, LEAVES, UOp, dtype_of
+from hal_kernel.ir.uop import LEAVES, UOp, dtype_of
 
 CHEAP = 24  # nodes that are computed for all lanes rather than behind a test
-_ACCESSES = ATOMIC_OPS | {"LOAD", "STORE", "FAR", "FENCE"}
 
 
 class Frame(NamedTuple):
@@ -25,12 +24,6 @@ class Frame(NamedTuple):
     step: str
     next: str = ""  # slot: the mask of the next iteration; "" if all lanes leave together
     active: str = ""  # slot: the mask of the lanes that are in this one
-
-
-class Cost(NamedTuple):
-    nodes: int
-    is_hard: bool  # it has loops or jumps
-    accesses: bool  # it accesses memory
 
 
 class Branches(Variables):
@@ -45,9 +38,10 @@ class Branches(Variables):
             if self.left:
                 return
             self._item(item)
-            rest = block[place + 1 :]
-            if self.w > 1 and rest and not self.left and lanes_leave(item, self.shapes):
-                self._rest_of_block(rest)
+            if isinstance(item, UOp) or self.w == 1 or self.left or item is block[-1]:
+                continue
+            if lanes_leave(item, self.shapes):
+                self._rest_of_block(block[place + 1 :])
                 return
 
     def _item(self, item: Item) -> None:
@@ -113,7 +107,7 @@ class Branches(Variables):
 
     def write_if(self, item: If) -> None:
         condition = self.get(item.node.src[0])
-        cost = self._cost([item])
+        cost = facts([item])
         if self.choosing or (
             self.w > 1 and not cost.is_hard and not cost.accesses and cost.nodes < CHEAP
             and not self.is_uniform(condition)
@@ -178,7 +172,7 @@ class Branches(Variables):
             if side:
                 self._under(one, side)
 
-    def _part_by_bits(self, item: If, condition: Value, cost: Cost) -> None:
+    def _part_by_bits(self, item: If, condition: Value, cost: Facts) -> None:
         """Write an IF of which only the vector of its condition is known."""
         bools, n = self.vec(condition), self.w
         bits = self.as_bits(bools)
@@ -258,7 +252,7 @@ class Branches(Variables):
             if not side:
                 continue
             one = self.let(f"and {self.mask_kind} {self.mask}, {one or self.inverse(mask)}")
-            cost = self._cost(side)
+            cost = facts(side)
             alone = len(side) == 1 and jumps(side)
             if not alone and (cost.accesses or cost.is_hard or cost.nodes > CHEAP):
                 self._if_any(one, f"{name}.{place}", side)
@@ -279,8 +273,7 @@ class Branches(Variables):
             mark = self.env.mark()
             for part in side:
                 self._item(part)
-            sets = [node.src[0] for node in nodes_of(side) if node.op == "SET"]
-            found.append({variable: self.env[variable] for variable in sets})
+            found.append({variable: self.env[variable] for variable in facts(side).sets})
             self.env.back(mark)
         self.choosing -= 1
         for variable in {**found[0], **found[1]}:
@@ -295,19 +288,6 @@ class Branches(Variables):
                 self.env.put(variable, value)
             else:
                 self.assign(variable, value, blends=True)
-
-    def _cost(self, block: list[Item]) -> Cost:
-        nodes, is_hard, accesses = 0, False, False
-        for item, _ in walk(block):
-            if isinstance(item, Loop):
-                is_hard = True
-            elif isinstance(item, UOp):
-                is_hard |= item.op in LEAVES
-                accesses |= item.op in _ACCESSES or (
-                    item.op in ("SET", "GET") and item.src[0].op == "SPILL"
-                )
-                nodes += 1
-        return Cost(nodes, is_hard, accesses)
 
     def write_loop(self, item: Loop) -> None:
         raise NotImplementedError

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from hal_cpu.vectors.arithmetic import of, scalar
 from hal_cpu.vectors.branches import Branches, Frame
-from hal_cpu.vectors.tree import If, Item, Loop, nodes_of, walk
+from hal_cpu.vectors.tree import If, Item, Loop, facts
 from hal_cpu.vectors.value import Tests, Value
-from hal_kernel.ir.uop import ATOMIC_OPS, LEAVES, UOp, dtype_of
+from hal_kernel.ir.uop import ATOMIC_OPS, UOp, dtype_of
 
 _TOGETHER = "all lanes while all are in, then masked"
 
@@ -31,7 +31,7 @@ class Loops(Branches):
 
     def write_loop(self, item: Loop) -> None:
         node, place = item.node, self.number()
-        if any(_is_effect(part) for part in nodes_of(item.body)):
+        if facts([item]).has_effects:
             self.pure = False
         self.forget(item.body)
         if self.is_varying_loop(node):
@@ -78,7 +78,7 @@ class Loops(Branches):
         effects, and it is written a second time without guesses.
         """
         starts_again = self.w > 1 and self.mask is None and not self.pure
-        if not starts_again or any(isinstance(part, Loop) for part, _ in walk(body)):
+        if not starts_again or facts(body).loops:
             self._scoped(body, step)
             return
         outside = self.again, self.trying, self.guessed
@@ -256,7 +256,7 @@ class _Counter:
         self.type = self.kind if self.is_scalar else self.vector
         first = self.start.base if self.is_scalar else writer.vec(self.start)
         # Lanes that leave in the middle of the loop are no concern of a loop of all.
-        leaves = any(part.op in LEAVES for part in nodes_of(item.body))
+        leaves = bool(facts([item]).leaves)
         self.together = (
             self.is_scalar and not leaves and self.stop.lanes is not None
             and writer.require(self.stop.tests | writer.fitting(self.stop))
@@ -295,15 +295,6 @@ class _Counter:
         writer.store(self.type, writer.let(f"add {self.type} {self.at}, {by}"), self.slot)
 
 
-def _is_effect(node: UOp) -> bool:
-    """Tell whether a node changes what stays when its gang starts again."""
-    if node.op == "SET":
-        return node.src[0].op == "SPILL"
-    if node.op == "STORE":
-        return node.src[0].op != "LOCAL"
-    return node.op in ATOMIC_OPS and node.op != "ATOMICLOAD"
-
-
 def _test_of(item: Loop) -> tuple[list[UOp], If, int] | None:
     """Return how a LOOP begins that tests first: nodes, its IF, and the side that stays."""
     place = next(
@@ -319,7 +310,7 @@ def _test_of(item: Loop) -> tuple[list[UOp], If, int] | None:
     if breaks.count(True) != 1:
         return None
     stays = breaks.index(False)
-    if any(node.op in LEAVES for node in nodes_of(test.sides[stays])):
+    if facts(test.sides[stays]).leaves:
         return None
     return [part for part in item.body[:place] if isinstance(part, UOp)], test, stays
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hal_core.dtypes import int32, int64
-from hal_cpu.vectors.tree import If, Item, Loop, Path, Region, Step, walk
+from hal_cpu.vectors.tree import If, Item, Loop, Path, Region, Step, facts, walk
 from hal_kernel.ir.uop import ATOMIC_OPS, LEAVES, UOp
 
 _OWN = (("global_idx", 0), ("thread_idx", 0))  # SPECIALs that differ along x
@@ -202,14 +202,10 @@ def lanes_leave(item: Item, shapes: Shapes) -> bool:
     """Tell whether threads that run an item may not all go on behind it."""
     if isinstance(item, (UOp, Region)):
         return False
-    inside = {item.node}
-    for part, _ in walk([item]):
-        if isinstance(part, Loop):
-            inside.add(part.node)
-        if isinstance(part, UOp) and part.op in LEAVES:
-            if part.op == "RETURN":
-                if shapes.returns_vary:
-                    return True
-            elif part.src[0] not in inside and part.src[0] in shapes.divergent:
-                return True
-    return False
+    inside = facts([item])
+    return any(
+        shapes.returns_vary
+        if node.op == "RETURN"
+        else node.src[0] in shapes.divergent and node.src[0] not in inside.loops
+        for node in inside.leaves
+    )

@@ -11,20 +11,41 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from hal_kernel.ir.uop import LEAVES, UOp
+from hal_kernel.ir.uop import ATOMIC_OPS, LEAVES, UOp
+
+_ACCESSES = ATOMIC_OPS | {"LOAD", "STORE", "FAR", "FENCE"}
+_NOTED = _ACCESSES | LEAVES | {"SET", "GET"}
+
+
+class Facts(NamedTuple):
+    """What writers ask of a block again and again, with all blocks in it."""
+
+    nodes: int  # that are no blocks themselves
+    sets: tuple[UOp, ...]  # variables
+    leaves: tuple[UOp, ...]  # BREAKs, CONTINUEs and RETURNs
+    loops: tuple[UOp, ...]
+    accesses: bool  # it accesses memory
+    has_effects: bool  # it changes what stays when its gang starts again
+
+    @property
+    def is_hard(self) -> bool:
+        return bool(self.loops or self.leaves)
 
 
 @dataclass(eq=False, slots=True)
 class If:
     node: UOp
     sides: tuple[list[Item], list[Item]] = field(default_factory=lambda: ([], []))
+    facts: Facts | None = None
 
 
 @dataclass(eq=False, slots=True)
 class Loop:
     node: UOp
     body: list[Item] = field(default_factory=list)
+    facts: Facts | None = None
 
 
 @dataclass(eq=False, slots=True)
@@ -33,6 +54,7 @@ class Region:
 
     node: UOp
     body: list[Item] = field(default_factory=list)
+    facts: Facts | None = None
 
 
 Item = UOp | If | Loop | Region
@@ -122,13 +144,56 @@ def jumps(block: list[Item]) -> bool:
 
 def walk(block: Iterable[Item], path: Path = ()) -> Iterator[tuple[Item, Path]]:
     """Yield each item of a block and of all blocks in it, in order, with what encloses it."""
+    pending = [(iter(block), path)]
+    while pending:
+        items, path = pending[-1]
+        for item in items:
+            yield item, path
+            if isinstance(item, UOp):
+                continue
+            if isinstance(item, If):
+                pending.append((iter(item.sides[1]), (*path, (item, 1))))
+                pending.append((iter(item.sides[0]), (*path, (item, 0))))
+            else:
+                pending.append((iter(item.body), (*path, (item, 0))))
+            break
+        else:
+            pending.pop()
+
+
+def facts(block: Iterable[Item]) -> Facts:
+    """Return the facts of a block. Order: no item may change after it, as each keeps its own."""
+    nodes, accesses, has_effects = 0, False, False
+    sets, leaves, loops = list[UOp](), list[UOp](), list[UOp]()
     for item in block:
-        yield item, path
-        if isinstance(item, If):
-            for side in (0, 1):
-                yield from walk(item.sides[side], (*path, (item, side)))
-        elif not isinstance(item, UOp):
-            yield from walk(item.body, (*path, (item, 0)))
+        if not isinstance(item, UOp):
+            if item.facts is None:
+                inside = (*item.sides[0], *item.sides[1]) if isinstance(item, If) else item.body
+                item.facts = facts(inside)
+            inner = item.facts
+            nodes += inner.nodes
+            sets += inner.sets
+            leaves += inner.leaves
+            loops += (item.node, *inner.loops) if isinstance(item, Loop) else inner.loops
+            accesses |= inner.accesses
+            has_effects |= inner.has_effects
+            continue
+        nodes += 1
+        op = item.op
+        if op not in _NOTED:
+            continue
+        if op in ("SET", "GET"):
+            accesses |= item.src[0].op == "SPILL"
+            if op == "SET":
+                sets.append(item.src[0])
+                has_effects |= item.src[0].op == "SPILL"
+        elif op in LEAVES:
+            leaves.append(item)
+        else:
+            accesses = True
+            stores = op == "STORE" and item.src[0].op != "LOCAL"
+            has_effects |= stores or (op in ATOMIC_OPS and op != "ATOMICLOAD")
+    return Facts(nodes, tuple(sets), tuple(leaves), tuple(loops), accesses, has_effects)
 
 
 def nodes_of(block: Iterable[Item]) -> Iterator[UOp]:

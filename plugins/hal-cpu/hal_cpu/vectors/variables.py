@@ -9,7 +9,7 @@ from hal_cpu.vectors.arithmetic import of, scalar, stored
 from hal_cpu.vectors.atomics import Atomics
 from hal_cpu.vectors.shapes import Shapes
 from hal_cpu.vectors.text import Scoped
-from hal_cpu.vectors.tree import If, Item, Loop, jumps, nodes_of
+from hal_cpu.vectors.tree import If, Item, Loop, facts, jumps
 from hal_cpu.vectors.value import Lanes, Value
 from hal_kernel.ir.uop import UOp, dtype_of
 
@@ -136,9 +136,8 @@ class Variables(Atomics):
 
     def forget(self, block: list[Item]) -> None:
         """Forget the values of variables that a block sets."""
-        for node in nodes_of(block):
-            if node.op == "SET":
-                self.env.drop(node.src[0])
+        for variable in facts(block).sets:
+            self.env.drop(variable)
 
     def _needs_blend(self, uop: UOp) -> bool:
         """Tell whether lanes that are off here may read the variable that is set, later."""
@@ -150,7 +149,7 @@ class Variables(Atomics):
             if isinstance(item, Loop):
                 if item.node not in self.shapes.divergent:
                     continue
-                if any(node.op == "CONTINUE" for node in nodes_of(item.body)):
+                if any(node.op == "CONTINUE" for node in facts([item]).leaves):
                     return True
                 gets = self.shapes.gets.get(uop.src[0], [])
                 return not all(self.shapes.paths[get][:n] == path[:n] for get in gets)
