@@ -24,14 +24,18 @@ _MOST_TIMES, _MOST_NODES = 8, 128
 _AHEAD = PURE | {"CONST", "SPECIAL"}
 
 
-def written_out(block: list[Item], shapes: Shapes) -> None:
-    """Write out the short loops of which each iteration stores another element of the thread."""
+def written_out(block: list[Item], shapes: Shapes) -> bool:
+    """Write out the short loops of which each iteration stores another element of the thread.
+
+    Returns True if there are any.
+    """
+    found = False
     for place in range(len(block) - 1, -1, -1):
         item = block[place]
         if isinstance(item, UOp):
             continue
         for side in item.sides if isinstance(item, If) else (item.body,):
-            written_out(side, shapes)
+            found |= written_out(side, shapes)
         numbers = _numbers(item, shapes) if isinstance(item, Loop) else None
         if numbers and isinstance(item, Loop):
             copies: list[Item] = []
@@ -39,6 +43,8 @@ def written_out(block: list[Item], shapes: Shapes) -> None:
                 constant = UOp("CONST", item.node.dtype, (), number, item.node.line)
                 copies += [constant, *_copied(item.body, {item.node: constant})]
             block[place : place + 1] = copies
+            found = True
+    return found
 
 
 def _numbers(loop: Loop, shapes: Shapes) -> range | None:
@@ -56,8 +62,12 @@ def _numbers(loop: Loop, shapes: Shapes) -> range | None:
     return numbers if strided and small and not leaves else None
 
 
-def with_merged_guards(block: list[Item], shapes: Shapes) -> None:
-    """Test the guards of several strided stores together, ahead of all of them."""
+def with_merged_guards(block: list[Item], shapes: Shapes) -> bool:
+    """Test the guards of several strided stores together, ahead of all of them.
+
+    Returns True if there are any.
+    """
+    found = False
     straight = _Straight(shapes)
     for place, item in enumerate(block):
         if isinstance(item, UOp):
@@ -66,10 +76,11 @@ def with_merged_guards(block: list[Item], shapes: Shapes) -> None:
             continue
         if isinstance(item, If) and straight.add_all(block[place:]) and straight.gains():
             block[place:] = _merged(block[place:], straight.nodes, straight.guards)
-            return
+            return True
         for side in item.sides if isinstance(item, If) else (item.body,):
-            with_merged_guards(side, shapes)
+            found |= with_merged_guards(side, shapes)
         straight = _Straight(shapes)
+    return found
 
 
 class _Straight:

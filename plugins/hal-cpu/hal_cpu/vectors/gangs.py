@@ -62,14 +62,13 @@ class Gangs(Flat):
             self.widths = Widths(width, width, self.widths.mask_bits)
         self.bodies = {item.node: item.body for item, _ in walk(root) if isinstance(item, Region)}
         if self.widths.whole > 1:
-            for body in self.bodies.values():
-                written_out(body, self.shapes)
-                with_sides(body)
-                with_one_store(body)
-            self.shapes = Shapes(root)
-            for body in self.bodies.values():
-                with_merged_guards(body, self.shapes)
-            self.shapes = Shapes(root)
+            rewritten = [
+                written_out(body, self.shapes) | with_sides(body) | with_one_store(body)
+                for body in self.bodies.values()
+            ]
+            self.shapes = Shapes(root) if any(rewritten) else self.shapes
+            merged = [with_merged_guards(body, self.shapes) for body in self.bodies.values()]
+            self.shapes = Shapes(root) if any(merged) else self.shapes
             self.bundles = bundles(root, self.shapes)
         self.params: list[str] = []
         self.specials: dict[tuple[str, int], Value] = {}

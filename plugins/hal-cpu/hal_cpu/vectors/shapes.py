@@ -14,6 +14,9 @@ from hal_kernel.ir.uop import ATOMIC_OPS, LEAVES, UOp
 
 _OWN = (("global_idx", 0), ("thread_idx", 0))  # SPECIALs that differ along x
 _PLAIN = frozenset({"IF", "LOOP", "STORE", "VAR", "PARAM", "CONST", "THREADS", "FENCE"})
+_JUDGED = ATOMIC_OPS | LEAVES | {"SPECIAL", "SET", "LOAD", "RANGE"}  # not by all sources
+_STRIDED = frozenset({"SPECIAL", "RANGE", "ADD", "SUB", "MUL", "CAST"})
+_LIKELY = frozenset({"ADD", "SUB", "MIN", "MAX", "WHERE", "RANGE", "GET"})
 
 
 class Shapes:
@@ -25,30 +28,33 @@ class Shapes:
         self.staggered: set[UOp] = set()  # RANGEs whose ends differ by constants between neighbours
         self.returns_vary = False  # some thread of a gang may end before another
         self.paths: dict[UOp, Path] = {}
-        self._items = list(walk(root))
         uses: dict[UOp, list[Path]] = {}
         self.gets: dict[UOp, list[UOp]] = {}
-        for item, path in self._items:
+        for item, path in walk(root):
             node = item if isinstance(item, UOp) else item.node
             self.paths[node] = path
             if node.op in ("SET", "GET"):
                 uses.setdefault(node.src[0], []).append(path)
-            if node.op == "GET":
-                self.gets.setdefault(node.src[0], []).append(node)
+                if node.op == "GET":
+                    self.gets.setdefault(node.src[0], []).append(node)
         self._homes = {variable: _common(paths) for variable, paths in uses.items()}
         self._strides: dict[UOp, int | None] = {}  # of what varies
         self._likely: dict[UOp, int | None] = {}
         before = -1
-        while before != (before := len(self.varying) + len(self.divergent)):
-            for item, path in self._items:
-                node = item if isinstance(item, UOp) else item.node
-                self._visit(node, path)
-                if node in self.varying:
+        varying = self.varying
+        judged = [pair for pair in self.paths.items() if pair[0].op not in _PLAIN]
+        while before != (before := len(varying) + len(self.divergent)):
+            for node, path in judged:
+                if node.op in _JUDGED:
+                    self._visit(node, path)
+                elif node not in varying and not varying.isdisjoint(node.src):
+                    varying.add(node)
+                if node.op in _STRIDED and node in varying:
                     self._strides[node] = self._stride(node)
         self.expected = self._expected()
-        for item, _ in self._items:
-            node = item if isinstance(item, UOp) else item.node
-            self._likely[node] = self._likely_stride(node)
+        for node, _ in judged:
+            if node.op in _LIKELY:
+                self._likely[node] = self._likely_stride(node)
         self.staggered |= self._counting()
 
     def is_inside(self, variable: UOp, loop: Loop) -> bool:
@@ -89,10 +95,8 @@ class Shapes:
                     self.divergent.add(node)
                     if None not in strides:
                         self.staggered.add(node)
-        elif op in LEAVES:
+        else:
             self._leave(op, path)
-        elif op not in _PLAIN and not varying.isdisjoint(node.src):
-            varying.add(node)
 
     def _leave(self, op: str, path: Path) -> None:
         """Note the loops that a BREAK, CONTINUE or RETURN makes divergent."""
@@ -136,12 +140,12 @@ class Shapes:
     def _counting(self) -> set[UOp]:
         """Return the LOOPs that lanes leave by comparing an index, as all do nearly together."""
         found, others = set[UOp](), set[UOp]()
-        for item, path in self._items:
-            if isinstance(item, UOp) and item.op == "BREAK" and item.src[0].op == "LOOP":
+        for node, path in self.paths.items():
+            if node.op == "BREAK" and node.src[0].op == "LOOP":
                 tests = [step[0].node.src[0] for step in path if isinstance(step[0], If)]
                 counts = bool(tests) and self.is_index_test(tests[-1])
-                (found if counts else others).add(item.src[0])
-            elif isinstance(item, UOp) and item.op in ("CONTINUE", "RETURN"):
+                (found if counts else others).add(node.src[0])
+            elif node.op in ("CONTINUE", "RETURN"):
                 others.update(step[0].node for step in path)
         return found - others
 
@@ -176,9 +180,9 @@ class Shapes:
     def _expected(self) -> dict[UOp, int]:
         """Return the integer variables that likely differ by a constant between neighbours."""
         found: dict[UOp, int] = {}
-        for item, _ in self._items:
-            if isinstance(item, UOp) and item.op == "SET" and item.src[0] in self.varying:
-                variable, value = item.src
+        for node in self.paths:
+            if node.op == "SET" and node.src[0] in self.varying:
+                variable, value = node.src
                 wide = (
                     variable.dtype and variable.dtype.kind in "iu" and variable.dtype.itemsize >= 4
                 )

@@ -87,8 +87,12 @@ def nested(uops: Iterable[UOp]) -> list[Item]:
     return root
 
 
-def with_sides(block: list[Item]) -> None:
-    """Move what follows an IF that one side leaves into its other side, everywhere in a block."""
+def with_sides(block: list[Item]) -> bool:
+    """Move what follows an IF that one side leaves into its other side, everywhere in a block.
+
+    Returns True if anything was moved.
+    """
+    moved = False
     for place, item in enumerate(block):
         if isinstance(item, If):
             rest = block[place + 1 :]
@@ -98,25 +102,27 @@ def with_sides(block: list[Item]) -> None:
                 if not all(leaving):
                     item.sides[leaving.index(False)].extend(rest)
             for side in item.sides:
-                with_sides(side)
+                moved |= with_sides(side)
             if rest and any(leaving):
-                return
+                return True
         elif not isinstance(item, UOp):
-            with_sides(item.body)
+            moved |= with_sides(item.body)
+    return moved
 
 
-def with_one_store(block: list[Item]) -> None:
+def with_one_store(block: list[Item]) -> bool:
     """Store once behind an IF of which both sides end with a store to the same element.
 
-    Lanes then choose between values, and no store has a mask.
+    Lanes then choose between values, and no store has a mask. Returns True if there is such an IF.
     """
+    found = False
     for place in range(len(block) - 1, -1, -1):
         item = block[place]
         if isinstance(item, UOp):
             continue
         sides = item.sides if isinstance(item, If) else (item.body,)
         for side in sides:
-            with_one_store(side)
+            found |= with_one_store(side)
         if isinstance(item, If) and (stores := _last_stores(item)):
             memory, index, value = stores[0].src
             line = stores[0].line
@@ -126,6 +132,8 @@ def with_one_store(block: list[Item]) -> None:
             chosen = UOp("GET", value.dtype, (variable,), None, line)
             behind = [chosen, UOp("STORE", None, (memory, index, chosen), None, line)]
             block[place : place + 1] = [variable, item, *behind]
+            found = True
+    return found
 
 
 def _last_stores(item: If) -> list[UOp]:

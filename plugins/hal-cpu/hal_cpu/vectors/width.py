@@ -104,7 +104,7 @@ def _alone(uops: tuple[UOp, ...], shapes: Shapes) -> str:
         if node.op in ATOMIC_OPS and array_of(node.src[0]).op == "SHARED":
             updates += node.src[1] in shapes.varying
         work += node in shapes.varying and node.op in PURE
-        if any(item.node in shapes.divergent for item, _ in path) and node in shapes.varying:
+        if node in shapes.varying and any(item.node in shapes.divergent for item, _ in path):
             strays = node.op == "LOAD" and shapes.likely_stride(node.src[1]) is None
             gathers += strays and node.src[0].op != "LOCAL"
             operations += node.op in PURE
