@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Sequence
 
@@ -25,6 +26,7 @@ _UNSIGNED = {"LT": "ult", "LE": "ule", "GT": "ugt", "GE": "uge", "EQ": "eq", "NE
 _ORDERED = {"LT": "olt", "LE": "ole", "GT": "ogt", "GE": "oge", "EQ": "oeq", "NE": "une"}
 _INTEGER = {"ADD": "add", "SUB": "sub", "MUL": "mul", "AND": "and", "OR": "or", "XOR": "xor"}
 _FLOAT = {"ADD": "fadd", "SUB": "fsub", "MUL": "fmul", "DIV": "fdiv"}
+_PLAIN = {kind: _FLOAT if kind == "f" else _INTEGER for kind in "biuf"}  # of two operands
 _INTRINSICS = {
     "SQRT": "sqrt", "EXP": "exp", "EXP2": "exp2", "LOG": "log", "LOG2": "log2", "SIN": "sin",
     "COS": "cos", "FLOOR": "floor", "CEIL": "ceil", "TRUNC": "trunc", "ROUND": "rint",
@@ -49,10 +51,12 @@ def stored(dtype: DType) -> str:
     return "i8" if dtype is bool_ else _TYPES[dtype]
 
 
+@functools.cache
 def typed(dtype: DType, n: int) -> str:
     return of(_TYPES[dtype], n)
 
 
+@functools.cache
 def of(kind: str, n: int) -> str:
     """Return the type of `n` lanes of a scalar type."""
     return kind if n == 1 else f"<{n} x {kind}>"
@@ -103,6 +107,9 @@ class Arithmetic(Text):
     def operation(self, uop: UOp, operands: Sequence[str], n: int) -> str:
         """Write an operation of the IR; return its result."""
         op, dtype = uop.op, dtype_of(uop.src[0])
+        plain = _PLAIN[dtype.kind].get(op)
+        if plain is not None:
+            return self.let(f"{plain} {typed(dtype, n)} {operands[0]}, {operands[1]}")
         if op in SIGNED:
             return self.compare(op, dtype, n, *operands)
         if op in ("MIN", "MAX"):
@@ -138,8 +145,6 @@ class Arithmetic(Text):
 
     def _float(self, op: str, dtype: DType, operands: Sequence[str], n: int) -> str:
         kind = typed(dtype, n)
-        if op in _FLOAT:
-            return self.let(f"{_FLOAT[op]} {kind} {operands[0]}, {operands[1]}")
         if op == "NEG":
             return self.let(f"fneg {kind} {operands[0]}")
         if op == "ISNAN":
@@ -211,8 +216,6 @@ class Arithmetic(Text):
 
     def _integer(self, uop: UOp, dtype: DType, operands: Sequence[str], n: int) -> str:
         op, kind, a = uop.op, typed(dtype, n), operands[0]
-        if op in _INTEGER:
-            return self.let(f"{_INTEGER[op]} {kind} {a}, {operands[1]}")
         if op == "NEG":
             return self.let(f"sub {kind} {number(0, dtype, n)}, {a}")
         if op == "NOT":

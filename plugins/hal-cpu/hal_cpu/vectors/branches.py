@@ -13,6 +13,7 @@ from hal_cpu.vectors.tree import Facts, If, Item, Loop, facts, jumps
 from hal_cpu.vectors.value import Value
 from hal_cpu.vectors.variables import Variables
 from hal_kernel.ir.uop import LEAVES, UOp, dtype_of
+from hal_kernel.render.renderer import writers
 
 CHEAP = 24  # nodes that are computed for all lanes rather than behind a test
 
@@ -32,13 +33,17 @@ class Branches(Variables):
     def __init__(self, half: bool) -> None:
         super().__init__(half)
         self.frames: list[Frame] = []
+        self.writers = writers(type(self))
 
     def block(self, block: list[Item]) -> None:
         for place, item in enumerate(block):
             if self.left:
                 return
+            if isinstance(item, UOp):
+                self.node(item)
+                continue
             self._item(item)
-            if isinstance(item, UOp) or self.w == 1 or self.left or item is block[-1]:
+            if self.w == 1 or self.left or item is block[-1]:
                 continue
             if lanes_leave(item, self.shapes):
                 self._rest_of_block(block[place + 1 :])
@@ -53,9 +58,9 @@ class Branches(Variables):
             self.node(item)
 
     def node(self, uop: UOp) -> None:
-        writer = getattr(self, f"on_{uop.op}", None)
+        writer = self.writers.get(uop.op)
         if writer is not None:
-            writer(uop)
+            writer(self, uop)
         elif uop.op in LEAVES:
             self._leave_block(uop)
         else:

@@ -72,6 +72,7 @@ class Gangs(Flat):
             self.bundles = bundles(root, self.shapes)
         self.params: list[str] = []
         self.specials: dict[tuple[str, int], Value] = {}
+        self.constants: dict[tuple[UOp, int], Value] = {}  # by the width of a gang, too
         self.first: list[str] = []  # for each axis: the global index of the row's first thread
         self.sizes: list[str] = []  # for each axis: the threads that a region is written for
         self.local_arrays: dict[UOp, str] = {}
@@ -171,8 +172,12 @@ class Gangs(Flat):
     # -- nodes
 
     def on_CONST(self, uop: UOp) -> None:
-        dtype = dtype_of(uop)
-        self.values[uop] = self.uniform(dtype, literal(uop.arg, dtype), fits=True)
+        known = self.constants.get((uop, self.w))
+        if known is None:
+            dtype = dtype_of(uop)
+            known = self.uniform(dtype, literal(uop.arg, dtype), fits=True)
+            self.constants[uop, self.w] = known
+        self.values[uop] = known
 
     def on_PARAM(self, uop: UOp) -> None:
         if self.kernel.signature.params[uop.arg].is_pointer:

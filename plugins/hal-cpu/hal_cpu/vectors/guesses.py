@@ -34,17 +34,15 @@ class Guesses(LaneValues):
     def derive(self, uop: UOp, values: Sequence[Value]) -> Value:
         """Return the value of an operation without effects."""
         dtype = dtype_of(uop)
-        if all(map(self.is_uniform, values)):
+        if all([value.is_flat and self.holds(value.tests) for value in values]):
             return self.uniform(dtype, self.operation(uop, [value.base for value in values], 1))
 
         def exact() -> str:
             return self.operation(uop, [self.vec(value) for value in values], self.w)
 
-        guess = None
-        if dtype is bool_:
-            guess = self._guess_bool(uop, values, exact)
-        elif dtype.kind in "iu":
-            guess = self._guess_number(uop, values, exact)
+        if dtype.kind == "f":
+            return self.vector(dtype, exact())
+        guess = (self._guess_bool if dtype is bool_ else self._guess_number)(uop, values, exact)
         return guess if guess is not None else self.vector(dtype, exact())
 
     def fitting(self, value: Value) -> Tests:

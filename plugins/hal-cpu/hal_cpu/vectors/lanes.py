@@ -63,7 +63,7 @@ class LaneValues(Arithmetic):
         return value
 
     def holds(self, tests: Tests) -> bool:
-        return all(test in self.true for test in tests)
+        return not tests or self.true.keys() >= tests
 
     def is_uniform(self, value: Value) -> bool:
         return value.is_flat and self.holds(value.tests)

@@ -30,8 +30,12 @@ class Scoped(dict[K, V], Generic[K, V]):
 
     def back(self, mark: int) -> None:
         """Take back all changes since a mark."""
-        while len(self._log) > mark:
-            key, value = self._log.pop()
+        log = self._log
+        if len(log) == mark:
+            return
+        changes = reversed(log[mark:])
+        del log[mark:]
+        for key, value in changes:
             if value is None:
                 self.pop(key, None)
             else:

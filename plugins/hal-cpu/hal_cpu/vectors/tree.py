@@ -34,18 +34,23 @@ class Facts(NamedTuple):
         return bool(self.loops or self.leaves)
 
 
+class Block(list["Item"]):
+    """Items in order, which remember their facts."""
+
+    __slots__ = ("facts",)
+    facts: Facts
+
+
 @dataclass(eq=False, slots=True)
 class If:
     node: UOp
-    sides: tuple[list[Item], list[Item]] = field(default_factory=lambda: ([], []))
-    facts: Facts | None = None
+    sides: tuple[list[Item], list[Item]] = field(default_factory=lambda: (Block(), Block()))
 
 
 @dataclass(eq=False, slots=True)
 class Loop:
     node: UOp
-    body: list[Item] = field(default_factory=list)
-    facts: Facts | None = None
+    body: list[Item] = field(default_factory=Block)
 
 
 @dataclass(eq=False, slots=True)
@@ -53,8 +58,7 @@ class Region:
     """A region: the work of each thread of a block between two barriers."""
 
     node: UOp
-    body: list[Item] = field(default_factory=list)
-    facts: Facts | None = None
+    body: list[Item] = field(default_factory=Block)
 
 
 Item = UOp | If | Loop | Region
@@ -169,22 +173,23 @@ def walk(block: Iterable[Item], path: Path = ()) -> Iterator[tuple[Item, Path]]:
             pending.pop()
 
 
-def facts(block: Iterable[Item]) -> Facts:
-    """Return the facts of a block. Order: no item may change after it, as each keeps its own."""
+def facts(block: list[Item]) -> Facts:
+    """Return the facts of a block. Order: no block may change after it."""
+    if isinstance(block, Block) and hasattr(block, "facts"):
+        return block.facts
     nodes, accesses, has_effects = 0, False, False
     sets, leaves, loops = list[UOp](), list[UOp](), list[UOp]()
     for item in block:
         if not isinstance(item, UOp):
-            if item.facts is None:
-                inside = (*item.sides[0], *item.sides[1]) if isinstance(item, If) else item.body
-                item.facts = facts(inside)
-            inner = item.facts
-            nodes += inner.nodes
-            sets += inner.sets
-            leaves += inner.leaves
-            loops += (item.node, *inner.loops) if isinstance(item, Loop) else inner.loops
-            accesses |= inner.accesses
-            has_effects |= inner.has_effects
+            loops += [item.node] if isinstance(item, Loop) else []
+            for side in item.sides if isinstance(item, If) else (item.body,):
+                inner = facts(side)
+                nodes += inner.nodes
+                sets += inner.sets
+                leaves += inner.leaves
+                loops += inner.loops
+                accesses |= inner.accesses
+                has_effects |= inner.has_effects
             continue
         nodes += 1
         op = item.op
@@ -201,7 +206,10 @@ def facts(block: Iterable[Item]) -> Facts:
             accesses = True
             stores = op == "STORE" and item.src[0].op != "LOCAL"
             has_effects |= stores or (op in ATOMIC_OPS and op != "ATOMICLOAD")
-    return Facts(nodes, tuple(sets), tuple(leaves), tuple(loops), accesses, has_effects)
+    found = Facts(nodes, tuple(sets), tuple(leaves), tuple(loops), accesses, has_effects)
+    if isinstance(block, Block):
+        block.facts = found
+    return found
 
 
 def nodes_of(block: Iterable[Item]) -> Iterator[UOp]:

@@ -20,9 +20,11 @@ class Value:
 
     A bool has scalars instead: if `always` is true it is true in all lanes, if `never` is true in
     none; None for no such scalar.
+
+    `is_flat`: all lanes have the base, where the tests hold.
     """
 
-    __slots__ = ("always", "base", "dtype", "exact", "fits", "lanes", "never", "tests")
+    __slots__ = ("always", "base", "dtype", "exact", "fits", "is_flat", "lanes", "never", "tests")
 
     def __init__(
         self, dtype: DType, base: str = "", lanes: Lanes | None = None, tests: Tests = NO_TESTS,
@@ -31,8 +33,4 @@ class Value:
     ) -> None:  # fmt: skip
         self.dtype, self.base, self.lanes, self.tests = dtype, base, lanes, tests
         self.exact, self.fits, self.always, self.never = exact, fits, always, never
-
-    @property
-    def is_flat(self) -> bool:
-        """True if all lanes have the base, where the tests hold."""
-        return self.lanes is not None and not any(self.lanes)
+        self.is_flat = lanes is not None and not any(lanes)

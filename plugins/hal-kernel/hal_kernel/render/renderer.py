@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -88,6 +89,7 @@ class Renderer:
                 )
 
 
+@functools.cache
 def writers(kind: type) -> dict[str, Callable[[Any, UOp], None]]:
     """Return a table from an op to the method of a class that writes its nodes.
 
