@@ -24,6 +24,8 @@ PROJECTS = {"hal_core": ROOT} | {
     for path in sorted((ROOT / "plugins").glob("*/pyproject.toml"))
 }
 PACKAGES = {name: folder / name for name, folder in PROJECTS.items()}
+# A placeholder; CONTRIBUTING.md has the command that replaces it everywhere.
+ADDRESS = "https://github.com/hal-core/hal-core"
 SHARED = ("hal_core", "hal_kernel", "hal_streams", "hal_testing")
 BACKENDS = [name for name in PROJECTS if name not in SHARED]
 
@@ -54,6 +56,7 @@ def test_distribution_is_whole(name: str) -> None:
     assert project["name"] == name.replace("_", "-")
     assert project["requires-python"] == ">=3.11"
     assert project["license-files"] == ["LICENSE"]
+    assert all(url.startswith(ADDRESS) for url in project["urls"].values())
     assert (folder / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
     assert (folder / "README.md").is_file()
     assert (PACKAGES[name] / "py.typed").is_file()

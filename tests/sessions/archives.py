@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import tarfile
 import zipfile
@@ -16,7 +17,7 @@ from sessions.distributions import DISTRIBUTIONS, folder_of
 
 def build(session: nox.Session) -> None:
     """Build the archives of all distributions and check them; later sessions install the wheels."""
-    session.install("build", "twine", "hatchling")
+    session.install("build", "twine", "hatchling", "hatch-fancy-pypi-readme")
     dist = Path(session.create_tmp()).resolve() / "dist"
     shutil.rmtree(dist, ignore_errors=True)
     command = ("python", "-m", "build", "--no-isolation", "--outdir", str(dist))
@@ -32,7 +33,8 @@ def build(session: nox.Session) -> None:
 
 def _of_wheel(wheel: Path, package: str) -> Iterator[str]:
     """Say what is wrong with a wheel."""
-    names = zipfile.ZipFile(wheel).namelist()
+    archive = zipfile.ZipFile(wheel)
+    names = archive.namelist()
     tops = {name.split("/")[0] for name in names if ".dist-info/" not in name}
     if tops != {package}:
         yield f"{wheel.name} installs {sorted(tops)}, not only {package}"
@@ -42,6 +44,12 @@ def _of_wheel(wheel: Path, package: str) -> Iterator[str]:
         yield f"{wheel.name} has no conformance kit: `hal check` would find nothing"
     if not any(name.endswith(".dist-info/licenses/LICENSE") for name in names):
         yield f"{wheel.name} has no LICENSE"
+    (metadata,) = (name for name in names if name.endswith(".dist-info/METADATA"))
+    said = archive.read(metadata).decode()
+    if not said.startswith("Metadata-Version: 2.4\n"):
+        yield f"{wheel.name} has metadata of another version than 2.4, which indexes may refuse"
+    if dead := re.findall(r"\]\((?!https://|#)[^)]*\)", said):
+        yield f"{wheel.name} has links that lead nowhere from the page of an index: {dead}"
     if "-py3-none-any" not in wheel.name:
         yield f"{wheel.name} is not a pure Python 3 wheel"
 

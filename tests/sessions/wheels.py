@@ -11,13 +11,17 @@ from sessions.distributions import folder_of, needed
 
 
 def of(session: nox.Session, *named: str) -> list[str]:
-    """Return wheels of distributions and of what they need; the first session to ask builds one."""
+    """Return wheels of distributions and of what they need, hal-cuda's with the extra `nvrtc`.
+
+    The first session to ask for a wheel builds it.
+    """
     dist, names = one_run.folder(), needed(named)
     patterns = {name: f"{name.replace('-', '_')}-*.whl" for name in names}
     missing = [name for name, pattern in patterns.items() if not any(dist.glob(pattern))]
     if missing:
         build(session, dist, *map(folder_of, missing))
-    return [str(next(dist.glob(pattern))) for pattern in patterns.values()]
+    found = {name: str(next(dist.glob(pattern))) for name, pattern in patterns.items()}
+    return [path + "[nvrtc]" * (name == "hal-cuda") for name, path in found.items()]
 
 
 def build(session: nox.Session, into: Path, *projects: Path) -> None:

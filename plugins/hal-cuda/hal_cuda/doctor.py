@@ -25,8 +25,9 @@ def checks(family: str) -> list[Check]:
         library = nvrtc.find()
         library.check_driver(newest, "CUBIN")
     except HalError as error:
-        fix = f"{error.fix}. Kernels of hal.kernel compile without it, through PTX."
-        found.append(Check("NVRTC", False, error.problem, fix))
+        # Nothing is wrong where it is missing: only kernels in CUDA C++ need it.
+        detail = f"{error.problem}: kernels of hal.kernel compile through PTX, without it"
+        found.append(Check("NVRTC", error.problem == nvrtc.MISSING, detail, error.fix or ""))
     else:
         version = ".".join(map(str, library.version))
         found.append(Check("NVRTC", True, f"{version} at {library.path}"))

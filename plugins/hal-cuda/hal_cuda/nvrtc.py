@@ -11,7 +11,8 @@ import functools
 from hal_core.errors import CompilerUnavailable
 from hal_streams.runtime_compiler import CompilerRefused, RuntimeCompiler
 
-_INSTALL = "Run: python -m pip install nvidia-cuda-nvrtc (or nvidia-cuda-nvrtc-cu12)"
+MISSING = "NVRTC is not installed"
+_INSTALL = "Run: python -m pip install 'hal-cuda[nvrtc]' (or nvidia-cuda-nvrtc-cu12)"
 
 
 class NVRTC(RuntimeCompiler):
@@ -61,7 +62,7 @@ def find() -> NVRTC:
     try:
         return NVRTC(str(load_nvidia_dynamic_lib("nvrtc").abs_path))
     except DynamicLibNotFoundError as error:  # `__cause__` names every folder searched
-        raise CompilerUnavailable("nvrtc", "NVRTC is not installed", fix=_INSTALL) from error
+        raise CompilerUnavailable("nvrtc", MISSING, fix=_INSTALL) from error
     except (RuntimeError, OSError, AttributeError, CompilerRefused) as error:
         problem = f"NVRTC cannot be loaded: {str(error).splitlines()[0]}"
         raise CompilerUnavailable("nvrtc", problem, fix=_INSTALL) from error
