@@ -24,7 +24,6 @@ _NAMES = {
     "PluginError UnknownDevice Unsupported",
     "graph": "Graph Node load_graph",
     "hookspecs": "hookimpl",
-    "multidevice": "MultiBuffer launch",
     "profiling": "Profile ProfileDeviceEvent ProfileEvent ProfileProgramEvent ProfileRangeEvent "
     "finalize_profile profile profile_range start_profile",
     "program": "Program ProgramInfo",
@@ -44,6 +43,7 @@ _KERNEL_NAMES = {
     "subgroup_min subgroup_size subgroup_sum tan tanh thread_idx trunc truncdiv truncmod "
     "unroll view",
     "lang.pointers": "ConstPtr Ptr",
+    "multidevice": "MultiBuffer launch",
     "render": "Renderer",
 }
 _MODULES = {

@@ -77,10 +77,6 @@ from hal_core.graph import (
 from hal_core.hookspecs import (
     hookimpl as hookimpl,
 )
-from hal_core.multidevice import (
-    MultiBuffer as MultiBuffer,
-    launch as launch,
-)
 from hal_core.profiling import (
     Profile as Profile,
     ProfileDeviceEvent as ProfileDeviceEvent,
@@ -202,6 +198,10 @@ from hal_kernel.lang import (
 from hal_kernel.lang.pointers import (
     ConstPtr as ConstPtr,
     Ptr as Ptr,
+)
+from hal_kernel.multidevice import (
+    MultiBuffer as MultiBuffer,
+    launch as launch,
 )
 from hal_kernel.render import (
     Renderer as Renderer,

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 import hal_core as hal
 from hal_core.dtypes import DTYPES
-from hal_core.multidevice import Shard
+from hal_kernel.multidevice import Shard
 from hal_testing.fake import FakePlugin
 
 FAST = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -35,9 +35,11 @@ IMPORT_ORDERS = {
     "hal_core": """
         errors files config discovery concurrency dtypes geometry signature source
         hookspecs device profiling queue allocator buffer compiler program graph device.base
-        multidevice __init__ cli __main__
+        __init__ cli __main__
     """.split(),  # noqa: SIM905  # one line of words reads as the order it is
-    "hal_kernel": ["__init__", "ir", "lang", "render", "interpreter", "python", "cli"],
+    "hal_kernel": ["__init__", "ir", "lang", "render", "interpreter", "python",
+        "multidevice", "cli",
+    ],
 }  # fmt: skip
 # The distributions that one may import besides hal-core, which imports none.
 MAY_IMPORT = {

@@ -6,8 +6,8 @@ from typing import Any
 
 from mutants import around, mutant
 
-from hal_core.multidevice import multi_buffer
-from hal_core.multidevice.multi_buffer import MultiBuffer
+from hal_kernel.multidevice import multi_buffer
+from hal_kernel.multidevice.multi_buffer import MultiBuffer
 
 
 @mutant("M1", "many")

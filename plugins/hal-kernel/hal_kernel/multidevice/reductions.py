@@ -9,6 +9,8 @@ from functools import cache
 from math import inf
 from typing import TYPE_CHECKING
 
+import hal_core as hal
+
 if TYPE_CHECKING:
     from hal_core.buffer import Buffer
     from hal_core.dtypes import DType
@@ -32,8 +34,6 @@ def reduce_axis(
 @cache
 def _reduction(operation: str, dtype: DType) -> Writable:
     """Make a kernel that reduces the middle axis of (outer, count, inner) elements."""
-    import hal_core as hal  # a user's names: the kernel language is no part of the core
-
     adds, multiplies, is_least = (operation == name for name in ("sum", "prod", "min"))
     may_be_nan = dtype.is_float and operation in ("min", "max")
     limit = inf if is_least else -inf

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from hal_core.errors import InvalidArgument
 from hal_core.geometry import Extent
 from hal_core.graph.capture import Recorder
-from hal_core.multidevice.layout import Shard
-from hal_core.multidevice.multi_buffer import MultiBuffer
 from hal_core.queue import Queue
 from hal_core.source import Source
+from hal_kernel.multidevice.layout import Shard
+from hal_kernel.multidevice.multi_buffer import MultiBuffer
 
 if TYPE_CHECKING:
     from hal_core.device.base import Compiled

@@ -24,9 +24,9 @@ from hal_core.device import opened
 from hal_core.dtypes import DType, as_dtype, bool_, values_of
 from hal_core.errors import InvalidArgument
 from hal_core.hookspecs import DeviceInfo
-from hal_core.multidevice.layout import Shard, checked_axis, checked_shape, part_sizes, pieces
-from hal_core.multidevice.reductions import OPERATIONS, reduce_axis
 from hal_core.queue import DirectQueue, Event, Queue, check_no_capture
+from hal_kernel.multidevice.layout import Shard, checked_axis, checked_shape, part_sizes, pieces
+from hal_kernel.multidevice.reductions import OPERATIONS, reduce_axis
 
 if TYPE_CHECKING:
     import numpy as np
