@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from math import inf
 from typing import Any, NamedTuple
 
 from hal_core.dtypes import DTYPES, DType, any_, check_array
@@ -164,10 +165,9 @@ def convert_value(value: Any, param: Param, operation: str, device: str) -> int 
         try:
             number = float(plain)
         except OverflowError:
-            number = float("inf")
+            number = inf
         # The caller may have written an infinity; a longdouble may be beyond a float, as an int.
-        infinite = number in (float("inf"), float("-inf"))
-        if value == number if infinite else not abs(number) > dtype.max:
+        if value == number if abs(number) == inf else not abs(number) > dtype.max:
             return number
     elif isinstance(plain, float):
         problem = "is a float where an integer is expected"

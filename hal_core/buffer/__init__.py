@@ -11,7 +11,7 @@ from hal_core.buffer import dlpack
 from hal_core.buffer.host import check_nbytes, host_bytes, in_place
 from hal_core.concurrency import Late, Living, fresh_copy, never_release, never_released
 from hal_core.device import Device, opened
-from hal_core.dtypes import DType, any_, as_dtype, pack, uint8, values_of
+from hal_core.dtypes import DTYPES, DType, any_, as_dtype, pack, uint8, values_of
 from hal_core.errors import (
     DeviceFault,
     InvalidArgument,
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 else:
     np, _files = Late("numpy"), Late("hal_core.buffer.files")
 
+_FILLS = {dtype: Param("of the fill", dtype, VALUE, 0) for dtype in DTYPES.values()}
 _ZERO = BufferSpec(zero=True)  # shared by all buffers: garbage collection visits fewer objects
 _SHORT_NBYTES = 1 << 20  # a longer copy goes through the allocator, which may release the GIL
 # The longest copy that bypasses the allocator, where the host sees the memory. A profile records
@@ -282,10 +283,7 @@ class Buffer:
         Raises: InvalidArgument when the dtype cannot hold `value`.
         """
         opaque = self._opaque_for("fill")
-        number = convert_value(
-            value, Param("of the fill", self.dtype, VALUE, 0), "fill", self.device
-        )
-        pattern = pack(number, self.dtype)
+        pattern = pack(convert_value(value, _FILLS[self.dtype], "fill", self.device), self.dtype)
         return self._do("_fill", queue, (opaque, self.nbytes, pattern)) or self
 
     def _do(

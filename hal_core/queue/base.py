@@ -284,7 +284,9 @@ class Queue(OfThisProcess):
                 uses = zip(bufs, (method != "_copyout", False), strict=False)
                 self.device._order.add(self, [(method[1:], uses, host)])
             self._call(method, args, keep)
-        return self.record()
+        event = self._placed(self.event_class())  # as `record`, which would check all again
+        self._keep()
+        return event
 
     # -- helpers
 

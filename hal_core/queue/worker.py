@@ -40,7 +40,7 @@ class Worker:
     """
 
     def __init__(self, queue: WorkerQueue, finish: Callable[[], object] | None) -> None:
-        self.items: SimpleQueue[Any] = SimpleQueue()  # (work, name, keep), an Event, or `gone`
+        self.items: SimpleQueue[Any] = SimpleQueue()  # (work, name, keep), (event,), or `gone`
         self.pending: deque[None] = deque()  # an entry for each item that is not done
         # Python itself puts it there when it frees the queue: no Ctrl-C comes between.
         self.gone = ref(queue, self.items.put)
@@ -65,11 +65,11 @@ class Worker:
         self.over._happen(None)
 
     def _do(self, item: Any, queue: str) -> None:
-        is_event = isinstance(item, Event)
+        is_event = len(item) == 1
         try:
             if is_event:
                 self.pending.pop()  # first: whoever waits for the event may ask what is pending
-                item._happen(self.failure)
+                item[0]._happen(self.failure)
             elif self.failure is None:
                 self.running = item[1]
                 item[0]()
@@ -113,10 +113,8 @@ class WorkerQueue(Queue):
     def _failure(self) -> Failure | None:  # type: ignore[override]  # only read
         return self._worker.failure
 
-    def _add(self, work: Callable[[], object], name: str, keep: Keep) -> None:
-        self._enqueue((work, name, keep))
-
-    def _enqueue(self, item: Any) -> None:
+    def _add(self, *item: Any) -> None:
+        """Put work, its name and what it needs behind all that is there; or an event alone."""
         if not self._servers and not self.closed:
             start_server(self._servers, self.name, partial(self._worker.serve, self.name))
         self._worker.pending.append(None)  # first: if Ctrl-C comes between, too much is pending
@@ -145,7 +143,7 @@ class WorkerQueue(Queue):
         self._add(partial(getattr(self.device.allocator, method), *args), method[1:], keep)
 
     def _record(self, event: Event) -> None:
-        self._enqueue(event)
+        self._add(event)
 
     def _wait(self, event: Event) -> None:
         worker, device = self._worker, self.device.name
