@@ -5,7 +5,7 @@ from __future__ import annotations
 from hal_kernel.ir import Kernel, UOp
 
 from hal_wgpu import wgsl_values as values
-from hal_wgpu.wgsl_memory import Memory, element
+from hal_wgpu.wgsl_memory import Accesses, element
 
 SPECIALS = {
     "global_idx": "i32(hal_global.{axis})",
@@ -23,7 +23,7 @@ FIXED = {
 }
 
 
-class Body(Memory):
+class Body(Accesses):
     """A method a kind of node is given the node and the names of its sources."""
 
     def __init__(self, kernel: Kernel) -> None:

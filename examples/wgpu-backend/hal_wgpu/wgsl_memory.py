@@ -23,7 +23,7 @@ def element(dtype: DType | None, *, packed: bool, atomic: bool = False) -> str:
     return kind
 
 
-class Memory:
+class Accesses:
     """The part of a function's text that knows where elements are."""
 
     def __init__(self, kernel: Kernel) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _METAL = 8  # DLPack's type of device
 
 
-class Memory:
+class Part:
     """An opaque: a part of an MTLBuffer. Two are equal only if they are one object.
 
     (To hash or compare an MTLBuffer sends a message.)
@@ -30,8 +30,8 @@ class Memory:
         self.host = host  # bytes from the offset on, as the host sees them
 
 
-class MetalAllocator(LRUAllocator[Memory]):
-    """Memory of one GPU, in shared storage. An opaque is a `Memory`: buffer and byte offset.
+class MetalAllocator(LRUAllocator[Part]):
+    """Memory of one GPU, in shared storage. An opaque is a `Part`: buffer and byte offset.
 
     `external_ptr` is the integer of an `id<MTLBuffer>` of this GPU: it is retained while the
     buffer lives and never freed.
@@ -48,17 +48,17 @@ class MetalAllocator(LRUAllocator[Memory]):
         super().__init__(device)
         self.dlpack_device = _METAL, device.index
         buffer, host = device.nothing
-        self.null = Memory(buffer, 0, host[:0])
+        self.null = Part(buffer, 0, host[:0])
 
-    def _alloc(self, nbytes: int, options: BufferSpec) -> Memory:
+    def _alloc(self, nbytes: int, options: BufferSpec) -> Part:
         with driver.check("allocate", self.device.name):
             buffer, host = driver.allocate(self.device.hardware, nbytes)
-        return Memory(buffer, 0, host)
+        return Part(buffer, 0, host)
 
-    def _free(self, opaque: Memory, nbytes: int, options: BufferSpec) -> None:
+    def _free(self, opaque: Part, nbytes: int, options: BufferSpec) -> None:
         """Do nothing: the last reference releases it, and command buffers hold their own."""
 
-    def _wrap(self, pointer: int, nbytes: int) -> Memory:
+    def _wrap(self, pointer: int, nbytes: int) -> Part:
         device = self.device
         with driver.check("external_ptr", device.name):
             known, _ = device.nothing
@@ -68,7 +68,7 @@ class MetalAllocator(LRUAllocator[Memory]):
             else:
                 ours, visible, size = driver.place_in(buffer, device.hardware)
                 if ours and visible and size >= nbytes:
-                    return Memory(buffer, 0, driver.bytes_of(buffer, nbytes))
+                    return Part(buffer, 0, driver.bytes_of(buffer, nbytes))
                 if not ours:
                     problem, got = "the MTLBuffer belongs to another GPU", hex(pointer)
                 elif not visible:
@@ -81,18 +81,18 @@ class MetalAllocator(LRUAllocator[Memory]):
             "Buffer.from_numpy copies memory of the host.",
         )  # fmt: skip
 
-    def _offset(self, opaque: Memory, nbytes: int, offset: int) -> Memory:
-        return Memory(opaque.buffer, opaque.offset + offset, opaque.host[offset:])
+    def _offset(self, opaque: Part, nbytes: int, offset: int) -> Part:
+        return Part(opaque.buffer, opaque.offset + offset, opaque.host[offset:])
 
-    def _copyin(self, dest: Memory, src: memoryview) -> None:
+    def _copyin(self, dest: Part, src: memoryview) -> None:
         self.device.wait_for(None)
         dest.host[: src.nbytes] = src
 
-    def _copyout(self, dest: memoryview, src: Memory) -> None:
+    def _copyout(self, dest: memoryview, src: Part) -> None:
         self.device.wait_for(None)
         dest[:] = src.host[: dest.nbytes]
 
-    def _transfer(self, dest: Memory, src: Any, nbytes: int, src_device: Compiled) -> Any:
+    def _transfer(self, dest: Part, src: Any, nbytes: int, src_device: Compiled) -> Any:
         if src_device.family != self.device.family:
             return False
         if src_device is not self.device or not blit_copies(dest, src, nbytes):
@@ -107,7 +107,7 @@ class MetalAllocator(LRUAllocator[Memory]):
                 ),
             )
 
-    def _fill(self, dest: Memory, nbytes: int, pattern: bytes) -> Any:
+    def _fill(self, dest: Part, nbytes: int, pattern: bytes) -> Any:
         if not blit_fills(dest, nbytes, pattern):
             self._copyin(dest, memoryview(pattern * (nbytes // len(pattern))))
             return None
@@ -119,22 +119,22 @@ class MetalAllocator(LRUAllocator[Memory]):
                 ),
             )
 
-    def _as_buffer(self, opaque: Memory, nbytes: int) -> memoryview:
+    def _as_buffer(self, opaque: Part, nbytes: int) -> memoryview:
         return opaque.host[:nbytes]
 
-    def _export(self, opaque: Memory) -> tuple[int, int]:
+    def _export(self, opaque: Part) -> tuple[int, int]:
         return driver.pointer_of(opaque.buffer), opaque.offset
 
-    def _place(self, opaque: Memory) -> tuple[object, int]:
+    def _place(self, opaque: Part) -> tuple[object, int]:
         return driver.pointer_of(opaque.buffer), opaque.offset
 
 
-def blit_copies(dest: Memory, src: Memory, nbytes: int) -> bool:
+def blit_copies(dest: Part, src: Part, nbytes: int) -> bool:
     """Tell whether Metal's blit does this copy: not between elements, and no overlap."""
     apart = dest.buffer is not src.buffer or abs(dest.offset - src.offset) >= nbytes
     return apart and not (dest.offset | src.offset | nbytes) & 3
 
 
-def blit_fills(dest: Memory, nbytes: int, pattern: bytes) -> bool:
+def blit_fills(dest: Part, nbytes: int, pattern: bytes) -> bool:
     """Tell whether Metal's blit does this fill, which repeats one byte."""
     return not (dest.offset | nbytes) & 3 and pattern == pattern[:1] * len(pattern)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hal_metal import driver
-from hal_metal.allocator import Memory, blit_copies, blit_fills
+from hal_metal.allocator import Part, blit_copies, blit_fills
 
 if TYPE_CHECKING:
     from hal_metal.device import MetalDevice
@@ -39,7 +39,7 @@ kernel void hal_fill_bytes(
 """
 
 
-def copy(device: MetalDevice, commands: Any, dest: Memory, src: Memory, nbytes: int) -> None:
+def copy(device: MetalDevice, commands: Any, dest: Part, src: Part, nbytes: int) -> None:
     """Add a copy; the ranges may overlap. Raises: Refused."""
     if dest.buffer is src.buffer and abs(dest.offset - src.offset) < nbytes:
         middle = between(device, nbytes)
@@ -54,7 +54,7 @@ def copy(device: MetalDevice, commands: Any, dest: Memory, src: Memory, nbytes: 
                       -(-nbytes // _BLOCK), _BLOCK)  # fmt: skip
 
 
-def fill(device: MetalDevice, commands: Any, dest: Memory, nbytes: int, pattern: bytes) -> None:
+def fill(device: MetalDevice, commands: Any, dest: Part, nbytes: int, pattern: bytes) -> None:
     """Add a fill. Raises: Refused."""
     if blit_fills(dest, nbytes, pattern):
         driver.fill_range(commands, dest.buffer, dest.offset, nbytes, pattern[0])
@@ -64,17 +64,17 @@ def fill(device: MetalDevice, commands: Any, dest: Memory, nbytes: int, pattern:
                       [pattern, sizes], -(-nbytes // _BLOCK), _BLOCK)  # fmt: skip
 
 
-def staged(device: MetalDevice, data: memoryview) -> Memory:
+def staged(device: MetalDevice, data: memoryview) -> Part:
     """Return new memory with these bytes. Raises: Refused."""
     made = between(device, data.nbytes)
     made.host[:] = data
     return made
 
 
-def between(device: MetalDevice, nbytes: int) -> Memory:
+def between(device: MetalDevice, nbytes: int) -> Part:
     """Return new memory. Raises: Refused."""
     buffer, host = driver.allocate(device.hardware, nbytes)
-    return Memory(buffer, 0, host)
+    return Part(buffer, 0, host)
 
 
 def _kernel(device: MetalDevice, name: str) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from hal_core.dtypes import DTYPES, DType
-from hal_cuda.render.memory import Memory
+from hal_cuda.render.memory import Accesses
 from hal_cuda.render.text import kind_of, type_of
 from hal_kernel.ir import Kernel, UOp
 from hal_kernel.ir.expand import expand
@@ -39,7 +39,7 @@ class _Loop(NamedTuple):
     advance: tuple[str, ...]
 
 
-class _Entry(Memory):
+class _Entry(Accesses):
     """The text of one kernel."""
 
     def __init__(self, kernel: Kernel) -> None:

@@ -18,7 +18,7 @@ _OF_BITS = {"EXCHANGE": "exch", "AND": "and", "OR": "or", "XOR": "xor"}
 _ALL = "0xffffffff"  # the threads of a warp; those that do not exist count as ended
 
 
-class Memory(Values):
+class Accesses(Values):
     """Write accesses to memory. Addresses are 64 bits wide, in the state space global or shared."""
 
     def __init__(self, kernel: Kernel) -> None:

@@ -20,7 +20,7 @@ Bytes = npt.NDArray[np.uint8]
 _POISON = 0xCB
 
 
-class Memory:
+class Part:
     """A block or a part of one. The first `nbytes` bytes of the block are in use.
 
     `record` has a 1 for each byte that was written; None stands for memory of the caller's own,
@@ -40,10 +40,10 @@ class Memory:
     def record(self) -> Bytes | None:
         return None if self._record is None else self._record[: self.nbytes]
 
-    def part(self, offset: int, nbytes: int) -> Memory:
+    def part(self, offset: int, nbytes: int) -> Part:
         """Return a part, which shares bytes and record."""
         inside = slice(offset, offset + nbytes)
-        return Memory(self._block[inside], None if self._record is None else self._record[inside])
+        return Part(self._block[inside], None if self._record is None else self._record[inside])
 
     def put(self, data: Any, written: Any = 1) -> None:
         """Replace the bytes; `written` says of each whether it counts as written."""
@@ -52,7 +52,7 @@ class Memory:
             self._record[: self.nbytes] = written
 
 
-class PythonAllocator(LRUAllocator[Memory]):
+class PythonAllocator(LRUAllocator[Part]):
     """Arrays in the memory of this process. Fresh memory holds 0xCB, and kernels may not read it.
 
     Whatever reads or writes memory takes the device's turn: a block that was freed during a launch
@@ -61,7 +61,7 @@ class PythonAllocator(LRUAllocator[Memory]):
 
     honours = frozenset({"nolru", "zero", "external_ptr", "cpu_access", "host"})
     device: PythonDevice
-    null = Memory(np.empty(0, np.uint8), None)
+    null = Part(np.empty(0, np.uint8), None)
     wraps_addresses = True
 
     def __init__(self, device: Compiled) -> None:
@@ -70,55 +70,55 @@ class PythonAllocator(LRUAllocator[Memory]):
 
     # -- blocks are rounded up; what is beyond the bytes that were asked for is out of bounds
 
-    def _fresh(self, nbytes: int, size: int, options: BufferSpec) -> Memory:
+    def _fresh(self, nbytes: int, size: int, options: BufferSpec) -> Part:
         opaque = super()._fresh(nbytes, size, options)
         opaque.nbytes = nbytes
         return opaque
 
-    def _take_cached(self, nbytes: int, size: int, options: BufferSpec) -> Memory | None:
+    def _take_cached(self, nbytes: int, size: int, options: BufferSpec) -> Part | None:
         opaque = super()._take_cached(nbytes, size, options)
         if opaque is not None:
             opaque.nbytes = nbytes
         return opaque
 
-    def _alloc(self, nbytes: int, options: BufferSpec) -> Memory:
-        return Memory(np.empty(nbytes, np.uint8), np.zeros(nbytes, np.uint8))
+    def _alloc(self, nbytes: int, options: BufferSpec) -> Part:
+        return Part(np.empty(nbytes, np.uint8), np.zeros(nbytes, np.uint8))
 
-    def _free(self, opaque: Memory, nbytes: int, options: BufferSpec) -> None:
+    def _free(self, opaque: Part, nbytes: int, options: BufferSpec) -> None:
         """Do nothing: the arrays go with the opaque."""
 
-    def _initialise(self, opaque: Memory, nbytes: int, options: BufferSpec) -> None:
+    def _initialise(self, opaque: Part, nbytes: int, options: BufferSpec) -> None:
         if options.zero or self.poison:
             with self.device.turn:
                 opaque.put(0 if options.zero else _POISON, options.zero)
 
-    def _wrap(self, pointer: int, nbytes: int) -> Memory:
+    def _wrap(self, pointer: int, nbytes: int) -> Part:
         memory = (ctypes.c_uint8 * nbytes).from_address(pointer)
-        return Memory(np.frombuffer(memoryview(memory), np.uint8), None)
+        return Part(np.frombuffer(memoryview(memory), np.uint8), None)
 
-    def _offset(self, opaque: Memory, nbytes: int, offset: int) -> Memory:
+    def _offset(self, opaque: Part, nbytes: int, offset: int) -> Part:
         return opaque.part(offset, nbytes)
 
-    def _copyin(self, dest: Memory, src: memoryview) -> None:
+    def _copyin(self, dest: Part, src: memoryview) -> None:
         with self.device.turn:
             dest.put(np.frombuffer(src, np.uint8))
 
-    def _copyout(self, dest: memoryview, src: Memory) -> None:
+    def _copyout(self, dest: memoryview, src: Part) -> None:
         with self.device.turn:
             dest[:] = src.data.data
 
-    def _transfer(self, dest: Memory, src: Any, nbytes: int, src_device: Compiled) -> bool:
+    def _transfer(self, dest: Part, src: Any, nbytes: int, src_device: Compiled) -> bool:
         if src_device is not self.device:
             return False
         with self.device.turn:
             dest.put(src.data, 1 if src.record is None else src.record)
         return True
 
-    def _fill(self, dest: Memory, nbytes: int, pattern: bytes) -> None:
+    def _fill(self, dest: Part, nbytes: int, pattern: bytes) -> None:
         with self.device.turn:
             dest.put(np.resize(np.frombuffer(pattern, np.uint8), nbytes))
 
-    def _as_buffer(self, opaque: Memory, nbytes: int) -> memoryview:
+    def _as_buffer(self, opaque: Part, nbytes: int) -> memoryview:
         # The view's holder may write unseen at any time, so all bytes count as written.
         record = opaque.record
         if record is not None:

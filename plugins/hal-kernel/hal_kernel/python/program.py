@@ -19,7 +19,7 @@ from hal_kernel.python.compiler import MAKER, parse
 
 if TYPE_CHECKING:
     from hal_core.source import Binary
-    from hal_kernel.python.allocator import Memory
+    from hal_kernel.python.allocator import Part
 
 
 class Geometry(NamedTuple):
@@ -84,7 +84,7 @@ def inputs_of(kernel: PreparedKernel, args: tuple[Any, ...]) -> Inputs:
         if not param.is_pointer:
             inputs.values[param.position] = np.array([arg], stored_as(param.dtype))
             continue
-        memory: Memory = arg
+        memory: Part = arg
         whole = slice(memory.nbytes // param.dtype.itemsize * param.dtype.itemsize)
         inputs.arrays[param.position] = memory.data[whole].view(stored_as(param.dtype))
         record = memory.record
