@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from itertools import pairwise
-from threading import get_ident
 from typing import TYPE_CHECKING, Any, NoReturn, Self
-from weakref import ref
 
 from hal_core.concurrency import OfThisProcess, fork_error, forkable
 from hal_core.device import opened
 from hal_core.errors import InvalidArgument, InvalidState, check_class
-from hal_core.queue.event import Event, Failure, name_of, obstacle, seconds_of, unset
+from hal_core.queue.ending import Rest, finish, reached
+from hal_core.queue.event import Event, Failure, seconds_of
 from hal_core.signature import POINTER
 
 if TYPE_CHECKING:
@@ -313,7 +311,7 @@ class Queue(OfThisProcess):
         except InvalidState:
             if not self.closed:
                 raise
-            return self._stamped(_Rest())
+            return self._stamped(Rest())
 
     def _placed(self, event: Event) -> Event:
         """Record an event behind the work queued so far.
@@ -354,10 +352,10 @@ class Queue(OfThisProcess):
         if device is not self.device:
             problem, fix = (
                 "the queue belongs to another device",
-                f"Make one: {device.name}'s queue().",
+                f"{device.name}'s queue() makes one.",
             )
-            got = self.name
-            raise InvalidArgument(operation, problem, got=got, device=device.name, fix=fix)
+            name = device.name
+            raise InvalidArgument(operation, problem, got=self.name, device=name, fix=fix)
         if self.closed or self.forked or device.closed:
             self._check_open(operation)
 
@@ -373,7 +371,7 @@ class Queue(OfThisProcess):
         if self.forked:
             return
         if self.closed:
-            finish(self._stamped(_Rest()), self.device)
+            finish(self._stamped(Rest()), self.device)
             return
         try:
             finish(self._record_end(), self.device)
@@ -388,53 +386,7 @@ class Queue(OfThisProcess):
         self.forked = True
 
 
-class Freed(ref[Queue]):
-    """Stands for a queue that was freed among the ends of its device, which Python itself adds.
-
-    A finalizer would lose the end of the work if Ctrl-C came within it.
-    """
-
-    end: Event
-
-
-def end_of(left: Event | Freed) -> Event:
-    """Return the end of the work of a queue that was dropped."""
-    return left.end if isinstance(left, Freed) else left
-
-
-class _Rest(Event):
-    """The end of a closed queue, which records no event. It waits for what the queue waits for."""
-
-    def _poll(self) -> bool:
-        return self.queue is None or self.queue._wait_rest(0.0)
-
-    def _sleep(self, seconds: float) -> None:
-        if self.queue is not None:
-            self.queue._wait_rest(seconds)
-
-
 _AN_EVENT = "queue.record() is one."
-_LOOK_SECONDS = 0.05  # between two looks whether a device that is being closed waits in vain
-
-
-def reached(event: Event, seconds: float) -> bool:
-    """Wait for the end of work; False when the time has passed. Raises no failure.
-
-    Raises: InvalidState when it can never happen; the wait that keeps it from it is given up.
-    """
-    try:
-        return event._reached(seconds)
-    except InvalidState as error:
-        _abandon(event, error.problem)
-        raise
-
-
-def finish(event: Event, device: Compiled) -> None:
-    """Wait for the end of work of a device that is closed; give up what keeps it from happening."""
-    while not event._is_over():
-        event._sleep(_LOOK_SECONDS)
-        if not event._is_over() and (obstacle(event)[1] or unset(event) is not None):
-            _abandon(event, f"{device.name} was closed")
 
 
 def refuse_as_closed(operation: str, queue: str, work: object = None) -> NoReturn:
@@ -443,40 +395,7 @@ def refuse_as_closed(operation: str, queue: str, work: object = None) -> NoRetur
     raise InvalidState(operation, f"{queue} is closed", fix=fix)
 
 
-def _abandon(event: Event, why: str) -> None:
-    """End a wait that keeps an event from ever happening; the work behind that wait fails."""
-    for one, waited in pairwise(obstacle(event)[0]):
-        # A driver waits for its own events by itself. What was waited for before it was recorded,
-        # as one event of each circle was, is a plain event, of which it is told.
-        if type(waited) is Event:
-            text = f"{why} while {name_of(one)} waited for {waited!r}"
-            waited._happen(Failure("wait", name_of(one), InvalidState("wait", text)))
-            return
-
-
 def checked(queue: object, operation: str, device: Compiled) -> Queue:
     """Return `queue` if it is one. Raises: InvalidArgument."""
     fix = "Give queue= one of device.queue()."
     return check_class(queue, Queue, operation, fix, device.name)
-
-
-# Thread that captures a graph -> the queue that takes its calls without `queue=`.
-captures: dict[int, Queue] = {}
-
-
-def capturing() -> Queue | None:
-    """Return the queue that records the calling thread's work for a graph; mostly None."""
-    return captures.get(get_ident())
-
-
-def check_no_capture(operation: str, why: str) -> None:
-    """Refuse what no graph can record while this thread captures one. Raises: InvalidState."""
-    taker = capturing()
-    if taker is not None:
-        refuse_in_capture(operation, why, taker.device.name)
-
-
-def refuse_in_capture(operation: str, why: str, device: str) -> NoReturn:
-    """Raise InvalidState for what cannot be part of a graph."""
-    fix = "Leave the `with device.capture()` block first, or do it before."
-    raise InvalidState(operation, f"{why} while a graph is captured", device=device, fix=fix)

@@ -13,7 +13,8 @@ from weakref import ref
 
 from hal_core import profiling
 from hal_core.concurrency import Servers, start_server
-from hal_core.queue.base import Freed, Keep, Queue, refuse_as_closed
+from hal_core.queue.base import Keep, Queue, refuse_as_closed
+from hal_core.queue.ending import Freed
 from hal_core.queue.event import Event, Failure, PolledEvent
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from hal_core.graph import capture, plan
 from hal_core.graph.capture import Recorder
 from hal_core.graph.node import Node
 from hal_core.graph.plan import Plan
-from hal_core.queue import base
+from hal_core.queue import in_capture
 
 
 @mutant("G1 G4", "graph")
@@ -134,12 +134,12 @@ def captures_may_be_nested() -> None:
             return False
 
     blind = Blind()
-    capture.captures = base.captures = blind
+    capture.captures = in_capture.captures = blind
 
 
 @mutant("G4", "graph")
 def captures_take_the_work_of_all_threads() -> None:
-    base.capturing.__globals__["get_ident"] = lambda: next(iter(base.captures), 0)
+    in_capture.capturing.__globals__["get_ident"] = lambda: next(iter(in_capture.captures), 0)
 
 
 @mutant("G4", "graph")
