@@ -222,6 +222,12 @@ def found_by(name: str) -> Any:
 def record(name: str, kind: type, node: ast.ClassDef, lines: list[str]) -> Iterator[str]:
     """A class: how it is made, what it has, what it says, and what it does."""
     text, shown = docstring(node, name), fields(node, lines)
+    below = kind.__bases__[0]
+    # A part of the class stands in another file, which makes its objects.
+    if below.__module__.startswith(f"{kind.__module__}.") and "__init__" not in vars(kind):
+        lines, found = definitions(below.__module__)
+        node = found[below.__name__]
+        shown = fields(node, lines)
     for part in node.body if name not in MADE else ():
         if isinstance(part, ast.FunctionDef) and part.name == "__init__":
             shown[:0] = [name + call(part, lines)[0], *([""] if shown else [])]
