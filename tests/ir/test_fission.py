@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import pytest
 from barrier_kernels import BLOCKS, SIZE, drawn
@@ -16,10 +15,7 @@ import hal_core as hal
 from hal_core.dtypes import float16, float32, int32
 from hal_kernel.ir import Kernel, UOp
 from hal_kernel.ir.blocks import fission
-from hal_kernel.ir.blocks.fission import SPILL_LIMIT, _OpenRegion, at_barriers, spill_nbytes
-from hal_kernel.ir.blocks.hoisting import Hoisted
-from hal_kernel.ir.blocks.liveness import Liveness
-from hal_kernel.ir.blocks.region import Region
+from hal_kernel.ir.blocks.fission import SPILL_LIMIT, at_barriers, spill_nbytes
 from hal_kernel.ir.verify import verify
 
 ORDERS = ("forward", "reversed", "shuffled", "interleaved")
@@ -249,93 +245,3 @@ def test_deep_nesting_is_no_recursion() -> None:
     for block in reversed(levels):
         b.end(block)
     assert _ops(at_barriers(b.kernel())).count("THREADS SPECIAL STORE ENDTHREADS") == 2
-
-
-# -- the test of the test: each of these mistakes is noticed
-
-
-@pytest.fixture(scope="module")
-def samples() -> list[tuple[Kernel, int, list[int]]]:
-    made = [(drawn(seed), seed % 5 - 1) for seed in range(600)]
-    return [(kernel, n, stepped(kernel, n)) for kernel, n in made]
-
-
-def _none(*_: Any) -> list[Any]:
-    return []
-
-
-def _forgets(name: str) -> Callable[[Liveness, Sequence[UOp]], None]:
-    original = Liveness.__init__
-
-    def init(self: Liveness, uops: Sequence[UOp]) -> None:
-        original(self, uops)
-        setattr(self, name, {})
-
-    return init
-
-
-def _never_before(*ops: str) -> Callable[[_OpenRegion, UOp], bool]:
-    original = _OpenRegion.must_end_before
-
-    def must_end_before(self: _OpenRegion, node: UOp) -> bool:
-        return node.op not in ops and original(self, node)
-
-    return must_end_before
-
-
-def _reads_are_common(self: Hoisted) -> set[UOp]:
-    return {node for node in self.uops if node.op == "ATOMIC" or not self.all_threads_reach(node)}
-
-
-def _reads_for_nothing() -> Callable[[fission._Fission], dict[UOp, int]]:
-    original = fission._Fission._prices
-
-    def prices(self: fission._Fission) -> dict[UOp, int]:
-        reads = [node for node in self.plan.uops if node.op == "GET"]
-        return original(self) | dict.fromkeys(reads, 1)
-
-    return prices
-
-
-def _blind_to(field: str) -> Callable[[Hoisted, Any], None]:
-    original = Hoisted.add
-
-    def add(self: Hoisted, nodes: Any) -> None:
-        setattr(self, field, {})
-        original(self, nodes)
-
-    return add
-
-
-MUTANTS: dict[str, tuple[Any, str, Any]] = {
-    "does not keep what it sets": (Region, "_after", _none),
-    "does not fetch what it reads": (Liveness, "__init__", _forgets("exposed")),
-    "does not fetch what it may not set": (Liveness, "__init__", _forgets("uncertain")),
-    "loads again": (fission, "_CHEAP", fission._CHEAP | {"LOAD"}),
-    "reads a variable again": (fission._Fission, "_prices", _reads_for_nothing()),
-    "ignores barriers": (_OpenRegion, "must_end_before", _never_before("BARRIER")),
-    "loads before a store": (_OpenRegion, "must_end_before", _never_before("LOAD")),
-    "sets before a get": (_OpenRegion, "must_end_before", _never_before("SET")),
-    "branches before the work": (
-        _OpenRegion,
-        "must_end_before",
-        _never_before("IF", "ELSE", "ENDIF"),
-    ),
-    "leaves before the work": (_OpenRegion, "must_end_before", _never_before("BREAK", "CONTINUE")),
-    "works on after a return": (fission._Fission, "_flag_returns", _none),
-    "takes own values for common ones": (Hoisted, "per_thread", _reads_are_common),
-    "leaves the rest of a block inside": (Hoisted, "add", _blind_to("_closers")),
-    "sets common variables inside": (Hoisted, "add", _blind_to("_sets")),
-}
-
-
-@pytest.mark.parametrize("name", MUTANTS)
-def test_a_mistake_is_noticed(name: str, samples: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(*MUTANTS[name])
-    for kernel, n, expected in samples:
-        try:
-            if any(looped(kernel, at_barriers(kernel), n, order) != expected for order in ORDERS):
-                return
-        except (LookupError, RuntimeError, AssertionError):  # the executor's, or a missing key
-            return
-    pytest.fail(f"a split that {name} does the same")

@@ -11,7 +11,6 @@ from stepping import Block, listing
 
 import hal_core as hal
 from hal_kernel.ir import Kernel, UOp
-from hal_kernel.ir import uniformity as module
 from hal_kernel.ir.uniformity import Uniformity, divergent
 from hal_kernel.ir.uop import LEAVES
 from hal_kernel.ir.verify import verify
@@ -275,37 +274,3 @@ def test_barriers_that_are_accepted_are_reached_by_all() -> None:
         for block in _blocks(kernel, seed % 5 - 1):
             block.run()  # raises where threads part
     assert accepted > 50 and refused > 50
-
-
-# -- the test of the test
-
-
-def _without(method: str, op: str) -> Any:
-    original = getattr(Uniformity, method)
-
-    def blind(self: Uniformity, node: UOp, *rest: Any) -> Any:
-        return None if node.op == op else original(self, node, *rest)
-
-    return blind
-
-
-@pytest.mark.parametrize("mutant", [
-    ("_varies", _without("_varies", "LOAD")),
-    ("_varies", _without("_varies", "SET")),
-    ("_divides", _without("_divides", "IF")),
-    ("_divides", _without("_divides", "RANGE")),
-    ("_divides", _without("_divides", "LOOP")),
-], ids=["loads", "sets", "branches", "ranges", "loops"])  # fmt: skip
-def test_a_mistake_is_noticed(mutant: tuple[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module.Uniformity, *mutant)
-    for seed in range(600):
-        if disagreement(drawn(seed), seed % 5 - 1) is not None:
-            return
-        kernel = with_barriers(seed)
-        if not divergent(kernel):
-            try:
-                for block in _blocks(kernel, seed % 5 - 1):
-                    block.run()
-            except RuntimeError:
-                return
-    pytest.fail("nothing showed it")
