@@ -6,7 +6,7 @@ import random
 
 from builder import Builder
 
-from hal_core.dtypes import bool_
+from hal_core.dtypes import bool_, int64
 from hal_kernel.ir import Kernel, UOp
 
 WIDE = 310  # threads of a row of `Rows`
@@ -372,4 +372,48 @@ def conditions(seed: int) -> Kernel:
         b.else_(block)
         b.store("y", place, b.const(8))
     b.end(block)
+    return b.kernel()
+
+
+def guards(seed: int) -> Kernel:
+    """Conditions of a thread's index, a counter, `n` and constants: as IFs and early returns."""
+    rng = random.Random(seed)
+    b = Builder("guards", "y: int32*, n: int32")
+    numbers = [-(2**31), -(2**31) + 1, -3, -1, 65536, 2**31 - 2, 2**31 - 1, *range(13)]
+    i, n = b.index(), b.params["n"]
+    loop = b.range(b.const(0), b.const(rng.choice([1, 4])), b.const(1))
+    factors = [1, 2, 3, 5, 2**28, 2**30, -2]
+    amounts = {"SHL": [0, 1, 2, 29, 31, 33], "SHR": [0, 1, 31, 33], "AND": [-4, -1, -(2**31), 3],
+               "MUL": factors, "FLOORDIV": factors, "TRUNCDIV": factors,
+               "ADD": numbers, "SUB": numbers}  # fmt: skip
+
+    def index() -> UOp:
+        made = rng.choice([i, b.special("thread_idx"), loop])
+        for _ in range(rng.choice([0, 0, 1, 1, 2])):
+            op = rng.choice([*amounts])
+            own = op in ("ADD", "SUB", "MUL", "FLOORDIV") and rng.random() < 0.3
+            pair = [made, rng.choice([n, loop]) if own else b.const(rng.choice(amounts[op]))]
+            made = b.op(op, *(pair[::-1] if op in ("ADD", "MUL") and rng.random() < 0.3 else pair))
+        return made
+
+    def condition(depth: int) -> UOp:
+        if depth and rng.random() < 0.5:
+            op = rng.choice(["AND", "OR", "NOT"])
+            return b.op(op, *(condition(depth - 1) for _ in range(1 + (op != "NOT"))))
+        pair = [index(), rng.choice([n, b.const(rng.choice(numbers)), b.special("block_idx")])]
+        if rng.random() < 0.3:
+            pair = [b.cast(side, int64) for side in pair]
+        rng.shuffle(pair)
+        return b.op(rng.choice(["LT", "LE", "GT", "GE", "EQ", "NE"]), *pair)
+
+    blocks = []
+    for _ in range(rng.randint(1, 3)):
+        if rng.random() < 0.3:
+            with b.when(condition(2)):
+                b.return_()
+        else:
+            blocks.append(b.if_(condition(2)))
+    b.store("y", i, b.op("ADD", b.op("MUL", b.load("y", i), b.const(3)), loop))
+    for block in (*reversed(blocks), loop):
+        b.end(block)
     return b.kernel()

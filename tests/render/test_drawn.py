@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from drawn_kernels import THREADS, Leaving, Rows, Strided, conditions
+from drawn_kernels import THREADS, Leaving, Rows, Strided, conditions, guards
 from toolchains import LLVM
 
 from hal_cpu.vectors import LLVMRenderer
@@ -18,6 +18,7 @@ MADE = {
     "leaving": lambda seed: Leaving(seed, 37).kernel(),
     "strided": lambda seed: Strided(seed).kernel(),
     "conditions": conditions,
+    "guards": guards,
 }
 
 
@@ -41,7 +42,8 @@ def test_drawn_kernels(tmp_path: Path, kind: str, width: int | None) -> None:
         kernel = MADE[kind](seed)
         verify(kernel)
         block = kernel.block[0] if kernel.block else 23
-        compared(llvm, kernel, seed % 5 - 1, block, f"{kind} {seed}")
+        for n in (seed % 5 - 1, 7, 2**31 - 2, -(2**31)) if kind == "guards" else (seed % 5 - 1,):
+            compared(llvm, kernel, n, block, f"{kind} {seed}")
 
 
 def test_drawn_rows(llvm: LLVM) -> None:

@@ -19,6 +19,7 @@ from hal_core.dtypes import DTYPES
 from hal_cpu import processor
 from hal_cpu.vectors import LLVMRenderer
 from hal_cpu.vectors.gangs import Gangs
+from hal_cpu.vectors.width import WIDE as WIDE_REGISTERS
 from hal_cpu.vectors.width import Registers
 from hal_kernel.interpreter import interpret
 from hal_kernel.ir.blocks.fission import at_barriers
@@ -27,16 +28,17 @@ from hal_kernel.ir.writing import source_of
 
 sys.path.insert(0, str(Path(__file__).parent))
 import vector_kernels
+from index_kernels import LIMITED, SHAPED
 from vector_kernels import CASES, Case
 
 WIDTHS = [None, 1, 4, 16]
 SIZES = [1, 3, 8, 17, 64, 65, 130]
-AVX2 = Registers(16, 32)
+AVX2, NEON = Registers(16, 32), Registers(32, 16)
 
 
-def compiled(kernel: Any, width: int | None) -> hal.Program:
+def compiled(kernel: Any, width: int | None, registers: Registers | None = None) -> hal.Program:
     device = hal.Device["CPU"]
-    registers = AVX2 if width else Registers(*processor.vector_registers())
+    registers = registers or (AVX2 if width else Registers(*processor.vector_registers()))
     renderer = LLVMRenderer(processor.has_half(), processor.has_fma(), registers, width)
     return device.compile(source_of(kernel.lower(), device, renderer))
 
@@ -44,8 +46,11 @@ def compiled(kernel: Any, width: int | None) -> hal.Program:
 @pytest.mark.parametrize("width", WIDTHS, ids=str)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: str(case.kernel.__name__))
 def test_gangs_of_any_width_do_what_the_interpreter_does(case: Case, width: int | None) -> None:
-    program = compiled(case.kernel, width)
-    for size in SIZES:
+    compare(compiled(case.kernel, width), case, SIZES)
+
+
+def compare(program: hal.Program, case: Case, sizes: list[int]) -> None:
+    for size in sizes:
         arrays, vals, geometry = case.made(size, np.random.default_rng(size))
         expected = [array.copy() for array in arrays]
         interpret(case.kernel, *expected, vals=vals, races=False, **geometry)
@@ -57,6 +62,47 @@ def test_gangs_of_any_width_do_what_the_interpreter_does(case: Case, width: int 
                 np.testing.assert_allclose(found, array, rtol=2e-6, atol=1e-6, err_msg=str(size))
             else:
                 np.testing.assert_array_equal(found, array, err_msg=str(size))
+
+
+NEAR = [s * (end + d) for end in (2**30, 2**31) for d in (-70, -40, -1, 0) for s in (1, -1)]
+SHAPES = [(1, 3), (3, 5), (4, 40), (7, 20), (32, 3), (33, 4), (130, 3), (0, 3), (-5, 2)]
+LIMITS = [n for n in (0, 1, 5, 33, -1, -40, *NEAR) if n < 2**31]
+WIDE = [*LIMITS, *(s * (end + d) for end in (2**32, 2**62) for d in (-40, 1) for s in (1, -1))]
+
+
+def sizes_of(kernel: Any) -> list[tuple[int, int]]:
+    if kernel in SHAPED:
+        return SHAPES
+    of_64_bits = kernel.lower().signature.values[1].dtype is hal.int64
+    numbers = [*WIDE, 2**63 - 1, -(2**63), 2**63 - 70] if of_64_bits else LIMITS
+    return [(w, h) for w in (1, 13, *numbers) for h in numbers]
+
+
+@pytest.mark.parametrize("width", [None, 4], ids=str)
+@pytest.mark.parametrize("kernel", SHAPED + LIMITED, ids=lambda kernel: str(kernel.name))
+def test_indices_are_what_the_interpreter_computes(kernel: Any, width: int | None) -> None:
+    """With sizes that are 0 and less, and with numbers whose sums leave int32 and int64."""
+    program = compiled(kernel, width)
+    dtype = program.signature.pointers[0].dtype.to_numpy()
+    for w, h in sizes_of(kernel):
+        count = 3 * w * h + 32 if kernel in SHAPED else 64
+        x = np.random.default_rng(0).integers(0, 120, max(count, 80)).astype(dtype)
+        for block in (64, 5) if kernel in SHAPED else (64,):
+            grid = (max(1, -(-w * h // block)), 3) if kernel in SHAPED else (1, 1)
+            expected = np.full(max(x.size, grid[0] * block), 5, dtype)
+            y = hal.Buffer.from_numpy(expected, "CPU")
+            launch = {"vals": (w, h), "grid": grid, "block": block}
+            if kernel.name != "short_rows":
+                launch["grid"] = grid[:1]
+            interpret(kernel, expected, x, races=False, **launch)
+            program(y, hal.Buffer.from_numpy(x, "CPU"), wait=True, **launch)
+            np.testing.assert_array_equal(y.numpy(), expected, f"{w}, {h} in {block}")
+
+
+@pytest.mark.parametrize("registers", [WIDE_REGISTERS, NEON], ids=["avx512", "neon"])
+@pytest.mark.parametrize("case", CASES[:20], ids=lambda case: str(case.kernel.__name__))
+def test_gangs_of_any_processor_give_the_same(case: Case, registers: Registers) -> None:
+    compare(compiled(case.kernel, None, registers), case, [65])
 
 
 def guarded(array: np.ndarray[Any, Any], at_end: bool) -> tuple[np.ndarray[Any, Any], object]:

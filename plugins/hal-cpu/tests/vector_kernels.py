@@ -304,6 +304,123 @@ def own_array(y: P[F], x: C[F], n: I32):
         y[i] = t[0] + t[i % 6]
 
 
+@hal.func
+def first_above(limit: I32):
+    for k in hal.unroll(3):
+        if k > limit:
+            return k
+    return hal.int32(7)
+
+
+@case(["f4", "i4"])
+def kepler(y: P[F], z: P[I32], x: C[F], n: I32):
+    i = hal.global_idx(0)
+    if i < n:
+        e = x[i]
+        d = hal.float32(1)
+        k = 0
+        while abs(d) > 0.00001 and k < 30:
+            d = (e - 0.5 * hal.sin(e) - x[i]) / (1.0 - 0.5 * hal.cos(e))
+            e -= d
+            k += 1
+        y[i] = e
+        z[i] = first_above(hal.int32(x[i]))
+
+
+@case(["i4"], ["i4"])
+def far_away(y: P[I32], x: C[I32], n: I32):
+    """A thread that has left, or a guard that does not hold: loads from where no memory is."""
+    i = hal.global_idx(0)
+    if i < n:
+        j = i
+        steps = 0
+        while j >= 0:
+            j = min(x[j], n - 1) if min(x[j], n - 1) > j else -2_000_000_000
+            steps += 1
+        at = x[i] * 2_000_000 if x[i] % 5 != 0 else i
+        for s in range(n & 3):
+            if 0 <= at < n:
+                while x[at] > s:
+                    at = at // 2
+                    if at < 3:
+                        break
+                steps += at + s
+        y[i] = steps
+
+
+@case(["i4"], ["i4"])
+def several_ways_out(y: P[I32], x: C[I32], n: I32):
+    i = hal.global_idx(0)
+    if i < n:
+        a = x[i]
+        k = 0
+        while True:
+            a += 3
+            if a % 2 == 0:
+                a = a // 2
+                if a < 9:
+                    k += 1000
+                    break
+                k += 2
+            else:
+                if a > 500:
+                    a -= 300
+                    if a % 7 == 0:
+                        return
+                k += 1
+            k += 1
+            if k > 150:
+                y[i] = -k
+                break
+            a += k & 1
+        y[i] += a * 10000 + k
+
+
+@case(["i4"], ["i4", "i4"], threads=lambda size: {"grid": -(-size // 16) + 1, "block": 16})
+def staged(y: P[I32], x: C[I32], sizes: C[I32], n: I32):
+    count = min(sizes[0], n)
+    t = hal.thread_idx(0)
+    tile = hal.shared(hal.int32, 16)
+    i = hal.global_idx(0)
+    tile[t] = x[i] if i < count else 0
+    hal.barrier()
+    step = 1
+    while step < 16:
+        if t % (2 * step) == 0:
+            tile[t] += tile[t + step]
+        hal.barrier()
+        step *= 2
+    if i < count:
+        y[i] = tile[15 - t] + count
+
+
+@case(["u1"], ["u1"])
+def nearest(y: P[U8], x: C[U8], n: I32):
+    i = hal.global_idx(0)
+    if i < n:
+        least = 1 << 30
+        found = -1
+        for k in range(n):
+            d = hal.int32(x[i]) - hal.int32(x[k]) + 7
+            if d * d < least:
+                least = d * d
+                found = k
+        y[i] = hal.uint8(found) + (x[found] if found >= 0 else 0)
+
+
+@case(["u8", "i4"], ["u8"])
+def bits(y: P[hal.uint64], z: P[I32], x: C[hal.uint64], n: I32):
+    i = hal.global_idx(0)
+    if i < n:
+        rest = x[i]
+        count = 0
+        while rest != 0:
+            count += hal.int32(hal.ctz(rest))
+            rest &= rest - 1
+        y[i] = rest + x[n - 1 - i] * 3
+        z[i] = count
+
+
 def _blocks(size: int) -> dict[str, Any]:
     return {"grid": (-(-size // 24), 1), "block": (8, 3)}
 
