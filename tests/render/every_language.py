@@ -21,6 +21,7 @@ import test_control
 import test_leaving
 import test_operations
 import test_shared
+import test_subgroups
 import test_text
 import test_vectors
 import test_views
@@ -35,8 +36,8 @@ def _tests(module: ModuleType) -> dict[str, Callable[..., Any]]:
 
 
 _MODULES = (
-    test_atomics, test_bits, test_control, test_leaving, test_operations, test_shared, test_text,
-    test_vectors, test_views,
+    test_atomics, test_bits, test_control, test_leaving, test_operations, test_shared,
+    test_subgroups, test_text, test_vectors, test_views,
 )  # fmt: skip
 
 TESTS = {module.__name__: _tests(module) for module in _MODULES}

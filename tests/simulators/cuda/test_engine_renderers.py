@@ -15,6 +15,7 @@ import pytest
 from engine_nvrtc import NVRTCText
 from engine_runner import SCHEDULES, Engine, ordered, shared_engine
 
+from hal_core.dtypes import DTYPES, DType, float16, float32, int16
 from hal_cuda.render import PTXRenderer
 from hal_kernel.interpreter import interpret
 from hal_kernel.ir import Kernel
@@ -22,6 +23,8 @@ from hal_kernel.render.c.cuda import CUDARenderer
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "render"))
 
+from builder import Builder
+from constant_operations import constants
 from every_language import TESTS
 from samples import SAMPLES
 from toolchains import Arrays, Toolchain, Triple
@@ -31,6 +34,7 @@ class OnEngine(Toolchain):
     """Texts of our renderer, or of NVRTC where there is one."""
 
     renderer = PTXRenderer()
+    subgroup = 32
 
     def __init__(self, engine: Engine, nvrtc: NVRTCText | None, schedule: str) -> None:
         super().__init__(engine.folder)
@@ -87,6 +91,36 @@ for tests in TESTS.values():
 @pytest.mark.parametrize("module", TESTS)
 def test_what_every_language_must_do_is_tested_here(module: str) -> None:
     assert TESTS[module]
+
+
+@pytest.mark.parametrize("dtype", DTYPES.values(), ids=str)
+def test_constants_compute_what_variables_would(toolchain: Toolchain, dtype: DType) -> None:
+    kernel = constants(dtype)
+    bits = np.dtype(f"u{dtype.itemsize}") if dtype is DTYPES["bfloat16"] else dtype.to_numpy()
+    made: list[list[Any]] = [
+        [np.zeros(16, bits), np.zeros(2, np.int32), np.zeros(1, bool)] for _ in range(2)
+    ]
+    toolchain.run(kernel, dict(zip(("r", "i", "c"), made[0], strict=True)))
+    interpret(kernel, *made[1], grid=1, block=1)
+    for got, expected in zip(*made, strict=True):
+        np.testing.assert_array_equal(got, expected)
+
+
+def test_the_sign_of_bits_is_not_extended_by_cvt(toolchain: Toolchain) -> None:
+    """ptxas 13.0 reads cvt.s32.s16(bits of float16(1 if c else 0)) as 1 if c else 0.
+
+    An H200 stored 1 where 15360 belongs; kernel 208 of the fuzzer found it.
+    """
+    b = Builder("bits", "r: int16*, c: int32")
+    one = b.op("WHERE", b.op("NE", b.params["c"], b.const(0)), b.const(1), b.const(0))
+    b.store("r", b.index(), b.bitcast(b.cast(b.cast(one, float32), float16), int16))
+    kernel = b.kernel()
+    text = PTXRenderer().render(kernel)
+    assert "cvt.s32" not in text
+    assert "bfe.s32" in text
+    got = np.zeros(1, np.int16)
+    toolchain.run(kernel, {"r": got, "c": 7})
+    assert got == 15360
 
 
 # -- the samples, whose texts are under tests/render/golden
