@@ -60,6 +60,9 @@ class Setting(Generic[T]):
 
 def declare(name: str, default: T, meaning: str, parse: Callable[[str], T]) -> Setting[T]:
     """Declare a setting; a second declaration replaces the first, as a reloaded plugin makes."""
+    if not (isinstance(name, str) and name and callable(parse)):
+        problem, fix = "a setting has a name, and a function that reads it", "See config.flag."
+        raise InvalidArgument("declare", problem, got=(name, parse), fix=fix)
     setting: Setting[T] = Setting(name, default, meaning, parse)
     SETTINGS[name] = setting  # type: ignore[assignment]
     return setting

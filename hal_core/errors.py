@@ -81,6 +81,15 @@ def check_class(given: object, kind: type[T], operation: str, fix: str, device: 
     raise InvalidArgument(operation, problem, got=got, device=device or None, fix=fix)
 
 
+def as_flag(given: object, operation: str, name: str) -> bool:
+    """Return an argument that is true or false. Raises: InvalidArgument, as for an array."""
+    try:
+        return bool(given)
+    except Exception as error:
+        problem, got = f"{name}= is neither True nor False: {error}", type(given).__name__
+        raise InvalidArgument(operation, problem, got=got, fix=f"Write {name}=True.") from None
+
+
 def _bare(kind: type[BaseException], args: tuple[object, ...]) -> BaseException:
     """Make an error without its constructor.
 

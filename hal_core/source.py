@@ -9,7 +9,7 @@ from os import PathLike
 from types import NoneType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from hal_core.errors import InvalidArgument
+from hal_core.errors import InvalidArgument, as_flag
 from hal_core.signature import Interface, Signature
 
 if TYPE_CHECKING:
@@ -96,8 +96,8 @@ class Source(_Described):
         elif signature.name != name:
             signature = signature._replace(name=name)
         interface = Interface(
-            signature, block_shape(block, operation), shared_nbytes, bool(rendered), work,
-            bool(offsets),
+            signature, block_shape(block, operation), shared_nbytes,
+            as_flag(rendered, operation, "rendered"), work, as_flag(offsets, operation, "offsets"),
         )  # fmt: skip
         fields = {
             "text": text, "interface": interface, "language": language,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from hal_core import concurrency, config
 from hal_core.allocator.accounts import Accounts, AllocatorStatistics, Opaque
-from hal_core.allocator.spec import DEFAULT_SPEC, BufferSpec
+from hal_core.allocator.spec import DEFAULT_SPEC, BufferSpec, checked_spec
 from hal_core.errors import (
     HalError,
     InvalidArgument,
@@ -28,7 +28,10 @@ if TYPE_CHECKING:
     from hal_core.buffer import Buffer
     from hal_core.device.base import Compiled
 
-__all__ = ["DEFAULT_SPEC", "Allocator", "AllocatorStatistics", "BufferSpec", "LRUAllocator"]
+__all__ = [
+    "DEFAULT_SPEC", "Allocator", "AllocatorStatistics", "BufferSpec", "LRUAllocator",
+    "checked_spec",
+]  # fmt: skip
 
 DEFAULT_CACHE_NBYTES = 256 << 20
 
@@ -229,6 +232,13 @@ class Allocator(Accounts[Opaque], concurrency.OfThisProcess):
         options = self._check(nbytes, options)
         if options.external_ptr is not None or nbytes == 0:
             return
+        try:
+            hash(opaque)
+        except TypeError:
+            problem, fix = "no block of this allocator", "Give what its alloc returned."
+            raise InvalidArgument(
+                "free", problem, got=opaque, device=self.device.name, fix=fix
+            ) from None
         # `while True`, here and wherever a loop is the last of a `with`: Ctrl-C at the jump back of
         # `while condition` would leave the lock held (tests/repository/test_loops_in_with.py).
         with self._lock:
@@ -387,8 +397,9 @@ class Allocator(Accounts[Opaque], concurrency.OfThisProcess):
             raise InvalidArgument(
                 "allocate", "not a number of bytes", got=nbytes, device=self.device.name
             )
-        if options is None or options == DEFAULT_SPEC:
-            return DEFAULT_SPEC
+        options = checked_spec(options, "allocate")
+        if options is DEFAULT_SPEC:
+            return options
         for field, value, default in zip(options._fields, options, DEFAULT_SPEC, strict=True):
             if value != default and field not in self.honours:
                 raise Unsupported(

@@ -17,6 +17,7 @@ from hal_core.errors import (
     DeviceFault,
     InvalidArgument,
     NotShareable,
+    as_flag,
     check_class,
 )
 from hal_core.profiling import events
@@ -238,6 +239,7 @@ class Buffer(Elements):
             unsaid = self._unsaid
             del self._unsaid
             raise unsaid
+        copy = copy if copy is None else as_flag(copy, "numpy.asarray", "copy")
         array = in_place(self, "numpy.asarray").view(self.dtype.to_numpy())
         if dtype is None or array.dtype == dtype:
             return array.copy() if copy else array

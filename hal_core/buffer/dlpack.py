@@ -15,7 +15,9 @@ from hal_core.buffer.host import check_visible, in_place
 from hal_core.concurrency import Late
 from hal_core.device import opened
 from hal_core.dtypes import as_dtype, check_array
-from hal_core.errors import InvalidArgument, NotShareable
+from hal_core.errors import InvalidArgument, NotShareable, as_flag
+from hal_core.geometry import integers
+from hal_core.queue import check_no_capture
 
 if TYPE_CHECKING:
     import numpy as np
@@ -57,10 +59,16 @@ def export(
 
     `newest` is the latest DLPack version that the consumer knows.
     """
+    for name, pair in (("max_version", newest), ("dl_device", target)):
+        if pair is not None and len(integers(pair) or ()) != 2:
+            problem, fix = f"{name} is no pair of integers", "Write dl_device=(1, 0)."
+            raise InvalidArgument("__dlpack__", problem, got=pair, fix=fix)
+    copy = copy if copy is None else as_flag(copy, "__dlpack__", "copy")
+    check_no_capture("__dlpack__", "data cannot be read")
     device, allocator = buffer._device, buffer._device.allocator
     native, visible = allocator.dlpack_device, allocator._host_sees(buffer.options)
     home = place_of(buffer) if native or visible or target is None else _HOST
-    target = home if target is None else tuple(target)
+    target = home if target is None else integers(target)
     if target not in (home, native, _HOST):
         raise NotShareable(
             "__dlpack__",
@@ -104,6 +112,7 @@ def export(
 def take(cls: type[B], obj: Any, device: str | Compiled | None, copy: bool | None) -> B:
     """Make a buffer over the memory of another library's array, or with a copy of it."""
     here = opened(device, "from_dlpack")
+    copy = copy if copy is None else as_flag(copy, "from_dlpack", "copy")
     check_array(obj, "from_dlpack")
     place: Place
     try:

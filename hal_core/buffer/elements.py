@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
-from hal_core.allocator import DEFAULT_SPEC, BufferSpec
+from hal_core.allocator import DEFAULT_SPEC, BufferSpec, checked_spec
 from hal_core.concurrency import Living, never_release, never_released
 from hal_core.device import Device
 from hal_core.dtypes import DType, any_, as_dtype
@@ -77,15 +77,7 @@ class Elements:
         self.size = size
         self.dtype = dtype
         self.nbytes = size * dtype.itemsize
-        if options is None:
-            options = DEFAULT_SPEC
-        elif not isinstance(options, BufferSpec):
-            raise InvalidArgument(
-                "Buffer", "options is no hal.BufferSpec", got=options, fix="BufferSpec(zero=True)"
-            )
-        elif options == DEFAULT_SPEC:
-            options = DEFAULT_SPEC  # the allocator recognises it by identity
-        self.options = options
+        self.options = DEFAULT_SPEC if options is None else checked_spec(options, "Buffer")
         self.base = None
         self.offset = 0
         self._key: BufferKey | None = None  # a launch's test; None while not allocated
@@ -198,11 +190,15 @@ class Elements:
 
     def __getitem__(self, index: slice) -> Self:
         """Make a view, `buffer[a:b]`, of elements a to b; Python's rules, step 1 only."""
-        if not isinstance(index, slice) or index.step not in (None, 1):
-            problem = "a slice has step 1" if isinstance(index, slice) else "an element has no view"
+        try:
+            start, stop, step = index.indices(self.size)
+        except (AttributeError, TypeError, ValueError):
+            step = 0
+        if step != 1:
+            is_slice = isinstance(index, slice)
+            problem = "a slice has integers, and step 1" if is_slice else "an element has no view"
             fix = "For a view write buffer[a:b]; to see elements, copy out: buffer.numpy()[...]."
             raise InvalidArgument("buffer[...]", problem, got=index, fix=fix)
-        start, stop, _ = index.indices(self.size)
         return self.view(max(0, stop - start), offset=start * self.dtype.itemsize)
 
     def __len__(self) -> int:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from hal_core.concurrency import Late
 from hal_core.dtypes import as_dtype, check_array
 from hal_core.errors import InvalidArgument, NotShareable
+from hal_core.queue import check_no_capture
 
 if TYPE_CHECKING:
     import numpy as np
@@ -88,6 +89,7 @@ def in_place(buffer: Buffer, operation: str) -> NDArray[Any]:
     Raises: NotShareable where the host does not see the memory.
     """
     check_visible(buffer, operation)
+    check_no_capture(operation, "data cannot be read")
     opaque = buffer._opaque_for(operation)
     allocator = buffer._device.allocator
     if not allocator.host_ordered:

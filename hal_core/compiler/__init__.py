@@ -14,7 +14,7 @@ from hal_core.compiler.included import add_included
 from hal_core.compiler.requirements import check
 from hal_core.compiler.selection import select
 from hal_core.concurrency import OfThisProcess
-from hal_core.errors import CompilerUnavailable, Unsupported
+from hal_core.errors import CompilerUnavailable, InvalidArgument, Unsupported, check_class
 from hal_core.profiling import ProfileProgramEvent, record
 from hal_core.source import Binary, Source
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from hal_core.device.base import Compiled
     from hal_core.program import Program
 
+_A_SOURCE = "hal.Source(name, text, signature, language=...) makes one."
 log = logging.getLogger("hal_core")
 
 
@@ -72,7 +73,7 @@ class Compiler(OfThisProcess):
 
     def compile(self, source: Source) -> bytes:
         """Compile without looking into the cache. Raises: CompileError."""
-        return self._compile(source)
+        return self._compile(check_class(source, Source, "compile", _A_SOURCE))
 
     def compile_cached(self, source: Source) -> bytes:
         """Take the binary from the cache on disk, or compile and store it.
@@ -83,7 +84,7 @@ class Compiler(OfThisProcess):
 
     def compile_or_reuse(self, source: Source) -> tuple[bytes, bool]:
         """Do as `compile_cached`; return the binary, and True when it came from the cache."""
-        key = digest(source, self.identity)
+        key = digest(check_class(source, Source, "compile", _A_SOURCE), self.identity)
         found = cache.load(key)
         if found is not None and self._is_current(found):
             return found, True
@@ -97,6 +98,10 @@ class Compiler(OfThisProcess):
 
     def disassemble(self, image: bytes) -> str:
         """Return assembly text. Raises: Unsupported, naming the tool to install."""
+        given: object = image
+        if not isinstance(given, bytes):
+            problem, got = "machine code is bytes", type(image).__name__
+            raise InvalidArgument("disassemble", problem, got=got, fix="Give program.binary.image.")
         return self._disassemble(image)
 
     def __repr__(self) -> str:

@@ -8,13 +8,13 @@ import logging
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from contextvars import ContextVar
 from operator import itemgetter
 from typing import TYPE_CHECKING, NoReturn, SupportsIndex
 
 from hal_core import config
-from hal_core.concurrency import OfThisProcess, fork_safe_lock, forkable, refuse_at_exit
+from hal_core.concurrency import OfThisProcess, block, fork_safe_lock, forkable, refuse_at_exit
 from hal_core.device.backend import Backend, pick
 from hal_core.device.installed import Plugins
 from hal_core.device.names import ELSEWHERE, KNOWN, join, parse
@@ -282,7 +282,7 @@ class DeviceRegistry(OfThisProcess):
         fix = 'Write `with hal.Device.default("CPU"):`, or set HAL_DEVICE=CPU before the start.'
         raise AttributeError(f"hal.Device.DEFAULT = {name!r}: it is chosen, not assigned. {fix}")
 
-    @contextmanager
+    @block
     def default(self, name: str) -> Iterator[str]:
         """`with Device.default("OPENCL"):` - the default of this thread inside the block.
 
@@ -388,10 +388,11 @@ Device = DeviceRegistry()
 def opened(device: str | Compiled | None, operation: str) -> Compiled:
     """Return a device that is given, or by name; None is the default one.
 
-    Raises: as `hal.Device[...]`; InvalidArgument for what is no device.
+    Raises: as `hal.Device[...]`; InvalidArgument for what is no device; InvalidState when closed.
     """
     found = Device[device] if device is None or isinstance(device, str) else device
     if not hasattr(type(found), "allocator"):
         problem, fix = "neither a device nor a name of one", 'Write hal.Device["CPU"], or "CPU".'
         raise InvalidArgument(operation, problem, got=device, fix=fix)
+    found._check_open(operation)
     return found

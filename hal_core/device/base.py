@@ -35,6 +35,7 @@ from hal_core.queue import (
     reached,
     seconds_of,
 )
+from hal_core.signature import Interface
 from hal_core.source import Binary, Source, written
 
 if TYPE_CHECKING:
@@ -306,6 +307,8 @@ class Compiled(concurrency.OfThisProcess):
         self._check_open("load")
         fix = "program.binary is one; text is compiled, by device.compile(hal.Source(...))."
         check_class(binary, Binary, "load", fix, self.name)
+        if not (isinstance(binary.image, bytes) and isinstance(binary.interface, Interface)):
+            raise InvalidArgument("load", "a hal.Binary of wrong parts", device=self.name, fix=fix)
         program = self._backend.make("hal_make_program", Program, device=self, binary=binary)
         program.source, program.pair = source, pair
         self._loaded.add(program)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from hal_core.buffer import Buffer
-from hal_core.concurrency import OfThisProcess
+from hal_core.concurrency import OfThisProcess, block
 from hal_core.device import opened
-from hal_core.errors import HalError, InvalidArgument, check_class
+from hal_core.errors import HalError, InvalidArgument, as_flag, check_class
 from hal_core.graph import saved, text
 from hal_core.graph.capture import Recorder, recording
 from hal_core.graph.node import Node, Step, dependencies
@@ -122,6 +121,7 @@ class Graph(OfThisProcess):
                 "replay", "buffers is no mapping", got=type(buffers).__name__,
                 fix="Write replay({old: new}).",
             )  # fmt: skip
+        wait = as_flag(wait, "replay", "wait")
         start = time.perf_counter()
         plan = self._plan
         if plan is None or not plan.is_current(buffers):
@@ -224,7 +224,7 @@ def load_graph(path: str | os.PathLike[str], device: str | Compiled | None = Non
     return graph
 
 
-@contextmanager
+@block
 def capture(device: Compiled) -> Iterator[Graph]:
     """Record this thread's work in a new graph. After an exception the graph is empty."""
     graph = Graph(device)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, overload
 from hal_core.buffer import Buffer
 from hal_core.concurrency import OfThisProcess
 from hal_core.dtypes import any_
-from hal_core.errors import InvalidArgument, InvalidState
+from hal_core.errors import InvalidArgument, InvalidState, as_flag
 from hal_core.geometry import Dim3, Extent, Rules, is_plain
 from hal_core.program.generated import ANY_ALIGNMENT, specialised
 from hal_core.queue import Queue, checked
@@ -176,7 +176,7 @@ class Program(OfThisProcess):
         if resolved is None:
             return 0.0 if wait else None
         geometry, sizes = resolved
-        if wait or queue is not None:
+        if wait is not False or queue is not None:
             return self._hand_over(geometry, queue, bufs, args, wait, sizes)
         launch = self._launch
         launch(geometry, *args)
@@ -192,9 +192,13 @@ class Program(OfThisProcess):
         sizes: tuple[Any, ...],
     ) -> float | None:
         """Launch with arguments that are checked, and wait, or do it in a queue, or both."""
+        wait = as_flag(wait, f"launch {self.name}", "wait")
         try:
             if queue is None:
-                return self._launch_timed(geometry, args)
+                if wait:
+                    return self._launch_timed(geometry, args)
+                launch: Any = self._launch
+                return launch(geometry, *args)  # type: ignore[no-any-return]
             if not isinstance(queue, Queue):
                 checked(queue, f"launch {self.name}", self.device)
             add: Any = queue._add_timed_launch if wait else queue._add_launch

@@ -18,7 +18,7 @@ gets this call:
         except (AttributeError, KeyError, TypeError, ValueError):
             known = False
         if known:
-            if wait or queue is not None:
+            if wait is not False or queue is not None:
                 return handed(self, geometry, queue, bufs, (b0._buf, v1), wait,
                               (grid, block, threads, shared))
             self._launch(geometry, b0._buf, v1)
@@ -62,7 +62,7 @@ def __call__(self, *bufs, vals=(), grid=None, block=None, threads=None, shared=0
     except (AttributeError, KeyError, TypeError, ValueError):
         known = False
     if known:
-        if wait or queue is not None:
+        if wait is not False or queue is not None:
             return handed(self, geometry, queue, bufs, ({tuple}), wait,
                           (grid, block, threads, shared))
         self._launch(geometry, {args})

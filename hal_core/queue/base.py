@@ -72,7 +72,6 @@ class Queue(OfThisProcess):
         not know.
         """
         owner = opened(device, "wrap")
-        owner._check_open("wrap")
         owner._forget_ends()
         made = owner._wrap_queue(obj)
         if made is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from hal_core.errors import InvalidArgument
+from hal_core.errors import InvalidArgument, as_flag
 from hal_core.geometry import Extent
 from hal_core.graph.capture import Recorder
 from hal_core.queue import Queue
@@ -43,6 +43,7 @@ def launch(
     """
     operation = f"launch {getattr(kernel, 'name', kernel)}"
     _check_buffers(operation, bufs)
+    wait = as_flag(wait, operation, "wait")
     first = bufs[0]
     programs = [device.compile(kernel) for device in first.devices]
     checked: dict[Compiled, list[Node]] = {device: [] for device in first.devices}

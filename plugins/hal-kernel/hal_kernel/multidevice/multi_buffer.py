@@ -205,7 +205,7 @@ class MultiBuffer(OfThisProcess):
 
     def _check_reduction(self, operation: str) -> int:
         """Return the axis. Raises: InvalidArgument where there is nothing to reduce."""
-        if operation not in OPERATIONS:
+        if not isinstance(operation, str) or operation not in OPERATIONS:
             limit = ", ".join(OPERATIONS)
             raise InvalidArgument("reduce", "no such operation", got=operation, limit=limit)
         if self.dtype is bool_:
@@ -307,7 +307,8 @@ class MultiBuffer(OfThisProcess):
 def _devices(given: Sequence[str | Compiled | DeviceInfo]) -> tuple[Compiled, ...]:
     operation = "MultiBuffer"
     is_list = isinstance(given, Sequence) and not isinstance(given, (str, bytes))
-    if not is_list or not given or None in given:  # which would be the default device
+    # None would be the default device.
+    if not is_list or not given or any(one is None for one in given):
         fix = 'Write hal.MultiBuffer(["CPU", "OPENCL"], ...).'
         raise InvalidArgument(operation, "devices must be a list with entries", got=given, fix=fix)
     names = [one.name if isinstance(one, DeviceInfo) else one for one in given]

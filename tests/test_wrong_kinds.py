@@ -1,0 +1,125 @@
+"""Arguments of a wrong kind: every public method says what is wrong, and what to write."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from fake_backend import FakeCompiler
+
+import hal_core as hal
+
+pytestmark = pytest.mark.quick
+
+N = 8
+SCALE = hal.Source(
+    "scale", "def scale(t, y, n):\n    if t[0] < n: y[t[0]] = 2 * y[t[0]]", "y: int32*, n: int32",
+    language="python",
+)  # fmt: skip
+
+# Calls with `a`, an array of two numbers, which has no truth value and is no key of a table.
+CALLS = """
+hal.Buffer(fake, N, hal.int32, hal.BufferSpec(zero=[1]))
+hal.Buffer(fake, N, hal.int32, hal.BufferSpec(zero=a))
+hal.Buffer(fake, N, hal.int32, hal.BufferSpec(nolru="yes"))
+hal.Buffer(fake, N, hal.int32, hal.BufferSpec(image=[1, 2]))
+hal.Buffer(fake, N, hal.int32, hal.BufferSpec(external_ptr=a))
+hal.Buffer(fake, N, hal.int32, "zero")
+fake.allocator.alloc(8, a)
+fake.allocator.alloc(8, hal.BufferSpec(host=a))
+fake.allocator.free([], 8)
+fake.allocator.free(a, 8)
+fake.allocator.free(3, 8, [])
+compiler.compile(None)
+compiler.compile_cached("text")
+compiler.disassemble(3)
+fake.load(hal.Binary(b"x", "fake", "", None))
+fake.load(hal.Binary(None, "fake", "", program.binary.interface))
+hal.config.declare(None, 1, "meaning", int)
+hal.config.declare("HAL_X", 1, "meaning", None)
+made[1.0:2.0]
+made["a":]
+made[a:]
+made[1]
+made.__dlpack__(dl_device=1)
+made.__dlpack__(dl_device=("a", 1))
+made.__dlpack__(max_version=1)
+made.__dlpack__(copy=a)
+made.__array__(copy=a)
+hal.Buffer.from_dlpack(a, fake, copy=a)
+hal.Source("f", "text", "y: int32*", language="c", offsets=a)
+hal.Source("f", "text", "y: int32*", language="c", rendered=a)
+program(made, vals=(N,), threads=N, wait=a)
+program(made, vals=[N], threads=[N], wait=a)
+hal.Graph(fake).replay(wait=a)
+hal.Graph(fake).add(None)
+hal.MultiBuffer([a], 4, hal.int32)
+hal.MultiBuffer([None], 4, hal.int32)
+hal.MultiBuffer([fake], 4, hal.int32).reduce(a)
+hal.MultiBuffer([fake], 4, hal.int32).reduce([])
+hal.launch(SCALE, hal.MultiBuffer([fake], 4, hal.int32), vals=(N,), threads=N, wait=a)
+hal.profile(limit=2**70)
+hal.profile(limit=a)
+""".strip().splitlines()
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_an_argument_of_a_wrong_kind_is_refused(call: str, fake: hal.Compiled) -> None:
+    made = hal.zeros(N, hal.int32, fake)
+    names = {
+        "hal": hal, "fake": fake, "N": N, "SCALE": SCALE, "made": made, "a": np.ones(2),
+        "compiler": FakeCompiler(), "program": fake.compile(SCALE),
+    }  # fmt: skip
+    with pytest.raises(hal.InvalidArgument):
+        eval(call, names)
+
+
+def test_a_flag_may_be_of_numpy(fake: hal.Compiled) -> None:
+    program, made = fake.compile(SCALE), hal.zeros(N, hal.int32, fake).fill(1)
+    flags: list[Any] = [0, np.False_, 1, np.True_]
+    given = [program(made, vals=(N,), threads=N, wait=flag) for flag in flags]
+    assert [type(one) for one in given] == [type(None)] * 2 + [float] * 2
+    assert made.numpy().tolist() == [16] * N
+    assert (
+        hal.Buffer(fake, N, hal.int32, hal.BufferSpec(zero=flags[3])).allocate().numpy().sum() == 0
+    )
+
+
+def test_what_a_closed_device_cannot_make_is_refused(fake: hal.Compiled) -> None:
+    fake.close()
+    for make in (
+        hal.Graph,
+        lambda one: hal.Queue.wrap(1, one),
+        lambda one: hal.MultiBuffer([one], 4, hal.int32),
+    ):
+        with pytest.raises(hal.InvalidState, match="the device is closed"):
+            make(fake)
+
+
+def test_a_with_block_may_be_entered_again(fake: hal.Compiled) -> None:
+    """Also one in another, where that means something."""
+    made, block = hal.zeros(N, hal.int32, fake), fake.capture()
+    for _ in range(2):
+        with block as graph:
+            made.fill(1)
+        assert len(graph) == 1
+    with block as graph:
+        with pytest.raises(hal.InvalidState, match="captures a graph already"), block:
+            pass
+        made.fill(1)
+    assert len(graph) == 1
+    with hal.Device.default("FAKE:1") as name, (again := hal.Device.default("FAKE")), again:
+        assert hal.Device.DEFAULT == "FAKE"
+    assert name == "FAKE:1"
+    with hal.profile() as profile, (span := hal.profile_range("step")), span:
+        pass
+    assert len(profile.events) == 2
+
+
+@pytest.mark.parametrize("read", [np.array, bytes, np.from_dlpack, lambda one: one.numpy()])
+def test_data_is_not_read_in_a_capture(read: Any) -> None:
+    device = hal.Device["PYTHON"]
+    made = hal.zeros(N, hal.int32, device)
+    with device.capture(), pytest.raises(hal.InvalidState, match="while a graph is captured"):
+        read(made)
