@@ -30,6 +30,7 @@ from sessions import (
     projects,
     suite,
     tools,
+    website,
     wheels,
 )
 from sessions.distributions import BACKENDS, LOCAL, ROOT
@@ -212,8 +213,7 @@ def outside(session: nox.Session) -> None:
 def hardware(session: nox.Session) -> None:
     """Run the kit, the examples and the benchmarks on a device of this machine: `-- CUDA`.
 
-    Writes docs/hardware/DEVICE.md: versions, counts, tables. `--into FOLDER` writes it elsewhere,
-    `--quick` does a part, `--with cupy-cuda13x cuda-core` installs what launches stand beside.
+    Writes docs/hardware/DEVICE.md. `--into FOLDER` writes it elsewhere, `--quick` does a part.
     """
     programs.write_device_page(session)
 
@@ -230,8 +230,6 @@ def bare(session: nox.Session) -> None:
 @nox.session
 def fuzz(session: nox.Session) -> None:
     """Compare random kernels with the interpreter; a wrong one is made small and printed.
-
-    Each is interpreted once for all targets, and eight are compiled at once where that is quicker.
 
     `nox -s fuzz -- --kernels 10000 --targets llvm,gcc,clang,opencl,oclgrind,ptx,nvrtc,hip,msl`;
     ptx, nvrtc and hip on drivers in software, or with HAL_TEST_CUDA=system and
@@ -253,8 +251,7 @@ def graphs(session: nox.Session) -> None:
 def interrupts(session: nox.Session) -> None:
     """Press Ctrl-C in all that hal does, at each of its places and at moments by chance.
 
-    `nox -s interrupts -- CPU OPENCL PYTHON --minutes 60 --seed 3 --only graphs`. What is found is
-    printed with the command that repeats it.
+    `nox -s interrupts -- CPU OPENCL PYTHON --minutes 60 --seed 3 --only graphs`
     """
     wheels.install(session, *LOCAL)
     drivers.opencl(session)
@@ -293,5 +290,11 @@ def bench(session: nox.Session) -> None:
 
 @nox.session
 def build(session: nox.Session) -> None:
-    """Build wheels and source archives, look what is in them, and build a wheel of an archive."""
+    """Build wheels and source archives, and look what is in them and what an index would show."""
     archives.build(session)
+
+
+@nox.session
+def site(session: nox.Session) -> None:
+    """Build the site of all pages into out/site; a link that leads nowhere is an error."""
+    website.build(session)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 OUT = ROOT / "out"
@@ -19,16 +20,21 @@ def folder_of(name: str) -> Path:
     return ROOT if name == "hal-core" else ROOT / "plugins" / name
 
 
-def _dependencies(name: str) -> list[str]:
+def _project(name: str) -> dict[str, Any]:
     text = (folder_of(name) / "pyproject.toml").read_text(encoding="utf-8")
-    return list(tomllib.loads(text)["project"]["dependencies"])
+    return dict(tomllib.loads(text)["project"])
+
+
+def version() -> str:
+    """Return the version that all distributions share."""
+    return str(_project("hal-core")["version"])
 
 
 def needed(names: Iterable[str]) -> list[str]:
     """List these distributions, behind those of the repository that they need."""
     found = dict[str, None]()
     for name in names:
-        every = (one.partition(">=")[0] for one in _dependencies(name))
+        every = (one.partition(">=")[0] for one in _project(name)["dependencies"])
         ours = [one for one in every if one.startswith("hal-")]
         found |= dict.fromkeys([*needed(ours), name])
     return list(found)
@@ -36,7 +42,9 @@ def needed(names: Iterable[str]) -> list[str]:
 
 def lowest(*names: str, into: Path) -> str:
     """Write pip's constraints: the lowest version of all that distributions ask of others."""
-    bounds = [one.partition(">=") for name in needed(names) for one in _dependencies(name)]
+    bounds = [
+        one.partition(">=") for name in needed(names) for one in _project(name)["dependencies"]
+    ]
     lines = [
         f"{name}=={version.partition(',')[0]}\n"
         for name, _, version in bounds
