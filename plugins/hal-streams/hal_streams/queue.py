@@ -19,7 +19,8 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet, ref
 
-from hal_core.buffer import Buffer, Lease
+from hal_core.buffer import Buffer
+from hal_core.buffer.elements import Lease
 from hal_core.concurrency import (
     Late,
     Servers,
