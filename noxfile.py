@@ -41,11 +41,11 @@ nox.options.default_venv_backend = installer.set_up()
 # One Python is enough for a user; the project's own machines must not lose one in silence.
 nox.options.error_on_missing_interpreters = bool(os.environ.get("CI"))
 # With FULL, `core` and `kernel` run the tests that need no backend, and a session for each backend
-# those that need no other; `together` runs the rest, on all at once. `pythons` tests other Pythons.
-# All install the wheels that `build` checked.
+# those that need no other; `together` runs the rest, on all at once. `full` has what takes long
+# and other Pythons. All install the wheels that `build` checked.
 nox.options.sessions = (
-    "build", "core", "kernel", "hip", "cuda", "metal", "opencl", "cpu", "simulators", "pythons",
-    "together", "template", "lint",
+    "build", "core", "kernel", "hip", "cuda", "metal", "opencl", "cpu", "simulators", "together",
+    "template", "lint",
 )  # fmt: skip
 
 # Folders of tests with a session of their own.
@@ -107,7 +107,7 @@ def pythons(session: nox.Session) -> None:
 
 @nox.session(python=FULL, reuse_venv=True)
 def quick(session: nox.Session) -> None:
-    """Check rules, types and the tests that most changes break, on the checkout: two minutes.
+    """Check rules, types and the tests that most changes break, on the checkout: a minute.
 
     `nox -s quick -- tests/buffer -k view` runs those tests alone, in the same environment.
     """
@@ -120,19 +120,22 @@ def quick(session: nox.Session) -> None:
         session.run("ruff", "check", "-q", ".")
         session.run("mypy", "hal_core")
         drivers.opencl(session)
-    chosen = session.posargs or suite.marked("quick")
+    chosen = session.posargs or ("-m", "not full", *suite.marked("quick"))
     session.run("python", "-m", "pytest", "-q", "-n", "auto", "--dist", "loadfile", *chosen)
 
 
 @nox.session(python=FULL)
 def together(session: nox.Session) -> None:
     """Test the core, every backend and compilers from PyPI together, under `python -O`."""
-    wheels.install(session, *LOCAL, tools=(*tools.TEST, *tools.TEXT, *tools.DEMO))
-    required = ("CPU", *drivers.opencl(session))
-    # A driver in software has GPUs that would be everybody's best devices.
-    chosen = suite.every("cpu", "opencl")
-    without = [*suite.marked("alone"), ALONE, BROWSER, SIMULATORS]
-    suite.run(session, *chosen, without=without, optimize=True, require=required)
+    backends.test_together(session, *suite.marked("alone"), ALONE, BROWSER, SIMULATORS)
+
+
+@nox.session(python=FULL)
+def full(session: nox.Session) -> None:
+    """Test what `nox` leaves out: what takes long, more compilers, and every other Python."""
+    backends.test_together(session, ALONE, BROWSER, SIMULATORS, only="full")
+    for version in OTHERS:
+        session.notify(f"pythons-{version}")
 
 
 @nox.session

@@ -116,6 +116,7 @@ def test_A6_ctrl_c_while_memory_is_freed(plugin: FakePlugin) -> None:
     assert press_everywhere(scene, MOST) > 50
 
 
+@pytest.mark.full
 def test_ctrl_c_while_a_profile_begins_and_ends(plugin: FakePlugin) -> None:
     """None stays open, every method is the original again, and the next one works."""
     kernel = hal.Source("noop", "def noop(t): pass", "", language="python")

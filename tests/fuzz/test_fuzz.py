@@ -16,7 +16,12 @@ KERNELS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("target", KERNELS)
+# One target of each renderer.
+USUAL = ("llvm", "clang", "opencl", "ptx", "hip")
+TARGETS_TO_TEST = [t if t in USUAL else pytest.param(t, marks=pytest.mark.full) for t in KERNELS]
+
+
+@pytest.mark.parametrize("target", TARGETS_TO_TEST)
 def test_generated_kernels(target: str) -> None:
     built(TARGETS[target].device)
     found = list(verdicts([target], 0, KERNELS[target], batch=8))

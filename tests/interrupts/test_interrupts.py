@@ -30,6 +30,7 @@ def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False, env=env)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("device", PRESENT)
 def test_ctrl_c_anywhere_leaves_all_in_order(device: str) -> None:
     command = [sys.executable, str(FOLDER), device, *ARGUMENTS[device].split()]

@@ -60,6 +60,7 @@ def run(project: Path, code: str, **env: str) -> str:
     return done.stdout
 
 
+@pytest.mark.full
 def test_the_backend_of_the_page_passes_the_kit(project: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--hal-require-device"],

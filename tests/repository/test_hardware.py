@@ -86,6 +86,7 @@ def _run(**changed: Any) -> Any:
 # -- end to end
 
 
+@pytest.mark.full
 def test_a_page_of_the_software_driver(tmp_path: Path) -> None:
     """Everything but the long examples and most of the kit, with every compiler that serves."""
     if find_spec("hal_cuda") is None or find_spec("cuda") is None:
@@ -124,6 +125,7 @@ def test_a_page_of_the_software_driver(tmp_path: Path) -> None:
     assert "| 0.77 x |" in text and "Sizes were made smaller: arrays up to " in text
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("family", "compiler"), [("CPU", "llvm"), ("OPENCL", "driver"), ("HIP", "hiprtc")]
 )

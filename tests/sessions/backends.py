@@ -10,7 +10,7 @@ from pathlib import Path
 import nox
 
 from sessions import drivers, kit, one_run, suite, tools, wheels
-from sessions.distributions import OUT, ROOT
+from sessions.distributions import LOCAL, OUT, ROOT
 from sessions.pythons import FULL
 
 # For the Arm processor, without what would be slow to install there.
@@ -28,6 +28,15 @@ def test_one(session: nox.Session, backend: str) -> None:
     own = [str(ROOT / folder)] if every else suite.marked("results", under=[folder])
     # The short ones last, for the core that is free.
     suite.run(session, *own, *suite.marked("results", under=["tests"]), require=required)
+
+
+def test_together(session: nox.Session, *without: str, only: str = "not full") -> None:
+    """Test everything with all backends that need no driver in software."""
+    wheels.install(session, *LOCAL, tools=(*tools.TEST, *tools.TEXT, *tools.DEMO))
+    required = ("CPU", *drivers.opencl(session))
+    # A driver in software has GPUs that would be everybody's best devices.
+    chosen = suite.every("cpu", "opencl")
+    suite.run(session, *chosen, without=without, optimize=True, require=required, only=only)
 
 
 def test_each_in_short(session: nox.Session) -> None:

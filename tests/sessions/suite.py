@@ -51,17 +51,20 @@ def settings(project: Path) -> list[str]:
 
 def run(
     session: nox.Session, *chosen: str, without: Iterable[str] = (), optimize: bool = False,
-    require: Iterable[str] = (), options: Iterable[str] = (), **variables: str,
+    require: Iterable[str] = (), options: Iterable[str] = (), only: str = "not full",
+    **variables: str,
 ) -> None:  # fmt: skip
     """Run the chosen tests, or those that the command line names, on what is installed.
 
-    The tests of the families in `require` fail where they would be skipped.
+    The tests of the families in `require` fail where they would be skipped. `only` selects tests
+    by marks: as a usual run does, without those that `nox -s full` has.
     """
     # The tests of a class, or else of a file, share what is dear to make. The kit has classes.
     config = [*settings(ROOT), "-n", "auto", "--dist", "loadscope"]
     config += ["--no-loadscope-reorder"]  # in the order given, not those of most tests first
     config += ["--durations=12", "--durations-min=5", *options]
     config += [f"--ignore={path}" for path in without]
+    config += [] if session.posargs else ["-m", only]
     arguments = session.posargs or [path for path in chosen if path not in without]
     # As variables, for the workers too: -P and, without asserts, -O.
     env = {"HAL_REQUIRE": ",".join(require), "PYTHONSAFEPATH": "1", **drivers.shared_builds()}

@@ -22,7 +22,7 @@ SKIPPED = re.compile(
     [
         ("", (), 400),
         ("forks", ("process",), 10),
-        ("least", (), 400),
+        pytest.param("least", (), 400, marks=pytest.mark.full),
     ],
     ids=["plain", "forks", "least"],
 )

@@ -10,6 +10,7 @@ import pytest
 from kit_process import Outcome, run_kit
 from mutants import Mutant, every
 
+pytestmark = pytest.mark.full
 AT_ONCE = 2
 MUTANTS = every()
 

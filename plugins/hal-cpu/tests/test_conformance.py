@@ -18,6 +18,7 @@ def hal_device_name(own_cache: None) -> str:
     return hal.Device.canonicalize("CPU")
 
 
+@pytest.mark.full
 def test_checked_mode_keeps_it_too() -> None:
     """Every kernel on the interpreter, over memory that is watched."""
     command = [sys.executable, "-m", "hal_core", "check", "CPU", "--require-device"]

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +19,10 @@ from hal_core.dtypes import DType, bool_, int32
 from hal_core.signature import Signature
 from hal_cpu.compilers import llvm
 from hal_kernel.ir import UOp
+
+
+def long(size: int) -> Any:
+    return pytest.param(size, marks=pytest.mark.full)
 
 
 class Nodes(list[UOp]):
@@ -67,7 +72,7 @@ def selected(x: np.ndarray, count: int) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("levels", [300, 5000])
+@pytest.mark.parametrize("levels", [300, long(5000)])
 def test_deep_branches(own_device: hal.Compiled, levels: int) -> None:
     add = Nodes()
     blocks = []
@@ -81,13 +86,13 @@ def test_deep_branches(own_device: hal.Compiled, levels: int) -> None:
     assert run(own_device, add.kernel(), x, 4).tolist() == [7, 0, 0, 7]
 
 
-@pytest.mark.parametrize("count", [300, 20_000])
+@pytest.mark.parametrize("count", [300, long(20_000)])
 def test_long_chains(own_device: hal.Compiled, count: int) -> None:
     x = np.array([5, -3, 400, 10**6], "i4")
     assert run(own_device, selections(count), x, 4).tolist() == selected(x, count)
 
 
-@pytest.mark.parametrize("barriers", [60, 600])
+@pytest.mark.parametrize("barriers", [60, long(600)])
 def test_many_barriers(own_device: hal.Compiled, barriers: int) -> None:
     """Numbers go round in a block, one place at each barrier."""
     add = Nodes()
