@@ -135,8 +135,8 @@ class Arithmetic(Text):
 
     def select(self, condition: str, kind: str, a: str, b: str) -> str:
         """Choose between scalars, or lane by lane between vectors."""
-        lanes = kind.split(" x ")[0].strip("<") if kind.startswith("<") else "1"
-        return self.let(f"select {of('i1', int(lanes))} {condition}, {kind} {a}, {kind} {b}")
+        bools = f"{kind.partition('x')[0]}x i1>" if kind.startswith("<") else "i1"
+        return self.let(f"select {bools} {condition}, {kind} {a}, {kind} {b}")
 
     def least_or_greatest(self, op: str, dtype: DType, n: int, a: str, b: str) -> str:
         """Return `b` if it is less (MAX: greater) than `a`, else `a`: a NaN in `a` stays."""

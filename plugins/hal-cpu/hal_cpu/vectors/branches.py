@@ -6,14 +6,14 @@ while z < limit:      without a mask while all lanes are in the loop, then with 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 from hal_cpu.vectors.shapes import lanes_leave
 from hal_cpu.vectors.tree import Facts, If, Item, Loop, facts, jumps
 from hal_cpu.vectors.value import Value
 from hal_cpu.vectors.variables import Variables
 from hal_kernel.ir.uop import LEAVES, UOp, dtype_of
-from hal_kernel.render.renderer import writers
 
 CHEAP = 24  # nodes that are computed for all lanes rather than behind a test
 
@@ -33,7 +33,7 @@ class Branches(Variables):
     def __init__(self, half: bool) -> None:
         super().__init__(half)
         self.frames: list[Frame] = []
-        self.writers = writers(type(self))
+        self.writers: Mapping[str, Callable[[Any, UOp], None]] = {}
 
     def block(self, block: list[Item]) -> None:
         for place, item in enumerate(block):
@@ -64,7 +64,9 @@ class Branches(Variables):
         elif uop.op in LEAVES:
             self._leave_block(uop)
         else:
-            self.values[uop] = self.derive(uop, [self.get(source) for source in uop.src])
+            known = self.values.get
+            operands = [known(source) or self.get(source) for source in uop.src]
+            self.values[uop] = self.derive(uop, operands)
 
     def _rest_of_block(self, rest: list[Item]) -> None:
         """Write what stands behind an item that some lanes have left, for the others."""

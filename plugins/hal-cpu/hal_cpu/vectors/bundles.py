@@ -101,7 +101,7 @@ def _lines(root: Sequence[Item]) -> Iterator[list[UOp]]:
     for item, path in walk(root):
         block = path[-1] if path else None
         op = item.op if isinstance(item, UOp) else ""
-        if block != before or not op or op in _ORDERED:
+        if line and (block != before or not op or op in _ORDERED):
             yield line
             line = []
         if isinstance(item, UOp) and op in _OTHER and item.src[0].op != "LOCAL":

@@ -27,6 +27,7 @@ from hal_cpu.vectors.tree import Item, Loop, Region, nested, walk, with_one_stor
 from hal_cpu.vectors.value import Value
 from hal_cpu.vectors.width import DEEP, WIDE, Registers, Widths, is_deep, widths
 from hal_kernel.ir.uop import Kernel, UOp, dtype_of
+from hal_kernel.render.renderer import writers
 
 _PARAMETERS = "ptr %hal.args, ptr %hal.launch, i64 %hal.first, i64 %hal.last"
 _ALONE = 8  # threads behind the last gang of a row that run a short body one by one
@@ -49,7 +50,7 @@ class Gangs(Flat):
     ) -> None:
         """`width`: threads of a gang; None to choose."""
         super().__init__(half)
-        self.kernel = kernel
+        self.kernel, self.writers = kernel, _WRITERS
         self.used = {source for node in kernel.uops for source in node.src}
         self.least_masked = 1 if registers == WIDE else 4
         self.joined = _joins_blocks(kernel.uops)
@@ -404,3 +405,6 @@ def _joins_blocks(uops: tuple[UOp, ...]) -> bool:
     alone = ops.count("THREADS") == 1 and ops[-1] == "ENDTHREADS"
     own = any(node.op == "SPECIAL" and node.arg[0] in ("thread_idx", "block_idx") for node in uops)
     return alone and not own and "SHARED" not in ops and "SPILL" not in ops
+
+
+_WRITERS = writers(Gangs)

@@ -34,7 +34,7 @@ class Guesses(LaneValues):
     def derive(self, uop: UOp, values: Sequence[Value]) -> Value:
         """Return the value of an operation without effects."""
         dtype = dtype_of(uop)
-        if all([value.is_flat and self.holds(value.tests) for value in values]):
+        if all(map(self.is_uniform, values)):
             return self.uniform(dtype, self.operation(uop, [value.base for value in values], 1))
 
         def exact() -> str:

@@ -16,6 +16,7 @@ _OWN = (("global_idx", 0), ("thread_idx", 0))  # SPECIALs that differ along x
 _PLAIN = frozenset({"IF", "LOOP", "STORE", "VAR", "PARAM", "CONST", "THREADS", "FENCE"})
 _JUDGED = ATOMIC_OPS | LEAVES | {"SPECIAL", "SET", "LOAD", "RANGE"}  # not by all sources
 _STRIDED = frozenset({"SPECIAL", "RANGE", "ADD", "SUB", "MUL", "CAST"})
+_AGAIN = _JUDGED | _STRIDED
 _LIKELY = frozenset({"ADD", "SUB", "MIN", "MAX", "WHERE", "RANGE", "GET"})
 
 
@@ -42,17 +43,19 @@ class Shapes:
         self._likely: dict[UOp, int | None] = {}
         before = -1
         varying = self.varying
-        judged = [pair for pair in self.paths.items() if pair[0].op not in _PLAIN]
+        judged = [node for node in self.paths if node.op not in _PLAIN]
         while before != (before := len(varying) + len(self.divergent)):
-            for node, path in judged:
+            for node in judged:
                 if node.op in _JUDGED:
-                    self._visit(node, path)
+                    self._visit(node, self.paths[node])
                 elif node not in varying and not varying.isdisjoint(node.src):
                     varying.add(node)
                 if node.op in _STRIDED and node in varying:
                     self._strides[node] = self._stride(node)
+            # What varies stays so, and only strides and what is judged may change.
+            judged = [n for n in judged if n.op in _AGAIN or n not in varying]
         self.expected = self._expected()
-        for node, _ in judged:
+        for node in self.paths:
             if node.op in _LIKELY:
                 self._likely[node] = self._likely_stride(node)
         self.staggered |= self._counting()

@@ -106,11 +106,11 @@ class Text:
     def call(self, callee: str, result: str, kinds: Sequence[str], operands: Sequence[str]) -> str:
         """Call a function that is declared at the top; return its result."""
         self.declarations[f"declare {result} {callee}({', '.join(kinds)})"] = None
-        given = ", ".join(f"{kind} {value}" for kind, value in zip(kinds, operands, strict=True))
+        given = ", ".join([f"{kind} {value}" for kind, value in zip(kinds, operands, strict=True)])
         return self.let(f"call {result} {callee}({given})")
 
     def run(self, callee: str, kinds: Sequence[str], operands: Sequence[str]) -> None:
         """Call a function without a result."""
         self.declarations[f"declare void {callee}({', '.join(kinds)})"] = None
-        given = ", ".join(f"{kind} {value}" for kind, value in zip(kinds, operands, strict=True))
+        given = ", ".join([f"{kind} {value}" for kind, value in zip(kinds, operands, strict=True)])
         self.line(f"call void {callee}({given})")

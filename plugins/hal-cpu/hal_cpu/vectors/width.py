@@ -98,13 +98,15 @@ def _alone(uops: tuple[UOp, ...], shapes: Shapes) -> str:
     """
     gathers = operations = updates = work = 0
     for node in uops:
+        if node not in shapes.varying:
+            continue
         path = shapes.paths.get(node, ())
         if node.op in _WAITS and any(item.node.op == "LOOP" for item, _ in path):
             return "threads may wait for each other"
         if node.op in ATOMIC_OPS and array_of(node.src[0]).op == "SHARED":
             updates += node.src[1] in shapes.varying
-        work += node in shapes.varying and node.op in PURE
-        if node in shapes.varying and any(item.node in shapes.divergent for item, _ in path):
+        work += node.op in PURE
+        if any(item.node in shapes.divergent for item, _ in path):
             strays = node.op == "LOAD" and shapes.likely_stride(node.src[1]) is None
             gathers += strays and node.src[0].op != "LOCAL"
             operations += node.op in PURE

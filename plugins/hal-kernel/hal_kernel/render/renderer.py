@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -89,7 +88,6 @@ class Renderer:
                 )
 
 
-@functools.cache
 def writers(kind: type) -> dict[str, Callable[[Any, UOp], None]]:
     """Return a table from an op to the method of a class that writes its nodes.
 
