@@ -27,7 +27,7 @@ include_patterns = [
     "*.md", "docs/*.md", "docs/*.ipynb", "docs/design/*.md", "docs/hardware/*.md",
     "examples/README.md", "plugins/*/README.md",
 ]  # fmt: skip
-html_theme = "furo"
+html_theme, pygments_dark_style = "furo", "monokai"
 html_theme_options = {
     "source_repository": ADDRESS, "source_branch": "main", "source_directory": "",
 }  # fmt: skip
@@ -44,7 +44,7 @@ MENU = {
     "Backends": "plugins/hal-cpu/README plugins/hal-cuda/README plugins/hal-hip/README"
     " plugins/hal-metal/README plugins/hal-opencl/README plugins/hal-ray/README"
     " plugins/hal-kernel/README",
-    "Build on it": "docs/compilers docs/ir docs/backend-tutorial docs/writing-a-backend"
+    "Build on it": "docs/compilers docs/ir docs/writing-a-backend"
     " plugins/hal-testing/README plugins/hal-streams/README",
     "Change it": "CONTRIBUTING docs/design/README SECURITY",
 }
@@ -61,7 +61,7 @@ def read(app: Any, name: str, source: list[str]) -> None:
         source[0] = "\n\n".join(map(cell_text, json.loads(source[0])["cells"]))
     folder = (ROOT / name).parent
     source[0] = re.sub(
-        r"(?<!!)\]\(((?!https?:|data:|#)[^)#]+)", lambda found: link(folder, found[1]), source[0]
+        r"\]\(((?!https?:|data:|#)[^)#]+)", lambda found: link(folder, found[1]), source[0]
     )
     if name == root_doc:
         source[0] += "".join(map(contents, MENU, map(str.split, MENU.values())))
@@ -82,7 +82,8 @@ def link(folder: Path, target: str) -> str:
     inside, is_page = path.relative_to(ROOT), Matcher(include_patterns)
     if is_page(str(inside / "README.md")):
         return f"]({target}/README.md"
-    return f"]({target}" if is_page(str(inside)) else f"]({ADDRESS}/blob/v{release}/{inside}"
+    here = is_page(str(inside)) or path.suffix in (".svg", ".png")
+    return f"]({target}" if here else f"]({ADDRESS}/blob/v{release}/{inside}"
 
 
 def cell_text(cell: dict[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -146,6 +147,31 @@ def test_the_ten_lines_of_the_readme_print_what_it_shows(tmp_path: Path) -> None
     done = _run_checked(code, tmp_path / "saxpy.py")
     assert done.returncode == 0, done.stderr
     printed, promised = (re.sub(r"[\d.]+ us", "time", line) for line in (done.stdout, shown))
+    assert printed == promised
+
+
+@needs_cpu
+def test_the_tutorial_runs_and_prints_what_it_shows(tmp_path: Path) -> None:
+    """Its cells as one script, on every device here; but for times and the devices' names."""
+    pytest.importorskip("PIL", reason="pillow is not installed")
+    cells = json.loads((ROOT / "docs" / "tutorial.ipynb").read_text(encoding="utf-8"))["cells"]
+    code = [cell for cell in cells if cell["cell_type"] == "code"]
+    outputs = [output for cell in code for output in cell["outputs"]]
+    assert sum("image/png" in output.get("data", {}) for output in outputs) == 2
+    script = tmp_path / "tutorial.py"
+    script.write_text("\n\n".join("".join(cell["source"]) for cell in code), encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(script)],
+        env=os.environ | {"HAL_CACHE_DIR": str(tmp_path), "HAL_CHECK": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    promised = "".join("".join(output.get("text", [])) for output in outputs)
+    printed, promised = (
+        re.sub(r"\d+ us|\w+(:\d+)? agrees\n", "", text) for text in (done.stdout, promised)
+    )
     assert printed == promised
 
 

@@ -71,6 +71,10 @@ def test_versions_are_equal_everywhere() -> None:
             found = re.search(r'^__version__ = "(.*)"', path.read_text(encoding="utf-8"), re.M)
             if found:
                 versions[str(path.relative_to(ROOT))] = found[1]
+    for file in ("CITATION.cff", "packaging/conda/recipe.yaml"):
+        (versions[file],) = re.findall(
+            r"^ *version: (\d.*)$", (ROOT / file).read_text("utf-8"), re.M
+        )
     assert any(path.startswith("hal_core/") and path.endswith(".py") for path in versions)
     assert len(set(versions.values())) == 1, versions
 
@@ -262,6 +266,21 @@ def test_nox_lists_each_session_with_a_whole_sentence() -> None:
             first, *_ = (ast.get_docstring(node) or "").split("\n")
             assert re.fullmatch(r"(?!A |The |What |Every )[A-Z][a-z]+ .*\.", first), node.name
     assert sessions > 10
+
+
+def test_the_recipe_has_every_distribution_and_what_it_needs() -> None:
+    """But for packages of one system, which a package for all systems cannot ask for."""
+    text = (ROOT / "packaging" / "conda" / "recipe.yaml").read_text(encoding="utf-8")
+    parts = {
+        name: part
+        for part in text.split("- package:\n")[1:]
+        for name in re.findall(r"name: (\S+)", part)
+    }
+    assert list(parts) == list(sessions.DISTRIBUTIONS)
+    for name in parts:
+        for needed in sessions.dependencies(name):
+            asked = re.sub(r"([><])", r" \1", needed.replace("ray>", "ray-core>"), count=1)
+            assert "sys_platform" in needed or f"- {asked}\n" in parts[name], needed
 
 
 def test_sessions_know_the_backends() -> None:

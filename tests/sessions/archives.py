@@ -12,7 +12,7 @@ from pathlib import Path
 import nox
 
 from sessions import one_run, parallel
-from sessions.distributions import DISTRIBUTIONS, folder_of
+from sessions.distributions import DISTRIBUTIONS, ROOT, folder_of
 
 
 def build(session: nox.Session) -> None:
@@ -29,6 +29,8 @@ def build(session: nox.Session) -> None:
             session.error(fault)
         shutil.copy(wheel, one_run.folder())
     session.run("twine", "check", "--strict", *map(str, dist.iterdir()))
+    if session.posargs[:1] == ["--into"]:
+        shutil.copytree(dist, ROOT / session.posargs[1], dirs_exist_ok=True)
 
 
 def _of_wheel(wheel: Path, package: str) -> Iterator[str]:

@@ -25,6 +25,10 @@ def _project(name: str) -> dict[str, Any]:
     return dict(tomllib.loads(text)["project"])
 
 
+def dependencies(name: str) -> list[str]:
+    return list(_project(name)["dependencies"])
+
+
 def version() -> str:
     """Return the version that all distributions share."""
     return str(_project("hal-core")["version"])
@@ -34,7 +38,7 @@ def needed(names: Iterable[str]) -> list[str]:
     """List these distributions, behind those of the repository that they need."""
     found = dict[str, None]()
     for name in names:
-        every = (one.partition(">=")[0] for one in _project(name)["dependencies"])
+        every = (one.partition(">=")[0] for one in dependencies(name))
         ours = [one for one in every if one.startswith("hal-")]
         found |= dict.fromkeys([*needed(ours), name])
     return list(found)
