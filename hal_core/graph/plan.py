@@ -110,17 +110,12 @@ class Plan:
         if native is not None:
             native()
             return
-        run_in_order(self.device, self.steps)
-
-
-def run_in_order(device: Compiled, steps: Sequence[Step]) -> None:
-    """Do the work of steps on the default queue, one by one."""
-    allocator = device.allocator
-    for kind, program, geometry, args, _ in steps:
-        if program is not None:
-            (program._launch or program._bind())(geometry, *args)
-        else:
-            getattr(allocator, f"_{kind}")(*args)
+        allocator = self.device.allocator
+        for kind, program, geometry, args, _ in self.steps:
+            if program is not None:
+                (program._launch or program._bind())(geometry, *args)
+            else:
+                getattr(allocator, f"_{kind}")(*args)
 
 
 def _check(node: Node, bufs: Sequence[Buffer]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-from types import UnionType
 from typing import TYPE_CHECKING, Any
 
 from hal_core.buffer import Buffer
@@ -141,18 +140,8 @@ def _fill(device: Compiled, label: Label, payload: bytes, graph: Any) -> None:
             raise ValueError(node["kind"])
 
 
-# Facts of a saved program besides its image and its block, each with its type.
-_FACTS: dict[str, type | UnionType] = {
-    "format": str, "target": str, "entry": str, "signature": str, "shared_nbytes": int,
-    "rendered": bool, "work": int | None, "offsets": bool, "pair": str, "identity": str,
-}  # fmt: skip
-
-
 def _program(device: Compiled, facts: Label, payload: bytes) -> Program:
     (start, nbytes), block = facts.pop("image"), _plain(facts.pop("block"))
-    wrong = [name for name, kind in _FACTS.items() if not isinstance(facts[name], kind)]
-    if wrong or not (block is None or [type(one) for one in block] == [int, int, int]):
-        raise TypeError(wrong or "block")
     identity, here = facts.pop("identity"), _identity(device, pair := facts.pop("pair"))
     if identity and identity != here:
         raise _foreign(device, identity, here)

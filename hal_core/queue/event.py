@@ -220,13 +220,6 @@ class Event(OfThisProcess):
             except RuntimeError:  # another thread was faster
                 pass
 
-    def _blocked_by(self) -> Event | None:
-        """Return the first pending event that the work before this one waits for."""
-        for place, event in list(self._waits):
-            if place < self._place and not event._is_over():
-                return event
-        return None
-
     def _raise_failure(self, operation: str) -> None:
         if self._seen is not None:
             self._seen(self)
@@ -240,7 +233,9 @@ class Event(OfThisProcess):
             raise fork_error("wait", queue.device.name)
         circle, closed = obstacle(self)
         if closed:
-            raise circle_error(circle, "wait")
+            names = " waits for ".join(map(name_of, circle))
+            fix = "Record the event before the other queue waits for it, or set() it."
+            raise InvalidState("wait", f"queues wait for each other: {names}", fix=fix)
 
     def __repr__(self) -> str:
         state = "failed" if self._failure else "done" if self._is_over() else "pending"
@@ -271,7 +266,8 @@ def obstacle(event: Event) -> tuple[list[Event], bool]:
         if waited in way:
             return [*way[way.index(waited) :], waited], True
         way.append(waited)
-        waited = waited._blocked_by()
+        before = [event for place, event in list(waited._waits) if place < waited._place]
+        waited = next((event for event in before if not event._is_over()), None)
     return way, False
 
 
@@ -295,13 +291,6 @@ def _say_what_is_unset(event: Event, seconds: float) -> None:
         way = "".join(f" {name_of(one)} waits for" for one in obstacle(event)[0] if one != waited)
         text = "a wait without a timeout has taken %.0f s:%s %s, which nobody has set"
         log.warning(text, seconds, way, repr(waited))  # as it is now
-
-
-def circle_error(circle: list[Event], operation: str) -> InvalidState:
-    """Return the error for queues that wait for each other."""
-    names = " waits for ".join(map(name_of, circle))
-    fix = "Record the event before the other queue waits for it, or set() it."
-    return InvalidState(operation, f"queues wait for each other: {names}", fix=fix)
 
 
 def seconds_of(timeout: float | None, operation: str) -> float:

