@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import gc
-import os
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
-from types import BuiltinMethodType
 from typing import Any
 
-import pytest
 from ctrl_c import Heard, Scene, press_everywhere
 from fake_backend import FakePlugin
 
 import hal_core as hal
-from hal_core import buffer as hal_buffer
-from hal_core import concurrency, files, profiling
+from hal_core import concurrency
 
 MOST = 120  # places of each scene, of some hundreds; all of them under HAL_TEST_EVERY_PLACE=1
 # What happens to memory and programs in the backend's own functions is the backend's.
@@ -116,67 +111,6 @@ def test_A6_ctrl_c_while_memory_is_freed(plugin: FakePlugin) -> None:
     assert press_everywhere(scene, MOST) > 50
 
 
-@pytest.mark.full
-def test_ctrl_c_while_a_profile_begins_and_ends(plugin: FakePlugin) -> None:
-    """None stays open, every method is the original again, and the next one works."""
-    kernel = hal.Source("noop", "def noop(t): pass", "", language="python")
-    device, other = hal.Device["FAKE"], hal.Device["FAKE:1"]
-    program = device.compile(kernel)
-    program(threads=1)
-    parts = [device.allocator, other.allocator, program]
-
-    def as_now() -> list[dict[str, Any]]:
-        names = ("alloc", "free", "_returned", "_copyin", "_launch", "_launch_timed")
-        return [{name: getattr(one, name, None) for name in names} for one in parts]
-
-    before = as_now()
-
-    def of_a_block() -> None:
-        with hal.profile():
-            pass
-
-    def of_the_process() -> None:
-        hal.start_profile()
-        hal.finalize_profile()
-
-    def check(heard: Heard) -> None:
-        if profiling.events.open_profiles:  # between start and finalize, or in its first line
-            assert heard.frames[-1][1] in ("of_the_process", "finalize_profile"), heard.frames
-            hal.finalize_profile()
-        assert not profiling.events.open_profiles
-        assert [vars(one).get("_before_profile") for one in parts] == [None] * 3
-        assert as_now() == before
-        assert hal_buffer._direct_nbytes > 0
-        with hal.profile() as profile:
-            hal.zeros(4, hal.int8, device)
-            program(threads=1)
-        kinds = [event.kind for event in profile.events]
-        assert sorted(kinds) == ["alloc", "fill", "free", "launch"]
-        assert as_now() == before and not profiling.instrumentation._clocks
-
-    # A function in Python would hear Ctrl-C at its start, before it has closed anything.
-    assert isinstance(hal.profile().__exit__, BuiltinMethodType)
-    assert press_everywhere(lambda: Scene(of_a_block, check), 1000) > MOST  # every place
-    assert press_everywhere(lambda: Scene(of_the_process, check), MOST) > MOST // 2
-
-
-def test_R14_ctrl_c_while_a_device_is_closed_leaves_it_open_or_closed(
-    plugin: FakePlugin, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def scene() -> Scene:
-        device, released = hal.Device["FAKE"], list[bool]()
-        monkeypatch.setattr(device, "_close", lambda: released.append(device.closed))
-
-        def check(heard: Heard) -> None:
-            device.close()
-            assert released in ([], [True]), "the driver of an open device is released"
-            hal.Device["FAKE"].close()
-
-        return Scene(device.close, check)
-
-    assert press_everywhere(scene, MOST) > 20
-
-
 def test_R14_ctrl_c_at_the_start_of_a_step_does_not_lose_it() -> None:
     """Every step is begun once: functions with cells, in C, and that fail or add a step."""
 
@@ -215,38 +149,6 @@ def test_R14_ctrl_c_at_the_start_of_a_step_does_not_lose_it() -> None:
         return Scene(work, check)
 
     assert press_everywhere(scene, 1000) > 20  # every place
-
-
-@pytest.mark.parametrize(
-    "work",
-    [
-        lambda path: hal.Buffer.from_file(path, hal.int32, device="PYTHON"),
-        lambda path: hal.zeros(16, hal.int32, "PYTHON").to_file(path),
-        lambda path: files.write_whole(str(path), bytes(64)),
-    ],
-    ids=["from_file", "to_file", "write_whole"],
-)
-def test_ctrl_c_leaves_no_file_open(work: Callable[[Path], object], tmp_path: Path) -> None:
-    path = tmp_path / "numbers"
-    path.write_bytes(bytes(64))
-
-    def next_number() -> int:
-        """Return the lowest number that is free: the next file gets it."""
-        number = os.open(path, os.O_RDONLY)
-        os.close(number)
-        return number
-
-    def scene() -> Scene:
-        usual = next_number()
-
-        def check(heard: Heard) -> None:
-            gc.collect()
-            assert next_number() == usual, "a file stays open"
-            assert os.listdir(tmp_path) == [path.name], "a file stays"
-
-        return Scene(lambda: work(path), check)
-
-    assert press_everywhere(scene, MOST) > 10
 
 
 def test_ctrl_c_while_a_thread_is_started() -> None:

@@ -38,11 +38,6 @@ def key_forgets_the_compiler() -> None:
         return str(inner(source, "any"))
 
 
-@mutant("C2", "compile")
-def identity_has_no_version() -> None:
-    FakeCompiler.identity = "fake"
-
-
 @mutant("C1", "compile")
 def cache_is_never_hit() -> None:
     cache.load = lambda key: None
@@ -99,16 +94,6 @@ def _changes_errors(**facts: Any) -> None:
             known: dict[str, Any] = {"log": error.log, "source": error.source, "line": error.line}
             known |= {"device": error.device} | facts
             raise CompileError(error.operation, error.problem, **known) from None
-
-
-@mutant("C5", "compile")
-def compile_errors_have_no_log() -> None:
-    _changes_errors(log="")
-
-
-@mutant("C5", "compile")
-def compile_errors_have_no_source() -> None:
-    _changes_errors(source="")
 
 
 @mutant("C5", "compile")
@@ -194,13 +179,3 @@ def bfloat16_is_cut_and_not_rounded() -> None:
         if target is bfloat16:
             return (value.view(np.uint32) >> np.uint32(16)).astype(np.uint16)
         return inner(value, source, target)
-
-
-@mutant("D1", "dtype")
-def nans_of_bfloat16_become_infinite() -> None:
-    @around(operations, "cast")
-    def cast(inner: Any, value: Any, source: DType, target: DType) -> Any:
-        result = inner(value, source, target)
-        if target is bfloat16:
-            return np.where(np.isnan(value), np.uint16(0x7F80), result)
-        return result

@@ -28,40 +28,9 @@ def _clock(change: Callable[[Times], Times]) -> None:
 
 
 @mutant("F1", "event")
-def events_end_before_they_begin() -> None:
-    _clock(lambda times: times[::-1])
-
-
-@mutant("F1", "event")
-def events_take_no_time() -> None:
-    _clock(lambda times: (times[0], times[0]))
-
-
-@mutant("F1_launches", "event")
-def events_take_a_microsecond() -> None:
-    _clock(lambda times: (times[0], times[0] + 1000))
-
-
-@mutant("F1", "event")
 def events_are_on_another_clock() -> None:
     shift = time.time_ns() - perf_counter_ns()
     _clock(lambda times: (times[0] + shift, times[1] + shift))
-
-
-@mutant("F1", "event")
-def events_are_in_microseconds() -> None:
-    _clock(lambda times: (times[0] // 1000, times[1] // 1000))
-
-
-@mutant("F1", "event")
-def events_begin_when_the_device_opened() -> None:
-    begin = perf_counter_ns()
-    _clock(lambda times: (begin, times[1]))
-
-
-@mutant("F1", "event")
-def events_are_long_by_half() -> None:
-    _clock(lambda times: (times[0], times[1] + (times[1] - times[0]) // 2 + 2_500_000))
 
 
 @mutant("F1_launches", "event")
@@ -82,11 +51,6 @@ def frees_are_not_recorded() -> None:
     def record(inner: Any, kind_of: Any, kind: str, *rest: Any) -> None:
         if kind != "free":
             inner(kind_of, kind, *rest)
-
-
-@mutant("F1", "event")
-def launches_of_old_programs_are_not_recorded() -> None:
-    instrumentation.instrument_program = lambda program: None
 
 
 @mutant("F1", "event")
@@ -120,17 +84,3 @@ def arrows_begin_at_the_first_work() -> None:
     @around(trace, "arrows_of")
     def arrows_of(inner: Any, rows: Any) -> Any:
         return [arrow._replace(tail=(0, 0)) for arrow in inner(rows)]
-
-
-@mutant("F2", "event")
-def the_trace_counts_each_block_alone() -> None:
-    @around(trace, "memory_of")
-    def memory_of(inner: Any, found: Any) -> Any:
-        return {device: [(at, 400) for at, _ in points] for device, points in inner(found).items()}
-
-
-@mutant("F2", "event")
-def the_trace_begins_in_the_middle() -> None:
-    @around(trace, "save")
-    def save(inner: Any, found: Any, dropped: int, path: str) -> None:
-        inner(found[len(found) // 2 :], dropped, path)

@@ -6,7 +6,6 @@ from typing import Any
 
 from mutants import around, mutant
 
-from hal_core import graph as graphs
 from hal_core.device.base import Compiled
 from hal_core.graph import capture, plan
 from hal_core.graph.capture import Recorder
@@ -23,22 +22,6 @@ def work_runs_during_capture() -> None:
     ) -> None:
         inner(self, program, geometry, bufs, args, sizes)
         program._launch(geometry, *args)
-
-
-@mutant("G1", "graph")
-def replays_leave_out_the_last_node() -> None:
-    @around(Plan, "run")
-    def run(inner: Any, self: Any) -> None:
-        self.steps = self.steps[:-1] if len(self.steps) > 1 else self.steps
-        inner(self)
-
-
-@mutant("G1", "graph")
-def the_second_replay_does_nothing() -> None:
-    @around(Plan, "run")
-    def run(inner: Any, self: Any) -> None:
-        inner(self)
-        self.steps = []
 
 
 @mutant("G1", "graph")
@@ -82,28 +65,12 @@ def views_of_exchanged_buffers_stay() -> None:
 
 
 @mutant("G2", "graph")
-def other_buffers_stay_for_later_replays() -> None:
-    @around(Plan, "is_current")
-    def is_current(inner: Any, self: Any, buffers: Any) -> bool:
-        return bool(inner(self, buffers or self.exchanged))
-
-
-@mutant("G2", "graph")
 def updates_are_forgotten() -> None:
     @around(Node, "update")
     def update(inner: Any, self: Any, *bufs: Any, **how: Any) -> None:
         before = self.bufs, self._args, self.geometry
         inner(self, *bufs, **how)
         self.bufs, self._args, self.geometry = before
-
-
-@mutant("G2", "graph")
-def updates_do_not_reach_a_plan() -> None:
-    @around(graphs.Graph, "__init__")
-    def __init__(inner: Any, self: Any, device: Any = None) -> None:
-        inner(self, device)
-        self._recorder._changed = lambda: None
-        self._forget_plan = lambda: None
 
 
 @mutant("G2", "graph")
@@ -160,12 +127,6 @@ def a_failed_capture_keeps_its_nodes() -> None:
             return self.block.__exit__(*error)
 
     Compiled.capture = lambda self: Capture(self)  # type: ignore[method-assign]
-
-
-@mutant("G5", "graph")
-def replays_check_nothing() -> None:
-    plan._check = lambda node, bufs: None
-    plan._check_pair = lambda device, old, new: None
 
 
 @mutant("G5", "graph")

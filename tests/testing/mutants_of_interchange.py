@@ -12,20 +12,6 @@ from hal_testing.fake.allocator import FakeAllocator
 
 
 @mutant("B9", "interchange")
-def exports_copy_though_a_copy_is_refused() -> None:
-    @around(dlpack, "export")
-    def export(inner: Any, buffer: Any, stream: Any, newest: Any, target: Any, copy: Any) -> Any:
-        return inner(buffer, stream, newest, target, copy or None)
-
-
-@mutant("B9", "interchange")
-def exports_begin_where_the_base_does() -> None:
-    @around(dlpack, "export")
-    def export(inner: Any, buffer: Any, *how: Any) -> Any:
-        return inner(buffer if buffer.base is None else buffer.base, *how)
-
-
-@mutant("B9", "interchange")
 def exports_do_not_keep_their_memory() -> None:
     @around(capsule, "make")
     def make(
@@ -54,16 +40,6 @@ def any_memory_is_called_the_host_s() -> None:
     FakeAllocator._host_sees = lambda self, options: True  # type: ignore[method-assign]
 
 
-@mutant("B9", "interchange")
-def pinned_memory_is_shown_as_a_copy() -> None:
-    copies: list[bytearray] = []
-
-    @around(FakeAllocator, "_as_buffer")
-    def as_buffer(inner: Any, self: Any, opaque: Any, nbytes: int) -> Any:
-        copies.append(bytearray(inner(self, opaque, nbytes)))
-        return memoryview(copies[-1])
-
-
 @mutant("B9 B12", "interchange")
 def pinned_memory_is_shown_from_where_the_base_begins() -> None:
     @around(FakeAllocator, "_as_buffer")
@@ -82,26 +58,6 @@ def pinned_memory_is_shown_while_work_is_queued() -> None:
                 return inner(buffer, operation)
             finally:
                 del buffer._device.allocator.host_ordered
-
-
-@mutant("B9", "interchange")
-def arrays_of_pinned_memory_keep_nothing() -> None:
-    Buffer._share = lambda self: None  # type: ignore[method-assign]
-
-
-@mutant("B9", "interchange")
-def arrays_on_the_host_are_copies_of_pinned_memory() -> None:
-    @around(dlpack, "export")
-    def export(inner: Any, buffer: Any, stream: Any, newest: Any, target: Any, copy: Any) -> Any:
-        seen = buffer._device.allocator._host_sees(buffer.options)
-        return inner(buffer, stream, newest, target, True if seen else copy)
-
-
-@mutant("F3", "buffer")
-def pieces_of_a_file_are_read_from_its_beginning() -> None:
-    @around(files, "_read_at")
-    def read_at(inner: Any, file: int, memory: memoryview, at: int) -> Any:
-        return inner(file, memory, at % files._PIECE_NBYTES)
 
 
 @mutant("F3", "buffer")

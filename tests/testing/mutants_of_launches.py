@@ -35,28 +35,13 @@ def _interprets(change: Callable[..., list[tuple[Any, Any]]]) -> None:
 
 
 @mutant("P6", "program")
-def launch_skips_the_last_block() -> None:
-    _interprets(lambda grid, block: [((max(1, grid[0] - 1), *grid[1:]), block)])
-
-
-@mutant("P6", "program")
 def launch_runs_one_block_twice() -> None:
     _interprets(lambda grid, block: [(grid, block), ((1, 1, 1), block)])
 
 
 @mutant("P6", "program")
-def grid_y_and_z_are_swapped() -> None:
-    _interprets(lambda grid, block: [((grid[0], grid[2], grid[1]), block)])
-
-
-@mutant("P6", "program")
 def block_x_and_y_are_swapped() -> None:
     _interprets(lambda grid, block: [(grid, (block[1], block[0], block[2]))])
-
-
-@mutant("P6", "program")
-def z_is_ignored() -> None:
-    _interprets(lambda grid, block: [((*grid[:2], 1), (*block[:2], 1))])
 
 
 @mutant("P6", "program")
@@ -104,28 +89,6 @@ def values_have_sixteen_bits() -> None:
             for value in values
         ]
     )  # fmt: skip
-
-
-@mutant("P3", "program")
-def floats_have_four_bytes() -> None:
-    with_errors = np.errstate(all="ignore")
-
-    def change(values: list[Any]) -> list[Any]:
-        with with_errors:
-            return [float(np.float32(v)) if type(v) is float else v for v in values]
-
-    _changes_values(change)
-
-
-@mutant("P3", "program")
-def infinities_become_large_numbers() -> None:
-    largest = np.finfo(np.float32).max.item()
-    _changes_values(
-        lambda values: [
-            max(-largest, min(largest, v)) if type(v) is float and np.isinf(v) else v
-            for v in values
-        ]
-    )
 
 
 @mutant("P3", "program")
@@ -232,31 +195,6 @@ def _lies(change: Callable[[float], Any]) -> None:
 
 
 @mutant("P4", "program")
-def times_are_negative() -> None:
-    _lies(lambda seconds: -seconds)
-
-
-@mutant("P4", "program")
-def times_are_zero() -> None:
-    _lies(lambda seconds: 0.0)
-
-
-@mutant("P4", "program")
-def times_are_nanoseconds() -> None:
-    _lies(lambda seconds: seconds * 1e9)
-
-
-@mutant("P4", "program")
-def times_are_constant() -> None:
-    _lies(lambda seconds: 1e-6)
-
-
-@mutant("P4", "program")
-def times_are_of_the_clock() -> None:
-    _lies(lambda seconds: time.time())
-
-
-@mutant("P4", "program")
 def times_are_missing() -> None:
     _lies(lambda seconds: None)
 
@@ -284,13 +222,6 @@ def the_name_of_the_entry_is_ignored() -> None:
                 if status == chip.OK:
                     return status, handle
         return inner(self, image, entry)
-
-
-@mutant("P1", "program")
-def half_a_binary_is_enough() -> None:
-    @around(Chip, "load")
-    def load(inner: Any, self: Any, image: bytes, entry: str) -> Any:
-        return inner(self, image.removesuffix(chip_kernels.END) + chip_kernels.END, entry)
 
 
 @mutant("P1", "program")

@@ -18,13 +18,6 @@ def parts_begin_one_element_late() -> None:
 
 
 @mutant("M1", "many")
-def the_second_part_is_left_out_of_reductions() -> None:
-    @around(multi_buffer, "reduce_axis")
-    def reduce_axis(inner: Any, operation: str, queue: Any, y: Any, x: Any, *counts: int) -> None:
-        inner(operation, queue, y, x, max(1, counts[0] - 1), *counts[1:])
-
-
-@mutant("M1", "many")
 def a_part_is_copied_from_the_beginning_of_its_source() -> None:
     @around(multi_buffer, "pieces")
     def pieces(inner: Any, *layouts: Any) -> Any:

@@ -46,38 +46,11 @@ def copyin_keeps_the_callers_memory() -> None:
         self.device.chip.write(dest, src)
 
 
-@mutant("B4", "buffer")
-def copies_beyond_a_page_are_cut() -> None:
-    @around(FakeAllocator, "_copyin")
-    def _copyin(inner: Any, self: Any, dest: Block, src: memoryview) -> None:
-        inner(self, dest, src[:65536])
-
-
-@mutant("B4 B5", "buffer")
-def reads_are_stale() -> None:
-    @around(Chip, "read")
-    def read(inner: Any, self: Any, dest: memoryview, src: Block) -> int:
-        dest[:] = self._at(src, dest.nbytes)
-        return chip.OK
-
-
 @mutant("B6", "buffer")
 def copy_drops_the_last_byte() -> None:
     @around(Chip, "copy")
     def copy(inner: Any, self: Any, dest: Block, src: Block, nbytes: int) -> int:
         return int(inner(self, dest, src, nbytes - 1))
-
-
-@mutant("B6", "buffer")
-def transfer_between_devices_drops_the_tail() -> None:
-    @around(FakeAllocator, "_transfer")
-    def _transfer(inner: Any, self: Any, dest: Block, src: Block, nbytes: int, there: Any) -> bool:
-        if there is self.device:
-            return bool(inner(self, dest, src, nbytes, there))
-        staging = memoryview(bytearray(nbytes))
-        there.allocator._copyout(staging, src)
-        self._copyin(dest, staging[: nbytes // 16 * 16])
-        return True
 
 
 @mutant("B6", "buffer")
@@ -97,13 +70,6 @@ def overlapping_copies_go_forward_only() -> None:
             if not inner(self, *parts, size, there):
                 return False
         return True
-
-
-@mutant("B6", "buffer")
-def copy_ignores_where_its_source_begins() -> None:
-    @around(Chip, "copy")
-    def copy(inner: Any, self: Any, dest: Block, src: Block, nbytes: int) -> int:
-        return int(inner(self, dest, src._replace(offset=0), nbytes))
 
 
 @mutant("fill", "buffer")
@@ -155,13 +121,6 @@ def view_ignores_its_offset() -> None:
         return opaque
 
 
-@mutant("V1", "view")
-def view_doubles_its_offset() -> None:
-    @around(FakeAllocator, "_offset")
-    def _offset(inner: Any, self: Any, opaque: Block, nbytes: int, offset: int) -> Block:
-        return inner(self, opaque, nbytes, min(2 * offset, max(0, 1000 - nbytes)))  # type: ignore[no-any-return]
-
-
 @mutant("V1 V3", "view")
 def views_begin_at_multiples_of_sixteen() -> None:
     @around(FakeAllocator, "_offset")
@@ -190,13 +149,6 @@ def old_views_stay_usable() -> None:
 @mutant("A2 A8", "allocator")
 def free_does_nothing() -> None:
     FakeAllocator._free = lambda self, opaque, nbytes, options: None  # type: ignore[method-assign]
-
-
-@mutant("B4", "buffer")
-def alloc_forgets_a_byte() -> None:
-    @around(Chip, "alloc")
-    def alloc(inner: Any, self: Any, nbytes: int) -> Any:
-        return inner(self, nbytes - 1)
 
 
 @mutant("A1", "allocator")
@@ -379,14 +331,6 @@ def statistics_count_views() -> None:
     def _attach(inner: Any, self: Any, operation: str, base: Any) -> None:
         inner(self, operation, base)
         self._device.allocator._current += self.nbytes
-
-
-@mutant("B11 A1", "buffer allocator")
-def statistics_count_rounded_sizes() -> None:
-    @around(core.Allocator, "statistics")
-    def statistics(inner: Any, self: Any) -> Any:
-        facts = inner(self)
-        return facts._replace(current=sum(map(block_nbytes, self._live.values())))
 
 
 # -- threads, processes, the end
