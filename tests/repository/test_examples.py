@@ -90,7 +90,7 @@ def test_saxpy_prints_the_right_numbers(tmp_path: Path) -> None:
         ("montecarlo.py", ("--count", "100000")),
     ],
 )
-@pytest.mark.parametrize("device", ["CPU", "OPENCL"])
+@pytest.mark.parametrize("device", ["CPU", pytest.param("OPENCL", marks=pytest.mark.full)])
 def test_an_example_finds_its_answer_right(
     device: str, example: str, size: tuple[str, ...], tmp_path: Path
 ) -> None:
@@ -140,6 +140,7 @@ def test_an_example_sees_that_its_answer_is_wrong(
 
 
 @needs_cpu
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("example", "size"),
     [
@@ -192,6 +193,7 @@ def test_F3_weights_of_a_safetensors_file_are_read(device: str, tmp_path: Path) 
 
 
 @needs_cpu
+@pytest.mark.full
 @pytest.mark.parametrize("devices", ["CPU,CPU:1", "CPU,OPENCL"])
 def test_M1_digits_learns_on_two_devices_together(devices: str, tmp_path: Path) -> None:
     """It ends with 1 where fewer digits are read right than one device reads."""

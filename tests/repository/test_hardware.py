@@ -11,7 +11,7 @@ import sys
 import tempfile
 from importlib.util import find_spec
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -34,8 +34,7 @@ def _load(name: str, path: Path, **how: Any) -> ModuleType:
 
 _load("bench", ROOT / "bench" / "__init__.py", submodule_search_locations=[str(ROOT / "bench")])
 
-from bench import __main__ as whole  # noqa: E402
-from bench import device, hardware, machine, measure, page, report, sizes  # noqa: E402
+from bench import hardware, machine, measure, page, report  # noqa: E402
 from bench.found import Ended, Example, Kit, Run, Table  # noqa: E402
 
 END = Ended(0, 1.5, "said\n")
@@ -286,68 +285,7 @@ def test_what_is_no_gpu_is_not_taken_for_one(title: str, kind: str, name: str, s
     assert machine.software(INFO._replace(title=title)) == ("software" in said)
 
 
-def test_a_process_that_hangs_is_ended() -> None:
-    code = "import time; print('begun', flush=True); time.sleep(600)"
-    end = hardware.ended("-c", code, limit=2.0)
-    assert end.code == 124 and "begun" in end.last_words and "did not end" in end.last_words
-
-
-class _Part:
-    """A process that measures a row each time that it is waited for, and ends or hangs."""
-
-    pid, returncode = 0, None
-
-    def __init__(self, command: list[str], code: int | None) -> None:
-        self.path, self.code, self.waits = Path(command[-1]), code, 0
-
-    def poll(self) -> int | None:
-        return self.returncode
-
-    def wait(self, timeout: float | None = None) -> None:
-        self.waits += 1
-        if self.waits < 3:
-            self.path.write_text(report.as_json(ROWS[: self.waits]), encoding="utf-8")
-        elif self.returncode is None:
-            self.returncode = self.code
-        if self.returncode is None and timeout is not None:
-            raise subprocess.TimeoutExpired("bench", timeout)
-
-
-@pytest.mark.parametrize(("code", "missing"), [(0, 0), (-6, 1), (None, 1)])
-def test_rows_are_kept_from_a_part_of_the_bench_that_hangs(
-    code: int | None, missing: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A part is ended when one row takes too long, not when all of them do."""
-    parts: list[_Part] = []
-
-    def start(command: list[str], **_: Any) -> _Part:
-        parts.append(_Part(command, code))
-        return parts[0]
-
-    kill = SimpleNamespace(killpg=lambda *_: setattr(parts[0], "returncode", -9))
-    names = {"Popen": start, "DEVNULL": None, "TimeoutExpired": subprocess.TimeoutExpired}
-    monkeypatch.setattr(whole, "subprocess", SimpleNamespace(**names))
-    monkeypatch.setattr(whole, "os", kill)
-    found = whole.in_a_process("cluster", quick=False)
-    assert found[:2] == ROWS[:2] and parts[0].waits >= 3
-    assert [row.what for row in found[2:]] == ["the other rows of cluster"] * missing
-
-
 # -- rows
-
-
-def test_rows_come_back_from_json() -> None:
-    assert report.from_json(report.as_json(ROWS)) == ROWS
-
-
-def test_a_part_that_fails_leaves_the_rows_before_it() -> None:
-    def part(bench: Any) -> Any:
-        yield ROWS[0]
-        raise ValueError("the driver\nis gone")
-
-    first, failed = device._guarded(part, None)
-    assert first == ROWS[0]
-    assert failed == report.Missing("part", "failed: ValueError: the driver is gone", failed=True)
 
 
 def test_a_score_is_a_speed() -> None:
@@ -367,54 +305,3 @@ def test_who_runs_twice_in_a_row_gains_no_score_by_it() -> None:
     times = measure.compare(tasks, measure.Effort(3, 0.0))
     assert runs[-8:] == ["C", "hal", "hal", "C"] * 2
     assert [len(spent) for spent in times.rounds.values()] == [4, 4]
-
-
-def test_what_comes_after_a_task_is_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
-    now, waits = [0.0], list[int]()
-
-    def after() -> None:
-        now[0] += 1000.0
-        waits.append(1)
-
-    fake = ("pass", "pass", lambda: now[0], None)
-    monkeypatch.setattr(measure.timeit.Timer.__init__, "__defaults__", fake)
-    task = measure.Task("pass", {}, 1, after)
-    times = measure.compare({"it": task}, measure.Effort(3, 0.0))
-    assert times.best("it") < 1000.0 and len(waits) >= 3
-
-
-def test_a_row_whose_rounds_take_long_has_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
-    now, runs = [0.0], list[int]()
-
-    def run() -> None:
-        now[0] += 11.0
-        runs.append(1)
-
-    monkeypatch.setattr(measure.time, "perf_counter", lambda: now[0])
-    for seconds, rounds in ((1e9, 60), (100.0, 10), (0.0, measure.LEAST_ROUNDS)):
-        monkeypatch.setattr(measure, "ROW_SECONDS", seconds)
-        times = measure.compare({"it": measure.call(run)}, measure.Effort(60, 0.0))
-        assert len(times.rounds["it"]) == rounds
-
-
-@pytest.mark.parametrize(("limit", "largest"), [(0.0, 1), (3.9, 1), (4.0, 2), (8.0, 8), (60.0, 8)])
-def test_a_device_is_given_what_it_does_in_time(
-    limit: float, largest: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A run of size n takes n seconds; the next size is judged before it is tried."""
-    tried: list[int] = []
-
-    def make(size: int) -> Any:
-        tried.append(size)
-        return lambda: size
-
-    monkeypatch.setattr(sizes, "_spent", lambda run: float(run()))
-    assert sizes._largest(iter((1, 2, 8)), 4, limit, make) == largest
-    assert max(tried) <= largest
-
-
-def test_sizes_say_what_is_smaller() -> None:
-    full = sizes.Sizes(sizes.FULL, (4096, sizes.FULL), (1024, 2048, 4096))
-    assert full.note == ""
-    assert "matrices up to 64 in the place of 4096" in full._replace(matrices=(32, 64)).note
-    assert "arrays up to 16 KiB in the place of 256 MiB" in full._replace(array=16 << 10).note

@@ -27,6 +27,7 @@ def device() -> Iterator[hal.Compiled]:
         yield opened
 
 
+@pytest.mark.full
 def test_it_passes_the_kit(tmp_path: Path) -> None:
     for name in ("third_backend.py", "conformance.py"):
         shutil.copy(HERE / name, tmp_path)

@@ -82,6 +82,7 @@ def test_another_loader_is_refused_when_the_device_opens(monkeypatch: pytest.Mon
         plugin.hal_open_device("CPU", 0, describe("CPU"))
 
 
+@pytest.mark.full
 def test_the_engine_keeps_the_contract() -> None:
     """The kit's chapter about code; `nox -s conformance` runs all of them."""
     command = [sys.executable, "-m", "hal_core", "check", "CPU", "--pair", "llvm"]

@@ -30,7 +30,7 @@ from hal_cpu.device import describe
 from hal_cpu.loader import engine, macho
 from hal_testing.conformance import TestLanguage  # noqa: F401
 
-pytestmark = pytest.mark.arm
+pytestmark = [pytest.mark.arm, pytest.mark.full]
 
 MACHINES = {"x86-64": "x86_64-apple-macosx11.0.0", "aarch64": "arm64-apple-macosx11.0.0"}
 

@@ -31,9 +31,12 @@ from hal_cpu.loader import elf
 from hal_cpu.threads.stacks import has_large_frame
 from hal_testing.conformance import TestLanguage  # noqa: F401
 
-pytestmark = pytest.mark.skipif(
-    processor.machine() != "x86-64", reason="hal-cpu runs on Windows on x86-64 alone"
-)
+pytestmark = [
+    pytest.mark.full,
+    pytest.mark.skipif(
+        processor.machine() != "x86-64", reason="hal-cpu runs on Windows on x86-64 alone"
+    ),
+]
 
 # `run` calls a kernel as Windows does.
 CALL = """
