@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 from typing import Any
 
 import pytest
 from barrier_kernels import BLOCKS, SIZE, drawn
+from kernel_files import IMPORTS, load
 from stepping import Block, listing
 
 import hal_core as hal
@@ -15,201 +17,64 @@ from hal_kernel.ir.uniformity import Uniformity, divergent
 from hal_kernel.ir.uop import LEAVES
 from hal_kernel.ir.verify import verify
 
-# mypy: disable-error-code="no-untyped-def"
-
 # -- examples
 
 
+HEAD = (
+    IMPORTS
+    + """
 @hal.kernel
-def at_the_top(y: hal.Ptr[hal.int32]):
-    hal.barrier()
-    y[0] = 1
-
-
-@hal.kernel
-def in_a_loop_over_a_parameter(y: hal.Ptr[hal.int32], n: hal.int32):
-    for _ in range(n):
-        hal.barrier()
-
-
-@hal.kernel
-def under_a_condition_of_the_block(y: hal.Ptr[hal.int32], n: hal.int32):
-    if hal.block_idx(0) < n and hal.block_dim(0) > 3:
-        hal.barrier()
-
-
-@hal.kernel
-def in_a_tree_reduction(y: hal.Ptr[hal.int32]):
-    step = hal.block_dim(0) // 2
-    while step > 0:
-        if hal.thread_idx(0) < step:
-            y[hal.thread_idx(0)] = 1
-        hal.barrier()
-        step //= 2
-
-
-@hal.kernel
-def behind_a_loaded_bound(y: hal.Ptr[hal.int32], x: hal.ConstPtr[hal.int32]):
-    for _ in range(x[hal.block_idx(0)]):
-        hal.barrier()
-
-
-@hal.kernel
-def beside_a_return_for_all(y: hal.Ptr[hal.int32], n: hal.int32):
-    if hal.block_idx(0) >= n:
-        return
-    hal.barrier()
-
-
-@hal.kernel
-def before_a_return_for_some(y: hal.Ptr[hal.int32], n: hal.int32):
-    hal.barrier()
-    if hal.global_idx(0) >= n:
-        return
-    y[hal.global_idx(0)] = 1
-
-
-@hal.kernel
-def left_by_all(y: hal.Ptr[hal.int32], n: hal.int32):
-    turns = 0
-    while True:
-        turns += 1
-        hal.barrier()
-        if turns > n:
-            break
-
-
-@hal.kernel
-def around_a_loop_left_by_some(y: hal.Ptr[hal.int32], n: hal.int32):
-    for _ in range(n):
-        k = 0
-        while True:
-            k += 1
-            if k > hal.thread_idx(0):
-                break
-        hal.barrier()
-
-
-@hal.kernel
-def under_a_condition_of_the_thread(y: hal.Ptr[hal.int32], n: hal.int32):
-    if hal.thread_idx(0) < n:
-        hal.barrier()
-
-
-@hal.kernel
-def in_the_other_half(y: hal.Ptr[hal.int32], n: hal.int32):
-    if hal.thread_idx(0) < n:
-        y[0] = 1
-    else:
-        hal.barrier()
-
-
-@hal.kernel
-def in_a_loop_over_the_thread(y: hal.Ptr[hal.int32]):
-    for _ in range(hal.thread_idx(0)):
-        hal.barrier()
-
-
-@hal.kernel
-def behind_a_guard_that_returns(y: hal.Ptr[hal.int32], n: hal.int32):
-    if hal.global_idx(0) >= n:
-        return
-    hal.barrier()
-
-
-@hal.kernel
-def in_a_loop_some_leave(y: hal.Ptr[hal.int32], n: hal.int32):
-    for k in range(n):
-        hal.barrier()
-        if k == hal.thread_idx(0):
-            break
-
-
-@hal.kernel
-def in_a_loop_some_go_on_with(y: hal.Ptr[hal.int32], n: hal.int32):
-    for k in range(n):
-        if k == hal.thread_idx(0):
-            continue
-        hal.barrier()
-
-
-@hal.kernel
-def in_a_loop_some_return_from(y: hal.Ptr[hal.int32], n: hal.int32):
-    for k in range(n):
-        hal.barrier()
-        if k == hal.thread_idx(0):
-            return
-
-
-@hal.kernel
-def by_a_variable_that_differs(y: hal.Ptr[hal.int32], n: hal.int32):
-    stop = 0
-    if hal.thread_idx(0) > n:
-        stop = 3
-    for _ in range(stop):
-        hal.barrier()
-
-
-@hal.kernel
-def by_a_variable_that_differs_later(y: hal.Ptr[hal.int32], n: hal.int32):
-    stop = 0
-    for _ in range(n):
-        if stop == 0:
-            hal.barrier()
-        stop = hal.thread_idx(0)
-
-
-@hal.kernel
-def by_an_own_load(y: hal.Ptr[hal.int32], x: hal.ConstPtr[hal.int32]):
-    if x[hal.global_idx(0)] > 0:
-        hal.barrier()
-
-
-@hal.kernel
-def by_what_an_atomic_found(y: hal.Ptr[hal.int32]):
-    if hal.atomic_add(y, 0, 1) == 0:
-        hal.barrier()
-
-
-@hal.kernel
-def by_how_often_a_loop_turned(y: hal.Ptr[hal.int32], n: hal.int32):
-    turns = 0
-    while turns * turns < hal.thread_idx(0):
-        turns += 1
-    if turns > n:
-        hal.barrier()
-
-
+def f(y: hal.Ptr[hal.int32], x: hal.ConstPtr[hal.int32], n: hal.int32):
+    t, i = hal.thread_idx(0), hal.global_idx(0)
+"""
+)
+B = "    hal.barrier()"
 REACHED = [
-    at_the_top, in_a_loop_over_a_parameter, under_a_condition_of_the_block, in_a_tree_reduction,
-    behind_a_loaded_bound, beside_a_return_for_all, before_a_return_for_some, left_by_all,
-    around_a_loop_left_by_some,
+    "hal.barrier()\ny[0] = 1",
+    f"for _ in range(n):\n{B}",
+    f"if hal.block_idx(0) < n and hal.block_dim(0) > 3:\n{B}",
+    f"s = hal.block_dim(0) // 2\nwhile s > 0:\n    if t < s:\n        y[t] = 1\n{B}\n    s //= 2",
+    f"for _ in range(x[hal.block_idx(0)]):\n{B}",
+    "if hal.block_idx(0) >= n:\n    return\nhal.barrier()",
+    "hal.barrier()\nif i >= n:\n    return\ny[i] = 1",
+    f"k = 0\nwhile True:\n    k += 1\n{B}\n    if k > n:\n        break",
+    f"for _ in range(n):\n    k = 0\n    while True:\n        k += 1\n        if k > t:\n"
+    f"            break\n{B}",
 ]  # fmt: skip
-MISSED = {
-    under_a_condition_of_the_thread: "the condition differs",
-    in_the_other_half: "the condition differs",
-    in_a_loop_over_the_thread: "the range differs",
-    behind_a_guard_that_returns: "some threads have returned before",
-    in_a_loop_some_leave: "some threads break out of its loop before others",
-    in_a_loop_some_go_on_with: "some threads skip to the next iteration of its loop",
-    in_a_loop_some_return_from: "some threads have returned before",
-    by_a_variable_that_differs: "the range differs",
-    by_a_variable_that_differs_later: "the condition differs",
-    by_an_own_load: "the condition differs",
-    by_what_an_atomic_found: "the condition differs",
-    by_how_often_a_loop_turned: "the condition differs",
-}
+MISSED = [
+    (f"if t < n:\n{B}", "the condition differs"),
+    (f"if t < n:\n    y[0] = 1\nelse:\n{B}", "the condition differs"),
+    (f"for _ in range(t):\n{B}", "the range differs"),
+    ("if i >= n:\n    return\nhal.barrier()", "some threads have returned before"),
+    (f"for k in range(n):\n{B}\n    if k == t:\n        break",
+     "some threads break out of its loop before others"),
+    (f"for k in range(n):\n    if k == t:\n        continue\n{B}",
+     "some threads skip to the next iteration of its loop"),
+    (f"for k in range(n):\n{B}\n    if k == t:\n        return",
+     "some threads have returned before"),
+    (f"s = 0\nif t > n:\n    s = 3\nfor _ in range(s):\n{B}", "the range differs"),
+    (f"s = 0\nfor _ in range(n):\n    if s == 0:\n    {B}\n    s = t", "the condition differs"),
+    (f"if x[i] > 0:\n{B}", "the condition differs"),
+    (f"if hal.atomic_add(y, 0, 1) == 0:\n{B}", "the condition differs"),
+    (f"k = 0\nwhile k * k < t:\n    k += 1\nif k > n:\n{B}", "the condition differs"),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("kernel", REACHED, ids=lambda kernel: kernel.name)
-def test_a_barrier_that_all_reach(kernel: Any) -> None:
-    verify(kernel.lower())
+def lowered(body: str, folder: Path) -> Kernel:
+    lines = "".join(f"    {line}\n" for line in body.splitlines())
+    kernel: Kernel = load(folder, HEAD + lines).f.lower()
+    return kernel
 
 
-@pytest.mark.parametrize("kernel", MISSED, ids=lambda kernel: kernel.name)
-def test_a_barrier_that_some_pass_by(kernel: Any) -> None:
-    with pytest.raises(hal.KernelSyntaxError, match=f"this barrier: {MISSED[kernel]}") as caught:
-        kernel.lower()
+@pytest.mark.parametrize("body", REACHED)
+def test_a_barrier_that_all_reach(body: str, tmp_path: Path) -> None:
+    verify(lowered(body, tmp_path))
+
+
+@pytest.mark.parametrize(("body", "why"), MISSED)
+def test_a_barrier_that_some_pass_by(body: str, why: str, tmp_path: Path) -> None:
+    with pytest.raises(hal.KernelSyntaxError, match=f"this barrier: {why}") as caught:
+        lowered(body, tmp_path)
     assert caught.value.text is not None and "hal.barrier()" in caught.value.text
 
 
