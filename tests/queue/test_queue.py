@@ -262,11 +262,17 @@ def test_Q3_a_caller_may_release_his_view_while_the_copy_waits(fake: hal.Compile
     assert got == sent
 
 
-def test_Q2_a_wait_without_a_timeout_says_what_nobody_has_set(
-    fake: hal.Compiled, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Look for circles, and call a wait long, after moments."""
     monkeypatch.setattr(event_module, "_LOOK_SECONDS", 0.01)
     monkeypatch.setattr(event_module, "_LONG_SECONDS", 0.05)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_Q2_a_wait_without_a_timeout_says_what_nobody_has_set(
+    fake: hal.Compiled, caplog: pytest.LogCaptureFixture
+) -> None:
     first, second, gate = fake.queue(), fake.queue(), hal.Event()
     second.wait(first.wait(gate).record())
     assert "waiting for an event that nobody has set" in repr(first)
@@ -279,11 +285,10 @@ def test_Q2_a_wait_without_a_timeout_says_what_nobody_has_set(
     assert "nobody" not in repr(first)
 
 
+@pytest.mark.usefixtures("impatient")
 def test_Q2_a_wait_for_a_device_without_a_timeout_says_it_too(
-    fake: hal.Compiled, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    fake: hal.Compiled, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(event_module, "_LOOK_SECONDS", 0.01)
-    monkeypatch.setattr(event_module, "_LONG_SECONDS", 0.05)
     queue, gate = fake.queue(), hal.Event()
     queue.wait(gate)
     assert fake.synchronize(0.2) is False and not caplog.records
@@ -293,24 +298,22 @@ def test_Q2_a_wait_for_a_device_without_a_timeout_says_it_too(
     assert f"{queue.name} waits for <Event of the host pending>" in record.getMessage()
 
 
+@pytest.mark.usefixtures("impatient")
 def test_Q4_a_long_wait_for_a_dropped_queue_blames_no_event(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     class End(PolledEvent):
         def _poll(self) -> bool:
             return time.monotonic() > start + 0.3
 
-    monkeypatch.setattr(event_module, "_LOOK_SECONDS", 0.01)
-    monkeypatch.setattr(event_module, "_LONG_SECONDS", 0.05)
     start = time.monotonic()
     assert End()._reached(threading.TIMEOUT_MAX) and not caplog.records
 
 
+@pytest.mark.usefixtures("impatient")
 def test_Q4_a_long_wait_for_a_dropped_worker_blames_no_event(
-    fake: hal.Compiled, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    fake: hal.Compiled, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(event_module, "_LOOK_SECONDS", 0.01)
-    monkeypatch.setattr(event_module, "_LONG_SECONDS", 0.05)
     queue, gate = WorkerQueue(fake), threading.Event()
     queue._add(lambda: gate.wait(5), "launch", ())
     del queue
