@@ -231,6 +231,8 @@ class Event(OfThisProcess):
         queue = self.queue
         if queue is not None and queue.forked:
             raise fork_error("wait", queue.device.name)
+        if not self._waits:  # as those of most queues: nothing can be a circle
+            return
         circle, closed = obstacle(self)
         if closed:
             names = " waits for ".join(map(name_of, circle))

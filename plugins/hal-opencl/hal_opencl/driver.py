@@ -31,8 +31,9 @@ from hal_opencl.stderr import quietly
 __all__ = [
     "COMPLETE", "BuildError", "Program", "argument_setters", "argument_spaces",
     "argument_types", "binary_of", "build", "check", "cl", "enqueue_read", "enqueue_write",
-    "explain", "find_devices", "find_kernel", "identity_of", "inner", "is_pocl", "is_simulator",
-    "kernel_facts", "kind_of", "may_be_memory", "open_queue", "raise_failure", "sentence",
+    "explain", "failed_work", "find_devices", "find_kernel", "identity_of", "inner", "is_pocl",
+    "is_simulator", "kernel_facts", "kind_of", "may_be_memory", "open_queue", "raise_failure",
+    "sentence",
 ]  # fmt: skip
 
 INSTALL = (
@@ -135,7 +136,12 @@ def raise_failure(event: cl.Event) -> None:
     """Raise cl.Error if the work of a complete event failed."""
     status = event.command_execution_status
     if status < 0:
-        raise cl.Error(inner._ErrorRecord(msg="", code=status, routine="queued work"))
+        raise failed_work(status)
+
+
+def failed_work(status: int) -> cl.Error:
+    """Return the exception for work that ended with a status below COMPLETE."""
+    return cl.Error(inner._ErrorRecord(msg="", code=status, routine="queued work"))
 
 
 # -- devices

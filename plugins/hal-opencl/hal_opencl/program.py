@@ -19,7 +19,6 @@ from hal_opencl.build_lock import build_lock
 from hal_opencl.compiler import OpenCLCompiler, Sealed
 from hal_opencl.device import OpenCLDevice
 from hal_opencl.driver import cl
-from hal_opencl.queue import Latest
 
 _pack_geometry = struct.Struct(GEOMETRY.code).pack
 # PoCL makes other machine code for a launch of 65535 and more groups along an axis.
@@ -30,7 +29,7 @@ _ITEMS_OF_UNIT = 32  # or more: a compute unit that is done takes over items of 
 
 # A kernel object holds the arguments of one launch, so each launch in progress has its own.
 _LAUNCH = """
-def launch(geometry{names}):
+def launch(geometry{names}, owner=owner):
     memory = ({memory})  # a sub-buffer has no other owner until the kernel is queued
     numbers = ({numbers})
     try:
@@ -41,9 +40,9 @@ def launch(geometry{names}):
         kernel, set_memory, set_numbers = place
         {set_memory}
         {set_numbers}
-        event = enqueue(queue, kernel, geometry.items, geometry.group)
+        event = enqueue(owner.commands, kernel, geometry.items, geometry.group)
         give_back(place)
-        queue.flush()
+        owner.commands.flush()
     except Error as error:
         raise explain(error, f"launch {{name}}", device) from None
     owner.last_event, owner.last_launched = event, name
@@ -113,7 +112,7 @@ class OpenCLProgram(Program):
 
     def _bind(self) -> Callable[..., Any]:
         if self._enqueue is None:
-            self._enqueue = self.bind_to(self.device)
+            self._enqueue = self._generated()
         return self._enqueue
 
     def _launch_timed(self, geometry: Geometry, args: tuple[Any, ...]) -> float:
@@ -137,8 +136,8 @@ class OpenCLProgram(Program):
         wanted = _ITEM_THREADS // (block[0] * block[1] * block[2])
         return max(-(-grid[0] // _MOST_GROUPS), min(wanted, spare, grid[0]), 1)
 
-    def bind_to(self, owner: OpenCLDevice | Latest) -> Callable[..., cl.Event]:
-        """Return `launch(geometry, *args)` for the queue of a device, or for another queue."""
+    def _generated(self) -> Callable[..., cl.Event]:
+        """Return `launch(geometry, *args, owner)`: the owner of a command queue, or no owner."""
         name, program = self.name, self._program
         interface = self.binary.interface
         slots, offsets = slots_of(interface), interface.rendered or interface.offsets
@@ -165,8 +164,7 @@ class OpenCLProgram(Program):
             **packs,
             "whole": _whole,
             "enqueue": cl.enqueue_nd_range_kernel,
-            "queue": owner.commands,
-            "owner": owner,
+            "owner": self.device,
             "device": self.device.name,
             "name": name,
             "Error": cl.Error,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
-from weakref import WeakKeyDictionary, ref
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 from hal_core.concurrency import fork_safe_lock, poll, run_unless_busy
 from hal_core.profiling import record_queued
-from hal_core.queue import Event, Failure, PolledEvent, Queue, WorkerQueue
+from hal_core.queue import OPERATIONS, Event, Failure, PolledEvent, Queue, WorkerQueue
 from hal_opencl import driver
 from hal_opencl.allocator import Opaque, overlap
 from hal_opencl.driver import COMPLETE, cl
@@ -21,27 +21,38 @@ if TYPE_CHECKING:
     from hal_core.queue import Keep
     from hal_opencl.device import OpenCLDevice
 
+# A copy of this many bytes takes milliseconds, in which Ctrl-C may wait.
+_SHORT_NBYTES = 16 << 20
 _FAILED = -1  # the status of an event whose work failed: the driver drops what is queued behind it
 
 
-class Command(NamedTuple):
+class Command:
     """A command of the queue that was not seen complete yet."""
 
-    name: str  # "launch of saxpy"
-    marker: cl.Event | None  # None: the driver refused it, or never got it as earlier work failed
-    keep: Any  # memory and objects that it needs until it is complete
-    event: Callable[[], Event | None] = lambda: None  # a weak reference to the event it completes
-    waited: Event | None = None  # the event that it waits for
-    failure: Failure | None = None  # why the driver refused it
+    __slots__ = ("events", "failure", "keep", "marker", "name", "waited")
+
+    def __init__(self, name: str, keep: Any, waited: Event | None) -> None:
+        self.name, self.keep = name, keep  # "launch of saxpy"; what it needs until it is complete
+        self.waited = waited  # the event that it waits for
+        # None: the driver refused it, or never got it as earlier work failed
+        self.marker: cl.Event | None = None
+        self.failure: Failure | None = None  # why the driver refused it
+        self.events: list[ref[Event]] = []  # those that it completes
+
+    @property
+    def host(self) -> memoryview | None:
+        """The memory of the host that a copy reads or writes."""
+        first = self.keep[0] if isinstance(self.keep, tuple) else None
+        return first if isinstance(first, memoryview) else None
 
     @property
     def status(self) -> int:
         """The driver's status: above COMPLETE the command is pending, below COMPLETE it failed."""
-        return int(self.marker.command_execution_status if self.marker else COMPLETE)
+        return self.marker.command_execution_status if self.marker is not None else COMPLETE
 
 
 class OpenCLEvent(PolledEvent):
-    """A marker in a command queue."""
+    """The end of a command in a command queue."""
 
     queue: OpenCLQueue
     _mark: cl.Event | None
@@ -50,14 +61,13 @@ class OpenCLEvent(PolledEvent):
         self.queue.look()
         return self._done
 
-
-class Latest:
-    """A command queue and its last launch, in the attributes that a device has for them."""
-
-    def __init__(self, commands: cl.CommandQueue) -> None:
-        self.commands = commands
-        self.last_event: cl.Event | None = None
-        self.last_launched = ""
+    def _sleep(self, seconds: float) -> None:
+        mark = self._mark
+        if mark is None or not self.queue.runs_short_copy(mark):
+            super()._sleep(seconds)
+            return
+        with suppress(cl.Error):  # the look behind the wait finds the failure
+            cl.wait_for_events([mark])
 
 
 class _Dropped(PolledEvent):
@@ -90,35 +100,38 @@ class OpenCLQueue(Queue):
         if commands is None:
             _, commands = driver.open_queue(device.hardware, device.name, device.context)
         self.commands = commands
-        self._latest = Latest(commands)
+        self.last_event: cl.Event | None = None  # of its last launch
+        self.last_launched = ""
+        self._recordable: Command | None = None  # a copy or fill, if the next event is its end
         self._lock = fork_safe_lock()
         # It must not refer to the queue: the collector finalizes all objects of a cycle, also the
         # memory that `__del__` keeps for running commands.
         self._pending: deque[Command] = deque()
         self._failure: Failure | None = None  # the first one of the complete commands
         self._drops = False  # True: the driver refused a command, so later ones are dropped
-        self._launches: WeakKeyDictionary[Program, Callable[..., cl.Event]] = WeakKeyDictionary()
 
     # -- work
 
-    def _add(self, name: str, enqueue: Callable[[], cl.Event], keep: Any, **more: Any) -> None:
+    def _add(
+        self, name: str, enqueue: Callable[[], cl.Event], keep: Any, waited: Event | None = None
+    ) -> None:
         """Queue a command, unless work before it has failed."""
         with self._lock:
             self._look()
-            if self._drops or self._failure is not None:
-                self._pending.append(Command(name, None, keep, **more))
-                return
-            if name != "event":
-                enqueue = partial(record_queued, self, name, more.get("waited"), enqueue)
-            try:
-                marker = enqueue()
-                self.commands.flush()
-                self._pending.append(Command(name, marker, keep, **more))
-            except cl.Error as error:
-                why = driver.explain(error, name, self.device.name)
-                failure = Failure(name, self.name, why)
-                self._pending.append(Command(name, None, keep, **more, failure=failure))
-                self._drops = True
+            command = Command(name, keep, waited)
+            if not (self._drops or self._failure is not None):
+                try:
+                    if name != "event":
+                        command.marker = record_queued(self, name, waited, enqueue)
+                    else:
+                        command.marker = enqueue()
+                    self.commands.flush()
+                except cl.Error as error:
+                    why = driver.explain(error, name, self.device.name)
+                    command.failure = Failure(name, self.name, why)
+                    self._drops = True
+            self._pending.append(command)
+            self._recordable = command if f"_{name}" in OPERATIONS else None
 
     def look(self) -> None:
         """Let the events of complete commands happen, and release what the commands needed.
@@ -129,47 +142,55 @@ class OpenCLQueue(Queue):
 
     def _look(self) -> None:
         pending = self._pending
-        while pending and self._is_over(pending[0]):
+        while pending:
             done = pending[0]
-            self._failure = self._failure or self._failure_of(done)
-            event = done.event()
-            if event is not None:
-                event._happen(self._failure)
+            status = done.status
+            if status > COMPLETE or (done.waited is not None and not _has_happened(done.waited)):
+                break
+            if self._failure is None:
+                self._failure = self._failure_of(done, status)
+            if done.events and done.marker is not None and done.host is not None:
+                with suppress(cl.Error):
+                    done.marker.wait()  # PyOpenCL's event lets go of the host's memory
+            for reference in done.events:
+                event = reference()
+                if event is not None:
+                    event._happen(self._failure)
             # Taken out last, as Ctrl-C may come. A callback of the event may have looked, too.
             if pending and pending[0] is done:
                 del pending[0]
 
-    def _is_over(self, command: Command) -> bool:
-        if command.status > COMPLETE or command.waited is None:
-            return command.status <= COMPLETE
-        if isinstance(command.waited, OpenCLEvent):  # it fails if the work before it failed
-            command.waited.queue.look()
-        return command.waited._done
-
-    def _failure_of(self, command: Command) -> Failure | None:
+    def _failure_of(self, command: Command, status: int) -> Failure | None:
         if command.waited is not None:
             return command.waited._failure
-        if command.marker is not None:
-            try:
-                driver.raise_failure(command.marker)
-            except cl.Error as error:
-                why = driver.explain(error, "wait", self.device.name)
-                return Failure(command.name, self.name, why)
+        if status < COMPLETE:
+            why = driver.explain(driver.failed_work(status), "wait", self.device.name)
+            return Failure(command.name, self.name, why)
         return command.failure
 
+    def runs_short_copy(self, marker: cl.Event) -> bool:
+        """Return whether the device has nothing to do but a short copy, which this marker ends."""
+        device, pending = self.device, list(self._pending)
+        if len(pending) != 1 or pending[0].marker is not marker or not self._sees_all_work:
+            return False
+        host, last = pending[0].host, device.last_event
+        return (
+            host is not None
+            and host.nbytes <= _SHORT_NBYTES
+            and (last is None or last.command_execution_status <= COMPLETE)
+            and not any(one is not self and one._has_work() for one in device._busy.copy())
+        )
+
     def _launch(self, program: Any, geometry: Any, args: tuple[Any, ...], keep: Keep) -> None:
-        launch = self._launches.get(program)
-        if launch is None:
-            launch = self._launches[program] = program.bind_to(self._latest)
-        bound = launch
-        self._add(f"launch of {program.name}", lambda: bound(geometry, *args), keep)
+        launch = program._enqueue or program._bind()
+        self._add(f"launch of {program.name}", lambda: launch(geometry, *args, self), keep)
 
     def _launch_timed(
         self, program: Program, geometry: Any, args: tuple[Any, ...], keep: Keep
     ) -> float:
-        self._latest.last_event = None
+        self.last_event = None
         self._launch(program, geometry, args, keep)
-        event = self._latest.last_event
+        event = self.last_event
         self.record().wait()
         return float(event.profile.end - event.profile.start) * 1e-9 if event is not None else 0.0
 
@@ -177,6 +198,7 @@ class OpenCLQueue(Queue):
         native = plan.native()
         if native is None:
             super()._add_replay(plan)
+            self._recordable = None
         else:
             keep = plan.keep(), native
             self._add("replay of a graph", lambda: native.enqueue(self.commands), keep)
@@ -218,12 +240,18 @@ class OpenCLQueue(Queue):
     # -- order
 
     def _record(self, event: Event) -> None:
-        def mark() -> cl.Event:
-            marker: cl.Event = cl.enqueue_marker(self.commands)
-            event._mark = marker
-            return marker
-
-        self._add("event", mark, None, event=ref(event))
+        with self._lock:
+            last, self._recordable = self._recordable, None
+            if last is None:
+                # Behind a command that is over the queue may have been idle, and the event happens
+                # now, which a marker says; else the command's own event does.
+                if not self._pending or self._pending[-1].status <= COMPLETE:
+                    self._add("event", lambda: cl.enqueue_marker(self.commands), None)
+                last = self._pending[-1]
+            event._mark = last.marker
+            last.events.append(ref(event))
+            if last not in self._pending:  # another thread has seen its end
+                event._happen(self._failure)
         if not isinstance(event, OpenCLEvent):  # an event of another class does not poll
             after = self._record_end()  # also when another thread closes the queue meanwhile
             after._when_done(after._poll)
@@ -239,7 +267,7 @@ class OpenCLQueue(Queue):
             user: cl.UserEvent = marker
             event._when_done(lambda: user.set_status(_FAILED if event._failure else COMPLETE))
         wait = lambda: cl.enqueue_barrier(self.commands, wait_for=[marker])  # noqa: E731
-        self._add("wait", wait, event, waited=event)
+        self._add("wait", wait, event, event)
 
     def _seconds_between(self, earlier: Event, later: Event) -> float:
         with driver.check("seconds_since", self.device.name):
@@ -261,3 +289,9 @@ class OpenCLQueue(Queue):
             rest = _Dropped(pending)
             if not rest._poll():
                 self._leave(rest)
+
+
+def _has_happened(event: Event) -> bool:
+    if isinstance(event, OpenCLEvent):  # it fails if the work before it failed
+        event.queue.look()
+    return event._done

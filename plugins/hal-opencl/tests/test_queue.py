@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import time
 import weakref
 from typing import Any
 
@@ -13,6 +14,7 @@ from ctrl_c import Heard, Scene, press_everywhere
 
 import hal_core as hal
 from hal_core.queue import Failure
+from hal_opencl import driver
 from hal_opencl.queue import OpenCLQueue
 
 N = 64
@@ -50,6 +52,64 @@ def test_Q6_a_queue_of_another_context_is_refused(device: hal.Compiled) -> None:
     other = cl.CommandQueue(cl.Context([device.hardware]))
     with pytest.raises(hal.InvalidArgument, match="another context"):
         hal.Queue.wrap(other, device)
+
+
+@pytest.fixture
+def enqueued(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The calls of the driver that add a command to a queue or wait for one."""
+    made: list[str] = []
+
+    def count(place: Any, name: str) -> None:
+        call = getattr(place, name)
+        counted = lambda *args, **more: [made.append(name), call(*args, **more)][1]  # noqa: E731
+        monkeypatch.setattr(place, name, counted)
+
+    for name in ("enqueue_marker", "enqueue_barrier", "enqueue_fill_buffer", "wait_for_events",
+                 "enqueue_nd_range_kernel"):  # fmt: skip
+        count(cl, name)
+    for name in ("enqueue_read", "enqueue_write"):
+        count(driver, name)
+    return made
+
+
+def test_Q2_work_with_its_event_is_one_call_of_the_driver(
+    device: hal.Compiled, enqueued: list[str]
+) -> None:
+    text = "__kernel void one_call(__global int *y) { y[get_global_id(0)] = 5; }"
+    program = device.compile(hal.Source("one_call", text, "y: int32*", language="opencl"))
+    made, found, gate = ints(device), np.zeros(N, "i4"), hal.Event()
+    queue = device.queue().wait(gate)  # so that nothing is over when the next call looks
+    enqueued.clear()
+    program(made, threads=N, queue=queue)
+    launched, again = queue.record(), queue.record()
+    read = made.copyout(found, queue=queue)
+    filled = made.fill(7, queue=queue)
+    assert enqueued == ["enqueue_nd_range_kernel", "enqueue_read", "enqueue_fill_buffer"]
+    assert not launched.done and not read.done
+    gate.set()
+    assert filled.wait(20) and launched.done and again.done and read.done
+    assert found.tolist() == [5] * N and made.numpy().tolist() == [7] * N
+
+
+def test_Q2_a_copy_and_a_wait_for_it_are_two_calls_of_the_driver(
+    device: hal.Compiled, enqueued: list[str]
+) -> None:
+    queue, made = device.queue(), ints(device)
+    assert isinstance(queue, OpenCLQueue)
+    sent = np.arange(N, dtype="i4")
+    enqueued.clear()
+    assert made.copyin(sent, queue=queue).wait()
+    assert enqueued[0] == "enqueue_write" and set(enqueued[1:]) <= {"wait_for_events"}
+    assert len(enqueued) < 3 and made.numpy().tolist() == sent.tolist()
+
+
+def test_Q2_an_event_of_an_idle_queue_has_a_time_of_its_own(device: hal.Compiled) -> None:
+    queue, made = device.queue(), ints(device)
+    assert made.fill(1, queue=queue).wait(20)
+    early = made.fill(1, queue=queue)
+    assert early.wait(20)
+    while not (late := queue.record()).wait(20) or late.seconds_since(early) < 0.01:
+        time.sleep(0.01)  # the next one is later
 
 
 def test_Q5_a_command_that_the_driver_refuses_fails_its_queue(device: hal.Compiled) -> None:
