@@ -105,11 +105,14 @@ def _may_be_ctrl_c(error: BaseException) -> bool:
 def is_of_a_signal(error: BaseException) -> bool:
     """Tell whether the handler of a signal raised the error, in the middle of other code.
 
-    SIGTERM often becomes a SystemExit that way, which is the end of the program.
+    SIGTERM often becomes a SystemExit that way, which is the end of the program. A backend whose
+    library hears signals in machine code marks the error with `of_a_signal`.
     """
     import signal
     from traceback import walk_tb
 
     handlers = map(signal.getsignal, signal.valid_signals())
     codes = {code for one in handlers if (code := getattr(one, "__code__", None))}
+    if hasattr(error, "of_a_signal"):
+        return True
     return any(frame.f_code in codes for frame, _ in walk_tb(error.__traceback__))

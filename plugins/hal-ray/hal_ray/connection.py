@@ -271,6 +271,9 @@ class Connection:
             self._refuse()
         try:
             told: Any = self.ray.get(ref, timeout=seconds) or (True, None)
+        except SystemExit as error:  # Ray hears SIGTERM in its machine code, and exits there
+            error.of_a_signal = True  # type: ignore[attr-defined]  # for `is_of_a_signal`
+            raise
         except self.ray.exceptions.GetTimeoutError as error:
             raise driver.explain(error, operation, self.device) from None
         except (self.ray.exceptions.RayError, ConnectionError) as error:
