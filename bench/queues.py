@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
@@ -48,6 +49,7 @@ def rows(effort: Effort) -> Iterator[Row | Missing]:
     yield stencil(effort)
     yield done(effort)
     yield awaited(effort)
+    yield from queued(effort)
     yield slices(effort)
     yield file(effort.rarely())
 
@@ -171,6 +173,18 @@ def awaited(effort: Effort) -> Row:
 
 
 # -- queues
+
+
+def queued(effort: Effort) -> Iterator[Row]:
+    """Measure what a queue takes to put 4 KiB of work behind what it has."""
+    device = hal.Device["CPU"]
+    queue, buffer = device.queue(), hal.zeros(1024, hal.float32, device)
+    names = {"queue": queue, "buffer": buffer, "host": memoryview(bytearray(buffer.nbytes))}
+    put = Task("put(None)", {"put": SimpleQueue[None]().put})
+    for what, call_of in (("copyin", "copyin(host"), ("fill", "fill(1")):
+        ours = Task(f"buffer.{call_of}, queue=queue)", names, after=queue.synchronize)
+        times = compare({OURS: ours, "put": put}, effort)
+        yield beside(f"{what} of 4 KiB, queued", times, "put", None, name="SimpleQueue.put")
 
 
 def slices(effort: Effort) -> Row | Missing:
