@@ -461,6 +461,7 @@ def test_F1_a_program_goes_with_its_last_user(fake: hal.Compiled) -> None:
             gc.enable()
 
 
+@pytest.mark.full
 def test_F1_the_suite_passes_while_everything_is_profiled() -> None:
     """The recording methods behave as the real ones do."""
     folder = Path(__file__).parents[1]

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import hal_core as hal
-from hal_core.dtypes import DTYPES, DType
+from hal_core.dtypes import DType
 from hal_cpu import processor
 from hal_cpu.threads import pool, stacks
 
@@ -252,31 +252,6 @@ def test_an_error_in_a_roomy_launch_reaches_the_caller() -> None:
 
 
 # -- 16-bit floats and facts
-
-
-@pytest.mark.parametrize("name", ["float16", "bfloat16"])
-def test_C9_sixteen_bit_floats(device: hal.Compiled, cc: str, name: str) -> None:
-    dtype = DTYPES[name]
-    assert device.supports(dtype)
-    if name == "bfloat16":
-        pytest.importorskip("ml_dtypes", reason="numpy has no bfloat16 of its own")
-
-    @hal.kernel
-    def halve(y: hal.Ptr[dtype], x: hal.ConstPtr[dtype], n: hal.int32) -> None:
-        i = hal.global_idx(0)
-        if i < n:
-            y[i] = x[i] * 0.5
-
-    every = np.arange(65536, dtype="u2").view(dtype.to_numpy())
-    x = hal.Buffer.from_numpy(every, device)
-    y = hal.Buffer.from_numpy(np.zeros_like(every), device)
-    device.compile(halve)(y, x, vals=(len(every),), threads=len(every))
-    with np.errstate(all="ignore"):
-        expected = (every.astype("f4") * np.float32(0.5)).astype(dtype.to_numpy())
-    got = y.numpy()
-    assert np.array_equal(np.isnan(got), np.isnan(expected))
-    number = ~np.isnan(expected)
-    assert np.array_equal(got[number].view("u2"), expected[number].view("u2"))
 
 
 def test_C9_source_kernels_see_the_bits_of_sixteen_bit_floats(device: hal.Compiled) -> None:

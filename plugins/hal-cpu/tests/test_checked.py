@@ -403,14 +403,6 @@ def test_C5_a_listing_can_be_a_source(checked: CheckedDevice) -> None:
         checked.compile(source(text, defines={"N": 1}))
 
 
-def test_P10_an_unloaded_program_is_refused(checked: CheckedDevice) -> None:
-    program, y = checked.compile(count), ints(checked, 0)
-    program(y, threads=1)
-    program.unload()
-    with pytest.raises(hal.InvalidState):
-        program(y, threads=1)
-
-
 def test_dynamic_shared_memory_is_refused(checked: CheckedDevice) -> None:
     with pytest.raises(hal.Unsupported, match=r"launch count: .*shared memory they declare"):
         checked.compile(count)(ints(checked, 0), threads=1, shared=16)

@@ -9,8 +9,6 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 import hal_core as hal
 from hal_cpu import driver, processor
@@ -19,7 +17,6 @@ from hal_cpu.device import describe
 
 pytestmark = pytest.mark.quick
 
-LIVE = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 MIB = 1 << 20
 
 
@@ -77,27 +74,6 @@ def test_large_blocks_begin_at_different_places_of_their_pages(allocator: CPUAll
         allocator.free(address, MIB)
 
 
-@pytest.mark.parametrize("nbytes", [64, 60_000, 70_000, 3 * MIB])
-def test_B14_zero_is_zero_also_after_dirt(allocator: CPUAllocator, nbytes: int) -> None:
-    zero = hal.BufferSpec(zero=True)
-    for _ in range(5):
-        address = allocator.alloc(nbytes, zero)
-        assert not any(bytes(driver.memory_at(address, nbytes)))
-        ctypes.memset(address, 0xAB, nbytes)
-        allocator.free(address, nbytes, zero)
-
-
-def test_B7_external_memory_is_used_in_place(own_device: hal.Compiled) -> None:
-    theirs = np.arange(16, dtype="f4")
-    spec = hal.BufferSpec(external_ptr=theirs.ctypes.data)
-    buffer = hal.Buffer(own_device, 16, hal.float32, spec).allocate()
-    buffer.fill(3)
-    assert theirs.tolist() == [3.0] * 16
-    assert own_device.allocator.statistics().current == 0
-    buffer.deallocate()
-    assert theirs.tolist() == [3.0] * 16
-
-
 def test_B7_external_memory_at_an_odd_address_is_refused(own_device: hal.Compiled) -> None:
     """Compiled code assumes that elements are aligned, as views are."""
     theirs = np.zeros(64, "u1")
@@ -115,45 +91,6 @@ def test_B7_external_memory_at_an_odd_address_is_refused(own_device: hal.Compile
         hal.Buffer.from_dlpack(theirs[3:11].view("f4"), own_device, copy=False)
 
 
-@pytest.mark.parametrize("field", ["host", "cpu_access"])
-def test_ordinary_memory_is_host_memory(own_device: hal.Compiled, field: str) -> None:
-    spec = hal.BufferSpec(**{field: True})
-    assert hal.Buffer(own_device, 4, hal.int32, spec).fill(5).numpy().tolist() == [5] * 4
-
-
-@pytest.mark.parametrize("spec", [hal.BufferSpec(image=(4, 4)), hal.BufferSpec(uncached=True)])
-def test_options_that_mean_nothing_here_are_refused(
-    own_device: hal.Compiled, spec: hal.BufferSpec
-) -> None:
-    with pytest.raises(hal.Unsupported):
-        hal.Buffer(own_device, 4, hal.int32, spec).allocate()
-
-
-def test_A4_a_refused_mapping_is_out_of_memory(allocator: CPUAllocator) -> None:
-    with pytest.raises(hal.OutOfMemory, match="mmap failed") as caught:
-        allocator._alloc(1 << 60, hal.BufferSpec())
-    assert caught.value.got == 1 << 60
-    with pytest.raises(hal.OutOfMemory):
-        allocator.alloc(1 << 60)
-
-
-@LIVE
-@given(
-    nbytes=st.one_of(st.integers(1, 5000), st.sampled_from([MIB - 1, MIB, MIB + 3])),
-    seed=st.integers(0, 255),
-)
-def test_B4_B5_copies_are_exact(device: hal.Compiled, nbytes: int, seed: int) -> None:
-    data = bytes((seed + i) % 251 for i in range(min(nbytes, 997)))
-    data = (data * (nbytes // len(data) + 1))[:nbytes]
-    buffer = hal.Buffer(device, nbytes, hal.uint8)
-    assert buffer.copyin(data) is buffer  # bytes: read-only
-    out = bytearray(nbytes)
-    buffer.copyout(out)
-    assert bytes(out) == data
-    read_only = np.frombuffer(data, np.uint8)
-    assert buffer.copyin(read_only).numpy().tobytes() == data
-
-
 @pytest.mark.parametrize("nbytes", [3, 4096, MIB, 2 * MIB])
 @pytest.mark.parametrize("shift", [1, 1000])
 def test_B6_overlapping_views_behave_as_memmove(
@@ -166,20 +103,6 @@ def test_B6_overlapping_views_behave_as_memmove(
         expected = data.copy()
         expected[target : target + nbytes] = data[source : source + nbytes]
         assert (buffer.numpy() == expected).all()
-
-
-@LIVE
-@given(
-    size=st.integers(1, 300),
-    dtype=st.sampled_from([hal.uint8, hal.int16, hal.float32, hal.float64]),
-    value=st.integers(0, 200),
-)
-def test_fill_sets_every_element_and_no_other(
-    device: hal.Compiled, size: int, dtype: hal.DType, value: int
-) -> None:
-    buffer = hal.Buffer(device, size + 2, dtype).fill(1)
-    buffer[1 : size + 1].fill(value)
-    assert buffer.numpy().tolist() == [1] + [value] * size + [1]
 
 
 def test_B9_an_export_outlives_buffer_and_device(own_device: hal.Compiled) -> None:

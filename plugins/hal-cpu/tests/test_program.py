@@ -144,17 +144,6 @@ def split_of(blocks: int) -> list[object]:
     return split(blocks, 4)  # type: ignore[return-value]
 
 
-@pytest.mark.parametrize("n", [1, 255, 256, 257, 100_000, 1_000_000])
-def test_large_and_small_launches_agree_with_numpy(device: hal.Compiled, n: int) -> None:
-    program = device.compile(saxpy)
-    x, y = np.arange(n, dtype="f4"), np.ones(n, "f4")
-    there, here = (hal.Buffer.from_numpy(a, device=device) for a in (x, y))
-    for _ in range(4):  # a launch may be split, and the next one not
-        program(here, there, vals=(2.0, n), threads=n)
-        y = np.float32(2.0) * x + y
-    assert np.allclose(here.numpy(), y, rtol=1e-6)
-
-
 @ordinary
 def test_which_launches_hold_the_gil_release_it_or_split(device: hal.Compiled) -> None:
     program = device.compile(saxpy)
@@ -260,15 +249,6 @@ def test_launches_that_splitting_makes_slower_stay_on_one_core(
     assert ran == ["all"] * 9
 
 
-def test_P4_wait_gives_seconds(device: hal.Compiled) -> None:
-    program = device.compile(slow)
-    y = hal.Buffer(device, 64, hal.float64)
-    start = time.perf_counter()
-    seconds = program(y, vals=(20_000,), grid=4, block=16, wait=True)
-    assert 0 < seconds <= time.perf_counter() - start
-    assert program(y, vals=(1,), grid=4, block=16) is None
-
-
 @ordinary
 def test_the_gil_is_free_during_a_long_kernel(
     device: hal.Compiled, releases_the_gil: Callable[..., bool]
@@ -277,27 +257,6 @@ def test_the_gil_is_free_during_a_long_kernel(
     y = hal.Buffer(device, 1, hal.float64).allocate()
     program(y, vals=(1,), grid=1, block=1)
     assert releases_the_gil(lambda: program(y, vals=(2_000_000,), grid=1, block=1), 1000)
-
-
-def test_X1_launches_from_many_threads(device: hal.Compiled) -> None:
-    """Arguments belong to their launch: no storage is shared."""
-    program = device.compile(saxpy)
-    failures: list[object] = []
-
-    def work(number: int) -> None:
-        x = hal.Buffer(device, 300, hal.float32).fill(number)
-        for turn in range(200):
-            y = hal.Buffer(device, 300, hal.float32).fill(turn)
-            program(y, x, vals=(2.0, 300), threads=300)
-            if set(y.numpy().tolist()) != {2.0 * number + turn}:
-                failures.append((number, turn))
-
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failures == []
 
 
 def test_P10_unloading_frees_the_code(own_device: hal.Compiled) -> None:
@@ -312,15 +271,6 @@ def test_P10_unloading_frees_the_code(own_device: hal.Compiled) -> None:
     assert not is_code(address)
     with pytest.raises(hal.InvalidState):
         program(out, grid=1, block=1)
-
-
-def test_P10_a_program_outlives_its_device_and_says_so(own_device: hal.Compiled) -> None:
-    program = own_device.compile(saxpy)
-    x, y = (hal.Buffer(own_device, 4, hal.float32).fill(1) for _ in range(2))
-    program(y, x, vals=(1.0, 4), threads=4)
-    own_device.close()
-    with pytest.raises(hal.InvalidState):
-        program(y, x, vals=(1.0, 4), threads=4)
 
 
 def test_P10_a_running_launch_keeps_its_code(own_device: Any) -> None:
@@ -390,17 +340,6 @@ def test_a_wait_in_the_middle_of_the_threads_own_launch_returns(own_device: Any)
     assert waits == [True]
 
 
-def test_P10_a_thousand_programs_leave_no_mappings(device: hal.Compiled) -> None:
-    made = binary(RAW, "raw", "out: uint8*")
-    device.load(made).unload()
-    gc.collect()
-    before = mappings()
-    for _ in range(1000):
-        device.load(made)
-    gc.collect()
-    assert mappings() <= before + 3
-
-
 def is_code(address: int) -> bool:
     with open("/proc/self/maps") as file:
         for line in file:
@@ -409,11 +348,6 @@ def is_code(address: int) -> bool:
             if low <= address < high:
                 return "x" in rights
     return False
-
-
-def mappings() -> int:
-    with open("/proc/self/maps") as file:
-        return sum(1 for _ in file)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 
 import hal_core as hal
@@ -109,3 +110,17 @@ def test_P5_local_arguments_are_refused(device: hal.Compiled) -> None:
     text = "__kernel void one(__global int *x, __local int *s) { x[0] = s[0]; }"
     with pytest.raises(hal.Unsupported, match=r"__local.*defines"):
         device.compile(source(text, "x: int32*, s: int32*"))
+
+
+def test_a_source_kernel_takes_pointers_without_a_dtype(device: hal.Compiled) -> None:
+    """The signature says `any*`, and the text whatever it takes the memory for."""
+    text = """__kernel void copied(__global float *y, __global const float *x, int n) {
+        int i = get_global_id(0);
+        if (i < n) y[i] = x[i];
+    }"""
+    source = hal.Source("copied", text, "y: any*, x: const any*, n: int32", language="opencl")
+    x = np.arange(4, dtype="f4")
+    given = hal.Buffer.from_numpy(x.view("u1"), device=device)
+    made = hal.zeros(2, hal.uint64, device)
+    device.compile(source)(made, given, vals=(4,), threads=4)
+    assert made.numpy().view("f4").tolist() == x.tolist()

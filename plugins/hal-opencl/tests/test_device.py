@@ -151,18 +151,6 @@ def test_B7_what_is_no_memory_object_is_refused_and_not_followed(device: hal.Com
             hal.empty(16, hal.uint8, device, hal.BufferSpec(external_ptr=pointer))
 
 
-def test_A4_out_of_memory_is_ours_and_the_device_goes_on(device: hal.Compiled) -> None:
-    held = []
-    with pytest.raises(hal.OutOfMemory, match="in use"):
-        for _ in range(1000):
-            held += [hal.empty(device.info.limits.max_alloc_nbytes, hal.uint8, device)]
-    with pytest.raises(hal.OutOfMemory, match="no room"):
-        hal.empty(device.info.limits.max_alloc_nbytes + 1, hal.uint8, device)
-    held.clear()
-    device.allocator.free_cache()
-    assert buffer(device, b"abc").copyout(bytearray(3)) == b"abc"
-
-
 def test_A4_an_allocation_that_was_tried_twice_is_freed_at_once(
     device: hal.Compiled, monkeypatch: pytest.MonkeyPatch, vendor_error: VendorError
 ) -> None:
