@@ -18,7 +18,6 @@ sys.path.insert(0, str(Path(__file__).parent))  # before other folders' files of
 import test_atomics
 import test_bits
 import test_control
-import test_leaving
 import test_operations
 import test_shared
 import test_subgroups
@@ -36,7 +35,7 @@ def _tests(module: ModuleType) -> dict[str, Callable[..., Any]]:
 
 
 _MODULES = (
-    test_atomics, test_bits, test_control, test_leaving, test_operations, test_shared,
+    test_atomics, test_bits, test_control, test_operations, test_shared,
     test_subgroups, test_text, test_vectors, test_views,
 )  # fmt: skip
 

@@ -162,42 +162,6 @@ def test_a_step_of_zero_is_named_in_checked_mode() -> None:
         interpret(steps_known_late, *arrays, vals=(1, 0), threads=1)
 
 
-def test_branches_in_loops_with_accumulators(toolchain: Toolchain) -> None:
-    b = Builder("walk", "r: int32*, x: const int32*, n: int32")
-    i = b.index()
-    count, odd = b.var("count", b.const(0)), b.var("odd", b.const(0))
-    outer = b.range(b.const(0), b.params["n"], b.const(1))
-    inner = b.range(outer, b.op("ADD", i, b.const(3)), b.const(2))
-    value = b.load("x", b.op("MOD", b.op("ADD", outer, inner), b.params["n"]))
-    branch = b.if_(b.op("GT", value, b.const(0)))
-    nested = b.if_(b.op("EQ", b.op("AND", value, b.const(1)), b.const(1)))
-    b.set(odd, b.op("ADD", b.get(odd), value))
-    b.end(nested)
-    b.set(count, b.op("ADD", b.get(count), b.const(1)))
-    b.else_(branch)
-    b.set(count, b.op("SUB", b.get(count), value))
-    b.end(branch)
-    b.end(inner)
-    b.end(outer)
-    b.store("r", i, b.op("XOR", b.get(count), b.op("MUL", b.get(odd), b.const(1000))))
-    x = np.array([3, -1, 4, 0, -5, 9, 2], np.int32)
-    got = np.zeros(6, np.int32)
-    toolchain.run(b.kernel(), {"r": got, "x": x, "n": len(x)}, grid=(2, 1, 1), block=(3, 1, 1))
-    expected = []
-    for thread in range(6):
-        total = odds = 0
-        for p in range(len(x)):
-            for q in range(p, thread + 3, 2):
-                v = int(x[(p + q) % len(x)])
-                if v > 0:
-                    odds += v if v & 1 else 0
-                    total += 1
-                else:
-                    total -= v
-        expected.append(total ^ (odds * 1000))
-    np.testing.assert_array_equal(got, expected)
-
-
 def test_a_value_read_before_a_write_stays_what_it_was(toolchain: Toolchain) -> None:
     """A GET may not move across a SET, a LOAD not across a STORE, neither into a later block."""
     b = Builder("order", "r: int32*, m: int32*, ten: int32")

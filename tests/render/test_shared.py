@@ -7,8 +7,8 @@ import pytest
 from builder import Builder
 from toolchains import Toolchain
 
-from hal_core.dtypes import DTYPES, DType, float32, int32
-from hal_kernel.ir import Kernel, UOp
+from hal_core.dtypes import DTYPES, DType, int32
+from hal_kernel.ir import Kernel
 
 
 def reversal(dtype: DType, block: tuple[int, int, int] | None, size: int) -> Kernel:
@@ -63,73 +63,6 @@ def test_a_value_that_lives_across_a_barrier(toolchain: Toolchain) -> None:
     rows = values.reshape(2, 12)
     expected = 2 * (10 * rows + np.roll(rows, -5, axis=1)) + rows
     np.testing.assert_array_equal(got.reshape(2, 12), expected)
-
-
-def reduction(size: int) -> Kernel:
-    """The sum of each block, in a tree: a loop of barriers."""
-    b = Builder("reduction", "r: float32*, x: const float32*")
-    t, i = b.special("thread_idx"), b.index()
-    tile = b.shared("tile", size, float32)
-    b.store(tile, t, b.load("x", i))
-    half = b.var("half", b.const(size // 2))
-    loop = b.loop()
-    with b.when(b.op("EQ", b.get(half), b.const(0))):
-        b.break_(loop)
-    b.barrier()
-    with b.when(b.op("LT", t, b.get(half))):
-        both = (b.load(tile, t), b.load(tile, b.op("ADD", t, b.get(half))))
-        b.store(tile, t, b.op("ADD", *both))
-    b.set(half, b.op("FLOORDIV", b.get(half), b.const(2)))
-    b.end(loop)
-    with b.when(b.op("EQ", t, b.const(0))):
-        b.store("r", b.special("block_idx"), b.load(tile, b.const(0)))
-    return b.kernel((size, 1, 1))
-
-
-@pytest.mark.parametrize("size", [1, 2, 32, 256])
-def test_a_tree_of_sums(toolchain: Toolchain, size: int) -> None:
-    x = np.arange(4 * size, dtype=np.float32)
-    got = np.zeros(4, np.float32)
-    toolchain.run(reduction(size), {"r": got, "x": x}, (4, 1, 1), (size, 1, 1))
-    assert got.tolist() == x.reshape(4, size).sum(axis=1).tolist()
-
-
-TILE = 8
-
-
-def matmul() -> Kernel:
-    """Tiles of both factors in shared memory, and a sum that lives across the barriers."""
-    b = Builder("matmul", "c: float32*, a: const float32*, b: const float32*, n: int32")
-    n, side = b.params["n"], b.const(TILE)
-    column, row = b.index(), b.special("global_idx", 1)
-    x, y = b.special("thread_idx"), b.special("thread_idx", 1)
-    left, right = b.shared("left", TILE * TILE, float32), b.shared("right", TILE * TILE, float32)
-
-    def at(line: UOp, width: UOp, place: UOp) -> UOp:
-        return b.op("ADD", b.op("MUL", line, width), place)
-
-    total = b.var("total", b.const(0.0, float32))
-    tile = b.range(b.const(0), b.op("FLOORDIV", n, side), b.const(1), "tile")
-    b.store(left, at(y, side, x), b.load("a", at(row, n, at(tile, side, x))))
-    b.store(right, at(y, side, x), b.load("b", at(at(tile, side, y), n, column)))
-    b.barrier()
-    k = b.range(b.const(0), side, b.const(1))
-    product = b.op("MUL", b.load(left, at(y, side, k)), b.load(right, at(k, side, x)))
-    b.set(total, b.op("ADD", b.get(total), product))
-    b.end(k)
-    b.barrier()
-    b.end(tile)
-    b.store("c", at(row, n, column), b.get(total))
-    return b.kernel((TILE, TILE, 1), contract=True)
-
-
-def test_a_tiled_matrix_product(toolchain: Toolchain) -> None:
-    n = 4 * TILE
-    a = np.arange(n * n, dtype=np.float32).reshape(n, n) % 13
-    c, b = np.zeros((n, n), np.float32), a.T.copy() + 1
-    arrays = {"c": c.reshape(-1), "a": a.reshape(-1), "b": b.reshape(-1), "n": n}
-    toolchain.run(matmul(), arrays, (4, 4, 1), (TILE, TILE, 1))
-    np.testing.assert_array_equal(c, a @ b)
 
 
 def test_whole_blocks_return_before_a_barrier(toolchain: Toolchain) -> None:
