@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import le, mul
 from typing import Any, NamedTuple, NoReturn
 
 from hal_core.errors import InvalidArgument
@@ -64,8 +65,9 @@ class Rules(NamedTuple):
             elif 0 in shape and 0 not in count:
                 fix = "Leave out block=, or give 1 or more along each axis."
                 self._refuse("threads cannot run in blocks of none", shape, f"for {count}", fix=fix)
-            x, y, z = (-(-n // size) if size else 0 for n, size in zip(count, shape, strict=True))
-            blocks = x, y, z
+            (x, y, z), (a, b, c) = count, shape
+            # Blocks without threads run none.
+            blocks = (-(-x // a), -(-y // b), -(-z // c)) if a and b and c else (0, 0, 0)
         elif grid is not None and shape is not None:
             blocks = self._dim3("grid", grid)
         else:
@@ -78,6 +80,15 @@ class Rules(NamedTuple):
 
     def _check_limits(self, grid: Dim3, block: Dim3, shared: int) -> None:
         limits = self.limits
+        x, y, z = map(mul, grid, block)
+        if (
+            max(x, y, z) <= _MAX_INDEX
+            and x * y * z <= _MAX_THREADS
+            and block[0] * block[1] * block[2] <= self.max_block_threads
+            and (type(shared) is int and shared == 0)
+            and all(map(le, block + grid, limits.max_block + limits.max_grid))
+        ):
+            return
         for what, sizes, most in (
             ("block", block, limits.max_block),
             ("grid", grid, limits.max_grid),
@@ -104,6 +115,8 @@ class Rules(NamedTuple):
             self._refuse(problem, shared, room, fix="A kernel's own arrays need no shared=.")
 
     def _dim3(self, what: str, extent: Any) -> Dim3:
+        if type(extent) is int and extent >= 0:
+            return extent, 1, 1
         items = (extent,) if hasattr(extent, "__index__") else extent
         sizes = integers(items) or ()
         if not 1 <= len(sizes) <= 3 or min(sizes) < 0:

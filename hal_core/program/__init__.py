@@ -8,9 +8,7 @@ written here, which explains what is wrong, or converts and prepares and then la
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
-from operator import is_
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, overload
 
 from hal_core.buffer import Buffer
@@ -18,7 +16,7 @@ from hal_core.concurrency import OfThisProcess
 from hal_core.dtypes import any_
 from hal_core.errors import InvalidArgument, InvalidState, as_flag
 from hal_core.geometry import Dim3, Extent, Rules, is_plain
-from hal_core.program.generated import ANY_ALIGNMENT, specialised
+from hal_core.program.generated import ANY_ALIGNMENT, learn_casts, specialised
 from hal_core.queue import Queue, checked
 from hal_core.signature import Param, Signature, convert_value
 
@@ -27,11 +25,6 @@ if TYPE_CHECKING:
     from hal_core.source import Binary
 
 _MAX_GEOMETRIES = 1024
-# (class of a number, kind of a dtype) -> what makes a Python number of it. A launch with the first
-# number of a class adds that.
-_CASTS: dict[tuple[type, str], Callable[[Any], Any]] = {
-    (float, "f"): float, (int, "i"): int, (int, "u"): int, (bool, "b"): bool,
-}  # fmt: skip
 
 
 class ProgramInfo(NamedTuple):
@@ -75,7 +68,7 @@ class Program(OfThisProcess):
         self.binary = binary
         self.name = binary.name
         self.signature = binary.signature
-        self._kinds = "".join(param.dtype.kind for param in self.signature.values)
+        self._numbers = [param.dtype for param in self.signature.values]
         static = binary.interface.shared_nbytes if binary.interface.rendered else None
         self.info = ProgramInfo(shared_nbytes=static)
         dtypes = [param.dtype for param in self.signature.pointers]
@@ -85,6 +78,7 @@ class Program(OfThisProcess):
             for keys in (device._keys, device._misaligned_keys)
         )
         self._geometries: dict[object, Any] = {}
+        self._rules: Rules | None = None  # made at the first launch
         self._launch: Callable[..., None] | None = None
         self._unloaded = False
 
@@ -165,10 +159,10 @@ class Program(OfThisProcess):
         # The generated `__call__` has launched already where nothing is unusual.
         if self._unloaded:
             self._refuse_unloaded()
-        if (plain := self._plain(vals)) is not None:
+        if type(vals) in (tuple, list) and learn_casts(vals, self._numbers):
             launch: Any = self
             return launch(  # type: ignore[no-any-return]
-                *bufs, vals=plain, grid=grid, block=block, threads=threads, shared=shared,
+                *bufs, vals=vals, grid=grid, block=block, threads=threads, shared=shared,
                 wait=wait, queue=queue,
             )  # fmt: skip
         resolved = self._resolved(grid, block, threads, shared)
@@ -221,16 +215,22 @@ class Program(OfThisProcess):
         """
         if self._unloaded:
             self._refuse_unloaded()
-        limits, interface = self.device.info.limits, self.binary.interface
-        rules = Rules(
-            f"launch {self.name}",
-            self.device.name,
-            limits,
-            self.info.max_block_threads or limits.max_block_threads,
-            interface.block,
-            self.info.shared_nbytes or interface.shared_nbytes,
-        )
-        blocks, shape = rules.resolve(grid, block, threads, shared)
+        key: Any = (grid, block, threads, shared)
+        if list in map(type, key):
+            key = *[tuple(one) if type(one) is list else one for one in key[:3]], shared
+            if key in self._geometries:
+                return self._geometries[key], key
+        if self._rules is None:
+            limits, interface = self.device.info.limits, self.binary.interface
+            self._rules = Rules(
+                f"launch {self.name}",
+                self.device.name,
+                limits,
+                self.info.max_block_threads or limits.max_block_threads,
+                interface.block,
+                self.info.shared_nbytes or interface.shared_nbytes,
+            )
+        blocks, shape = self._rules.resolve(*key)
         if 0 in blocks or 0 in shape:
             return None
         if self._launch is None:
@@ -239,7 +239,6 @@ class Program(OfThisProcess):
             # launch of its own here.
             if self._launch is None:
                 self._launch = bound
-        key = grid, block, threads, shared
         plain = all(map(is_plain, key))
         geometry = self._geometries.get(key) if plain else None
         if geometry is None:
@@ -252,31 +251,6 @@ class Program(OfThisProcess):
         return geometry, (blocks, shape, None, shared)
 
     # -- checks
-
-    def _plain(self, vals: Any) -> tuple[Any, ...] | None:
-        """Return numpy's numbers, and integers for floats, as the generated call takes them.
-
-        None if `vals` are such already, or wrong: the method that explains converts them, too, and
-        takes ten times as long.
-        """
-        kinds = self._kinds
-        if type(vals) not in (tuple, list) or len(vals) != len(kinds):
-            return None
-        try:
-            plain = tuple([_CASTS[v.__class__, k](v) for v, k in zip(vals, kinds, strict=True)])
-        except (KeyError, OverflowError, ValueError):
-            try:
-                params = zip(vals, self.signature.values, strict=True)
-                plain = tuple([convert_value(value, param, "", "") for value, param in params])
-            except InvalidArgument:
-                return None
-            numpy = sys.modules.get("numpy")
-            for value, kind, number in zip(vals, kinds, plain, strict=True):
-                # No longdouble: as a float it may be inf.
-                of_numpy = numpy and isinstance(value, numpy.generic) and value.itemsize <= 8
-                if kind != "b" and (of_numpy or type(value) is int):  # bools are 0 and 1 alone
-                    _CASTS[type(value), kind] = type(number)
-        return None if type(vals) is tuple and all(map(is_, plain, vals)) else plain
 
     def _arguments(self, bufs: tuple[Buffer, ...], vals: Sequence[Any]) -> tuple[Any, ...]:
         pointers, values = self.signature.pointers, self.signature.values

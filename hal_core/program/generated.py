@@ -11,11 +11,16 @@ gets this call:
             [b0] = bufs
             [v1] = vals
             [k0] = self._keys
-            geometry = self._geometries[grid, block, threads, shared]
-            known = vals.__class__ is tuple
+            try:
+                geometry = self._geometries[grid, block, threads, shared]
+            except (KeyError, TypeError):  # sizes that are new, or lists
+                geometry, (grid, block, threads, shared) = self._resolved(
+                    grid, block, threads, shared)
+            if v1.__class__ is not int: v1 = to_int[v1.__class__](v1)
+            known = (vals.__class__ is tuple or vals.__class__ is list)
                 and (b0._key is k0 or b0._key is self._misaligned[0])
-                and v1.__class__ is int and -2147483648 <= v1 <= 2147483647
-        except (AttributeError, KeyError, TypeError, ValueError):
+                and -2147483648 <= v1 <= 2147483647
+        except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
             known = False
         if known:
             if wait is not False or queue is not None:
@@ -29,7 +34,8 @@ gets this call:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from functools import cache
 from threading import get_ident
 from typing import Any, TypeVar
@@ -40,6 +46,11 @@ from hal_core.queue import captures
 from hal_core.signature import Signature
 
 ANY_ALIGNMENT = 8  # bytes: memory without a dtype may be seen as elements of any
+
+# Class of a parameter's numbers -> class of a given number -> what converts it. A launch with the
+# first number of a class adds that.
+CASTS: dict[type, dict[type, type]] = {bool: {}, int: {bool: int}, float: {bool: float, int: float}}
+_NUMPY_KINDS = {bool: "b", int: "biu", float: "biuf"}
 
 P = TypeVar("P", bound=type[Any])
 
@@ -57,9 +68,14 @@ def __call__(self, *bufs, vals=(), grid=None, block=None, threads=None, shared=0
         [{buffers}] = bufs
         [{values}] = vals
         [{keys}] = self._keys
-        geometry = self._geometries[grid, block, threads, shared]
+        try:
+            geometry = self._geometries[grid, block, threads, shared]
+        except (KeyError, TypeError):  # sizes that are new, or lists
+            geometry, (grid, block, threads, shared) = self._resolved(
+                grid, block, threads, shared)
+        {numbers}
         known = {tests}
-    except (AttributeError, KeyError, TypeError, ValueError):
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
         known = False
     if known:
         if wait is not False or queue is not None:
@@ -86,7 +102,8 @@ def specialised(cls: P, signature: Signature, any_offset: bool) -> P:
     buffers = [f"b{param.position}" for param in signature.pointers]
     values = [f"v{param.position}" for param in signature.values]
     keys = [f"k{param.position}" for param in signature.pointers]
-    tests = ["vals.__class__ is tuple"] if values else ["True"]
+    tests = ["(vals.__class__ is tuple or vals.__class__ is list)"] if values else ["True"]
+    numbers = []
     for place, (buffer, key) in enumerate(zip(buffers, keys, strict=True)):
         untyped = signature.pointers[place].dtype is any_
         same = f"{buffer}._key {'in' if untyped else 'is'}"
@@ -96,7 +113,8 @@ def specialised(cls: P, signature: Signature, any_offset: bool) -> P:
     for value, param in zip(values, signature.values, strict=True):
         dtype = param.dtype
         kind = {"b": "bool", "f": "float"}.get(dtype.kind, "int")
-        tests.append(f"{value}.__class__ is {kind}")
+        to = f"to_{kind}[{value}.__class__]"
+        numbers.append(f"if {value}.__class__ is not {kind}: {value} = {to}({value})")
         if kind != "bool":
             tests.append(f"{dtype.min!r} <= {value} <= {dtype.max!r}")
     args = [f"b{p.position}._buf" if p.is_pointer else f"v{p.position}" for p in signature.params]
@@ -105,6 +123,7 @@ def specialised(cls: P, signature: Signature, any_offset: bool) -> P:
         buffers=", ".join(buffers),
         values=", ".join(values),
         keys=", ".join(keys),
+        numbers="\n        ".join(numbers),
         tests=" and ".join(tests),
         args=", ".join(args),
         tuple="".join(f"{arg}, " for arg in args),
@@ -116,9 +135,24 @@ def specialised(cls: P, signature: Signature, any_offset: bool) -> P:
     return found[0]  # type: ignore[no-any-return]
 
 
+def learn_casts(vals: Sequence[Any], numbers: list[DType]) -> bool:
+    """Let launches convert the classes of `vals` for numbers of these dtypes; True if any is new.
+
+    They are numpy's; no longdouble, which as a float may be inf.
+    """
+    numpy, known = sys.modules.get("numpy"), True
+    for value, dtype in zip(vals, numbers, strict=False):
+        kind: type = {"b": bool, "f": float}.get(dtype.kind, int)
+        of_numpy = numpy and isinstance(value, numpy.generic) and value.itemsize <= 8
+        if of_numpy and type(value) not in CASTS[kind] and value.dtype.kind in _NUMPY_KINDS[kind]:
+            CASTS[kind][type(value)], known = kind, False
+    return not known
+
+
 def _call(cls: Any, text: str, begin: str) -> Call:
     names = {"checked": cls.__call__, "handed": cls._hand_over}
     names |= {"captures": captures, "get_ident": get_ident}
+    names |= {f"to_{kind.__name__}": casts for kind, casts in CASTS.items()}
     call = define(text.format(begin=begin), "__call__", f"launch of {cls.__name__}", names)
     call.__doc__ = cls.__call__.__doc__
     # Python's own error for a misspelt keyword begins with this name.

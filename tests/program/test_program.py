@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from counts import calls
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -66,6 +67,23 @@ def test_P3_numbers_of_numpy_are_launched_as_pythons_are(
     monkeypatch.setattr(axpy, "_resolved", explain)
     axpy(y, x, vals=vals, threads=8)
     assert y.numpy().tolist() == [3 + int(vals[0])] * 5 + [1] * 3
+
+
+@pytest.mark.parametrize(
+    ("how", "most"),
+    [({"vals": [2.0, 5]}, 0), ({"vals": (np.float32(2), np.int64(5))}, 0),
+     ({"threads": [8]}, 8), ({"threads": [4, 2], "block": [4]}, 8), ({"threads": 7}, 36)],
+)  # fmt: skip
+def test_P3_forms_of_a_launch_cost_few_calls_more(
+    how: dict[str, Any], most: int, axpy: Any
+) -> None:
+    y, x = vector(axpy.device), vector(axpy.device)
+    usual: dict[str, Any] = {"vals": (2.0, 5), "threads": 8}
+    for one in (usual, usual | how):
+        axpy(y, x, **one)
+    axpy._geometries.pop((None, None, 7, 0), None)  # sizes that are new
+    more = calls(lambda: axpy(y, x, **(usual | how))) - calls(lambda: axpy(y, x, **usual))
+    assert more <= most
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,7 @@ SPLIT_AT_ONCE_THREADS = 1 << 18  # where the operations of a thread are not know
 _KEEPING = PYFUNCTYPE(None)
 _RELEASING = CFUNCTYPE(None)
 _FIRST = c_int64.from_param(0)
+_Sizes = c_int32 * 6  # of a grid and a block
 
 # [run, launch, last]: launched as `run(args, launch, first, last)`, `last` the number of blocks.
 # A plain list, which unpacks faster than an object of its own class.
@@ -121,7 +122,7 @@ class CPUProgram(Program):
             run = AdaptiveLaunch(run, pool, split(blocks, pool.threads), large)
         if run is not self._keeping:
             run = TrackedLaunch(run, self.device.in_flight)
-        launch = byref((c_int32 * 6)(*grid, *block))  # keeps the array alive
+        launch = byref(_Sizes(*grid, *block))  # keeps the array alive
         return [run, launch, c_int64.from_param(blocks)]
 
     def _bind(self) -> Callable[..., None]:
