@@ -45,7 +45,7 @@ nox.options.error_on_missing_interpreters = bool(os.environ.get("CI"))
 # and other Pythons. All install the wheels that `build` checked.
 nox.options.sessions = (
     "build", "core", "kernel", "hip", "cuda", "metal", "opencl", "cpu", "simulators", "together",
-    "template", "lint",
+    "template", "lint", "site",
 )  # fmt: skip
 
 # Folders of tests with a session of their own.
@@ -223,10 +223,7 @@ def hardware(session: nox.Session) -> None:
 
 @nox.session(python=False)
 def bare(session: nox.Session) -> None:
-    """Run the second command as on a machine without root, an OpenCL driver and compilers.
-
-    `nox -s bare -- --short` takes five minutes: the kit, the examples and the demo.
-    """
+    """Run the second command as without root, an OpenCL driver, compilers; in part: `-- --short`."""
     bare_machine.run(session, __file__)
 
 
@@ -234,9 +231,8 @@ def bare(session: nox.Session) -> None:
 def fuzz(session: nox.Session) -> None:
     """Compare random kernels with the interpreter; a wrong one is made small and printed.
 
-    `nox -s fuzz -- --kernels 10000 --targets llvm,gcc,clang,opencl,oclgrind,ptx,nvrtc,hip,msl`;
-    ptx, nvrtc and hip on drivers in software, or with HAL_TEST_CUDA=system and
-    HAL_TEST_HIP=system on the machine's, msl by clang.
+    `nox -s fuzz -- --kernels 10000 --targets llvm,gcc,clang,opencl,oclgrind,ptx,nvrtc,hip,msl`. The
+    last four run on drivers in software, or with HAL_TEST_CUDA=system, HAL_TEST_HIP=system on GPUs.
     """
     programs.compare_kernels(session)
 
