@@ -223,7 +223,7 @@ def hardware(session: nox.Session) -> None:
 
 @nox.session(python=False)
 def bare(session: nox.Session) -> None:
-    """Run the second command as without root, an OpenCL driver, compilers; in part: `-- --short`."""
+    """Run the second command without root, OpenCL driver and compilers; a part: `-- --short`."""
     bare_machine.run(session, __file__)
 
 
@@ -231,8 +231,8 @@ def bare(session: nox.Session) -> None:
 def fuzz(session: nox.Session) -> None:
     """Compare random kernels with the interpreter; a wrong one is made small and printed.
 
-    `nox -s fuzz -- --kernels 10000 --targets llvm,gcc,clang,opencl,oclgrind,ptx,nvrtc,hip,msl`. The
-    last four run on drivers in software, or with HAL_TEST_CUDA=system, HAL_TEST_HIP=system on GPUs.
+    `nox -s fuzz -- --kernels 10000 --targets llvm,gcc,clang,opencl,oclgrind,ptx,nvrtc,hip,msl`;
+    ptx, nvrtc, hip on drivers in software; on GPUs with HAL_TEST_CUDA=system, HAL_TEST_HIP=system.
     """
     programs.compare_kernels(session)
 
