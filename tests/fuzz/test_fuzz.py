@@ -16,8 +16,7 @@ KERNELS = {
 }  # fmt: skip
 
 
-# One target of each renderer.
-USUAL = ("llvm", "clang", "opencl", "ptx", "hip")
+USUAL = ("llvm", "clang", "opencl", "ptx")
 TARGETS_TO_TEST = [t if t in USUAL else pytest.param(t, marks=pytest.mark.full) for t in KERNELS]
 
 
