@@ -21,6 +21,7 @@ from sessions import (
     archives,
     backends,
     bare_machine,
+    checkout,
     code_rules,
     distributions,
     drivers,
@@ -111,17 +112,7 @@ def quick(session: nox.Session) -> None:
 
     `nox -s quick -- tests/buffer -k view` runs those tests alone, in the same environment.
     """
-    if not Path(session.bin, "hal").exists():
-        checkouts = [part for name in LOCAL for part in ("-e", str(distributions.folder_of(name)))]
-        # What hatchling's wheels of a checkout import; uv does not see that they need it.
-        session.install(*checkouts, "editables", *tools.TEST, *tools.TYPES)
-    if not session.posargs:
-        session.run("ruff", "format", "--check", "-q", ".")
-        session.run("ruff", "check", "-q", ".")
-        session.run("mypy", "hal_core")
-        drivers.opencl(session)
-    chosen = session.posargs or ("-m", "not full", *suite.marked("quick"))
-    session.run("python", "-m", "pytest", "-q", "-n", "auto", "--dist", "loadfile", *chosen)
+    checkout.test(session)
 
 
 @nox.session(python=FULL)

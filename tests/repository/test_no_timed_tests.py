@@ -45,7 +45,6 @@ RIGHT = {
     "times that a device tells lie within those of its caller": {
         "plugins/hal-testing/hal_testing/conformance/test_event.py::",
         "plugins/hal-testing/hal_testing/conformance/test_program.py::test_P4_wait_gives_seconds",
-        "plugins/hal-cpu/tests/test_program.py::test_P4_wait_gives_seconds",
         "plugins/hal-cuda/tests/test_clock.py::",
         "plugins/hal-opencl/tests/test_clock.py::",
         "plugins/hal-ray/tests/test_clock.py::",
@@ -57,8 +56,6 @@ RIGHT = {
     "the clock is the test's own": {
         "plugins/hal-cuda/tests/test_drift.py::",
         "tests/streams/test_sampled_clock.py::",
-        "tests/repository/test_hardware.py::test_a_row_whose_rounds_take_long_has_fewer",
-        "tests/repository/test_hardware.py::test_what_comes_after_a_task_is_not_timed",
         "tests/testing/test_fake.py::test_a_slow_copy_is_queued_and_can_be_waited_for_in_vain",
     },
     "work lasts for a while, however much that is": {
