@@ -132,11 +132,12 @@ class Opened(Runner):
         os.environ.update(HAL_CCACHE="0", POCL_CACHE_DIR=self.folder.name)
         if name == "oclgrind":
             os.environ["OCLGRIND_LOG"] = str(self.log)
-        self.subgroup = {"CUDA": 32, "HIP": 64}.get(self.target.device, 1)
         if self.target.device in SIMULATORS:
             self.why = simulated(self.target.device)
             hal.Device.refresh()  # a runner before may have looked for its devices
         self.device = "" if self.why else self._found(self.target.device)
+        known = None if self.why else hal.Device[self.device].renderer.subgroup
+        self.subgroup = known or {"HIP": 64}.get(self.target.device, 1)
         self.programs: dict[str, hal.Program] = {}  # prepared ones, by the names of their kernels
 
     def _found(self, family: str) -> str:

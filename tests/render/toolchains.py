@@ -237,6 +237,7 @@ class Clang(CToolchain):
 
 class LLVM(NativeToolchain):
     renderer = LLVMRenderer()
+    subgroup = renderer.subgroup
     joins = False
 
     def __init__(self, folder: Path) -> None:

@@ -26,7 +26,10 @@ from hal_kernel.lang import KernelFunction
 
 HELP = "Show how the CPU runs the loops, branches and accesses of a kernel."
 
-_KINDS = {"RANGE": "loop", "LOOP": "loop", "IF": "branch", "LOAD": "load", "STORE": "store"}
+_KINDS = {
+    "RANGE": "loop", "LOOP": "loop", "IF": "branch", "LOAD": "load", "STORE": "store",
+    "SHUFFLE": "shuffle", "BALLOT": "ballot",
+}  # fmt: skip
 
 
 class Row(NamedTuple):
@@ -35,8 +38,8 @@ class Row(NamedTuple):
     line: int  # of the file; 0 for none
     text: str  # of that line
     region: int  # between two barriers, from 1; 0: outside of all, as loops around barriers are
-    kind: str  # loop, branch, load, store, or atomic and what it does
-    name: str  # of the memory; "" for loops and branches
+    kind: str  # loop, branch, load, store, shuffle, ballot, or atomic and what it does
+    name: str  # of the memory; "" where there is none
     how: str
     times: int = 1
 
@@ -49,6 +52,7 @@ class Explained(NamedTuple):
     width: int  # threads of a gang
     rest_width: int  # of those behind the last whole gang of a row
     why: str  # threads run one by one; "" if they do not
+    subgroup: int  # threads of a subgroup, which is a gang; 0: the kernel uses none
     regions: int  # one more than barriers part
     rows: list[Row]
 
@@ -106,7 +110,8 @@ def explained(name: str, kernel: AnyKernel) -> Explained:
     gangs = renderer.written
     whole, few, _, why = gangs.widths
     regions = max(regions_of(gangs).values())
-    return Explained(name, file, whole, few, why, regions, rows(gangs, file))
+    subgroup = whole if gangs.by_subgroup else 0
+    return Explained(name, file, whole, few, why, subgroup, regions, rows(gangs, file))
 
 
 def rows(gangs: Gangs, file: str) -> list[Row]:
@@ -143,7 +148,7 @@ def regions_of(gangs: Gangs) -> dict[UOp, int]:
 
 def _named(node: UOp, signature: Signature) -> tuple[str, str]:
     """Return the kind of a node, and the name of the memory that it accesses."""
-    if node.op in ("RANGE", "LOOP", "IF"):
+    if node.op in ("RANGE", "LOOP", "IF", "SHUFFLE", "BALLOT"):
         return _KINDS[node.op], ""
     memory = array_of(node.src[0])
     name = signature.params[memory.arg].name if memory.op == "PARAM" else memory.arg[0]
@@ -169,7 +174,8 @@ def show(found: Explained | str) -> None:
     else:
         rest = f", of {found.rest_width} behind the last of a row"
         rest = rest if found.rest_width < found.width else ""
-        console.print(f"{found.kernel}: gangs of {found.width} threads{rest}")
+        word = "subgroups" if found.subgroup else "gangs"
+        console.print(f"{found.kernel}: {word} of {found.width} threads{rest}")
     parted = ("region",) if found.regions > 1 else ()
     table = output.table(("line", "source", "what", "how it is written"), ("", *parted))
     texts, shown = dedent("\n".join(row.text for row in found.rows)).split("\n"), 0

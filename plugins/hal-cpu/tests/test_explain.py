@@ -301,8 +301,12 @@ def test_every_loop_branch_and_access_has_a_row(kernel: hal.KernelFunction) -> N
 def test_each_row_begins_with_words_that_the_page_explains() -> None:
     table = PAGE.partition("| it begins with |")[2].partition("\n\n")[0]
     words = tuple(", ".join(re.findall(r"^\| ([a-z, ]+) \|", table, re.MULTILINE)).split(", "))
-    hows = {row.how for kernel in KERNELS for row in explained(kernel.name, kernel).rows}
-    assert len(words) == 14 and [how for how in hows if not how.startswith(words)] == []
+    hows = {
+        row.how
+        for kernel in (*KERNELS, in_subgroups)
+        for row in explained(kernel.name, kernel).rows
+    }
+    assert len(words) == 17 and [how for how in hows if not how.startswith(words)] == []
 
 
 def test_nodes_of_a_line_that_are_alike_are_one_row() -> None:
@@ -330,6 +334,20 @@ def test_a_kernel_with_barriers_has_regions() -> None:
         (3, "branch", ""), (3, "load", "bins"), (3, "atomic max", "y"),
     ]  # fmt: skip
     assert found.rows[2].how == "once a block"
+
+
+@hal.kernel
+def in_subgroups(y: Out, x: In) -> None:
+    i = hal.global_idx(0)
+    y[i] = hal.shuffle(x[i], 3) + hal.shuffle_xor(x[i], 1) + hal.float32(hal.ballot(x[i] > 0))
+
+
+def test_a_kernel_with_subgroups_has_gangs_of_their_size() -> None:
+    found = explained("in_subgroups", in_subgroups)
+    assert found.subgroup == found.width == found.rest_width and found.width in (8, 16)
+    calls = {row.kind: row.how for row in found.rows if row.kind in ("shuffle", "ballot")}
+    assert calls == {"shuffle": "one shuffle, by constants", "ballot": "the bits of a mask"}
+    assert "one lane, as a scalar" in [row.how for row in found.rows]
 
 
 def test_a_kernel_that_is_nested_deep_has_regions_and_rows() -> None:
@@ -398,7 +416,16 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 def test_programs_read_json(file: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", f"{file}:scale", "--json"]) == 0
     (found,) = json.loads(capsys.readouterr().out)
-    assert list(found) == ["kernel", "file", "width", "rest_width", "why", "regions", "rows"]
+    assert list(found) == [
+        "kernel",
+        "file",
+        "width",
+        "rest_width",
+        "why",
+        "subgroup",
+        "regions",
+        "rows",
+    ]
     assert (found["kernel"], found["file"], found["why"]) == ("scale", file, "")
     assert found["width"] >= found["rest_width"] > 1 and found["regions"] == 1
     assert [list(row.values())[:5] for row in found["rows"]] == [

@@ -22,6 +22,7 @@ from hal_cpu.vectors.gangs import Gangs
 from hal_cpu.vectors.width import WIDE as WIDE_REGISTERS
 from hal_cpu.vectors.width import Registers
 from hal_kernel.interpreter import interpret
+from hal_kernel.ir import Kernel
 from hal_kernel.ir.blocks.fission import at_barriers
 from hal_kernel.ir.fold import fold
 from hal_kernel.ir.writing import source_of
@@ -40,7 +41,8 @@ def compiled(kernel: Any, width: int | None, registers: Registers | None = None)
     device = hal.Device["CPU"]
     registers = registers or (AVX2 if width else Registers(*processor.vector_registers()))
     renderer = LLVMRenderer(processor.has_half(), processor.has_fma(), registers, width)
-    return device.compile(source_of(kernel.lower(), device, renderer))
+    lowered = kernel if isinstance(kernel, Kernel) else kernel.lower()
+    return device.compile(source_of(lowered, device, renderer))
 
 
 @pytest.mark.parametrize("width", WIDTHS, ids=str)

@@ -10,9 +10,10 @@ import numpy as np
 from hal_core.errors import CompileError
 from hal_core.geometry import Dim3
 from hal_core.signature import POINTER
-from hal_cpu import driver
+from hal_cpu import driver, processor
 from hal_cpu.checked.order import Range
 from hal_cpu.compilers.objects import ObjectCompiler
+from hal_cpu.vectors.width import Registers, subgroup_of
 from hal_kernel.interpreter import execute
 from hal_kernel.interpreter.arguments import Inputs
 from hal_kernel.interpreter.casts import stored_as
@@ -66,7 +67,9 @@ def interpret(
     )
     try:
         with device.in_flight.using(*addresses):
-            execute(kernel, inputs, geometry, limits, seed=device.seed)
+            registers = Registers(*processor.vector_registers())
+            size = subgroup_of(registers)  # as LLVM's text has them
+            execute(kernel, inputs, geometry, limits, seed=device.seed, subgroup=size)
     finally:
         # The interpreter marked what it wrote in the records themselves.
         for position in inputs.written:

@@ -6,14 +6,15 @@ threads with work, `width.py` chooses how many threads a gang has.
 
 The writers, each of which is a class that stands on the one before: `text.py`, `arithmetic.py`,
 `lanes.py`, `guesses.py`, `memory.py`, `loads.py`, `stores.py`, `atomics.py`, `variables.py`,
-`branches.py`, `loops.py`, `flat.py`, `gangs.py`. Names with a dot are the renderer's.
+`subgroups.py`, `branches.py`, `loops.py`, `flat.py`, `gangs.py`. Names with a dot are the
+renderer's.
 """
 
 from __future__ import annotations
 
 from hal_core.dtypes import DTYPES
 from hal_cpu.vectors.gangs import Gangs
-from hal_cpu.vectors.width import WIDE, Registers
+from hal_cpu.vectors.width import WIDE, Registers, subgroup_of
 from hal_kernel.ir import Kernel
 from hal_kernel.ir.blocks.fission import at_barriers
 from hal_kernel.ir.contraction import contracted
@@ -26,10 +27,10 @@ class LLVMRenderer(Renderer):
 
     `half`: True if the processor converts float16 itself. `fma`: True if it has fused
     multiply-add, of which the formulas of math functions consist. `registers`: the processor's.
-    `width`: threads of a gang; None to choose.
+    `width`: threads of a gang, and of a subgroup; None to choose.
     """
 
-    name, language, subgroup = "LLVM IR", "llvm", 1
+    name, language, has_lanes = "LLVM IR", "llvm", True
     dtypes = frozenset(DTYPES.values())
 
     def __init__(
@@ -37,6 +38,7 @@ class LLVMRenderer(Renderer):
         width: int | None = None,
     ) -> None:  # fmt: skip
         self.half, self.fma, self.registers, self.width = half, fma, registers, width
+        self.subgroup = width or subgroup_of(registers)
 
     def _render(self, kernel: Kernel) -> str:
         return self.gangs(kernel).text()

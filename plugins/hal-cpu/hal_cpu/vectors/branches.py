@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from hal_cpu.vectors.shapes import lanes_leave
+from hal_cpu.vectors.subgroups import Subgroups
 from hal_cpu.vectors.tree import Facts, If, Item, Loop, facts, jumps
 from hal_cpu.vectors.value import Value
-from hal_cpu.vectors.variables import Variables
 from hal_kernel.ir.uop import LEAVES, UOp, dtype_of
 
 CHEAP = 24  # nodes that are computed for all lanes rather than behind a test
@@ -27,7 +27,7 @@ class Frame(NamedTuple):
     active: str = ""  # slot: the mask of the lanes that are in this one
 
 
-class Branches(Variables):
+class Branches(Subgroups):
     """Write trees of nodes, and IFs."""
 
     def __init__(self, half: bool) -> None:

@@ -18,10 +18,11 @@ from hal_core.dtypes import bool_
 from hal_cpu.vectors.rows import is_idle
 from hal_cpu.vectors.shapes import Shapes
 from hal_cpu.vectors.tree import If, Item, Loop, nodes_of, walk
-from hal_kernel.ir.uop import LEAVES, PURE, UOp
+from hal_kernel.ir.uop import LEAVES, PURE, TOGETHER, UOp
 
 _MOST_TIMES, _MOST_NODES = 8, 128
 _AHEAD = PURE | {"CONST", "SPECIAL"}
+_STOPS = LEAVES | TOGETHER  # what straight lines have none of
 
 
 def written_out(block: list[Item], shapes: Shapes) -> bool:
@@ -105,7 +106,7 @@ class _Straight:
         """Add a block; return False if it has more than guards and straight lines."""
         for item in block:
             if isinstance(item, UOp):
-                if item.op in LEAVES:
+                if item.op in _STOPS:
                     return False
                 self.add(item)
                 continue

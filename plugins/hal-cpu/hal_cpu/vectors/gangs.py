@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from hal_core.dtypes import bool_, int32
+from hal_core.errors import Unsupported
 from hal_cpu.vectors.arithmetic import literal, of, scalar, stored
 from hal_cpu.vectors.branches import Frame
 from hal_cpu.vectors.bundles import bundles
@@ -25,8 +26,8 @@ from hal_cpu.vectors.shapes import Shapes
 from hal_cpu.vectors.text import Scoped
 from hal_cpu.vectors.tree import Item, Loop, Region, nested, walk, with_one_store, with_sides
 from hal_cpu.vectors.value import Value
-from hal_cpu.vectors.width import DEEP, WIDE, Registers, Widths, is_deep, widths
-from hal_kernel.ir.uop import Kernel, UOp, dtype_of
+from hal_cpu.vectors.width import DEEP, WIDE, Registers, Widths, is_deep, subgroup_of, widths
+from hal_kernel.ir.uop import SUBGROUP, TOGETHER, Kernel, UOp, dtype_of
 from hal_kernel.render.renderer import writers
 
 _PARAMETERS = "ptr %hal.args, ptr %hal.launch, i64 %hal.first, i64 %hal.last"
@@ -53,12 +54,19 @@ class Gangs(Flat):
         self.kernel, self.writers = kernel, _WRITERS
         self.used = {source for node in kernel.uops for source in node.src}
         self.least_masked = 1 if registers == WIDE else 4
-        self.joined = _joins_blocks(kernel.uops)
+        self.by_subgroup = _is_by_subgroup(kernel.uops)
+        self.across_rows = self.by_subgroup and (not kernel.block or kernel.block[1:] != (1, 1))
+        self.joined = not self.by_subgroup and _joins_blocks(kernel.uops)
         deep = is_deep(kernel.uops)
+        if deep and self.by_subgroup:
+            problem = "it uses subgroups, and blocks are nested too deep for vectors"
+            raise Unsupported(f"render kernel {kernel.name!r}", problem, limit=DEEP.why)
         root = [] if deep else nested(kernel.uops)
-        self.shapes = Shapes(root)
+        self.shapes = self._shapes(root)
         row = kernel.block[0] if kernel.block and not self.joined else None
         self.widths = DEEP if deep else widths(kernel.uops, self.shapes, registers, row)
+        if self.by_subgroup:
+            width = width or subgroup_of(registers)
         if width is not None and not deep:
             self.widths = Widths(width, width, self.widths.mask_bits)
         self.bodies = {item.node: item.body for item, _ in walk(root) if isinstance(item, Region)}
@@ -67,9 +75,9 @@ class Gangs(Flat):
                 written_out(body, self.shapes) | with_sides(body) | with_one_store(body)
                 for body in self.bodies.values()
             ]
-            self.shapes = Shapes(root) if any(rewritten) else self.shapes
+            self.shapes = self._shapes(root) if any(rewritten) else self.shapes
             merged = [with_merged_guards(body, self.shapes) for body in self.bodies.values()]
-            self.shapes = Shapes(root) if any(merged) else self.shapes
+            self.shapes = self._shapes(root) if any(merged) else self.shapes
             self.bundles = bundles(root, self.shapes)
         self.params: list[str] = []
         self.specials: dict[tuple[str, int], Value] = {}
@@ -77,6 +85,9 @@ class Gangs(Flat):
         self.first: list[str] = []  # for each axis: the global index of the row's first thread
         self.sizes: list[str] = []  # for each axis: the threads that a region is written for
         self.local_arrays: dict[UOp, str] = {}
+
+    def _shapes(self, root: list[Item]) -> Shapes:
+        return Shapes(root, self.across_rows)
 
     def text(self) -> str:
         """Return the whole text."""
@@ -156,6 +167,9 @@ class Gangs(Flat):
         self.sizes = list(block)
         if self.joined:
             self.sizes[0] = self.let(f"mul nuw nsw i64 {blocks}, {block[0]}")
+        elif self.across_rows:  # the whole block is one row
+            rows = self.let(f"mul nuw nsw i64 {block[1]}, {block[2]}")
+            self.sizes = [self.let(f"mul nuw nsw i64 {block[0]}, {rows}"), "1", "1"]
 
     def _advance_block(
         self, slots: list[str], at: str, places: list[str], blocks: str, dims: list[str]
@@ -269,7 +283,7 @@ class Gangs(Flat):
             bodies += [("few", few)] if few < whole else []
             bodies.append(("mix", few))
         labels = [f"{name}.{place}" for name, _ in bodies]
-        alone = f"one.{place}" if whole > 1 and _is_short(region.body) else ""
+        alone = f"one.{place}" if whole > 1 and self._is_short(region) else ""
         self.branch(
             self.let(f"icmp sge i64 {rest}, {whole}"), f"begin.{labels[0]}", f"rest.{place}", True
         )
@@ -328,6 +342,8 @@ class Gangs(Flat):
     def _with_work(self, region: _Region, size: str) -> tuple[str, str]:
         """Return the first thread of a row that may have work, and the one behind the last."""
         start, end, marks = "0", size, self.enter()
+        if self.by_subgroup:  # whose first thread is the first lane
+            return start, end
         self._special("thread_idx", 0, "0")
         self._special("global_idx", 0, self.first[0])
         for limit in limits(region.body, self.shapes):
@@ -367,7 +383,7 @@ class Gangs(Flat):
         self.values, self.slots, self.deferred = {}, {}, {}
         self.decided = Scoped()
         self.thread, self.pure, self.choosing = thread, True, 0
-        self.mask = None
+        self.mask, left = None, str(self.w)
         if rest:
             left = self.call("@llvm.smin.i64", "i64", ["i64"] * 2, [rest, str(self.w)])
             count = self.splat("i8", self.let(f"trunc i64 {left} to i8"))
@@ -377,6 +393,8 @@ class Gangs(Flat):
         self._special(
             "global_idx", 0, self.let(f"add nuw nsw i64 {self.first[0]}, {x}"), linear=True
         )
+        if self.by_subgroup:
+            self._number_lanes(x, left)
         alive = ""
         if self.w > 1 and self.shapes.returns_vary:
             alive = self.slot(self.mask_kind, "alive")
@@ -389,11 +407,43 @@ class Gangs(Flat):
             self.block(region.body)
         self.jump(end)
 
+    def _is_short(self, region: _Region) -> bool:
+        """Tell whether a few threads run a body sooner one by one than with a mask."""
+        items = [item for item, _ in walk(region.body)]
+        loops = any(isinstance(item, Loop) for item in items)
+        return len(items) <= _SHORT and not loops and not self.by_subgroup
 
-def _is_short(body: list[Item]) -> bool:
-    """Tell whether a few threads run a body sooner one by one than with a mask."""
-    items = [item for item, _ in walk(body)]
-    return len(items) <= _SHORT and not any(isinstance(item, Loop) for item in items)
+    def _number_lanes(self, x: str, left: str) -> None:
+        """Set the indices of a gang that is a subgroup, from the number of its first thread.
+
+        Where its threads are guessed to be neighbours along x, those of a block with more rows may
+        not be.
+        """
+        self.specials["subgroup_lane", 0] = Value(int32, "0", self.linear, fits=True)
+        own = self.let(f"lshr i64 {x}, {self.w.bit_length() - 1}")
+        for name, wide in (("idx", own), ("threads", left)):
+            narrow = self.let(f"trunc i64 {wide} to i32")
+            self.specials[f"subgroup_{name}", 0] = self.uniform(int32, narrow, fits=True)
+        if not self.across_rows:
+            return
+        any_, rest = UOp("SPECIAL", int32), self.specials["thread_idx", 0]
+        for axis in range(3):
+            dim, place = self.specials["block_dim", axis], rest
+            size = self.uniform(int32, dim.base, fits=True)
+            if axis < 2:
+                place = self.derive(UOp("MOD", int32, (any_, any_)), (rest, size))
+                rest = self.derive(UOp("FLOORDIV", int32, (any_, any_)), (rest, size))
+            first = self.uniform(int32, self.let(f"trunc i64 {self.first[axis]} to i32"))
+            index = self.derive(UOp("ADD", int32, (any_, any_)), (first, place))
+            index.fits = True  # as launches check
+            self.specials["thread_idx", axis], self.specials["global_idx", axis] = place, index
+
+
+def _is_by_subgroup(uops: tuple[UOp, ...]) -> bool:
+    """Tell whether a kernel knows of subgroups more than their size."""
+    return any(
+        node.op in TOGETHER or (node.op == "SPECIAL" and node.arg[0] in SUBGROUP) for node in uops
+    )
 
 
 def _joins_blocks(uops: tuple[UOp, ...]) -> bool:

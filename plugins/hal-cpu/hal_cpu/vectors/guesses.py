@@ -18,6 +18,7 @@ from hal_core.dtypes import DType, bool_, int32
 from hal_cpu.vectors.arithmetic import SIGNED, literal, scalar
 from hal_cpu.vectors.lanes import LaneValues
 from hal_cpu.vectors.value import NO_TESTS, Lanes, Tests, Value
+from hal_kernel.ir.fold.constants import evaluate
 from hal_kernel.ir.uop import UOp, dtype_of
 
 _KNOWN = {
@@ -78,6 +79,8 @@ class Guesses(LaneValues):
         op, dtype = uop.op, dtype_of(uop)
         if any(value.lanes is None for value in values if value.dtype is not bool_):
             return None
+        if all(value.dtype.kind in "iu" and not value.base.startswith("%") for value in values):
+            return self._known_numbers(uop, values, exact)
         if op in ("ADD", "SUB", "NEG", "MUL"):
             return self._guess_sum(uop, values, exact)
         if op == "CAST" and uop.src[0].dtype is not None and uop.src[0].dtype.kind in "iu":
@@ -108,6 +111,15 @@ class Guesses(LaneValues):
                 return self._guess_repeated(op, constant, a, exact)
             return self._guess_quotient(op, a, b, exact)
         return None
+
+    def _known_numbers(self, uop: UOp, values: Sequence[Value], exact: Exact) -> Value | None:
+        """Return what is computed of numbers that are known for each lane, where tests hold."""
+        numbers = [[int(value.base) + n for n in value.lanes or ()] for value in values]
+        found = [evaluate(uop, [*lane]) for lane in zip(*numbers, strict=True)]
+        tests = frozenset[str]().union(*(value.tests for value in values))
+        lanes = tuple([int(number) for number in found if number is not None])
+        whole = len(lanes) == self.w
+        return Value(dtype_of(uop), "0", lanes, tests, exact, fits=True) if whole else None
 
     def _guess_sum(self, uop: UOp, values: Sequence[Value], exact: Exact) -> Value | None:
         op, dtype = uop.op, dtype_of(uop)

@@ -12,9 +12,12 @@ from hal_core.dtypes import int32, int64
 from hal_cpu.vectors.tree import If, Item, Loop, Path, Region, Step, facts, walk
 from hal_kernel.ir.uop import ATOMIC_OPS, LEAVES, UOp
 
-_OWN = (("global_idx", 0), ("thread_idx", 0))  # SPECIALs that differ along x
-_PLAIN = frozenset({"IF", "LOOP", "STORE", "VAR", "PARAM", "CONST", "THREADS", "FENCE"})
-_JUDGED = ATOMIC_OPS | LEAVES | {"SPECIAL", "SET", "LOAD", "RANGE"}  # not by all sources
+# SPECIALs that differ along x, and those that differ where a gang may lie across rows.
+_OWN = {("global_idx", 0): 1, ("thread_idx", 0): 1, ("subgroup_lane", 0): 1}
+_ACROSS = {(name, axis): 0 for name in ("global_idx", "thread_idx") for axis in (1, 2)}
+_PLAIN = frozenset({"IF", "LOOP", "STORE", "VAR", "PARAM", "CONST", "THREADS", "FENCE", "BALLOT"})
+# Not by all sources.
+_JUDGED = ATOMIC_OPS | LEAVES | {"SPECIAL", "SET", "LOAD", "RANGE", "SHUFFLE"}
 _STRIDED = frozenset({"SPECIAL", "RANGE", "ADD", "SUB", "MUL", "CAST"})
 _AGAIN = _JUDGED | _STRIDED
 _LIKELY = frozenset({"ADD", "SUB", "MIN", "MAX", "WHERE", "RANGE", "GET"})
@@ -23,7 +26,10 @@ _LIKELY = frozenset({"ADD", "SUB", "MIN", "MAX", "WHERE", "RANGE", "GET"})
 class Shapes:
     """The values that vary in a kernel, and the loops that threads leave apart."""
 
-    def __init__(self, root: Sequence[Item]) -> None:
+    def __init__(self, root: Sequence[Item], across_rows: bool = False) -> None:
+        """`across_rows`: a gang may have threads of several rows, where strides are but likely."""
+        self._own = {**_OWN, **_ACROSS} if across_rows else _OWN
+        self._is_exact = not across_rows
         self.varying: set[UOp] = set()
         self.divergent: set[UOp] = set()  # RANGEs and LOOPs
         self.staggered: set[UOp] = set()  # RANGEs whose ends differ by constants between neighbours
@@ -74,7 +80,7 @@ class Shapes:
     def _visit(self, node: UOp, path: Path) -> None:
         op, varying = node.op, self.varying
         if op == "SPECIAL":
-            if node.arg in _OWN:
+            if node.arg in self._own:
                 varying.add(node)
         elif op == "SET":
             variable, value = node.src
@@ -90,11 +96,14 @@ class Shapes:
                 varying.add(node)
         elif op in ATOMIC_OPS:
             varying.add(node)
+        elif op == "SHUFFLE":
+            if varying.issuperset(node.src):
+                varying.add(node)
         elif op == "RANGE":
             if node.src[0] in varying or node.src[1] in varying:
                 varying.add(node)
                 strides = [self.stride(end) for end in node.src[:2]]
-                if strides[0] is None or strides[0] != strides[1]:
+                if strides[0] is None or strides[0] != strides[1] or not self._is_exact:
                     self.divergent.add(node)
                     if None not in strides:
                         self.staggered.add(node)
@@ -121,7 +130,7 @@ class Shapes:
     def _stride(self, node: UOp) -> int | None:
         """Return the stride of what varies, from those of its sources."""
         if node.op == "SPECIAL":
-            return 1
+            return self._own[node.arg]
         if node.op == "RANGE":
             return self.stride(node.src[0])
         if node.dtype is None or node.dtype.kind not in "iu":

@@ -29,6 +29,11 @@ class Registers(NamedTuple):
 WIDE = Registers()  # of AVX-512
 
 
+def subgroup_of(registers: Registers) -> int:
+    """Return the threads of a subgroup: as many float32 as a register has, and 8 at least."""
+    return max(_LEAST, registers.nbytes // 4)
+
+
 class Widths(NamedTuple):
     whole: int  # threads of a gang
     few: int  # of the gangs behind those of a row, and of those with a mask

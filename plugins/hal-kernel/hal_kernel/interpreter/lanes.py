@@ -61,6 +61,9 @@ class Lanes:
             found = self._in_block // self.subgroup
         elif kind == "subgroup_lane":
             found = self._in_block % self.subgroup
+        elif kind == "subgroup_threads":
+            before = self._in_block // self.subgroup * self.subgroup
+            found = np.minimum(self.subgroup, self.block_threads - before)
         elif kind == "thread_idx":
             found = _along(self._in_block, self.block, axis)
         elif kind == "block_idx":

@@ -20,7 +20,7 @@ from hal_kernel.ir.uop import ATOMIC_OPS, TOGETHER, Kernel, UOp
 
 # SPECIALs that differ between the threads of a subgroup, and of a block.
 _OWN_IN_SUBGROUP = frozenset({"thread_idx", "global_idx", "subgroup_lane"})
-_OWN = _OWN_IN_SUBGROUP | {"subgroup_idx"}
+_OWN = _OWN_IN_SUBGROUP | {"subgroup_idx", "subgroup_threads"}
 _JUDGED = TOGETHER | ATOMIC_OPS | {"SPECIAL", "LOAD", "GET", "SET"}  # not by all sources
 _SPLITS = {
     "BREAK": "some threads break out of its loop before others",

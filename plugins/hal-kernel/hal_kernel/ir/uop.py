@@ -70,7 +70,8 @@ if TYPE_CHECKING:
     from hal_core.source import Source
 
 SPECIALS = ("global_idx", "block_idx", "thread_idx", "block_dim", "grid_dim")
-SUBGROUP = ("subgroup_size", "subgroup_idx", "subgroup_lane")  # SPECIALs too; their axis is 0
+# SPECIALs too; their axis is 0.
+SUBGROUP = ("subgroup_size", "subgroup_idx", "subgroup_lane", "subgroup_threads")
 
 ARITHMETIC = frozenset({"ADD", "SUB", "MUL", "MIN", "MAX"})  # integers and floats
 FLOAT_BINARY = frozenset({"DIV", "POW", "ATAN2", "FMOD"})

@@ -123,7 +123,7 @@ def acq_rel() -> None:
 def subgroup_size() -> int32:
     """Return the number of threads of a subgroup; the last one of a block may have fewer.
 
-    It is a power of two from 1, on a CPU, to 64.
+    It is a power of two up to 64: 8 or 16 on a CPU.
     """
     raise outside("subgroup_size")
 

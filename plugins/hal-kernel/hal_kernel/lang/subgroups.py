@@ -52,7 +52,7 @@ def lowered(x: Expressions, at: ast.Call, name: str, operands: list[UOp | Number
         lane = made.special("subgroup_lane")
         before = made.shuffle(scan, made.node("MAX", made.node("SUB", lane, one), zero))
         return made.node("WHERE", made.node("GT", lane, zero), before, made.number(0, dtype))
-    return made.shuffle(scan, made.node("SUB", made.threads(), one))
+    return made.shuffle(scan, made.node("SUB", made.special("subgroup_threads"), one))
 
 
 class _Writer:
@@ -96,16 +96,3 @@ class _Writer:
             value = self.node("WHERE", takes, self.node(combine, before, value), value)
             step *= 2
         return value
-
-    def threads(self) -> UOp:
-        """Return the number of threads that this subgroup has; the block's last may have fewer."""
-        emit = self.x.emit
-        if emit.block is not None:
-            extents = [self.number(extent) for extent in emit.block]
-        else:
-            dims = [("block_dim", axis) for axis in range(3)]
-            extents = [emit.node("SPECIAL", int32, (), dim) for dim in dims]
-        block = self.node("MUL", self.node("MUL", extents[0], extents[1]), extents[2])
-        size = self.special("subgroup_size")
-        before = self.node("MUL", self.special("subgroup_idx"), size)
-        return self.node("MIN", size, self.node("SUB", block, before))

@@ -32,6 +32,7 @@ class Renderer:
     by_hand: ByHand | None = None  # how its `Source` kernels look, if not as the renderer writes
     serves_source: bool = False  # True: a `Source` may hold a text that the renderer wrote
     subgroup: int | None = None  # threads of a subgroup, if the language says; 1: it has none
+    has_lanes = False  # True: it has a `subgroup` and its SPECIALs, but for the size
     dtypes: frozenset[DType] = frozenset(DTYPES.values()) - {DTYPES["float16"], DTYPES["bfloat16"]}
 
     def supports(self, dtype: DType) -> bool:
@@ -48,7 +49,7 @@ class Renderer:
         self._check(kernel)
         try:
             plain = without_gates(kernel)
-            return self._render(fold(of_size(plain, self.subgroup) if self.subgroup else plain))
+            return self._render(fold(of_size(plain, self.subgroup, self.has_lanes)))
         except KeyError as error:
             (lacking,) = error.args
             if lacking not in RULES:

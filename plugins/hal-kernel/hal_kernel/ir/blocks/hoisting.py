@@ -19,7 +19,8 @@ from hal_kernel.ir.uop import CLOSES, PURE, UOp
 
 _MOVABLE = PURE | {"GET", "SET", "VAR"}
 _CLOSERS = CLOSES | {"BREAK", "CONTINUE"}
-_OWN = frozenset({"thread_idx", "global_idx"})  # SPECIALs that differ between threads
+# SPECIALs that differ between threads.
+_OWN = frozenset({"thread_idx", "global_idx", "subgroup_idx", "subgroup_lane", "subgroup_threads"})
 
 
 def is_common(node: UOp) -> bool:
