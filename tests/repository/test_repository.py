@@ -62,6 +62,14 @@ def test_distribution_is_whole(name: str) -> None:
     assert (PACKAGES[name] / "py.typed").is_file()
 
 
+@pytest.mark.parametrize("name", sessions.DISTRIBUTIONS[1:])
+def test_an_install_from_a_checkout_brings_what_a_distribution_needs(name: str) -> None:
+    text = " ".join((sessions.folder_of(name) / "README.md").read_text(encoding="utf-8").split())
+    (command,) = re.findall(r"From a checkout: `([^`]*)`", text)
+    folders = {f"plugins/{one}" for one in sessions.needed([name])} - {"plugins/hal-core"}
+    assert folders <= set(command.replace("./", "").split()), command
+
+
 def test_versions_are_equal_everywhere() -> None:
     versions = {}
     for name, folder in PROJECTS.items():
