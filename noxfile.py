@@ -46,7 +46,7 @@ nox.options.error_on_missing_interpreters = bool(os.environ.get("CI"))
 # and other Pythons. All install the wheels that `build` checked.
 nox.options.sessions = (
     "build", "core", "kernel", "hip", "cuda", "metal", "opencl", "cpu", "simulators", "together",
-    "template", "lint", "site",
+    "lint", "site",
 )  # fmt: skip
 
 # Folders of tests with a session of their own.
@@ -123,10 +123,10 @@ def together(session: nox.Session) -> None:
 
 @nox.session(python=FULL)
 def full(session: nox.Session) -> None:
-    """Test what `nox` leaves out: what takes long, more compilers, and every other Python."""
-    backends.test_together(session, ALONE, BROWSER, SIMULATORS, only="full")
-    for version in OTHERS:
-        session.notify(f"pythons-{version}")
+    """Test what `nox` leaves out: what takes long, more compilers, `hal new`, other Pythons."""
+    backends.test_the_rest(session, ALONE, BROWSER, SIMULATORS)
+    for other in ("template", *(f"pythons-{version}" for version in OTHERS)):
+        session.notify(other)
 
 
 @nox.session

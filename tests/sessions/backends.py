@@ -39,6 +39,13 @@ def test_together(session: nox.Session, *without: str, only: str = "not full") -
     suite.run(session, *chosen, without=without, optimize=True, require=required, only=only)
 
 
+def test_the_rest(session: nox.Session, *without: str) -> None:
+    """Run the tests that are marked `full`, and those of GPUs in processes of their own."""
+    test_together(session, *without, only="full")
+    for name in ("cuda", "hip"):
+        suite.run(session, str(ROOT / "plugins" / f"hal-{name}" / "tests"), only="full")
+
+
 def test_each_in_short(session: nox.Session) -> None:
     """Test all backends but RAY from text to result, and what depends on the interpreter."""
     opencl = drivers.opencl(session)

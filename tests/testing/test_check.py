@@ -188,6 +188,7 @@ def test_plain_pytest_writes_reports(tmp_path: Path) -> None:
     assert plain_pytest(tmp_path, "--hal-report", "c.txt").returncode == 4
 
 
+@pytest.mark.full
 def test_chapters_are_whole_where_an_author_imports_them(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text(COMMAND.format(change=""))
     (tmp_path / "test_mine.py").write_text("from hal_testing.conformance import *\n")

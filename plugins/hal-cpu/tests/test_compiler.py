@@ -85,7 +85,10 @@ def test_floats_of_numbers_of_64_bits_that_were_negative(
     assert y.numpy().tolist() == [2.0**65] * 4
 
 
-@pytest.fixture(params=C_COMPILERS)
+PARAMS = [n if n == "clang" else pytest.param(n, marks=pytest.mark.full) for n in C_COMPILERS]
+
+
+@pytest.fixture(params=PARAMS)
 def cc(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     present(request.param)
     monkeypatch.setenv("CPU_CC", request.param)

@@ -32,7 +32,7 @@ import vector_kernels
 from index_kernels import LIMITED, SHAPED
 from vector_kernels import CASES, Case
 
-WIDTHS = [None, 1, 4, 16]
+WIDTHS = [None, 1, 4, pytest.param(16, marks=pytest.mark.full)]
 SIZES = [1, 3, 8, 17, 64, 65, 130]
 AVX2, NEON = Registers(16, 32), Registers(32, 16)
 
@@ -101,6 +101,7 @@ def test_indices_are_what_the_interpreter_computes(kernel: Any, width: int | Non
             np.testing.assert_array_equal(y.numpy(), expected, f"{w}, {h} in {block}")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("registers", [WIDE_REGISTERS, NEON], ids=["avx512", "neon"])
 @pytest.mark.parametrize("case", CASES[:20], ids=lambda case: str(case.kernel.__name__))
 def test_gangs_of_any_processor_give_the_same(case: Case, registers: Registers) -> None:

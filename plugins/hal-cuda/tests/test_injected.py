@@ -17,6 +17,8 @@ import hal_core as hal
 from hal_cuda import calls, driver
 from hal_streams import calls as shared
 
+pytestmark = pytest.mark.full
+
 SAYS = {
     UNKNOWN: "CUDA_ERROR_UNKNOWN: unknown error",
     OUT_OF_MEMORY: "CUDA_ERROR_OUT_OF_MEMORY: out of memory",

@@ -13,6 +13,8 @@ from runtime_control import Runtime
 import hal_core as hal
 from hal_hip import driver
 
+pytestmark = pytest.mark.full
+
 SAYS = {
     UNKNOWN: "hipErrorUnknown: unknown error",
     OUT_OF_MEMORY: "hipErrorOutOfMemory: out of memory",
