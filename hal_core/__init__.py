@@ -16,7 +16,7 @@ _NAMES = {
     "compiler": "Compiler CompilerPair",
     "device": "Device DeviceRegistry",
     "device.base": "Compiled DeviceInfo Limits",
-    "dtypes": "DType any_ bfloat16 bool_ float16 float32 float64 int8 int16 int32 int64 "
+    "dtypes": "DType any_ as_dtype bfloat16 bool_ complex64 complex128 float16 float32 float64 int8 int16 int32 int64 "
     "uint8 uint16 uint32 uint64",
     "errors": "CompileError CompilerUnavailable DeviceFault DeviceUnavailable FailedAssert "
     "ForkError HalError IncompatiblePlugin InvalidArgument InvalidKernel InvalidState "
@@ -27,6 +27,7 @@ _NAMES = {
     "profiling": "Profile ProfileDeviceEvent ProfileEvent ProfileProgramEvent ProfileRangeEvent "
     "finalize_profile profile profile_range start_profile",
     "program": "Program ProgramInfo",
+    "program.several": "Programs",
     "queue": "Event Queue",
     "signature": "Interface Param Signature",
     "source": "Binary Source",
@@ -67,12 +68,7 @@ def __getattr__(name: str) -> object:
         ]
     home = _MODULES.get(name) or _HOME.get(name)
     if home is None:
-        problem = f"module 'hal_core' has no attribute {name!r}"
-        if name in ("complex64", "complex128"):  # what numpy, CuPy and Numba have
-            from hal_core.dtypes import COMPLEX
-
-            problem += f". {COMPLEX}"
-        raise AttributeError(problem)
+        raise AttributeError(f"module 'hal_core' has no attribute {name!r}")
     try:
         from importlib import import_module
 

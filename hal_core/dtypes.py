@@ -7,6 +7,8 @@ an annotation (`x: hal.ConstPtr[hal.float32]`) and as a cast inside a kernel (`h
 
 from __future__ import annotations
 
+import copyreg
+import re
 import struct
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +16,7 @@ from hal_core.concurrency import Late
 from hal_core.errors import InvalidArgument, Unsupported
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import NoReturn, Self
 
     import ml_dtypes
@@ -28,7 +31,7 @@ class DType(type):
 
     name: str  # text form
     itemsize: int  # bytes
-    kind: str  # "f" float, "i" signed, "u" unsigned, "b" bool
+    kind: str  # "f" float, "i" signed, "u" unsigned, "b" bool; "c" complex, "V" vector or struct
     format: str  # struct letter for one element; "" where struct has none (bfloat16)
     max: float  # largest finite value; an int for integers
     min: float  # smallest finite value
@@ -58,6 +61,8 @@ class DType(type):
 
         Raises: Unsupported for bfloat16 without ml_dtypes.
         """
+        if cls.kind in ("c", "V"):
+            return _numpy_of(cls.name)
         if cls.name != "bfloat16":
             return np.dtype(cls.name)
         try:
@@ -214,6 +219,22 @@ class any_(Scalar):
     min, max = 0, 0
 
 
+class complex64(Scalar):
+    """A complex number of two float32, in buffers and in kernels that are text."""
+
+    name, itemsize, kind, format, min, max = "complex64", 8, "c", "8s", 0, 0
+
+
+class complex128(Scalar):
+    """A complex number of two float64, in buffers and in kernels that are text."""
+
+    name, itemsize, kind, format, min, max = "complex128", 16, "c", "16s", 0, 0
+
+
+# Of elements that are several numbers, which kernels written as text alone compute with. Vectors
+# and structs are added at their first use.
+COMPOUND: dict[str, DType] = {one.name: one for one in (complex64, complex128)}
+
 DTYPES: dict[str, DType] = {
     dtype.name: dtype
     for dtype in (
@@ -238,8 +259,8 @@ _INSTEAD = {
 
 # What to do without a dtype that numpy, CuPy and Numba have.
 COMPLEX = (
-    "There are no complex numbers: view the buffer as floats, z.view('f4') of numpy, and take the "
-    "parts z[2 * i] and z[2 * i + 1]."
+    "Kernels of Python have no complex numbers and vectors: view the buffer as floats, "
+    "z.view('f4') of numpy, and take the parts z[2 * i] and z[2 * i + 1]. A hal.Source may have them."
 )
 
 
@@ -249,23 +270,26 @@ def as_dtype(value: object, operation: str = "dtype") -> DType:
     Raises: InvalidArgument for anything else. `f32` and Python's `float` leave the width to a
     guess; a numpy dtype of another byte order, with fields or with a unit says more than a dtype.
     """
-    if isinstance(value, DType) and value.name in DTYPES:
+    if isinstance(value, DType) and (value.name in DTYPES or value.name in COMPOUND):
         return value
-    found, more = None, False
+    found = None
     if isinstance(value, str):
-        found = DTYPES.get(value.rstrip("_"))
+        found = DTYPES.get(value.rstrip("_")) or _compound(value, operation)
     elif isinstance(value, np.dtype):  # whose `name` is slow
-        more = bool(value.fields)
-        found = None if more else _BY_FORMAT.get(f"{value.kind}{value.itemsize}")
-        if found is None and value.type.__name__ == "bfloat16":
+        if value.type.__name__ == "bfloat16":
             found = bfloat16
+        elif value.kind in "cV" and value.isnative and not value.hasobject:
+            found = _compound(_text_of(value, operation), operation)
+        elif not value.fields:
+            found = _BY_FORMAT.get(f"{value.kind}{value.itemsize}")
         if found is not None and not value.isnative:
             fix = f"Use {found.name}. Buffer.from_numpy converts an array of either order."
             raise InvalidArgument(operation, "not this machine's byte order", got=value, fix=fix)
     elif isinstance(value, type) and value.__module__.split(".")[0] in ("numpy", "ml_dtypes"):
-        found = DTYPES.get(value.__name__.rstrip("_"))
+        known = value.__name__.rstrip("_")
+        found = DTYPES.get(known) or COMPOUND.get(known)
     if found is None:
-        fix = _INSTEAD.get("V" if more else getattr(value, "kind", ""), "")
+        fix = _INSTEAD.get(getattr(value, "kind", ""), "")
         fix = fix or f"Use one of {', '.join(DTYPES)}."
         if isinstance(value, str) and value in _BY_FORMAT:
             fix = f"Did you mean {_BY_FORMAT[value].name}? {fix}"
@@ -273,15 +297,132 @@ def as_dtype(value: object, operation: str = "dtype") -> DType:
     return found
 
 
+_VECTOR = re.compile(r"([a-z]+[0-9]*)x([0-9]+)", re.ASCII)
+_WIDTHS = (2, 4, 8, 16)
+_ITEM = re.compile(r"(?:([A-Za-z_]\w*):)?(struct<|[a-z]+[0-9]*(?:x[0-9]+)?)", re.ASCII)
+_AFTER = re.compile(r"((?:\[[0-9]+\])*)(?:@([0-9]+);)?", re.ASCII)
+
+
+def as_number(value: object, operation: str) -> DType:
+    """Do as `as_dtype`, and refuse elements of several numbers. Raises: InvalidArgument."""
+    found = as_dtype(value, operation)
+    if found.name in COMPOUND:
+        raise InvalidArgument(operation, "not a number's dtype", got=value, fix=COMPLEX)
+    return found
+
+
+def plain_bytes(array: Any, dtype: DType) -> Any:
+    """Return the bytes of an array of structs of this dtype; another object as it is."""
+    same = isinstance(array, np.ndarray) and array.dtype == dtype.to_numpy()
+    return array.reshape(-1).view(np.uint8) if same and array.flags.c_contiguous else array
+
+
+def alignment(dtype: DType) -> int:
+    """Return the alignment that C gives a number, a vector or a struct of such."""
+    if dtype.kind == "c":
+        return dtype.itemsize // 2
+    parts = re.findall(r":([a-z]+[0-9]*(?:x[0-9]+)?)[\[@]", dtype.name)
+    return max((alignment(as_dtype(one)) for one in parts), default=dtype.itemsize)
+
+
+def alike(dtype: DType) -> tuple[DType, ...]:
+    """Return the dtypes of the same memory: a complex number is a vector of two floats."""
+    pair = _PAIRS.get(dtype.name)
+    return (dtype,) if pair is None else (dtype, as_dtype(pair))
+
+
+_PAIRS = {"complex64": "float32x2", "complex128": "float64x2"}
+_PAIRS |= {value: key for key, value in _PAIRS.items()}
+
+
+def _compound(name: str, operation: str) -> DType | None:
+    """Return the dtype of elements of several numbers; None for a text that names no such."""
+    found = COMPOUND.get(name)
+    if found is not None:
+        return found
+    match = _VECTOR.fullmatch(name)
+    if match and match[1] in DTYPES:
+        if int(match[2]) not in _WIDTHS:
+            raise InvalidArgument(
+                operation, "a vector has 2, 4, 8 or 16 elements", got=name,
+                fix="One of three takes the memory of four in OpenCL and Metal, and is a struct of "
+                "three in CUDA.",
+            )  # fmt: skip
+        nbytes = DTYPES[match[1]].itemsize * int(match[2])
+    elif name.startswith("struct<"):
+        try:
+            nbytes = int(name[:-1].rpartition(";")[2])
+            _numpy_of(name)
+        except (ValueError, LookupError, TypeError):
+            raise InvalidArgument(operation, "a struct cannot be read", got=name) from None
+    else:
+        return None
+    facts = {"name": name, "itemsize": nbytes, "kind": "V", "format": f"{nbytes}s"}
+    made = DType(name, (Scalar,), {**facts, "min": 0, "max": 0})
+    return COMPOUND.setdefault(name, made)
+
+
+def _text_of(kind: np.dtype[Any], operation: str) -> str:
+    """Return the text form: `struct<x:float32@0;y:int32x4@16;32>`, the offsets and the size."""
+    if kind.subdtype is not None:
+        base, shape = kind.subdtype
+        inner = _text_of(base, operation)
+        if len(shape) == 1 and inner in DTYPES:
+            return f"{inner}x{shape[0]}"
+        return inner + "".join(f"[{one}]" for one in shape)
+    if not kind.fields:
+        if kind.kind == "V" and kind.type.__name__ != "bfloat16":
+            fix = "Name its fields, or take the bytes: array.view(np.uint8)."
+            raise InvalidArgument(operation, "not a dtype", got=kind, fix=fix)
+        if kind.kind == "c":
+            return kind.name
+        return as_dtype(kind, operation).name
+    text = ""
+    for name in kind.names or ():
+        if not (name.isidentifier() and name.isascii()):
+            problem, fix = "a field's name is no identifier", "Rename it, as the kernel has it."
+            raise InvalidArgument(operation, problem, got=name, fix=fix)
+        field, offset, *_ = kind.fields[name]
+        inner, shape = (field.subdtype or (field, ()))
+        bounds = "".join(f"[{one}]" for one in shape)
+        text += f"{name}:{_text_of(inner, operation)}{bounds}@{offset};"
+    return f"struct<{text}{kind.itemsize}>"
+
+
+def _numpy_of(text: str) -> np.dtype[Any]:
+    """Return the numpy dtype of a text form."""
+    return _read_item(text, 0)[1]
+
+
+def _read_item(text: str, place: int) -> tuple[str | None, np.dtype[Any], int]:
+    match = _ITEM.match(text, place)
+    if match is None:
+        raise ValueError(text)
+    name, kind, place = match[1], match[2], match.end()
+    if kind != "struct<":
+        vector = None if kind in COMPOUND else _VECTOR.fullmatch(kind)
+        base = kind if vector is None else vector[1]
+        made = np.dtype(base) if base in COMPOUND else DTYPES[base].to_numpy()
+        return name, np.dtype((made, int(vector[2]))) if vector else made, place
+    fields: dict[str, list[Any]] = {"names": [], "formats": [], "offsets": []}
+    while not (end := re.compile("([0-9]+)>").match(text, place)):
+        field, inner, place = _read_item(text, place)
+        after = _AFTER.match(text, place)
+        shape = [int(one) for one in re.findall("[0-9]+", after[1])] if after else []
+        fields["names"].append(field)
+        fields["formats"].append((inner, tuple(shape)) if shape else inner)
+        fields["offsets"].append(int(after[2]) if after and after[2] else 0)
+        place = after.end() if after else place
+    return name, np.dtype({**fields, "itemsize": int(end[1])}), end.end()  # type: ignore[call-overload]
+
+
 def check_array(array: Any, operation: str) -> None:
     """Refuse an array that says more than its elements do. Raises: InvalidArgument.
 
-    Those are masked elements, and fields within elements.
+    Those are masked elements.
     """
     if not isinstance(array, np.ndarray):
         return
-    if array.dtype.fields:
-        as_dtype(array.dtype, operation)  # raises
     masks: Any = np.ma  # whose functions have no types in older versions of numpy
     if masks.is_masked(array):
         count = masks.count_masked(array)
@@ -291,8 +432,12 @@ def check_array(array: Any, operation: str) -> None:
         )  # fmt: skip
 
 
-def values_of(array: Any, operation: str) -> tuple[NDArray[Any], DType]:
+def values_of(
+    array: Any, operation: str, read: Callable[[object, str], DType] = as_dtype
+) -> tuple[NDArray[Any], DType]:
     """Return an array's elements in C order and this machine's byte order, and their dtype.
+
+    `read=as_number` refuses elements of several numbers.
 
     Raises: InvalidArgument for a dtype that no device has, and for masked elements.
     """
@@ -300,7 +445,7 @@ def values_of(array: Any, operation: str) -> tuple[NDArray[Any], DType]:
     given = np.asarray(array, order="C")
     # Strings of any length have no byte order to change.
     native = given.dtype.newbyteorder("=") if given.dtype.kind != "T" else given.dtype
-    dtype = as_dtype(native, operation)
+    dtype = read(native, operation)
     return given if given.dtype.isnative else given.astype(native), dtype
 
 
@@ -320,3 +465,11 @@ def pack(number: float, dtype: DType) -> bytes:
         # An odd last bit tells the next rounding that digits are lost, so it sees no tie.
         bits += 1 if abs(nearest) < abs(number) else -1
     return struct.pack("=H", (bits + 0x7FFF + (bits >> 16 & 1)) >> 16)
+
+
+def _reduce(dtype: DType) -> str | tuple[Any, ...]:
+    made = dtype.kind == "V"
+    return (as_dtype, (dtype.name,)) if made else dtype.__qualname__
+
+
+copyreg.pickle(DType, _reduce)  # type: ignore[arg-type]  # vectors and structs have no global name

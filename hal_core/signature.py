@@ -6,7 +6,7 @@ import re
 from math import inf
 from typing import Any, NamedTuple
 
-from hal_core.dtypes import DTYPES, DType, any_, check_array
+from hal_core.dtypes import DTYPES, DType, any_, as_dtype, check_array, pack
 from hal_core.errors import InvalidArgument
 
 POINTER, CONST_POINTER, VALUE = "pointer", "const pointer", "value"
@@ -15,7 +15,7 @@ _WIDER = "Give a number that the dtype holds, or use a wider dtype."
 LONGEST_NAME = 128  # letters; some compilers crash on a name of 255
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z", re.ASCII)
-_PARAM = re.compile(r"(const\s+)?([a-z]+[0-9]*)\s*(\*)?\s*\Z", re.ASCII)
+_PARAM = re.compile(r"(const\s+)?([a-z]+[0-9]*(?:x[0-9]+)?|struct<\S+>)\s*(\*)?\s*\Z", re.ASCII)
 
 
 class Param(NamedTuple):
@@ -94,6 +94,8 @@ class Signature(NamedTuple):
             _check_length(operation, label)
             const, word, star = match.groups()
             dtype = any_ if word == "any" and star else DTYPES.get(word)
+            if dtype is None and ("x" in word or word[:7] == "struct<"):
+                dtype = as_dtype(word, operation)
             if dtype is None:
                 raise InvalidArgument(
                     operation,
@@ -138,15 +140,20 @@ def _check_length(operation: str, name: str) -> None:
 
 
 _PYTHON = frozenset({int, float, bool})
+_COMPOUND_KINDS = frozenset("cV")
 
 
-def convert_value(value: Any, param: Param, operation: str, device: str) -> int | float | bool:
+def convert_value(value: Any, param: Param, operation: str, device: str) -> Any:
     """Convert an int, float, bool or numpy scalar to a Python number of the parameter's kind.
+
+    A complex number, a vector and a struct become bytes.
 
     Raises: InvalidArgument for other types, a float where an integer is wanted, and numbers the
     dtype cannot hold. NaN and infinities pass.
     """
     dtype = param.dtype
+    if dtype.kind in _COMPOUND_KINDS:
+        return _bytes_of(value, param, operation, device)
     plain = value
     if (
         type(value) not in _PYTHON
@@ -180,3 +187,37 @@ def convert_value(value: Any, param: Param, operation: str, device: str) -> int 
     raise InvalidArgument(
         operation, f"{what} {problem}", got=value, limit=limit, device=device, fix=fix
     )
+
+
+def _bytes_of(value: Any, param: Param, operation: str, device: str) -> bytes:
+    """Return the bytes of a complex number, a vector or a struct."""
+    dtype = param.dtype
+    fix = "Give a numpy scalar or array of this dtype."
+    if isinstance(value, bytes) and len(value) == dtype.itemsize:
+        return value
+    base, _, count = dtype.name.partition("x")
+    parts: Any = value
+    if dtype.kind == "c" and isinstance(value, (int, float, complex)):
+        parts, base = (value.real, value.imag), f"float{4 * dtype.itemsize}"
+        count = "2"
+    elif dtype.kind == "c" or base not in DTYPES:
+        given = getattr(value, "dtype", None)
+        if getattr(value, "shape", None) == () and given is not None:
+            same = given == dtype.to_numpy() or (dtype.kind == "c" and given.kind in "biufc")
+            if same and dtype.kind == "c":
+                return _bytes_of(complex(value), param, operation, device)
+            if same:
+                return bytes(value.tobytes())
+        parts = None
+        fix = f"Give numpy's scalar of {dtype.to_numpy()}: np.array((...), dtype)[()]."
+    try:
+        if len(parts) == int(count or 0):
+            scalar = Param(param.name, DTYPES[base], VALUE, param.position)
+            numbers = [convert_value(one, scalar, operation, device) for one in parts]
+            return b"".join(pack(one, DTYPES[base]) for one in numbers)
+    except TypeError:  # no sequence
+        pass
+    raise InvalidArgument(
+        operation, f"value {param.name!r} does not fit", got=value, limit=f"expected {dtype.name}",
+        device=device, fix=fix,
+    )  # fmt: skip

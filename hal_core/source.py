@@ -7,14 +7,24 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from os import PathLike
 from types import NoneType
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol
 
 from hal_core.errors import InvalidArgument, as_flag
 from hal_core.signature import Interface, Signature
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
     from hal_core.device.base import Compiled
 
+    Given = str | Signature | None  # None: as the compiler or the text tells
+    N = TypeVar("N", bound=str | Mapping[str, Given] | None, default=str, covariant=True)
+else:
+    from typing import TypeVar
+
+    N = TypeVar("N")
+
+SEVERAL = "several-kernels"  # the name of a text of several, in errors and logs
 # Compilers written in C would stop at a zero; a lone surrogate cannot be encoded.
 _UNREADABLE = re.compile("[\0\ud800-\udfff]")
 _MACRO = re.compile(r"[A-Za-z_]\w*(\([\w\s,.]*\))?", re.ASCII)  # WIDTH, or MAX(a, b)
@@ -39,10 +49,13 @@ class _Described:
         return self.interface.signature
 
 
-class Source(_Described):
+class Source(_Described, Generic[N]):
     """A kernel's text, name and typed signature, and how it is compiled. Frozen.
 
     `Source("scale", text, "y: float32*, x: const float32*, n: int32", language="opencl")`.
+    Without a signature the kernel has the one that its text or the driver tells. A text of several
+    kernels has a dict in the place of the name, `{"scale": "y: float32*, n: int32", "sum": None}`,
+    or None for all that it holds: it is compiled once, to a dict of programs.
     `defines` are preprocessor macros, `includes` folders searched for headers (what is in them is
     part of the compile cache's key), `options` go to the compiler as they stand. `block` states
     that the text depends on that block shape, `work` how many operations a thread does: the CPU
@@ -55,11 +68,13 @@ class Source(_Described):
     """
 
     __slots__ = (
-        "__weakref__", "defines", "includes", "interface", "language", "options", "text",
+        "__weakref__", "defines", "includes", "interface", "kernels", "language", "options",
+        "text",
     )  # fmt: skip
 
     text: str
-    interface: Interface
+    interface: Interface  # of one kernel; of several what they share
+    kernels: tuple[tuple[str, Signature | None], ...] | None  # None: all that the text holds
     language: str
     options: tuple[str, ...]
     defines: tuple[tuple[str, str], ...]
@@ -67,9 +82,9 @@ class Source(_Described):
 
     def __init__(
         self,
-        name: str,
+        name: N,
         text: str,
-        signature: str | Signature,
+        signature: str | Signature | None = None,
         *,
         language: str,
         options: Iterable[str] = (),
@@ -81,7 +96,8 @@ class Source(_Described):
         work: int | None = None,
         offsets: bool = False,
     ) -> None:
-        operation = f"Source {name!r}"
+        kernels, signature = _kernels(name, signature)
+        operation = f"Source {signature.name!r}"
         texts: dict[str, object] = {"text": text, "language": language}
         for what, one in texts.items():
             if not isinstance(one, str):
@@ -91,16 +107,12 @@ class Source(_Described):
             if type(number) is not int or number < 0:
                 problem = f"{what} must be the number of {_COUNTED[what]}, 0 or more"
                 raise InvalidArgument(operation, problem, got=number)
-        if not isinstance(signature, Signature):
-            signature = Signature.parse(name, signature)
-        elif signature.name != name:
-            signature = signature._replace(name=name)
         interface = Interface(
             signature, block_shape(block, operation), shared_nbytes,
             as_flag(rendered, operation, "rendered"), work, as_flag(offsets, operation, "offsets"),
         )  # fmt: skip
         fields = {
-            "text": text, "interface": interface, "language": language,
+            "text": text, "interface": interface, "kernels": kernels, "language": language,
             "options": _texts(options, "options", operation),
             "defines": _macros(defines, operation),
             "includes": _texts(includes, "includes", operation),
@@ -132,11 +144,52 @@ class Source(_Described):
             "language": self.language, "options": self.options, "defines": dict(self.defines),
             "includes": self.includes,
         }  # fmt: skip
-        signature = facts.pop("signature")
-        return partial(Source, **keywords, **facts), (self.name, self.text, signature)
+        signature: Signature | None = facts.pop("signature")
+        signature = signature if self.is_plain else None
+        name: Any = self.kernels and dict(self.kernels) if self.is_several else self.name
+        return partial(Source, **keywords, **facts), (name, self.text, signature)
+
+    @property
+    def is_plain(self) -> bool:
+        """True for one kernel with a signature."""
+        return self.kernels == ((self.name, self.signature),)
+
+    @property
+    def is_several(self) -> bool:
+        """True for a text whose compilation gives a dict of programs."""
+        return self.name == SEVERAL
 
     def __repr__(self) -> str:
-        return f"<Source {self.name}({self.signature}) {self.language}>"
+        if self.kernels is None:
+            return f"<Source of all kernels {self.language}>"
+        several = ", ".join(f"{name}({'...' if one is None else one})" for name, one in self.kernels)
+        return f"<Source {several} {self.language}>"
+
+
+def _kernels(
+    name: str | Mapping[str, Given] | None, signature: Given
+) -> tuple[tuple[tuple[str, Signature | None], ...] | None, Signature]:
+    """Return the kernels of a text, and the signature that stands for them."""
+    if isinstance(name, str):
+        known = _read(name, signature)
+        return ((name, known),), known or Signature.parse(name, "")
+    several = Signature(SEVERAL, ())
+    fix = 'Write {"scale": "y: float32*, n: int32", "sum": None}, or None for all kernels.'
+    if signature is not None:
+        problem = "the signatures of several kernels stand beside their names"
+        raise InvalidArgument("Source", problem, got=signature, fix=fix)
+    if name is None:
+        return None, several
+    if not isinstance(name, Mapping) or not name:
+        raise InvalidArgument("Source", "neither a name nor a dict of kernels", got=name, fix=fix)
+    return tuple((one, _read(one, given)) for one, given in name.items()), several
+
+
+def _read(name: str, given: Given) -> Signature | None:
+    if isinstance(given, Signature):
+        return given if given.name == name else given._replace(name=name)
+    parsed = Signature.parse(name, "" if given is None else given)
+    return None if given is None else parsed
 
 
 def _texts(given: Iterable[str], what: str, operation: str) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from hal_core.buffer.elements import Elements, Lease, checked_size
 from hal_core.buffer.host import check_nbytes, host_bytes, in_place
 from hal_core.concurrency import Late, fresh_copy
 from hal_core.device import Device, opened
-from hal_core.dtypes import DTYPES, DType, as_dtype, pack, uint8, values_of
+from hal_core.dtypes import DTYPES, DType, as_dtype, pack, plain_bytes, uint8, values_of
 from hal_core.errors import (
     DeviceFault,
     InvalidArgument,
@@ -81,6 +81,8 @@ class Buffer(Elements):
         such as those of another byte order, with nothing written; InvalidState.
         """
         nbytes = self.nbytes
+        if self.dtype.kind == "V":
+            src = plain_bytes(src, self.dtype)
         view = host_bytes(src, nbytes, "copyin", self.device)
         host = self._host if queue is None else None
         if host is not None and nbytes <= _direct_nbytes and not self._device.closed:
@@ -103,7 +105,8 @@ class Buffer(Elements):
         Raises: InvalidArgument naming both sizes, or as `copyin`; InvalidState.
         """
         nbytes = self.nbytes
-        view = host_bytes(dest, nbytes, "copyout", self.device)
+        target = plain_bytes(dest, self.dtype) if self.dtype.kind == "V" else dest
+        view = host_bytes(target, nbytes, "copyout", self.device)
         if view.readonly and nbytes:
             raise InvalidArgument(
                 "copyout", "the destination is read-only", got=type(dest).__name__,
@@ -149,7 +152,11 @@ class Buffer(Elements):
         Raises: InvalidArgument when the dtype cannot hold `value`.
         """
         opaque = self._opaque_for("fill")
-        pattern = pack(convert_value(value, _FILLS[self.dtype], "fill", self.device), self.dtype)
+        param = _FILLS.get(self.dtype) or Param("of the fill", self.dtype, VALUE, 0)
+        pattern = pack(convert_value(value, param, "fill", self.device), self.dtype)
+        if self.dtype.kind in ("c", "V"):  # no driver fills with every size
+            made: Any = self.copyin(pattern * self.size, queue=queue)
+            return made  # type: ignore[no-any-return]
         return self._do("_fill", queue, (opaque, self.nbytes, pattern)) or self
 
     def _do(
@@ -177,8 +184,8 @@ class Buffer(Elements):
 
     def numpy(self, shape: int | Sequence[int] | None = None) -> NDArray[Any]:
         """Return a copy on the host, one-dimensional or of `shape`. Raises: InvalidArgument."""
-        array = np.empty(self.size, self.dtype.to_numpy())
-        self.copyout(array.view(np.uint8))
+        array = np.empty(self.size, self.dtype.to_numpy())  # of vectors, an axis more
+        self.copyout(array.reshape(-1).view(np.uint8))
         if shape is None:
             return array
         try:
@@ -200,8 +207,9 @@ class Buffer(Elements):
         """Make a buffer with a copy of `array`'s elements in C order; on the default device.
 
         A byte order of its own is converted.
-        Raises: InvalidArgument for dtypes no device has (complex, strings, objects, dates, fields)
-        and for masked elements.
+        Records and complex numbers are kept, for kernels that are text.
+        Raises: InvalidArgument for dtypes no device has (strings, objects, dates) and for masked
+        elements.
         """
         array, dtype = values_of(array, "from_numpy")
         made = cls(Device[None] if device is None else device, array.size, dtype, options)

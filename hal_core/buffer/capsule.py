@@ -17,7 +17,7 @@ import numpy as np
 
 from hal_core.buffer.host import array_at
 from hal_core.dtypes import DTYPES, DType, bfloat16
-from hal_core.errors import InvalidArgument
+from hal_core.errors import InvalidArgument, NotShareable
 
 # The newest that is asked for: numpy before 2.1 has no versions.
 VERSION = (1, 0) if np.lib.NumpyVersion(np.__version__) >= "2.1.0" else None
@@ -83,6 +83,9 @@ def make(
     consumer knows; None for one that names none. `copied`
     says that nobody else has this memory. Owns: `owner`, until the consumer is done.
     """
+    if dtype not in _CODES:
+        fix = "View it as numbers first: buffer.view(dtype=hal.float32)."
+        raise NotShareable("__dlpack__", "DLPack has no such elements", got=dtype, fix=fix)
     # With a deleter in Python instead of numpy's the error of a consumer would be lost, and a
     # capsule that is destroyed after the interpreter has ended would call into nothing.
     array: Any = array_at(pointer, size, f"u{dtype.itemsize}", owner)  # numpy 1.26: no max_version

@@ -14,7 +14,7 @@ from hal_core.allocator import DEFAULT_SPEC
 from hal_core.buffer.host import check_visible, in_place
 from hal_core.concurrency import Late
 from hal_core.device import opened
-from hal_core.dtypes import as_dtype, check_array
+from hal_core.dtypes import as_number, check_array
 from hal_core.errors import InvalidArgument, NotShareable, as_flag
 from hal_core.geometry import integers
 from hal_core.queue import check_no_capture
@@ -114,6 +114,8 @@ def take(cls: type[B], obj: Any, device: str | Compiled | None, copy: bool | Non
     here = opened(device, "from_dlpack")
     copy = copy if copy is None else as_flag(copy, "from_dlpack", "copy")
     check_array(obj, "from_dlpack")
+    if isinstance(obj, np.ndarray) and obj.dtype.fields:
+        as_number(obj.dtype, "from_dlpack")  # raises
     place: Place
     try:
         kind, number = map(int, obj.__dlpack_device__())
@@ -133,7 +135,7 @@ def take(cls: type[B], obj: Any, device: str | Compiled | None, copy: bool | Non
         with suppress(*_REFUSALS):
             return _share(cls, obj, here, None, copy, None if shareable else handle)
     array = _host_array(obj, place, here, copy)
-    dtype = as_dtype(array.dtype, "from_dlpack")
+    dtype = as_number(array.dtype, "from_dlpack")
     obstacle = ""
     if not shareable and not _computes_on(here, _HOST):
         obstacle = "the device does not compute on host memory of others"

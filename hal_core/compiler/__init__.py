@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hal_core import config
 from hal_core.compiler import cache
 from hal_core.compiler.included import add_included
+from hal_core.compiler.module import Module as Module
 from hal_core.compiler.requirements import check
 from hal_core.compiler.selection import select
 from hal_core.concurrency import OfThisProcess
@@ -21,6 +22,7 @@ from hal_core.source import Binary, Source
 if TYPE_CHECKING:
     from hal_core.device.base import Compiled
     from hal_core.program import Program
+    from hal_core.signature import Signature
 
 _A_SOURCE = "hal.Source(name, text, signature, language=...) makes one."
 log = logging.getLogger("hal_core")
@@ -36,6 +38,8 @@ def digest(source: Source, identity: str = "") -> str:
     text, macros = source.text, tuple(sorted(source.defines))
     facts = identity, interface, source.options, macros, len(text)
     state = hashlib.sha256(f"{facts!r}\n{text}".encode())
+    if not source.is_plain:
+        state.update(repr(source.kernels).encode())
     if not interface.rendered:
         add_included(state, text, source.includes)
     return state.hexdigest()
@@ -61,6 +65,16 @@ class Compiler(OfThisProcess):
         Raises: CompileError with the compiler's log.
         """
         raise NotImplementedError(f"{type(self).__name__} fills in no _compile")
+
+    def _compile_module(self, source: Source[Any]) -> Module:
+        """Compile a text of several kernels, or one whose signature the text tells.
+
+        Raises: CompileError; Unsupported where a compiler takes one kernel and its signature.
+        """
+        raise Unsupported(
+            f"compile {source.name}", f"kernels in {self.language!r} are compiled one by one here",
+            fix="Make a hal.Source of each kernel, with its name and its signature.",
+        )  # fmt: skip
 
     def _disassemble(self, image: bytes) -> str:
         problem = f"{type(self).__name__} has no disassembler"
@@ -92,7 +106,10 @@ class Compiler(OfThisProcess):
             problem = "not in the compile cache, and HAL_CACHE_ONLY=1 forbids compiling"
             fix = f"Run once without it, or look into {cache.folder()}."
             raise CompilerUnavailable(f"compile {source.name}", problem, got=key[:12], fix=fix)
-        image = self._compile(source)
+        if source.is_plain:
+            image = self._compile(source)
+        else:
+            image = self._compile_module(source).to_bytes()
         cache.store(key, image)
         return image, False
 
@@ -117,12 +134,12 @@ class CompilerPair(NamedTuple):
     compiler: Callable[[], Compiler]  # raises CompilerUnavailable saying what to install
 
 
-def compile_source(device: Compiled, source: Source) -> Program:
-    """Make a program of a text, whatever was compiled before. Raises: as `Compiled.compile`."""
-    language = None if source.interface.rendered else source.language
-    pair, compiler = select(device, language)
-    check(source.interface, device.info)
-    if source.interface.offsets and not compiler.takes_offsets:
+def compile_source(device: Compiled, source: Source[Any]) -> list[Program]:
+    """Make the programs of a text, whatever was compiled before. Raises: as `Compiled.compile`."""
+    interface = source.interface
+    pair, compiler = select(device, None if interface.rendered else source.language)
+    check(interface, device.info)
+    if interface.offsets and not compiler.takes_offsets:
         raise Unsupported(
             f"compile {source.name}", "kernels of this device take pointers without an offset",
             device=device.name, fix="Leave out offsets=True: a view's pointer has its offset.",
@@ -132,8 +149,17 @@ def compile_source(device: Compiled, source: Source) -> Program:
     times = start_ns, perf_counter_ns()
     kind = "reuse" if cached else "compile"
     record(ProfileProgramEvent, kind, source.name, device.name, times, len(image))
-    binary = Binary(image, compiler.format, compiler.target, source.interface)
-    program = device.load(binary, source=source.text, pair=pair.name)
-    device._backend.compiled(device, program, cached)
+    kernels: Iterable[Signature] = (source.signature,)
+    if not source.is_plain:
+        image, kernels = Module.of_bytes(image, f"compile {source.name}", device.name)
+    programs = []
+    for signature in kernels:
+        own = interface._replace(signature=signature)
+        if not source.is_plain:
+            check(own, device.info)
+        binary = Binary(image, compiler.format, compiler.target, own)
+        program = device.load(binary, source=source.text, pair=pair.name)
+        device._backend.compiled(device, program, cached)
+        programs.append(program)
     log.debug("%s: compiled %s with %s, cached: %s", device.name, source.name, pair.name, cached)
-    return program
+    return programs

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
-from weakref import ref
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, overload
+from weakref import WeakValueDictionary, ref
 
 from hal_core import concurrency, config, profiling
 from hal_core.allocator import Allocator
@@ -23,7 +23,8 @@ from hal_core.errors import InvalidArgument, InvalidState, Unsupported, check_cl
 from hal_core.geometry import Limits
 from hal_core.graph import Graph, Step, capture
 from hal_core.hookspecs import CAPABILITIES, DeviceInfo
-from hal_core.program import Program
+from hal_core.program import Program, Shared
+from hal_core.program.several import Programs
 from hal_core.queue import (
     DirectQueue,
     Event,
@@ -39,6 +40,8 @@ from hal_core.signature import Interface
 from hal_core.source import Binary, Source, written
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from hal_core.compiler import Compiler, CompilerPair
     from hal_core.device.backend import Backend
     from hal_core.dtypes import DType
@@ -68,6 +71,21 @@ class BufferKey:
 
     def __repr__(self) -> str:
         return f"<BufferKey {self.device} {self.dtype.name}{'' if self.aligned else ' misaligned'}>"
+
+
+class _Keys(dict["DType", BufferKey]):
+    """The keys of a device's buffers; those of vectors and structs are made at their first use."""
+
+    def __init__(self, device: str, aligned: bool) -> None:
+        self._facts = device, aligned
+        super().__init__((kind, BufferKey(device, kind, aligned)) for kind in DTYPES.values())
+        self.all = set(self.values())  # what a pointer without a dtype takes
+
+    def __missing__(self, dtype: DType) -> BufferKey:
+        device, aligned = self._facts
+        made = self.setdefault(dtype, BufferKey(device, dtype, aligned))  # one for all threads
+        self.all.add(made)
+        return made
 
 
 class _MadeOnce(Generic[T]):
@@ -130,8 +148,7 @@ class Compiled(concurrency.OfThisProcess):
         self.forked = False
         self._backend: Backend = None  # type: ignore[assignment]  # set by the registry
         self._lock = concurrency.fork_safe_lock()
-        self._keys = {dtype: BufferKey(name, dtype, True) for dtype in DTYPES.values()}
-        self._misaligned_keys = {dtype: BufferKey(name, dtype, False) for dtype in DTYPES.values()}
+        self._keys, self._misaligned_keys = _Keys(name, True), _Keys(name, False)
         self._ready_compilers: dict[str, Compiler] = {}  # by the name of their pair
         self._failed_compilers: dict[str, str] = {}  # name of a pair -> why it cannot serve
         self._loaded: Living[Program] = Living()
@@ -143,7 +160,9 @@ class Compiled(concurrency.OfThisProcess):
         self._busy: set[Queue] = set()
         # id of a kernel -> the kernel and its program. To hash a weak reference, as a
         # WeakKeyDictionary does, would take longer than all the rest of a warm `compile`.
-        self._programs: dict[int, tuple[ref[Any], Program]] = {}
+        self._programs: dict[int, tuple[ref[Any], Program | Programs]] = {}
+        # id of an image -> what the driver made of it, which the programs of the image share.
+        self._modules: WeakValueDictionary[int, Shared] = WeakValueDictionary()
         kept = {name: value for name, value in vars(self).items() if name.startswith("_")}
         # A name that a subclass had set before keeps that value here: `_overwritten` reports it.
         self._kept = kept | {name: earlier[name] for name in kept.keys() & earlier.keys()}
@@ -263,14 +282,18 @@ class Compiled(concurrency.OfThisProcess):
         kind = as_dtype(dtype, "supports")
         # float16 and bfloat16 need no ability of the device: kernels compute with them in float32.
         has_float64 = "fp64" in self.info.capabilities
-        return self.renderer.supports(kind) and (kind is not float64 or has_float64)
+        return kind.name in DTYPES and self.renderer.supports(kind) and (kind is not float64 or has_float64)
 
     def _key(self, dtype: DType, aligned: bool = True) -> BufferKey:
         return (self._keys if aligned else self._misaligned_keys)[dtype]
 
     # -- compile
 
-    def compile(self, kernel: Source | Writable) -> Program:
+    @overload
+    def compile(self, kernel: Source | Writable) -> Program: ...
+    @overload
+    def compile(self, kernel: Source[Mapping[str, Any]] | Source[None]) -> Programs: ...
+    def compile(self, kernel: Source[Any] | Writable) -> Program | Programs:
         """Write the kernel as text, compile it (or take it from the cache on disk) and load it.
 
         A kernel is a `Source`, or an object with `__hal_source__(device)`, which returns one: a
@@ -278,6 +301,7 @@ class Compiled(concurrency.OfThisProcess):
         program as long as it lives; which compiler serves is decided at its first compile, and a
         later change of `CPU_CC` counts for other kernels and for a device that is opened anew. An
         object without weak references, as a plain tuple or a `hal.Kernel`, is compiled each time.
+        A `Source` of several kernels gives a mapping of programs, by their names.
 
         Raises: KernelSyntaxError, InvalidKernel, CompileError, CompilerUnavailable; Unsupported
         for a dtype, an atomic operation, a block or shared memory that the device lacks.
@@ -288,15 +312,19 @@ class Compiled(concurrency.OfThisProcess):
         self._check_open("compile")
         source = written(kernel, self)  # without a lock: a front end may compile other kernels, too
         if not type(kernel).__weakrefoffset__:
-            return compile_source(self, source)
+            return self._compiled(source)
         with self._lock:
             known = self._programs.get(id(kernel))  # another thread may have compiled it by now
             if known is None:
-                program = compile_source(self, source)
+                program = self._compiled(source)
                 # The dead reference that `forget` is called with is only pop's default.
                 forget = partial(self._programs.pop, id(kernel))
                 known = self._programs[id(kernel)] = ref(kernel, forget), program
         return known[1]
+
+    def _compiled(self, source: Source[Any]) -> Program | Programs:
+        programs = compile_source(self, source)
+        return Programs(programs) if source.is_several else programs[0]
 
     def load(self, binary: Binary, *, source: str = "", pair: str = "") -> Program:
         """Make a program from machine code that was compiled before.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, overload
 
 from hal_core.buffer import Buffer
 from hal_core.concurrency import OfThisProcess
-from hal_core.dtypes import any_
+from hal_core.dtypes import alike, any_
 from hal_core.errors import InvalidArgument, InvalidState, as_flag
 from hal_core.geometry import Dim3, Extent, Rules, is_plain
 from hal_core.program.generated import ANY_ALIGNMENT, learn_casts, specialised
@@ -22,6 +22,7 @@ from hal_core.signature import Param, Signature, convert_value
 
 if TYPE_CHECKING:
     from hal_core.device.base import Compiled
+    from hal_core.dtypes import DType
     from hal_core.source import Binary
 
 _MAX_GEOMETRIES = 1024
@@ -36,6 +37,23 @@ class ProgramInfo(NamedTuple):
     spill_nbytes: int | None = None  # of each thread: registers that went to memory
     max_block_threads: int | None = None
     block_multiple: int | None = None  # blocks of a multiple of this many threads idle no lane
+    block: Dim3 | None = None  # the only block shape that it runs with
+
+
+def _taken(keys: Any, dtype: DType) -> Any:
+    several = alike(dtype)
+    if dtype is any_:
+        return keys.all
+    return keys[dtype] if len(several) == 1 else frozenset(keys[one] for one in several)
+
+
+class Shared:
+    """Owns what a driver made of an image, and keeps the image, so that no other has its id."""
+
+    __slots__ = ("__weakref__", "image", "made")
+
+    def __init__(self, image: bytes, made: Any) -> None:
+        self.image, self.made = image, made
 
 
 class Program(OfThisProcess):
@@ -70,11 +88,11 @@ class Program(OfThisProcess):
         self.signature = binary.signature
         self._numbers = [param.dtype for param in self.signature.values]
         static = binary.interface.shared_nbytes if binary.interface.rendered else None
-        self.info = ProgramInfo(shared_nbytes=static)
+        self.info = ProgramInfo(shared_nbytes=static, block=binary.interface.block)
         dtypes = [param.dtype for param in self.signature.pointers]
-        # A key for each pointer; for one without a dtype, the keys of all dtypes.
+        # A key for each pointer; for one that takes several dtypes, a set of keys.
         self._keys, self._misaligned = (
-            tuple(frozenset(keys.values()) if dtype is any_ else keys[dtype] for dtype in dtypes)
+            tuple(_taken(keys, dtype) for dtype in dtypes)
             for keys in (device._keys, device._misaligned_keys)
         )
         self._geometries: dict[object, Any] = {}
@@ -103,6 +121,18 @@ class Program(OfThisProcess):
 
     def _unload(self) -> None:
         """Free the machine code."""
+
+    def _shared(self, make: Callable[[], Any]) -> Shared:
+        """Return the owner of what the driver makes of the image, for all programs of this image.
+
+        Owns: a backend keeps it until `_unload`; it goes with the last program.
+        """
+        modules, image = self.device._modules, self.binary.image
+        found = modules.get(id(image))
+        if found is None:
+            # Another thread may have made one meanwhile, and its programs have it.
+            found = modules.setdefault(id(image), Shared(image, make()))
+        return found
 
     # -- launch
 
@@ -227,7 +257,7 @@ class Program(OfThisProcess):
                 self.device.name,
                 limits,
                 self.info.max_block_threads or limits.max_block_threads,
-                interface.block,
+                self.info.block or interface.block,
                 self.info.shared_nbytes or interface.shared_nbytes,
             )
         blocks, shape = self._rules.resolve(*key)
@@ -295,7 +325,7 @@ class Program(OfThisProcess):
             fix = "Copy the part into a buffer of its own."
             problem = f"{what} begins between elements of a pointer without a dtype"
             self._refuse(problem, buffer._start(), f"a multiple of {ANY_ALIGNMENT} bytes", fix)
-        if param.dtype not in (buffer.dtype, any_):
+        if param.dtype is not any_ and buffer.dtype not in alike(param.dtype):
             fix = "Convert on the host, or look at the same bytes with buffer.view(dtype=...)."
             self._refuse(f"{what} has the wrong dtype", buffer.dtype.name, param.dtype, fix)
         if buffer._device is not self.device:
@@ -319,8 +349,9 @@ class Program(OfThisProcess):
         if not self._unloaded:
             self._stop()
             known = self.device._programs
-            for key in [key for key, (_, one) in list(known.items()) if one is self]:
-                known.pop(key, None)
+            for key, (_, made) in list(known.items()):
+                if made is self or (not isinstance(made, Program) and self in made.values()):
+                    known.pop(key, None)
             self._unload()
 
     def _stop(self) -> None:

@@ -40,7 +40,7 @@ from functools import cache
 from threading import get_ident
 from typing import Any, TypeVar
 
-from hal_core.dtypes import DType, any_
+from hal_core.dtypes import DType, alike, any_
 from hal_core.profiling import on_change
 from hal_core.queue import captures
 from hal_core.signature import Signature
@@ -105,13 +105,17 @@ def specialised(cls: P, signature: Signature, any_offset: bool) -> P:
     tests = ["(vals.__class__ is tuple or vals.__class__ is list)"] if values else ["True"]
     numbers = []
     for place, (buffer, key) in enumerate(zip(buffers, keys, strict=True)):
-        untyped = signature.pointers[place].dtype is any_
-        same = f"{buffer}._key {'in' if untyped else 'is'}"
+        dtype = signature.pointers[place].dtype
+        untyped = dtype is any_
+        same = f"{buffer}._key {'in' if untyped or len(alike(dtype)) > 1 else 'is'}"
         either = f" or {same} self._misaligned[{place}]" if any_offset else ""
         tests.append(f"({same} {key}{either})")
         tests += [f"not {buffer}._start() % {ANY_ALIGNMENT}"] if untyped else []
     for value, param in zip(values, signature.values, strict=True):
         dtype = param.dtype
+        if dtype.kind in ("c", "V"):
+            tests.append(f"{value}.__class__ is bytes and len({value}) == {dtype.itemsize}")
+            continue
         kind = {"b": "bool", "f": "float"}.get(dtype.kind, "int")
         to = f"to_{kind}[{value}.__class__]"
         numbers.append(f"if {value}.__class__ is not {kind}: {value} = {to}({value})")
@@ -144,6 +148,7 @@ def learn_casts(vals: Sequence[Any], numbers: list[DType]) -> bool:
     for value, dtype in zip(vals, numbers, strict=False):
         kind: type = {"b": bool, "f": float}.get(dtype.kind, int)
         of_numpy = numpy and isinstance(value, numpy.generic) and value.itemsize <= 8
+        of_numpy = of_numpy and dtype.kind in "biuf"
         if of_numpy and type(value) not in CASTS[kind] and value.dtype.kind in _NUMPY_KINDS[kind]:
             CASTS[kind][type(value)], known = kind, False
     return not known

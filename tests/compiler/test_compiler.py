@@ -279,7 +279,9 @@ def test_sources_check_what_they_are_given() -> None:
         (("k", TEXT, "n: const int32"), "const is for pointers"),
         (("k", TEXT, "n: int32, n: int32"), "the same name"),
         (("k", TEXT, "n: int32,"), "cannot be read"),
-        (("k", TEXT, None), "a signature is a str"),
+        (({}, TEXT), "a dict of kernels"),
+        (({"k": 3}, TEXT), "a signature is a str"),
+        ((None, TEXT, ""), "beside their names"),
         (("k", TEXT, b""), "a signature is a str"),
     ]:
         with pytest.raises(hal.InvalidArgument, match=pattern):

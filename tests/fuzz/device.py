@@ -205,9 +205,9 @@ class Opened(Runner):
             for buffer, place in zip(buffers, case.places, strict=True)
         ]
         # `device.compile` would give the program that another compiler has made of this kernel.
-        program = self.programs.pop(kernel.name, None) or compile_source(
-            device, kernel.__hal_source__(device)
-        )
+        program = self.programs.pop(kernel.name, None)
+        if program is None:
+            [program] = compile_source(device, kernel.__hal_source__(device))
         program(*views, vals=case.vals, wait=True, **case.launch)
         return [buffer.numpy() for buffer in buffers]
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from hal_core.errors import CompileError, Unsupported
 from hal_core.geometry import Dim3
-from hal_core.program import Program
+from hal_core.program import Program, Shared
 from hal_core.program.generated import define
 from hal_cpu import loader
 from hal_cpu.compilers import files
@@ -94,16 +94,22 @@ class CPUProgram(Program):
         if not binary.interface.rendered:  # the loop around a user's C function; LLVM IR has none
             entries = (ENTRY_PREFIX + binary.name, binary.name)
         load = loader.named(device.loader)
-        self.code: loader.Code | None = load(binary.image, binary.name, *entries)
-        self._keeping = _function(_KEEPING, self.code)
-        self._releasing = _function(_RELEASING, self.code)
+        self._loaded: Shared | None = self._shared(
+            lambda: (load(binary.image, binary.name, *entries), entries)
+        )
+        code, own = self._loaded.made
+        if own != entries:
+            code = loader.function_of(code, *entries)
+        self.code: loader.Code | loader.Function | None = code
+        self._keeping = _function(_KEEPING, code)
+        self._releasing = _function(_RELEASING, code)
         # A user's C may take stack in ways that its code does not tell, as by recursion.
         self._moved: LaunchFunction | None = None
         if not binary.interface.rendered or has_large_frame(binary.image):
             self._moved = TrackedLaunch(LargeStackLaunch(self._releasing), device.in_flight)
         self.info = self.info._replace(max_block_threads=MAX_BLOCK_THREADS)
-        slots = (  # eight bytes each: a number has padding after it
-            "Q" if param.is_pointer else f"{param.dtype.format}{8 - param.dtype.itemsize}x"
+        slots = (  # a multiple of eight bytes each: a number has padding after it
+            "Q" if param.is_pointer else f"{param.dtype.format}{-param.dtype.itemsize % 8}x"
             for param in self.signature.params
         )
         self._pack = struct.Struct("@" + "".join(slots)).pack
@@ -142,10 +148,10 @@ class CPUProgram(Program):
         return perf_counter() - start
 
     def _unload(self) -> None:
-        self.code = self._keeping = self._releasing = self._moved = None
+        self._loaded = self.code = self._keeping = self._releasing = self._moved = None
 
 
-def _function(prototype: Any, code: loader.Code) -> Any:
+def _function(prototype: Any, code: loader.Code | loader.Function) -> Any:
     """Return the entry as a function that holds the pages of its code."""
     function = prototype(code.entry)
     function.code = code

@@ -68,7 +68,7 @@ def test_an_atomic_load_costs_what_a_plain_one_does(
     """It takes no lock, no fence and no exchange."""
     monkeypatch.setenv("CPU_CC", pair)
     try:
-        program = compile_source(device, chase_atomically.__hal_source__(device))
+        [program] = compile_source(device, chase_atomically.__hal_source__(device))
         text = device.compiler.disassemble(program.binary.image)
     except (hal.CompilerUnavailable, hal.Unsupported) as error:  # or no objdump
         pytest.skip(str(error))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hal_core.compiler import Compiler, CompilerPair
 from hal_core.compiler.seal import seal, unseal
@@ -103,12 +103,12 @@ class NVRTCCompiler(CUDACompiler, StreamCompiler):
         version = ".".join(map(str, self.library.version))
         self.identity = f"nvrtc {version} {self.target} {' '.join(self.headers)}"
 
-    def _translate(self, source: Source, flags: tuple[str, ...]) -> bytes:
+    def _translate(self, source: Source[Any], text: str, flags: tuple[str, ...]) -> bytes:
         # Functions without an execution space then count as __device__.
         device_code = () if source.interface.rendered else ("--device-as-default-execution-space",)
         flags = (f"--gpu-architecture={self.target}", *device_code, *flags)
         name = self.text_name.format(source.name)
-        return self.library.compile(source.text, name, flags, self.image)
+        return self.library.compile(text, name, flags, self.image)
 
 
 class PTXCompiler(CUDACompiler):

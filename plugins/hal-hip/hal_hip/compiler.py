@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hal_core.compiler import CompilerPair
 from hal_core.compiler.seal import unseal
@@ -61,11 +61,11 @@ class HIPRTCCompiler(StreamCompiler):
         except CompilerRefused as error:
             raise Unsupported("disassemble", str(error), device=self.device.name) from None
 
-    def _translate(self, source: Source, flags: tuple[str, ...]) -> bytes:
+    def _translate(self, source: Source[Any], text: str, flags: tuple[str, ...]) -> bytes:
         for option in filter(_ARCHITECTURES.match, map(str.strip, source.options)):
             raise InvalidArgument(
                 f"compile {source.name}",
                 "options cannot name an architecture: the code is for the device",
                 got=option, limit=self.target, device=self.device.name, fix="Leave it out.",
             )  # fmt: skip
-        return hiprtc.compile(source.text, (f"--gpu-architecture={self.target}", *flags))
+        return hiprtc.compile(text, (f"--gpu-architecture={self.target}", *flags))

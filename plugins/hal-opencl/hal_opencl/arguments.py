@@ -5,26 +5,16 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from hal_core.dtypes import any_
+from hal_core.compiler.prototypes import Declared, Text, fits, signature_of
 from hal_core.errors import CompileError, Unsupported
 from hal_opencl import driver
 from hal_opencl.driver import cl
 
 if TYPE_CHECKING:
-    from hal_core.signature import Interface, Param, Signature
+    from hal_core.signature import Interface, Signature
 
-# OpenCL types for a dtype's elements: its own type, or an integer type of the same size.
-_TYPES = {
-    "bool": ("bool", "uchar", "char"), "float16": ("half", "ushort"), "bfloat16": ("ushort",),
-    "int8": ("char",), "int16": ("short",), "int32": ("int",), "int64": ("long",),
-    "uint8": ("uchar",), "uint16": ("ushort",), "uint32": ("uint",), "uint64": ("ulong",),
-    "float32": ("float",), "float64": ("double",),
-}  # fmt: skip
-
-# A scalar's or vector's type, as drivers write it: "float*", "unsigned char", "uchar16 *".
-_PLAIN = re.compile(
-    r"(?:(un)signed |(u))?(bool|char|short|int|long|half|float|double)(?:2|3|4|8|16)? ?(\*?)"
-)
+# Types of arguments that are neither memory nor a number.
+_OPAQUE = re.compile(r"image\w*_t|sampler_t|event_t|queue_t|pipe\b.*")
 
 
 class Slot(NamedTuple):
@@ -63,15 +53,47 @@ def runs_whole_blocks(kernel: cl.Kernel, asked: Interface) -> bool:
     return asked.rendered and kernel.num_args == len(slots_of(asked)) + 1
 
 
-def check_arguments(kernel: cl.Kernel, asked: Interface, operation: str, device: str) -> None:
+def described(kernel: cl.Kernel, text: Text, offsets: bool, device: str) -> Signature:
+    """Return the signature that the platform tells. Raises: CompileError; Unsupported."""
+    name, declared = kernel.function_name, _declared(kernel)
+    if not declared and kernel.num_args:
+        raise CompileError(
+            f"compile {name}", "the platform tells no types of arguments", device=device,
+            fix="Give the kernel's signature.",
+        )  # fmt: skip
+    _check_expressible(declared, f"compile {name}", device)
+    if offsets:  # what follows a pointer is its offset
+        declared = [one for place, one in enumerate(declared)
+                    if not (place and declared[place - 1].stars and one.type == "long")]  # fmt: skip
+    return signature_of(name, declared, text, device)
+
+
+def _declared(kernel: cl.Kernel) -> list[Declared]:
+    """Return the arguments as the platform tells them; none where it does not."""
+    found = []
+    for name, type, space, const in driver.argument_facts(kernel):
+        base = type.rstrip("* ")
+        words = {space} | ({"const"} if const else set())
+        found.append(Declared(name, type, base, type.count("*"), frozenset(words)))
+    return found
+
+
+def check_arguments(
+    kernel: cl.Kernel, asked: Interface, operation: str, device: str, text: Text | None = None
+) -> None:
     """Compare the arguments that the platform describes with those of the signature.
 
+    `text` has the typedefs; without it types are not compared, as of a binary.
     Raises: CompileError naming the argument; Unsupported for one that no signature can express.
     """
     spaces = driver.argument_spaces(kernel)
     signature = asked.signature
-    types = [] if asked.rendered else driver.argument_types(kernel)
-    _check_expressible(spaces, signature, operation, device)
+    declared = [] if asked.rendered or text is None else _declared(kernel)
+    _check_expressible(declared, operation, device)
+    for param in signature.values:
+        if not param.dtype.format:
+            problem = f"OpenCL C has no {param.dtype.name} values"
+            raise Unsupported(operation, problem, got=str(param), device=device)
     slots = slots_of(asked)
     if runs_whole_blocks(kernel, asked):
         slots.append(GEOMETRY)
@@ -85,54 +107,39 @@ def check_arguments(kernel: cl.Kernel, asked: Interface, operation: str, device:
         )
     _, set_numbers = driver.argument_setters(kernel)
     for index, slot in enumerate(slots):
-        written = types[index] if types else ""
-        fits = True
-        if written:
-            parameter = signature.params[slot.position]
-            fits = written == "long" if slot.is_offset else _holds(written, parameter)
-        if spaces and (spaces[index] in ("global", "constant")) != (slot.code == ""):
-            fits = False
+        fit = not (spaces and (spaces[index] in ("global", "constant")) != (slot.code == ""))
+        if declared and text is not None:
+            one, param = declared[index], signature.params[slot.position]
+            fit &= one.text == "long" if slot.is_offset else fits(one, param, text)
         try:
             if slot.code:  # a platform that tells no types still knows the sizes of numbers
                 set_numbers((index, bytes(slot.nbytes)))
         except cl.Error:
-            fits = False
-        if not fits:
+            fit = False
+        if not fit:
+            one = declared[index] if declared else None
+            const = "const " if one and "const" in one.words else ""
+            written = f"{const}{one.text} {one.name}" if one else "of another kind or size"
             raise CompileError(
                 operation,
-                f"argument {index} of the kernel is {written or 'of another size'}, its signature "
-                f"says {slot.what}",
+                f"argument {index} of the kernel is {written}, its signature says "
+                f"{slot.what}",
                 device=device,
-                fix="Write the signature as the kernel declares it.",
+                fix="Write the signature as the kernel declares it, or leave it out.",
             )
 
 
-def _check_expressible(
-    spaces: list[str], signature: Signature, operation: str, device: str
-) -> None:
-    if "local" in spaces:
-        raise Unsupported(
-            operation,
-            f"argument {spaces.index('local')} is __local memory, which no signature can express",
-            device=device,
-            fix="Declare it inside the kernel, with a size from defines={...}.",
-        )
-    for param in signature.values:
-        if not param.dtype.format:
+def _check_expressible(declared: list[Declared], operation: str, device: str) -> None:
+    for index, one in enumerate(declared):
+        what = f"argument {index} {one.name!r}"
+        if "local" in one.words:
             raise Unsupported(
-                operation,
-                f"OpenCL C has no {param.dtype.name} values",
-                got=str(param),
-                device=device,
-            )
-
-
-def _holds(written: str, param: Param) -> bool:
-    """Return whether a type is the parameter's: its scalar, or a vector of it."""
-    match = _PLAIN.fullmatch(written)
-    if match is None:  # a struct, a typedef or void tells no dtype
-        return True
-    if param.dtype is any_:
-        return bool(match[4])
-    scalar = ("u" if match[1] or match[2] else "") + match[3]
-    return scalar in _TYPES[param.dtype.name] and bool(match[4]) == param.is_pointer
+                operation, f"{what} is __local memory, which no signature can express",
+                got=one.text, device=device,
+                fix="Declare it inside the kernel, with a size from defines={...}.",
+            )  # fmt: skip
+        if _OPAQUE.fullmatch(one.type):
+            raise Unsupported(
+                operation, f"{what} is an {one.type}, and kernels take buffers and values",
+                device=device, fix="Read the elements from a buffer.",
+            )  # fmt: skip

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hal_core.compiler import Compiler, CompilerPair
+from hal_core.compiler import Compiler, CompilerPair, Module
 from hal_core.compiler.logs import fault_line
+from hal_core.compiler.module import asked
+from hal_core.compiler.prototypes import Reading, Text
 from hal_core.compiler.options import refuse_files
 from hal_core.compiler.seal import seal, unseal
 from hal_core.errors import CompileError, InvalidArgument, Unsupported
 from hal_core.source import Source
 from hal_opencl import driver
-from hal_opencl.arguments import check_arguments
+from hal_opencl.arguments import check_arguments, described
 from hal_opencl.build_lock import build_lock
 from hal_opencl.driver import cl
 
 if TYPE_CHECKING:
+    from hal_core.signature import Signature
     from hal_kernel.render import Renderer
     from hal_opencl.device import OpenCLDevice
 
@@ -64,13 +67,22 @@ class OpenCLCompiler(Compiler):
         self.identity = " ".join((driver.identity_of(device.hardware), *_FIXED, *self._rendered))
 
     def _compile(self, source: Source) -> bytes:
+        return self._compile_module(source).image
+
+    def _compile_module(self, source: Source[Any]) -> Module:
         operation = f"compile {source.name}"
         flags = self._flags(source, operation)
-        text = _with_macros(source, operation)
+        text, reading = _with_macros(source, operation), None
+        if not source.interface.rendered:
+            reading = Reading(source, "(?:__)?kernel", self.device.name, three="4")
+            text += reading.confirmed()
         with build_lock(self.device.hardware, source.name):
             try:
                 program = driver.build(self.device.context, text, flags)
             except driver.BuildError as error:
+                misfit = reading and reading.misfit(error.log)
+                if misfit:
+                    raise misfit from None
                 line = fault_line(error.log, _file(source))
                 if line is None:
                     # Oclgrind ignores #line, and counts the lines that we put above the text.
@@ -81,12 +93,27 @@ class OpenCLCompiler(Compiler):
                     device=self.device.name,
                 ) from None  # fmt: skip
             with driver.check(operation, self.device.name):
-                kernel = driver.find_kernel(program, source.name, operation, self.device.name)
-                check_arguments(kernel, source.interface, operation, self.device.name)
+                kernels = self._kernels_of(program, source, reading and reading.text)
             binary = driver.binary_of(program)
-        if not binary:
-            return Sealed("source", self.identity, text.encode(), flags).to_bytes()
-        return Sealed("binary", self.identity, binary).to_bytes()
+        made = Sealed("source", self.identity, text.encode(), flags)
+        if binary:
+            made = Sealed("binary", self.identity, binary)
+        return Module(made.to_bytes(), kernels)
+
+    def _kernels_of(
+        self, program: driver.Program, source: Source[Any], text: Text | None
+    ) -> tuple[Signature, ...]:
+        """Return the signatures of the kernels, each compared with what the platform tells."""
+        checked, device = [], self.device.name
+        for name, given in asked(source, driver.kernel_names(program), device).items():
+            kernel = cl.Kernel(program, name)
+            signature = given
+            if signature is None:
+                signature = described(kernel, text or Text(""), source.interface.offsets, device)
+            interface = source.interface._replace(signature=signature)
+            check_arguments(kernel, interface, f"compile {name}", device, text)
+            checked.append(signature)
+        return tuple(checked)
 
     def _disassemble(self, image: bytes) -> str:
         sealed = Sealed.of_bytes(image, "disassemble", self.device.name)

@@ -29,11 +29,11 @@ from hal_core.errors import (
 from hal_opencl.stderr import quietly
 
 __all__ = [
-    "COMPLETE", "BuildError", "Program", "argument_setters", "argument_spaces",
-    "argument_types", "binary_of", "build", "check", "cl", "enqueue_read", "enqueue_write",
+    "COMPLETE", "BuildError", "Program", "argument_facts", "argument_setters",
+    "argument_spaces", "binary_of", "build", "check", "cl", "enqueue_read", "enqueue_write",
     "explain", "failed_work", "find_devices", "find_kernel", "identity_of", "inner", "is_pocl",
-    "is_simulator", "kernel_facts", "kind_of", "may_be_memory", "open_queue", "raise_failure",
-    "sentence",
+    "is_simulator", "kernel_facts", "kernel_names", "kind_of", "may_be_memory", "open_queue",
+    "raise_failure", "sentence",
 ]  # fmt: skip
 
 INSTALL = (
@@ -310,10 +310,15 @@ def binary_of(program: Program) -> bytes:
     return bytes(binaries[0] or b"")
 
 
+def kernel_names(program: Program) -> list[str]:
+    """Return the names of a program's kernels."""
+    listed = str(program.get_info(cl.program_info.KERNEL_NAMES))
+    return [name for name in listed.split(";") if name]
+
+
 def find_kernel(program: Program, entry: str, operation: str, device: str) -> cl.Kernel:
     """Find the entry of a program. Raises: CompileError with the names that it has."""
-    listed = str(program.get_info(cl.program_info.KERNEL_NAMES))
-    names = [name for name in listed.split(";") if name]
+    names = kernel_names(program)
     if entry not in names:
         raise CompileError(
             operation,
@@ -337,12 +342,19 @@ def argument_spaces(kernel: cl.Kernel) -> list[str]:
     return [words.get(space, "unknown") for space in found]
 
 
-def argument_types(kernel: cl.Kernel) -> list[str]:
-    """Return each argument's type as the kernel writes it: "float*", "uint", "struct pair*".
+def argument_facts(kernel: cl.Kernel) -> list[tuple[str, str, str, bool]]:
+    """Return each argument's name, type as the kernel writes it ("float*", "struct pair*"), address
+    space, and whether it is const.
 
     The list is empty where the platform does not know.
     """
-    return [str(name) for name in _argument_facts(kernel, cl.kernel_arg_info.TYPE_NAME)]
+    info = cl.kernel_arg_info
+    const = cl.kernel_arg_type_qualifier.CONST
+    names, types, qualifiers = (
+        _argument_facts(kernel, fact) for fact in (info.NAME, info.TYPE_NAME, info.TYPE_QUALIFIER)
+    )
+    consts = [bool(one & const) for one in qualifiers]
+    return list(zip(names, types, argument_spaces(kernel), consts, strict=False))
 
 
 def _argument_facts(kernel: cl.Kernel, fact: cl.kernel_arg_info) -> list[Any]:
@@ -359,6 +371,7 @@ class KernelFacts(NamedTuple):
     shared_nbytes: int  # per block
     private_nbytes: int  # per thread
     block_multiple: int
+    block: tuple[int, int, int] | None  # the only one that it runs with
 
 
 def kernel_facts(kernel: cl.Kernel, device: cl.Device) -> KernelFacts:
@@ -368,7 +381,9 @@ def kernel_facts(kernel: cl.Kernel, device: cl.Device) -> KernelFacts:
         info.WORK_GROUP_SIZE, info.LOCAL_MEM_SIZE, info.PRIVATE_MEM_SIZE,
         info.PREFERRED_WORK_GROUP_SIZE_MULTIPLE,
     )  # fmt: skip
-    return KernelFacts(*(kernel.get_work_group_info(fact, device) for fact in facts))
+    fixed = tuple(kernel.get_work_group_info(info.COMPILE_WORK_GROUP_SIZE, device))
+    found = (kernel.get_work_group_info(fact, device) for fact in facts)
+    return KernelFacts(*found, fixed if any(fixed) else None)
 
 
 def argument_setters(kernel: cl.Kernel) -> tuple[Callable[..., None], Callable[..., None]]:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from hal_core.errors import CompileError, Unsupported
 from hal_core.geometry import Dim3
-from hal_core.program import Program, ProgramInfo
+from hal_core.program import Program, ProgramInfo, Shared
 from hal_core.program.generated import define, spare_storage
 from hal_core.source import Binary
 from hal_kernel.ir.uop import MOST_THREADS
@@ -71,8 +71,8 @@ class OpenCLProgram(Program):
         operation = f"load {binary.name}"
         locked = build_lock(device.hardware, binary.name)
         with locked, driver.check(operation, device.name):
-            program = self._build(operation)
-            kernel = driver.find_kernel(program, binary.name, operation, device.name)
+            shared = self._shared(lambda: self._build(operation))
+            kernel = driver.find_kernel(shared.made, binary.name, operation, device.name)
             check_arguments(kernel, binary.interface, operation, device.name)
             facts = driver.kernel_facts(kernel, device.hardware)
             self._whole_blocks = runs_whole_blocks(kernel, binary.interface)
@@ -87,8 +87,9 @@ class OpenCLProgram(Program):
             local_nbytes=facts.private_nbytes,
             max_block_threads=max_threads,
             block_multiple=facts.block_multiple,
+            block=binary.interface.block or (None if self._whole_blocks else facts.block),
         )
-        self._program: Any = program
+        self._program: Shared | None = shared
         self._enqueue: Callable[..., cl.Event] | None = None  # generated at the first launch
 
     def _geometry(self, grid: Dim3, block: Dim3, shared: int) -> Geometry:
@@ -138,7 +139,7 @@ class OpenCLProgram(Program):
 
     def _generated(self) -> Callable[..., cl.Event]:
         """Return `launch(geometry, *args, owner)`: the owner of a command queue, or no owner."""
-        name, program = self.name, self._program
+        name, program = self.name, self._shared_program()
         interface = self.binary.interface
         slots, offsets = slots_of(interface), interface.rendered or interface.offsets
         memory, numbers, packs = [], [], {}
@@ -184,7 +185,7 @@ class OpenCLProgram(Program):
 
         Raises: cl.Error.
         """
-        kernel = cl.Kernel(self._program, self.name)
+        kernel = cl.Kernel(self._shared_program(), self.name)
         set_memory, set_numbers = driver.argument_setters(kernel)
         memory = []
         slots = slots_of(self.binary.interface)
@@ -199,6 +200,10 @@ class OpenCLProgram(Program):
         if self._whole_blocks:
             set_numbers((len(slots), geometry.launch))
         return kernel, memory
+
+    def _shared_program(self) -> driver.Program:
+        shared = self._program
+        return shared.made if shared else self._refuse_unloaded()
 
     def _build(self, operation: str) -> driver.Program:
         device = self.device

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from hal_core.compiler import Compiler
+from hal_core.compiler import Compiler, Module
 from hal_core.compiler.logs import fault_line
 from hal_core.compiler.options import refuse_files
+from hal_core.compiler.prototypes import Reading
 from hal_core.compiler.seal import seal
 from hal_core.errors import CompileError
 from hal_core.source import Source
+from hal_streams.confirmed import confirmation, refused
 from hal_streams.device import StreamDevice
 from hal_streams.runtime_compiler import CompilerRefused
 
@@ -27,24 +29,35 @@ class StreamCompiler(Compiler):
     error: re.Pattern[str]  # one error of the log: see `fault_line`
     device: StreamDevice
 
-    def _translate(self, source: Source, flags: tuple[str, ...]) -> bytes:
-        """Return the machine code; `flags` are the options, defines and folders of headers.
+    def _translate(self, source: Source[Any], text: str, flags: tuple[str, ...]) -> bytes:
+        """Return the machine code of a source's complete text; `flags` are the options, defines and folders of headers.
 
         Raises: CompilerRefused, with the log.
         """
         raise NotImplementedError
 
     def _compile(self, source: Source) -> bytes:
+        return self._compile_module(source).image
+
+    def _compile_module(self, source: Source[Any]) -> Module:
         operation, device = f"compile {source.name}", self.device.name
         refuse_files(source.options, self.reads_files, operation, device)
         defines = tuple(f"-D{name}={value}" for name, value in source.defines)
         folders = tuple(f"-I{path}" for path in (*source.includes, *self.headers))
+        text, kernels, reading = source.text, (source.signature,), None
+        if not source.interface.rendered:
+            reading = Reading(source, "__global__", device)
+            kernels = reading.compare()
+            text += confirmation(kernels) + reading.checks()
         try:
-            image = self._translate(source, (*source.options, *defines, *folders))
+            image = self._translate(source, text, (*source.options, *defines, *folders))
         except CompilerRefused as error:
+            misfit = reading and refused(reading, error.log)
+            if misfit:
+                raise misfit from None
             line = fault_line(error.log, self.text_name.format(source.name), self.error)
             raise CompileError(
                 operation, f"{self.title} refuses the text: {error}", log=error.log,
                 source=source.text, line=line, device=device,
             ) from None  # fmt: skip
-        return seal(self.maker, self.label, image)
+        return Module(seal(self.maker, self.label, image), kernels)

@@ -11,7 +11,7 @@ from hal_core.compiler.seal import unseal
 from hal_core.concurrency import fork_safe_lock
 from hal_core.errors import CompileError, Unsupported
 from hal_core.geometry import Dim3
-from hal_core.program import Program, ProgramInfo
+from hal_core.program import Program, ProgramInfo, Shared
 from hal_core.program.generated import define, spare_storage
 from hal_core.source import Binary
 from hal_streams import driver
@@ -67,10 +67,11 @@ class StreamProgram(Program):
         self._allowed_nbytes = 0  # of dynamic shared memory, as the driver was asked to allow
         with device.own(operation):
             device.unload_unused()
-            handle = device.api.load(image)
-            self._module: Module | None = Module(device, handle)
+            self._module: Shared | None = self._shared(
+                lambda: Module(device, device.api.load(image))
+            )
             try:
-                self._load_function(handle, operation)
+                self._load_function(self._module.made.handle, operation)
             except BaseException:
                 self._module = None  # its finalizer puts it on `device.unused`
                 device.unload_unused()
@@ -180,9 +181,10 @@ class Module:
     Not in the finalizer: it runs in the middle of anything, where the driver cannot be called.
     """
 
-    __slots__ = ("_key", "_unused")
+    __slots__ = ("_key", "_unused", "handle")
 
     def __init__(self, device: StreamDevice, handle: Any) -> None:
+        self.handle = handle
         self._key = device.add_made(lambda: device.api.unload(handle))
         self._unused = device.unused
 
@@ -194,7 +196,7 @@ class ArgumentStorage:
     """Memory for the arguments of one program's launches.
 
     The driver wants an array of pointers, one to each argument. So a block of memory begins with
-    that array, and the arguments follow it, packed as a C struct. For an address and an int32:
+    that array, and the arguments follow it, at multiples of 8 bytes. For an address and an int32:
 
         offset   0                8                16          24
                  block + 16       block + 24       address     int32
@@ -206,11 +208,14 @@ class ArgumentStorage:
             raise Unsupported(
                 f"load {binary.name}", "a kernel takes no bfloat16 values", device=device
             )
-        packer = struct.Struct("@" + "".join(letters))
+        packed, self._offsets = "=", []
+        for letter in letters:  # the driver reads each on its own, at a multiple of 8 bytes
+            packed += f"{-struct.calcsize(packed) % 8}x"
+            self._offsets.append(struct.calcsize(packed))
+            packed += letter
+        packer = struct.Struct(packed)
         self.pack_into = packer.pack_into
         self.first = len(letters) * ctypes.sizeof(ctypes.c_void_p)  # offset of the first argument
-        self._offsets = [struct.calcsize("@" + "".join(letters[: k + 1])) - struct.calcsize(letter)
-                         for k, letter in enumerate(letters)]  # fmt: skip
         # Words of 8 bytes: the pointers, then the arguments, rounded up.
         self._shape = ctypes.c_void_p * (len(letters) + packer.size // 8 + 1)
 

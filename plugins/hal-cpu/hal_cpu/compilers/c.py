@@ -11,13 +11,22 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
-from hal_core.errors import CompilerUnavailable
+from hal_core.compiler import Module
+from hal_core.compiler.prototypes import Reading
+from hal_core.errors import CompileError, CompilerUnavailable
 from hal_core.files import temporary_folder
 from hal_core.source import Source
 from hal_cpu import __version__, processor
 from hal_cpu.compilers import files
 from hal_cpu.compilers.objects import ObjectCompiler
-from hal_cpu.compilers.source import WRAPPER, arguments_of, text_of
+from hal_cpu.compilers.source import (
+    WRAPPER,
+    arguments_of,
+    complete_all,
+    declared_text,
+    reading_of,
+    text_of,
+)
 
 
 class CCompiler(NamedTuple):
@@ -129,8 +138,38 @@ class CCompilerProgram(ObjectCompiler):
         )
 
     def _compile(self, source: Source) -> bytes:
+        dtypes = source.signature.dtypes
+        if not source.interface.rendered and any(dtype.kind in ("c", "V") for dtype in dtypes):
+            return self._compile_module(source).image
+        try:
+            return self._compile_text(source, text_of(source))
+        except CompileError as error:
+            if not source.interface.rendered and "signature of" in error.log:
+                self._read(source).compare()  # names the argument, if it can be read
+            raise
+
+    def _read(self, source: Source[Any]) -> Reading:
+        """Preprocess the text and read its kernels. Raises: CompileError."""
+        operation = f"compile {source.name}"
+        with temporary_folder(operation, "CPU") as folder:
+            path = os.path.join(folder, "kernel.c")
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(declared_text(source))
+            done = _run([*self._command, *arguments_of(source), path, "-E", "-P"])
+        if done.returncode:
+            raise self.refusal(source, done.stderr.strip(), "kernel.c")
+        return reading_of(source, done.stdout)
+
+    def _compile_module(self, source: Source[Any]) -> Module:
+        reading = self._read(source)
+        kernels = reading.compare()
+        try:
+            return Module(self._compile_text(source, complete_all(reading)), kernels)
+        except CompileError as error:
+            raise reading.misfit(error.log) or error from None
+
+    def _compile_text(self, source: Source[Any], text: str) -> bytes:
         arguments = arguments_of(source)
-        text = text_of(source)
         if source.interface.rendered and "uint64_t" in text and _TO_FLOAT.search(text):
             arguments += self._flags_uint64
         with temporary_folder(f"compile {source.name}", "CPU") as folder:

@@ -12,16 +12,21 @@ void twice(const hal_thread *t,                void hal_run_twice(args, launch, 
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hal_core.compiler.options import refuse_files
+from hal_core.compiler.prototypes import Reading
+from hal_core.dtypes import any_
 from hal_core.signature import CONST_POINTER, Param, Signature
 
 if TYPE_CHECKING:
     from hal_core.source import Source
 
+# Functions of one thread: others are static, or inline.
+KERNEL = r"(?:\A|(?<=[;}]))\s*(?:extern\s+)?void\s+(\w+)\s*\((?=\s*const\s+hal_thread\s*\*)"
 ENTRY_PREFIX = "hal_run_"  # of the function that a launch calls; the kernel's name follows
 
 _TYPES = {
@@ -29,7 +34,7 @@ _TYPES = {
     "uint8": "uint8_t", "uint16": "uint16_t", "uint32": "uint32_t", "uint64": "uint64_t",
     "float32": "float", "float64": "double",
     "float16": "uint16_t", "bfloat16": "uint16_t",  # the bits: not every compiler has a type
-    "any": "void",
+    "any": "void", "complex64": "float _Complex", "complex128": "double _Complex",
 }  # fmt: skip
 
 _DECLARATIONS = """\
@@ -45,11 +50,11 @@ static inline int64_t hal_global_idx(const hal_thread *t, int axis) {
 }
 """
 
-# The constant `hal_entry` makes a missing or differently typed function a compile error, in a line
+# The constant `hal_entry_...` makes a missing or differently typed function a compile error, in a line
 # that `suggest_signature` finds in the log.
 _ENTRY = """
 #line 1 "signature of {name}"
-static void (*const hal_entry)({types}) = {name};
+static void (*const hal_entry_{name})({types}) = {name};
 void {prefix}{name}(const char *hal_args, const int32_t *hal_launch, int64_t hal_first,
                     int64_t hal_last) {{
     const int32_t gx = hal_launch[0], gy = hal_launch[1], gz = hal_launch[2];
@@ -63,7 +68,7 @@ void {prefix}{name}(const char *hal_args, const int32_t *hal_launch, int64_t hal
                 for (int32_t x = 0; x < bx; x++) {{
                     const hal_thread t = {{
                         {{kx, ky, kz}}, {{x, y, z}}, {{bx, by, bz}}, {{gx, gy, gz}}}};
-                    hal_entry({arguments});
+                    hal_entry_{name}({arguments});
                 }}
     }}
 }}
@@ -93,23 +98,65 @@ def text_of(source: Source) -> str:
     return complete(source.text, source.signature)
 
 
+class Words(dict[str, str]):
+    """The C types of the values and elements of a text, by their dtypes' names."""
+
+    def of(self, param: Param) -> str:
+        name = self.get(param.name) or _TYPES[param.dtype.name]
+        if not param.is_pointer:
+            return name
+        return f"const {name} *" if param.kind == CONST_POINTER else f"{name} *"
+
+
+def declared_text(source: Source[Any]) -> str:
+    """Return the user's text as a preprocessor is given it."""
+    return f"{_DECLARATIONS}\n{source.text}"
+
+
+def reading_of(source: Source[Any], preprocessed: str) -> Reading:
+    """Read the kernels of a text that a compiler has preprocessed."""
+    long = ctypes.sizeof(ctypes.c_long)
+    return Reading(source, KERNEL, "CPU", long=long, text=preprocessed, hidden=1)
+
+
+def complete_all(reading: Reading) -> str:
+    """Return the text of several kernels with the declarations ahead and the entries after it."""
+    entries = ""
+    for signature in reading.kernels:
+        words = Words()
+        for param, one in zip(signature.params, reading.declared[signature.name], strict=True):
+            if param.dtype.kind in ("c", "V") or (param.dtype is any_ and one.type):
+                struct = "struct " if "struct" in one.words else ""
+                words[param.name] = struct + one.type
+        entries += _entry(signature, words)
+    source = reading.source
+    return f'{_DECLARATIONS}#line 1 "{source.name}.c"\n{source.text}\n{entries}{reading.checks()}'
+
+
 def complete(text: str, signature: Signature) -> str:
     """Return the user's function with the declarations ahead of it and the entry after it."""
-    types = ["const hal_thread *"] + [_type(param) for param in signature.params]
-    loads = [
-        f"    {_type(param)} const a{param.position} = "
-        f"*({_type(param)} const *)(hal_args + {8 * param.position});"
-        for param in signature.params
-    ]
+    return f'{_DECLARATIONS}#line 1 "{signature.name}.c"\n{text}\n{_entry(signature, Words())}'
+
+
+def _entry(signature: Signature, words: Words) -> str:
+    types = ["const hal_thread *"] + [words.of(param) for param in signature.params]
+    loads, place = [], 0
+    for param in signature.params:
+        type, value = words.of(param), f"a{param.position}"
+        # Of a type of the text's own, which may have a larger alignment than 8.
+        line = f"{type} {value}; __builtin_memcpy(&{value}, hal_args + {place}, sizeof {value});"
+        if param.is_pointer or param.dtype.name in _TYPES:
+            line = f"{type} const {value} = *({type} const *)(hal_args + {place});"
+        loads.append(f"    {line}")
+        place += 8 if param.is_pointer else param.dtype.itemsize + -param.dtype.itemsize % 8
     arguments = ["&t"] + [f"a{param.position}" for param in signature.params]
-    entry = _ENTRY.format(
+    return _ENTRY.format(
         name=signature.name,
         prefix=ENTRY_PREFIX,
         types=", ".join(types),
         loads="\n".join(loads),
         arguments=", ".join(arguments),
     )
-    return f'{_DECLARATIONS}#line 1 "{signature.name}.c"\n{text}\n{entry}'
 
 
 def suggest_signature(signature: Signature, log: str) -> str | None:
@@ -119,19 +166,12 @@ def suggest_signature(signature: Signature, log: str) -> str | None:
         return None
     takes = ["const hal_thread *t"]
     for param in signature.params:
-        name = _type(param)
+        name = Words().of(param)
         takes.append(f"{name}{'' if name.endswith('*') else ' '}{param.name}")
     return (
         f"Write: void {signature.name}({', '.join(takes)}) - the code of one thread, which is "
         "number hal_global_idx(t, 0)."
     )
-
-
-def _type(param: Param) -> str:
-    name = _TYPES[param.dtype.name]
-    if not param.is_pointer:
-        return name
-    return f"const {name} *" if param.kind == CONST_POINTER else f"{name} *"
 
 
 # Every text of this module that a compiler may be given, for the compile cache's key.

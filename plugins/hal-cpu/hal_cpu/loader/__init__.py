@@ -7,8 +7,9 @@ llvmlite   LLVM's engine, in `engine.py`: ELF on Windows and Linux, Mach-O on ma
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
+from hal_core.errors import CompileError
 from hal_cpu.loader.mapped import load as load
 
 FORMATS = ("elf", "macho")  # of objects
@@ -18,6 +19,25 @@ class Code(Protocol):
     """Machine code in memory, as long as this object lives; whoever runs it holds the object."""
 
     entry: int  # address of the function to launch
+
+    def address_of(self, name: str) -> int:
+        """Return the address of another function; 0 for one that the object lacks."""
+
+
+class Function(NamedTuple):
+    """A function of code that has other entries, too."""
+
+    entry: int
+    code: Code
+
+
+def function_of(code: Code, *entries: str) -> Code | Function:
+    """Return the first of `entries` that the code defines. Raises: CompileError."""
+    found = next(filter(None, map(code.address_of, entries)), 0)
+    if not found:
+        name = entries[-1]
+        raise CompileError(f"load {name}", f"has no entry {name!r}", device="CPU")
+    return code if found == code.entry else Function(found, code)
 
 
 def named(name: str) -> Callable[..., Code]:

@@ -48,6 +48,10 @@ class EngineCode:
     def __del__(self) -> None:
         self._drop(self._engine)
 
+    def address_of(self, name: str) -> int:
+        with llvm_lock:
+            return int(self._engine.get_function_address(name))
+
     def __repr__(self) -> str:
         return f"<EngineCode at {self.entry:#x}>"
 
@@ -94,9 +98,12 @@ _dropped: deque[Any] = deque()
 _closing: dict[int, Any] = {}
 
 
-def _drop(engine: Any, dropped: deque[Any] = _dropped, lock: Any = llvm_lock) -> None:
+def _drop(
+    engine: Any, dropped: deque[Any] = _dropped, lock: Any = llvm_lock,
+    ending: Any = sys.is_finalizing,
+) -> None:  # fmt: skip
     """Close the engine; where another thread is using LLVM, leave that to the next load."""
-    if sys.is_finalizing():
+    if ending():
         return
     dropped.append(engine)
     if lock.acquire(blocking=False):  # a finalizer that waits could wait for ever

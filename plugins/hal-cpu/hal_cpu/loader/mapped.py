@@ -37,16 +37,20 @@ class Code:
     Owns: its pages, as long as the object lives; whoever runs the code holds the object.
     """
 
-    __slots__ = ("_unmap", "address", "entry", "nbytes")
+    __slots__ = ("_unmap", "address", "entry", "functions", "nbytes")
 
     def __init__(self, address: int, nbytes: int) -> None:
         self.address, self.nbytes = address, nbytes
         self.entry = 0
+        self.functions: dict[str, int] = {}
         self._unmap = driver.unmap_pages  # at exit the module may be cleared already
 
     def __del__(self) -> None:
         if hasattr(self, "_unmap"):  # else Ctrl-C came ahead of it
             self._unmap(self.address, self.nbytes)
+
+    def address_of(self, name: str) -> int:
+        return self.functions.get(name, 0)
 
     def __repr__(self) -> str:
         return f"<Code {self.nbytes} bytes at {self.address:#x}>"
@@ -149,6 +153,11 @@ class _Loading:
         low, high = self.parts[_CODE]
         driver.flush_instructions(start + low, high - low)
         code.entry = start + self.sections[entry.section] + entry.value
+        code.functions = {
+            symbol.name: start + self.sections[symbol.section] + symbol.value
+            for symbol in self.object.symbols
+            if symbol.type == elf.FUNCTION and symbol.section in self.sections
+        }
         return code
 
     def _address(self, number: int, start: int) -> int:

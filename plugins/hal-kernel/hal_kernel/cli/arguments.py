@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from hal_core.dtypes import any_, values_of
+from hal_core.dtypes import any_, as_number, values_of
 from hal_core.errors import InvalidArgument
 from hal_core.geometry import DEFAULT_BLOCK_THREADS, Dim3, Extent, Rules
 from hal_core.signature import Param, Signature, convert_value
@@ -134,7 +134,7 @@ def elements(value: Any, param: Param, operation: str) -> Array:
             )  # fmt: skip
         return made_up(param.dtype, int(value))
     if isinstance(value, np.ndarray):
-        values, dtype = values_of(value, operation)
+        values, dtype = values_of(value, operation, as_number)
         if param.dtype in (dtype, any_):
             return values.reshape(-1).view(stored_as(param.dtype))
     got = f"{value.dtype} array" if isinstance(value, np.ndarray) else repr(value)

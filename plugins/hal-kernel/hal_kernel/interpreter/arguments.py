@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from hal_core.dtypes import any_, as_dtype, check_array
+from hal_core.dtypes import any_, as_number, check_array
 from hal_core.errors import InvalidArgument
 from hal_core.geometry import Dim3, Extent, Limits, Rules
 from hal_core.signature import CONST_POINTER, Param, convert_value
@@ -131,8 +131,8 @@ class Arguments:
                 fix = "Convert it first, x.astype(ml_dtypes.bfloat16), or give the bits as uint16."
             self._refuse(f"{what} has the wrong dtype", name, param, fix)
         check_array(array, self.operation)
-        if not array.dtype.isnative or dtype is any_:
-            as_dtype(array.dtype, self.operation)
+        if not array.dtype.isnative or array.dtype.fields or dtype is any_:
+            as_number(array.dtype, self.operation)
         if param.kind != CONST_POINTER and not array.flags.writeable:
             fix = "Give a copy: x.copy()."
             self._refuse(f"{what} cannot be written", "a read-only array", param, fix)

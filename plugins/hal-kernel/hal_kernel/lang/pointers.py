@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, TypeVar, overload
 
-from hal_core.dtypes import DType, Scalar, any_, as_dtype
+from hal_core.dtypes import DType, Scalar, any_, as_number
 from hal_core.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def _pointed(item: object, operation: str) -> DType:
     if item is any_:
         return any_
     try:
-        return as_dtype(item, operation)
+        return as_number(item, operation)
     except InvalidArgument as error:
         fix = next((text for kind, text in WIDTHS if item is kind), error.fix)
         raise InvalidArgument(operation, error.problem, got=item, fix=fix) from None

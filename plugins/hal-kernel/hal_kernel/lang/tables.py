@@ -13,7 +13,16 @@ import math
 import sys
 from typing import Any
 
-from hal_core.dtypes import STORAGE_DTYPES, DType, bool_, float32, int32, int64, values_of
+from hal_core.dtypes import (
+    STORAGE_DTYPES,
+    DType,
+    as_number,
+    bool_,
+    float32,
+    int32,
+    int64,
+    values_of,
+)
 from hal_core.errors import InvalidArgument
 from hal_kernel.ir.uop import TABLE_LIMIT
 from hal_kernel.lang.constants import fit
@@ -35,7 +44,7 @@ def of_array(x: Expressions, at: ast.AST, array: Any) -> Table:
     if known is not None:
         return known[1]  # type: ignore[no-any-return]
     try:
-        values, dtype = values_of(array, "")
+        values, dtype = values_of(array, "", as_number)
     except InvalidArgument as error:
         problem = f"a numpy {type(array).__name__} of {array.dtype.name} is not a constant"
         problem += f" of the kernel language: {error.problem}"

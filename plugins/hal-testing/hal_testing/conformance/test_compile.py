@@ -18,7 +18,7 @@ from hal_testing.conformance.kernels import add_one, count_up, triple
 from hal_testing.conformance.raw import buffer_of, read
 from hal_testing.conformance.sources import SIGNATURE, Texts
 from hal_testing.conformance.threads import in_threads
-from hal_testing.kit.abilities import nothing_to_try, text_language
+from hal_testing.kit.abilities import need_modules, nothing_to_try, text_language
 
 DAMAGE: dict[str, Callable[[bytes], bytes]] = {
     "empty": lambda data: b"",
@@ -255,6 +255,63 @@ class TestCompile:
             multiplied(device.compile(hal_source.source(hal_source.two, name)), factor)
         with pytest.raises(hal.CompileError, match="tenfold"):
             device.compile(hal_source.source(hal_source.two, "tenfold"))
+
+    def test_P16_a_text_of_several_kernels_is_compiled_once(
+        self,
+        device: hal.Compiled,
+        folder: Path,
+        hal_source: Texts,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        compiler = need_modules(device, hal_source)
+        seen, real = [], compiler._compile_module
+        monkeypatch.setattr(compiler, "_compile_module", lambda it: seen.append(1) or real(it))
+        for name in (None, {"fivefold": SIGNATURE, "doubled": None}, None):
+            source = hal.Source(name, hal_source.two, language=hal_source.language)
+            programs = device.compile(source)
+            assert set(programs) == {"doubled", "fivefold"} and programs is device.compile(source)
+            for one, factor in (("doubled", 2), ("fivefold", 5)):
+                multiplied(programs[one], factor)
+            images = {id(program.binary.image) for program in programs.values()}
+            assert len(images) == 1, "they share the machine code"
+            programs["doubled"].unload()
+            multiplied(programs["fivefold"], 5)
+        assert len(seen) == len(entries(folder)) == 2, "the third was cached"
+        with pytest.raises(KeyError, match=r"no such kernel.*doublet.*doubled.*fivefold"):
+            programs["doublet"]
+        with pytest.raises(hal.CompileError, match="tenfold"):
+            wrong = {"doubled": None, "tenfold": None}
+            device.compile(hal.Source(wrong, hal_source.two, language=hal_source.language))
+
+    def test_P17_a_signature_may_be_left_out(
+        self, device: hal.Compiled, folder: Path, hal_source: Texts
+    ) -> None:
+        need_modules(device, hal_source)
+        for _ in range(2):  # the second comes from the cache
+            source = hal.Source("doubled", hal_source.doubled, language=hal_source.language)
+            program = device.compile(source)
+            kinds = [(one.dtype, one.kind) for one in program.signature.params]
+            given = hal.Signature.parse("doubled", SIGNATURE).params
+            assert kinds == [(one.dtype, one.kind) for one in given]
+            multiplied(program, 2)
+        with pytest.raises(hal.CompileError):
+            device.compile(hal.Source(None, "", language=hal_source.language))
+
+    @pytest.mark.parametrize(
+        "wrong", ["const float32*, x: const float32*, n: int32",
+                  "float32*, x: const float32*, n: int64",
+                  "float32*, x: const float32*, n: int32*",
+                  "float32*, x: const int32*, n: int32", "float32*, x: const float32*",
+                  "float32*, x: const float32*, n: int32, m: int32"],
+    )  # fmt: skip
+    def test_P18_a_signature_is_compared_with_the_text(
+        self, device: hal.Compiled, hal_source: Texts, wrong: str
+    ) -> None:
+        need_modules(device, hal_source)
+        source = hal.Source("doubled", hal_source.doubled, f"y: {wrong}",
+                            language=hal_source.language)  # fmt: skip
+        with pytest.raises(hal.CompileError, match="doubled"):
+            device.compile(source)
 
     def test_P1_an_unresolved_symbol_is_refused(
         self, device: hal.Compiled, hal_source: Texts, capfd: pytest.CaptureFixture[str]

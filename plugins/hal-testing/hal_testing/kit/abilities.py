@@ -67,3 +67,13 @@ def need_cache(allocator: hal.Allocator[Any]) -> None:
 def nothing_to_try(why: str) -> NoReturn:
     """Skip the test because the author has not overridden a fixture, or there is no such case."""
     pytest.skip(f"nothing to try: {why}")
+
+
+def need_modules(device: hal.Compiled, texts: Any) -> hal.Compiler:
+    """Return the compiler of texts; skip if it declares to take one kernel with its signature."""
+    if not texts.two:
+        nothing_to_try(f"one text in {texts.language!r} holds one kernel")
+    _, compiler = select(device, texts.language)
+    if type(compiler)._compile_module is hal.Compiler._compile_module:
+        pytest.skip("it declares no texts of several kernels (_compile_module)")
+    return compiler

@@ -1,0 +1,103 @@
+"""C++ that makes a compiler confirm that kernels take what their signatures say.
+
+For each parameter of each kernel one line, which does not compile if the type is another:
+
+typedef char hal_fits_0_2[hal_check::at<2, decltype(scale)>::type::code == 104 ? 1 : -1];
+"""
+
+from __future__ import annotations
+
+import re
+
+from hal_core.compiler.prototypes import Reading
+from hal_core.dtypes import DType, any_
+from hal_core.errors import CompileError
+from hal_core.signature import CONST_POINTER, VALUE, Param, Signature
+
+_KINDS = {"b": 0, "i": 100, "u": 200, "f": 300}
+_TYPES = {
+    0: "bool", 101: "signed char", 102: "short", 104: "int", 108: "long long", 201: "unsigned char",
+    202: "unsigned short", 204: "unsigned", 208: "unsigned long long", 304: "float", 308: "double",
+}  # fmt: skip
+# `long` is as wide as a pointer, and `char` signed or not.
+_LONGS = {"char": "101", "long": "100 + sizeof(long)", "unsigned long": "200 + sizeof(long)"}
+_OWN = 1000  # and its bytes: a type of the text's own
+_HEAD = """
+#line 1 "signature"
+namespace hal_check {
+template <class T> struct number { enum { code = 1000 + sizeof(T) }; };
+template <> struct number<void> { enum { code = -1 }; };
+%s
+template <class T> struct one { enum { code = number<T>::code, pointer = 0 }; };
+template <class T> struct one<T *> { enum { code = number<T>::code, pointer = 1 }; };
+template <class T> struct one<const T *> { enum { code = number<T>::code, pointer = 2 }; };
+template <class T> struct one<volatile T *> : one<T *> {};
+template <class T> struct one<const volatile T *> : one<const T *> {};
+template <int N, class F> struct at;
+template <class R, class A, class... B> struct at<0, R(A, B...)> { typedef one<A> type; };
+template <int N, class R, class A, class... B> struct at<N, R(A, B...)> : at<N - 1, R(B...)> {};
+template <class F> struct count;
+template <class R, class... A> struct count<R(A...)> { enum { value = sizeof...(A) }; };
+}
+"""
+
+
+def confirmation(kernels: tuple[Signature, ...]) -> str:
+    """Return the text to be put behind the kernels."""
+    named = {**{name: str(code) for code, name in _TYPES.items()}, **_LONGS}
+    numbers = "\n".join(
+        f"template <> struct number<{name}> {{ enum {{ code = {code} }}; }};"
+        for name, code in named.items()
+    )
+    lines = _HEAD % numbers
+    for number, signature in enumerate(kernels):
+        kind = f"decltype({signature.name})"
+        fact = f"hal_check::count<{kind}>::value == {len(signature.params)}"
+        lines += f"typedef char hal_count_{number}[{fact} ? 1 : -1];\n"
+        for param in signature.params:
+            found = f"hal_check::at<{param.position}, {kind}>::type"
+            label = f"hal_fits_{number}_{param.position}"
+            lines += f"typedef char {label}[({_fact(param, found)}) ? 1 : -1];\n"
+    return lines
+
+
+def _fact(param: Param, found: str) -> str:
+    codes = [_code(param.dtype)]
+    if param.dtype.name in ("bool", "float16", "bfloat16"):  # as bits
+        codes += {"bool": [201, 101]}.get(param.dtype.name, [202])
+    if param.kind == VALUE:
+        either = " || ".join(f"{found}::code == {code}" for code in codes)
+        return f"{found}::pointer == 0 && ({either})"
+    pointer = f"{found}::pointer" + (" == 2" if param.kind == CONST_POINTER else " > 0")
+    if param.dtype is any_:
+        return pointer
+    either = " || ".join(f"{found}::code == {code}" for code in codes)
+    # A pointer to a type of the text's own, as float4, may be given any elements.
+    return f"{pointer} && ({either} || {found}::code >= {_OWN} || {found}::code == -1)"
+
+
+def _code(dtype: DType) -> int:
+    if dtype.kind in ("c", "V") or dtype.name in ("float16", "bfloat16"):
+        return _OWN + dtype.itemsize
+    return _KINDS[dtype.kind] + (dtype.itemsize if dtype.kind != "b" else 0)
+
+
+def refused(reading: Reading, log: str) -> CompileError | None:
+    """Return the error for a line that the compiler refused; None for another fault."""
+    match = re.search(r"\bhal_(fits|count)_([0-9]+)(?:_([0-9]+))?", log)
+    if match is None:
+        return reading.misfit(log)
+    signature = reading.kernels[int(match[2])]
+    declared = reading.declared.get(signature.name, [])
+    if match[1] == "count":
+        problem = f"the kernel {signature.name} does not take {len(signature.params)} arguments"
+        problem += f", as its signature says ({signature})"
+    else:
+        param = signature.params[int(match[3])]
+        found = [one.text for one in declared[param.position : param.position + 1]]
+        written = found[0] if found else "of another type"
+        problem = f"argument {param.position} of the kernel is {written}, its signature says {param}"
+    return CompileError(
+        f"compile {reading.source.name}", problem, log=log, device=reading.device,
+        fix="Write the signature as the kernel declares it, or leave it out.",
+    )  # fmt: skip
