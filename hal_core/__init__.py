@@ -16,8 +16,8 @@ _NAMES = {
     "compiler": "Compiler CompilerPair",
     "device": "Device DeviceRegistry",
     "device.base": "Compiled DeviceInfo Limits",
-    "dtypes": "DType any_ as_dtype bfloat16 bool_ complex64 complex128 float16 float32 float64 int8 int16 int32 int64 "
-    "uint8 uint16 uint32 uint64",
+    "dtypes": "DType any_ as_dtype bfloat16 bool_ complex64 complex128 float16 float32 "
+    "float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64",
     "errors": "CompileError CompilerUnavailable DeviceFault DeviceUnavailable FailedAssert "
     "ForkError HalError IncompatiblePlugin InvalidArgument InvalidKernel InvalidState "
     "KernelFault KernelSyntaxError NotShareable OutOfBounds OutOfMemory PluginConflict "

@@ -260,7 +260,7 @@ _INSTEAD = {
 # What to do without a dtype that numpy, CuPy and Numba have.
 COMPLEX = (
     "Kernels of Python have no complex numbers and vectors: view the buffer as floats, "
-    "z.view('f4') of numpy, and take the parts z[2 * i] and z[2 * i + 1]. A hal.Source may have them."
+    "z.view('f4') of numpy, and take the parts z[2 * i] and z[2 * i + 1]. A hal.Source has them."
 )
 
 
@@ -383,9 +383,9 @@ def _text_of(kind: np.dtype[Any], operation: str) -> str:
             problem, fix = "a field's name is no identifier", "Rename it, as the kernel has it."
             raise InvalidArgument(operation, problem, got=name, fix=fix)
         field, offset, *_ = kind.fields[name]
-        inner, shape = (field.subdtype or (field, ()))
+        part, shape = field.subdtype or (field, ())
         bounds = "".join(f"[{one}]" for one in shape)
-        text += f"{name}:{_text_of(inner, operation)}{bounds}@{offset};"
+        text += f"{name}:{_text_of(part, operation)}{bounds}@{offset};"
     return f"struct<{text}{kind.itemsize}>"
 
 
@@ -400,9 +400,10 @@ def _read_item(text: str, place: int) -> tuple[str | None, np.dtype[Any], int]:
         raise ValueError(text)
     name, kind, place = match[1], match[2], match.end()
     if kind != "struct<":
-        vector = None if kind in COMPOUND else _VECTOR.fullmatch(kind)
+        is_complex = kind in (complex64.name, complex128.name)
+        vector = None if is_complex else _VECTOR.fullmatch(kind)
         base = kind if vector is None else vector[1]
-        made = np.dtype(base) if base in COMPOUND else DTYPES[base].to_numpy()
+        made = np.dtype(base) if is_complex else DTYPES[base].to_numpy()
         return name, np.dtype((made, int(vector[2]))) if vector else made, place
     fields: dict[str, list[Any]] = {"names": [], "formats": [], "offsets": []}
     while not (end := re.compile("([0-9]+)>").match(text, place)):
@@ -472,4 +473,4 @@ def _reduce(dtype: DType) -> str | tuple[Any, ...]:
     return (as_dtype, (dtype.name,)) if made else dtype.__qualname__
 
 
-copyreg.pickle(DType, _reduce)  # type: ignore[arg-type]  # vectors and structs have no global name
+copyreg.pickle(DType, _reduce)  # vectors and structs have no global name

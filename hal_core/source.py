@@ -162,7 +162,9 @@ class Source(_Described, Generic[N]):
     def __repr__(self) -> str:
         if self.kernels is None:
             return f"<Source of all kernels {self.language}>"
-        several = ", ".join(f"{name}({'...' if one is None else one})" for name, one in self.kernels)
+        several = ", ".join(
+            f"{name}({'...' if one is None else one})" for name, one in self.kernels
+        )
         return f"<Source {several} {self.language}>"
 
 

@@ -158,8 +158,9 @@ def compile_source(device: Compiled, source: Source[Any]) -> list[Program]:
         if not source.is_plain:
             check(own, device.info)
         binary = Binary(image, compiler.format, compiler.target, own)
-        program = device.load(binary, source=source.text, pair=pair.name)
+        program = device._load(binary, source.text, pair.name)
         device._backend.compiled(device, program, cached)
         programs.append(program)
+    device._modules.pop(id(image), None)
     log.debug("%s: compiled %s with %s, cached: %s", device.name, source.name, pair.name, cached)
     return programs

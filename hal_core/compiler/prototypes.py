@@ -38,22 +38,25 @@ _STRUCT = re.compile(r"\bstruct\s*(\w*)\s*\{([^{}]*)\}\s*(\w*)\s*;")
 _FIELD = re.compile(r"\s*(\w+)\s*((?:\[\s*[0-9]+\s*\]\s*)*)\Z")
 _USING = re.compile(r"\busing\s+(\w+)\s*=\s*([\w\s]+?)\s*;")
 _WORD = re.compile(r"\w+")
+_SQUARE = re.compile(r"\[\[.*?\]\]", re.DOTALL)
 _ATTRIBUTE = re.compile(
-    r"\[\[.*?\]\]|\b__(?:attribute|launch_bounds)__\s*\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)",
+    r"\b__(?:attribute|launch_bounds)__\s*\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)",
     re.DOTALL,
 )
 _CONSTANT = frozenset({"const", "constant", "__constant"})
 # Words beside a type that are no part of it.
-_QUALIFIERS = frozenset(
-    "const volatile restrict __restrict __restrict__ global __global constant __constant local "
-    "__local private __private device threadgroup thread register struct union enum __read_only "
-    "__write_only __read_write read_only write_only static inline".split()
-)
+_QUALIFIERS = frozenset({
+    "const", "volatile", "restrict", "__restrict", "__restrict__", "global", "__global", "constant",
+    "__constant", "local", "__local", "private", "__private", "device", "threadgroup", "thread",
+    "register", "struct", "union", "enum", "__read_only", "__write_only", "__read_write",
+    "read_only", "write_only", "static", "inline",
+})  # fmt: skip
 _INTEGERS = {"char": 1, "short": 2, "int": 4, "long": 8}
 _NAMED = {
     "bool": "bool", "_Bool": "bool", "float": "float32", "double": "float64", "half": "float16",
     "__half": "float16", "bfloat": "bfloat16", "__nv_bfloat16": "bfloat16", "__hip_bfloat16":
-    "bfloat16", "size_t": "uint64", "ptrdiff_t": "int64", "uintptr_t": "uint64", "intptr_t": "int64",
+    "bfloat16", "size_t": "uint64", "ptrdiff_t": "int64", "uintptr_t": "uint64",
+    "intptr_t": "int64",
     "uchar": "uint8", "ushort": "uint16", "uint": "uint32", "ulong": "uint64", "longlong": "int64",
     "ulonglong": "uint64", "cuFloatComplex": "complex64", "cuComplex": "complex64",
     "cuDoubleComplex": "complex128", "hipFloatComplex": "complex64", "void": "any",
@@ -75,8 +78,9 @@ class Declared(NamedTuple):
 class Text:
     """A text that is read, with its macros, typedefs and the text of kernels."""
 
-    def __init__(self, text: str, defines: Iterable[tuple[str, str]] = (), *, long: int = 8,
-                 three: str = "") -> None:
+    def __init__(
+        self, text: str, defines: Iterable[tuple[str, str]] = (), *, long: int = 8, three: str = ""
+    ) -> None:
         text = _SKIPPED.sub(lambda found: '""' if found[0][0] in "\"'" else " ", text)
         text = re.sub(r"\\[ \t]*\r?\n", " ", text)
         macros = {name: value for name, value in defines if _WORD.fullmatch(name)}
@@ -112,7 +116,7 @@ class Text:
         words = [word for word in type.split() if word not in _QUALIFIERS]
         unsigned = "unsigned" in words
         rest = [word for word in words if word not in ("unsigned", "signed")]
-        if rest and rest[0] in _INTEGERS or (words and not rest):
+        if (rest and rest[0] in _INTEGERS) or (words and not rest):
             base = next((word for word in rest if word != "int"), "int")
             nbytes = _INTEGERS.get(base)
             if base == "long":
@@ -204,7 +208,7 @@ def _attributed(text: str) -> list[tuple[str, str, str, str]]:
 
 
 def _declared(text: str) -> Declared:
-    plain = text.partition("=")[0]
+    plain = _SQUARE.sub(" ", text.partition("=")[0])
     stars = plain.count("*") + plain.count("[") + plain.count("&")
     before, _, after = re.sub(r"[*&]", " * ", plain.partition("[")[0]).rpartition("*")
     words = (before + " " + after).split() if stars else plain.split()
@@ -293,6 +297,21 @@ class Reading:
                 self._operation, str(error), source=source.text, device=device
             ) from None
         self.declared = {name: params[hidden:] for name, params in found.items()}
+
+    def keep_buffers(self) -> None:
+        """Read parameters as Metal has them: `[[buffer(n)]]` are arguments, in the order of n.
+
+        `constant T &n` is a value, and what has another attribute is no argument.
+        """
+        for name, declared in self.declared.items():
+            numbered: list[tuple[int, Declared, int]] = []
+            for one in declared:
+                slot = re.search(r"\bbuffer\s*\(\s*([0-9]+)\s*\)", one.text)
+                if slot or "[[" not in one.text:
+                    stars = 0 if "&" in one.text else one.stars
+                    numbered.append((int(slot[1]) if slot else len(numbered), one, stars))
+            numbered.sort(key=lambda found: found[0])
+            self.declared[name] = [one._replace(stars=stars) for _, one, stars in numbered]
 
     def compare(self) -> tuple[Signature, ...]:
         """Return the signatures of the kernels that are asked for, as given or as declared.

@@ -161,7 +161,7 @@ class Compiled(concurrency.OfThisProcess):
         # id of a kernel -> the kernel and its program. To hash a weak reference, as a
         # WeakKeyDictionary does, would take longer than all the rest of a warm `compile`.
         self._programs: dict[int, tuple[ref[Any], Program | Programs]] = {}
-        # id of an image -> what the driver made of it, which the programs of the image share.
+        # While a text's programs are loaded: id of their image -> what the driver made of it.
         self._modules: WeakValueDictionary[int, Shared] = WeakValueDictionary()
         kept = {name: value for name, value in vars(self).items() if name.startswith("_")}
         # A name that a subclass had set before keeps that value here: `_overwritten` reports it.
@@ -282,7 +282,11 @@ class Compiled(concurrency.OfThisProcess):
         kind = as_dtype(dtype, "supports")
         # float16 and bfloat16 need no ability of the device: kernels compute with them in float32.
         has_float64 = "fp64" in self.info.capabilities
-        return kind.name in DTYPES and self.renderer.supports(kind) and (kind is not float64 or has_float64)
+        return (
+            kind.name in DTYPES
+            and self.renderer.supports(kind)
+            and (kind is not float64 or has_float64)
+        )
 
     def _key(self, dtype: DType, aligned: bool = True) -> BufferKey:
         return (self._keys if aligned else self._misaligned_keys)[dtype]
@@ -332,6 +336,11 @@ class Compiled(concurrency.OfThisProcess):
         Raises: CompileError when the bytes are not a binary of this device, lack the entry or
         need symbols that do not exist here.
         """
+        program = self._load(binary, source, pair)
+        self._modules.pop(id(binary.image), None)  # the next load of it has a module of its own
+        return program
+
+    def _load(self, binary: Binary, source: str, pair: str) -> Program:
         self._check_open("load")
         fix = "program.binary is one; text is compiled, by device.compile(hal.Source(...))."
         check_class(binary, Binary, "load", fix, self.name)
@@ -457,7 +466,7 @@ class Compiled(concurrency.OfThisProcess):
         for program in programs:
             program._stop()
         for compiler in self._ready_compilers.values():
-            for step in ("_compile", "_disassemble"):
+            for step in ("_compile", "_compile_module", "_disassemble"):
                 setattr(compiler, step, concurrency.refuse_after_fork(step[1:], self.name))
         if allocator is not None:
             allocator._abandon()

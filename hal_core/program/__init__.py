@@ -123,7 +123,7 @@ class Program(OfThisProcess):
         """Free the machine code."""
 
     def _shared(self, make: Callable[[], Any]) -> Shared:
-        """Return the owner of what the driver makes of the image, for all programs of this image.
+        """Return the owner of what the driver makes of the image, for all programs of a text.
 
         Owns: a backend keeps it until `_unload`; it goes with the last program.
         """

@@ -209,3 +209,58 @@ def test_C6_a_driver_refuses_machine_code_of_a_newer_major_version(cuda: hal.Com
     image = library.compile('extern "C" __global__ void f() {}', "f", (target,), "CUBIN")
     with pytest.raises(hal.CompileError), cuda.own("load"):
         cuda.api.load(image)
+
+
+PAIR = np.dtype([("a", "f8"), ("b", "i4")], align=True)
+PAIR_TEXT = "struct pair { double a; int b; };\ntypedef double T;\n"
+
+
+@pytest.mark.parametrize(
+    ("declared", "signature", "why"),
+    [
+        ("pair p", "p: uint64", "argument 0 of the kernel is pair p, its signature says p: uint64"),
+        ("float *y", "y: const float32*", "argument 0 of the kernel is float"),
+        ("T v", "v: int64", "argument 0 of the kernel is T v"),
+        ("HIDDEN(v)", "v: int64", "signature says v: int64"),
+        ("HIDDEN(v), int n", "v: float64", "arguments"),
+        ("pair p", "p: struct<a:float32@0;b:int32@4;8>", "argument 0 of the kernel is pair p"),
+        ("pair p", "p: struct<b:float64@0;a:int32@8;16>", "the field 'b' in another place"),
+        ("float3 v", None, "type of parameter 'v' cannot be read"),
+    ],
+)  # fmt: skip
+def test_P18_the_compiler_confirms_what_a_kernel_takes(
+    cuda: hal.Compiled, declared: str, signature: str | None, why: str
+) -> None:
+    text = f'{PAIR_TEXT}#define HIDDEN(x) T x\nextern "C" __global__ void f({declared}) {{}}'
+    with pytest.raises(hal.CompileError, match=why):
+        cuda.compile(hal.Source("f", text, signature, language="cuda"))
+
+
+def test_P16_kernels_of_one_text_share_the_drivers_module(
+    cuda: hal.Compiled, simulator: Simulator
+) -> None:
+    text = "".join(f'extern "C" __global__ void k{n}(int *y) {{ *y = {n}; }}\n' for n in range(8))
+    before, y = simulator.all_calls(), hal.zeros(1, hal.int32, cuda)
+    programs = cuda.compile(hal.Source(None, text, language="cuda"))
+    assert simulator.calls_since(before).count("cuModuleLoadDataEx") == 1
+    for number in range(8):
+        programs[f"k{number}"](y, threads=1)
+        assert y.numpy().tolist() == [number]
+        programs[f"k{number}"].unload()
+    cuda.compile(add_one)
+    assert "cuModuleUnload" in simulator.calls_since(before)
+
+
+def test_P17_structs_and_vectors_are_values(cuda: hal.Compiled) -> None:
+    text = (
+        PAIR_TEXT
+        + """extern "C" __global__ void f(char c, pair p, float4 v, double *y) {
+        y[0] = c + p.a + p.b + v.w;
+    }"""
+    )
+    program, y = (
+        cuda.compile(hal.Source("f", text, language="cuda")),
+        hal.zeros(1, hal.float64, cuda),
+    )
+    program(y, vals=(1, np.array((2, 3), PAIR)[()], [0, 0, 0, 4]), threads=1)
+    assert y.numpy().tolist() == [10]

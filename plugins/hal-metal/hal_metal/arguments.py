@@ -67,6 +67,9 @@ def check_room(signature: Signature, rendered: bool, operation: str, device: str
 
 def packer(values: Sequence[Param]) -> tuple[int, Callable[..., bytes]]:
     """Return the size of a struct of these values, and the function that packs one."""
+    if len(values) == 1 and values[0].dtype.format:
+        alone = struct.Struct(f"={values[0].dtype.format}")
+        return alone.size, alone.pack
     codes = "".join(param.dtype.format or "H" for param in values)
     widest = max(codes, key=struct.calcsize)
     whole = struct.Struct(f"@{codes}0{widest}")  # with the padding that ends it

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hal_core.compiler import Compiler, CompilerPair
+from hal_core.compiler import Compiler, CompilerPair, Module
 from hal_core.compiler.logs import fault_line
+from hal_core.compiler.prototypes import Reading
 from hal_core.compiler.seal import seal, unseal
 from hal_core.concurrency import Late
 from hal_core.dtypes import float64
 from hal_core.errors import CompileError, InvalidArgument, Unsupported
+from hal_core.signature import Signature
 from hal_core.source import Source
 from hal_metal import driver
 from hal_metal.arguments import check_room
@@ -58,21 +60,36 @@ class MetalCompiler(Compiler):
         self.identity = f"Metal {self.version}, safe math, {self.target}, macOS {vendor['system']}"
 
     def _compile(self, source: Source) -> bytes:
+        return self._compile_module(source).image
+
+    def _compile_module(self, source: Source[Any]) -> Module:
         device, operation = self.device, f"compile {source.name}"
         self._check(source, operation)
-        text = with_macros(source, operation)
+        text, reading = with_macros(source, operation), None
+        kernels: tuple[Signature, ...] = (source.signature,)
+        if not source.interface.rendered:
+            reading = Reading(source, "kernel", device.name, three="4")
+            reading.keep_buffers()
+            kernels = reading.compare()
+            text += reading.checks()
+        for signature in kernels:
+            check_room(signature, source.interface.rendered, operation, device.name)
         image = seal(MAKER, self.version, text.encode())
         with driver.check(operation, device.name):
             try:
                 library = driver.build(device.hardware, text, self.version)
             except driver.BuildError as error:
+                misfit = reading and reading.misfit(error.log)
+                if misfit:
+                    raise misfit from None
                 raise CompileError(
                     operation, "Metal's compiler refuses the text", log=error.log,
                     source=source.text, line=fault_line(error.log, FILE), device=device.name,
                 ) from None  # fmt: skip
-            check_entry(library, source.name, operation, device.name)
+            for signature in kernels:
+                check_entry(library, signature.name, operation, device.name)
         device.keep_library(image, library)
-        return image
+        return Module(image, kernels)
 
     def _disassemble(self, image: bytes) -> str:
         raise Unsupported(
@@ -97,7 +114,6 @@ class MetalCompiler(Compiler):
                 raise Unsupported(
                     operation, "Metal has no float64", got=str(param), device=device, fix=fix
                 )
-        check_room(source.signature, source.interface.rendered, operation, device)
 
 
 def check_entry(library: Any, entry: str, operation: str, device: str) -> None:

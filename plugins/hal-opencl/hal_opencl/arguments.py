@@ -63,8 +63,11 @@ def described(kernel: cl.Kernel, text: Text, offsets: bool, device: str) -> Sign
         )  # fmt: skip
     _check_expressible(declared, f"compile {name}", device)
     if offsets:  # what follows a pointer is its offset
-        declared = [one for place, one in enumerate(declared)
-                    if not (place and declared[place - 1].stars and one.type == "long")]  # fmt: skip
+        ahead = [None, *declared]
+        declared = [
+            one for before, one in zip(ahead, declared, strict=False)
+            if not (before and before.stars and one.type == "long")
+        ]  # fmt: skip
     return signature_of(name, declared, text, device)
 
 
@@ -109,8 +112,8 @@ def check_arguments(
     for index, slot in enumerate(slots):
         fit = not (spaces and (spaces[index] in ("global", "constant")) != (slot.code == ""))
         if declared and text is not None:
-            one, param = declared[index], signature.params[slot.position]
-            fit &= one.text == "long" if slot.is_offset else fits(one, param, text)
+            given, param = declared[index], signature.params[slot.position]
+            fit &= given.text == "long" if slot.is_offset else fits(given, param, text)
         try:
             if slot.code:  # a platform that tells no types still knows the sizes of numbers
                 set_numbers((index, bytes(slot.nbytes)))
@@ -122,8 +125,7 @@ def check_arguments(
             written = f"{const}{one.text} {one.name}" if one else "of another kind or size"
             raise CompileError(
                 operation,
-                f"argument {index} of the kernel is {written}, its signature says "
-                f"{slot.what}",
+                f"argument {index} of the kernel is {written}, its signature says {slot.what}",
                 device=device,
                 fix="Write the signature as the kernel declares it, or leave it out.",
             )

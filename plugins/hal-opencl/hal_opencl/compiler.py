@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from hal_core.compiler import Compiler, CompilerPair, Module
 from hal_core.compiler.logs import fault_line
 from hal_core.compiler.module import asked
-from hal_core.compiler.prototypes import Reading, Text
 from hal_core.compiler.options import refuse_files
+from hal_core.compiler.prototypes import Reading, Text
 from hal_core.compiler.seal import seal, unseal
 from hal_core.errors import CompileError, InvalidArgument, Unsupported
 from hal_core.source import Source
@@ -93,7 +93,7 @@ class OpenCLCompiler(Compiler):
                     device=self.device.name,
                 ) from None  # fmt: skip
             with driver.check(operation, self.device.name):
-                kernels = self._kernels_of(program, source, reading and reading.text)
+                kernels = self._kernels_of(program, source, reading.text if reading else None)
             binary = driver.binary_of(program)
         made = Sealed("source", self.identity, text.encode(), flags)
         if binary:

@@ -381,8 +381,8 @@ def kernel_facts(kernel: cl.Kernel, device: cl.Device) -> KernelFacts:
         info.WORK_GROUP_SIZE, info.LOCAL_MEM_SIZE, info.PRIVATE_MEM_SIZE,
         info.PREFERRED_WORK_GROUP_SIZE_MULTIPLE,
     )  # fmt: skip
-    fixed = tuple(kernel.get_work_group_info(info.COMPILE_WORK_GROUP_SIZE, device))
-    found = (kernel.get_work_group_info(fact, device) for fact in facts)
+    fixed: Any = tuple(kernel.get_work_group_info(info.COMPILE_WORK_GROUP_SIZE, device))
+    found = [kernel.get_work_group_info(fact, device) for fact in facts]
     return KernelFacts(*found, fixed if any(fixed) else None)
 
 

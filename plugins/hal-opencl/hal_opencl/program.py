@@ -201,7 +201,7 @@ class OpenCLProgram(Program):
             set_numbers((len(slots), geometry.launch))
         return kernel, memory
 
-    def _shared_program(self) -> driver.Program:
+    def _shared_program(self) -> Any:
         shared = self._program
         return shared.made if shared else self._refuse_unloaded()
 

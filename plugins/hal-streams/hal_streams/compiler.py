@@ -11,6 +11,7 @@ from hal_core.compiler.options import refuse_files
 from hal_core.compiler.prototypes import Reading
 from hal_core.compiler.seal import seal
 from hal_core.errors import CompileError
+from hal_core.signature import Signature
 from hal_core.source import Source
 from hal_streams.confirmed import confirmation, refused
 from hal_streams.device import StreamDevice
@@ -30,7 +31,9 @@ class StreamCompiler(Compiler):
     device: StreamDevice
 
     def _translate(self, source: Source[Any], text: str, flags: tuple[str, ...]) -> bytes:
-        """Return the machine code of a source's complete text; `flags` are the options, defines and folders of headers.
+        """Return the machine code of a source's complete text.
+
+        `flags` are the options, defines and folders of headers.
 
         Raises: CompilerRefused, with the log.
         """
@@ -44,7 +47,8 @@ class StreamCompiler(Compiler):
         refuse_files(source.options, self.reads_files, operation, device)
         defines = tuple(f"-D{name}={value}" for name, value in source.defines)
         folders = tuple(f"-I{path}" for path in (*source.includes, *self.headers))
-        text, kernels, reading = source.text, (source.signature,), None
+        text, reading = source.text, None
+        kernels: tuple[Signature, ...] = (source.signature,)
         if not source.interface.rendered:
             reading = Reading(source, "__global__", device)
             kernels = reading.compare()

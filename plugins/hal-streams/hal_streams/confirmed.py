@@ -96,7 +96,9 @@ def refused(reading: Reading, log: str) -> CompileError | None:
         param = signature.params[int(match[3])]
         found = [one.text for one in declared[param.position : param.position + 1]]
         written = found[0] if found else "of another type"
-        problem = f"argument {param.position} of the kernel is {written}, its signature says {param}"
+        problem = (
+            f"argument {param.position} of the kernel is {written}, its signature says {param}"
+        )
     return CompileError(
         f"compile {reading.source.name}", problem, log=log, device=reading.device,
         fix="Write the signature as the kernel declares it, or leave it out.",

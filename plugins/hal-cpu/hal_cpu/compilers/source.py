@@ -50,8 +50,8 @@ static inline int64_t hal_global_idx(const hal_thread *t, int axis) {
 }
 """
 
-# The constant `hal_entry_...` makes a missing or differently typed function a compile error, in a line
-# that `suggest_signature` finds in the log.
+# The constant `hal_entry_...` makes a missing or differently typed function a compile error, in a
+# line that `suggest_signature` finds in the log.
 _ENTRY = """
 #line 1 "signature of {name}"
 static void (*const hal_entry_{name})({types}) = {name};

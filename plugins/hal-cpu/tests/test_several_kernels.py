@@ -1,0 +1,80 @@
+"""Texts in C: several kernels in one object, structs, vectors and complex numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import hal_core as hal
+
+RECORD = np.dtype([("a", "f4"), ("c", "f8", (3,)), ("d", "i1")], align=True)
+TEXT = """
+#include <complex.h>
+typedef struct { float a; double c[3]; char d; } record;
+typedef double T;
+#define ARGUMENTS int32_t *y, int n
+static int32_t shared_by_both;
+static inline float helper(const hal_thread *t, float x) { return x + hal_thread_idx(t, 0) * 0; }
+void put(const hal_thread *t, ARGUMENTS) { shared_by_both = n; y[0] = n; }
+void add(const hal_thread *t, float complex *z, record r, const record *s, T v) {
+    int64_t i = hal_global_idx(t, 0);
+    z[i] = helper(t, r.a) + s[i].c[1] * I + v + r.d + shared_by_both;
+}
+"""
+
+
+@pytest.fixture
+def device() -> hal.Compiled:
+    return hal.Device["CPU"]
+
+
+def test_P16_one_object_with_structs_and_complex_numbers(device: hal.Compiled) -> None:
+    programs = device.compile(hal.Source(None, TEXT, language="c"))
+    assert list(programs) == ["put", "add"]
+    records = np.zeros(3, RECORD)
+    records["c"][:, 1] = range(3)
+    s, z = hal.Buffer.from_numpy(records, device), hal.zeros(3, hal.complex64, device)
+    assert np.array_equal(s.numpy(), records) and s.dtype is hal.as_dtype(RECORD)
+    programs["put"](hal.zeros(1, hal.int32, device), vals=(100,), threads=1)
+    value = np.array((0.5, (1, 2, 3), 7), RECORD)[()]
+    programs["add"](z, s, vals=(value, 0.25), threads=3)
+    assert z.numpy().tolist() == [107.75, 107.75 + 1j, 107.75 + 2j]
+
+
+def test_B_elements_of_several_numbers_are_copied_and_filled(device: hal.Compiled) -> None:
+    records = np.zeros(3, RECORD)
+    records["d"] = range(3)
+    made = hal.Buffer(device, 3, hal.as_dtype(RECORD)).copyin(records)
+    assert np.array_equal(made.copyout(np.zeros_like(records)), records)
+    assert made.fill(records[2]).numpy()["d"].tolist() == [2, 2, 2]
+    fours = hal.zeros(2, hal.as_dtype("float32x4"), device).fill([1, 2, 3, 4])
+    assert fours.numpy().tolist() == [[1, 2, 3, 4]] * 2
+    assert hal.zeros(2, hal.complex128, device).fill(1 + 2j).numpy().tolist() == [1 + 2j] * 2
+    with pytest.raises(hal.Unsupported, match="DLPack has no such elements"):
+        np.from_dlpack(made)
+
+
+@pytest.mark.parametrize(
+    ("text", "signature", "why"),
+    [
+        ("typedef struct { float a[8]; } S; void k(const hal_thread *t, S v) {}", "v: uint64",
+         "argument 0 of the kernel is S v, its signature says v: uint64"),
+        ("void k(const hal_thread *t, float *y) { y[0] = 1; }", "y: const float32*", "argument 0"),
+        ("typedef double T; void k(const hal_thread *t, T v) {}", "v: int64", "argument 0.*T v"),
+        ("static void k(const hal_thread *t) {}", None, "no kernel 'k'"),
+        ("void k(const hal_thread *t) {} void k(const hal_thread *t) {}", None, "'k' twice"),
+        ("typedef struct { double a; } S; void k(const hal_thread *t, S s) {}",
+         f"s: {hal.as_dtype(RECORD)}", "struct of argument 's' has another size"),
+        ("typedef void *S; void k(const hal_thread *t, S s) {}", None, "parameter 's' cannot"),
+    ],
+)  # fmt: skip
+def test_P18_what_does_not_fit_is_refused(
+    device: hal.Compiled, text: str, signature: str | None, why: str
+) -> None:
+    with pytest.raises(hal.CompileError, match=why):
+        device.compile(hal.Source("k", text, signature, language="c"))
+
+
+def test_P16_LLVM_takes_one_kernel_and_its_signature(device: hal.Compiled) -> None:
+    with pytest.raises(hal.Unsupported, match=r"one by one.*hal.Source of each"):
+        device.compile(hal.Source(None, "", language="llvm"))

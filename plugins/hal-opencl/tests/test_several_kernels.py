@@ -1,0 +1,103 @@
+"""Texts of a library: many kernels, signatures from the driver, structs, vectors, complex numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hal_core as hal
+from hal_opencl import driver
+
+PAIR = np.dtype([("a", "f4"), ("b", "i4")])
+STRUCT = "typedef struct { float a; int b; } pair;\n"
+
+
+def compiled(device: hal.Compiled, text: str, signature: Any = None) -> hal.Program:
+    return device.compile(hal.Source("k", text, signature, language="opencl"))
+
+
+def test_P16_eight_kernels_are_one_build(
+    device: hal.Compiled, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    monkeypatch.setenv("HAL_CACHE_DIR", str(tmp_path))
+    texts, real = [], driver.build
+
+    def build(context: Any, code: Any, options: tuple[str, ...] = ()) -> Any:
+        texts.append(type(code))
+        return real(context, code, options)
+
+    monkeypatch.setattr(driver, "build", build)
+    kernel = "__kernel void k{0}(__global int *y) {{ y[get_global_id(0)] = {0}; }}\n"
+    source = hal.Source(None, "".join(map(kernel.format, range(8))), language="opencl")
+    programs, y = device.compile(source), hal.zeros(1, hal.int32, device)
+    assert list(programs) == [f"k{one}" for one in range(8)]
+    for number, program in enumerate(programs.values()):
+        program(y, threads=1)
+        assert y.numpy().tolist() == [number]
+    # The text once, and what the cache keeps of it once.
+    assert texts.count(str) == 1 and len(texts) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "signature", "error", "why"),
+    [
+        ("__kernel void k(__read_only image2d_t im) {}", "im: any*", hal.Unsupported,
+         "argument 0 'im' is an image2d_t"),
+        ("__kernel void k(__read_only image2d_t im) {}", None, hal.Unsupported, "'im'"),
+        ("__kernel void k(sampler_t s) {}", None, hal.Unsupported, "'s' is an sampler_t"),
+        ("typedef struct { float a[8]; } S; __kernel void k(S v) {}", "v: uint64",
+         hal.CompileError, "is S v, its signature says v: uint64"),
+        ("__kernel void k(__global float *y) { y[0] = 1; }", "y: const float32*",
+         hal.CompileError, r"is float\* y, its signature says y: const float32\*"),
+        ("typedef double T; __kernel void k(T v) {}", "v: int64",
+         hal.CompileError, "is T v, its signature says v: int64"),
+        ("typedef double T; __kernel void k(__global T *v) {}", "v: int64*",
+         hal.CompileError, r"is T\* v, its signature"),
+        ("int helper(int a) { return a; }", None, hal.CompileError, "no kernel"),
+        ("__kernel void k() {} __kernel void k() {}", None, hal.CompileError, "'k' twice"),
+        ("__kernel void k(__local float *s) {}", None, hal.Unsupported, "'s' is __local"),
+        ("__kernel void k(__global float3 *v) {}", "v: float32x3*",
+         hal.InvalidArgument, "2, 4, 8 or 16"),
+    ],
+)  # fmt: skip
+def test_P18_what_does_not_fit_is_refused(
+    device: hal.Compiled, text: str, signature: str | None, error: Any, why: str
+) -> None:
+    with pytest.raises(error, match=why):
+        compiled(device, text, signature)
+
+
+def test_P18_a_struct_has_the_layout_of_its_dtype(device: hal.Compiled) -> None:
+    text = STRUCT + "__kernel void k(pair p, __global float *y) { y[0] = p.a + p.b; }"
+    y = hal.zeros(1, hal.float32, device)
+    value = np.array((1.5, 2), PAIR)[()]
+    for signature in (None, f"p: {hal.as_dtype(PAIR)}, y: float32*"):
+        compiled(device, text, signature)(y, vals=(value,), threads=1)
+        assert y.numpy().tolist() == [3.5]
+    wider = np.dtype([("a", "f4"), ("b", "i8")])
+    moved = np.dtype([("b", "i4"), ("a", "f4")])
+    for other in (wider, moved):
+        with pytest.raises(hal.CompileError, match="the struct of argument 'p' has"):
+            compiled(device, text, f"p: {hal.as_dtype(other)}, y: float32*")
+        with pytest.raises(hal.InvalidArgument, match="value 'p' does not fit"):
+            compiled(device, text)(y, vals=(np.zeros((), other)[()],), threads=1)
+
+
+def test_P17_vectors_complex_numbers_and_the_fixed_block(device: hal.Compiled) -> None:
+    text = """
+    #define ARGUMENTS __global float2 *z, float4 v, float3 w
+    __attribute__((reqd_work_group_size(4, 1, 1))) __kernel void k(ARGUMENTS) {
+        z[get_global_id(0)] += (float2)(v.w, w.z);
+    }"""
+    program = compiled(device, text)
+    assert str(program.signature) == "z: float32x2*, v: float32x4, w: float32x4"
+    z = hal.Buffer.from_numpy(np.array([1, 2j, 3, 4], "c8"), device)
+    program(z, vals=([1, 2, 3, 4], np.arange(4)), threads=4)
+    assert z.numpy().tolist() == [5 + 2j, 4 + 4j, 7 + 2j, 8 + 2j]
+    assert program.info.block == (4, 1, 1)
+    with pytest.raises(hal.InvalidArgument, match="block"):
+        program(z, vals=([1, 2, 3, 4], [1, 2, 3, 4]), grid=1, block=2)
+    with pytest.raises(hal.InvalidArgument, match="value 'v' does not fit"):
+        program(z, vals=([1, 2, 3], [1, 2, 3, 4]), threads=4)

@@ -1,0 +1,72 @@
+"""Parameter lists of the C family, and the text form of elements of several numbers."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+
+import hal_core as hal
+from hal_core.compiler.prototypes import Text, signature_of
+
+pytestmark = pytest.mark.quick
+
+
+@pytest.mark.parametrize(
+    ("written", "means"),
+    [
+        ("REAL *__restrict__ y", "y: float32*"),
+        ("const float * const __restrict__ x", "x: const float32*"),
+        ("float const *x", "x: const float32*"),
+        ("int *const w", "w: int32*"),
+        ("unsigned long long n", "n: uint64"),
+        ("unsigned q", "q: uint32"),
+        ("long int n", "n: int64"),
+        ("T a", "a: float64"),
+        ("U a", "a: float64"),
+        ("uchar4 v", "v: uint8x4"),
+        ("float3 v", "v: float32x4"),
+        ("float x[16]", "x: float32*"),
+        ("/* const */ float *x // const", "x: float32*"),
+        ("const opaque *p", "p: const any*"),
+        ("pair p", "p: struct<a:float32@0;b:int8[3]@4;z:float64@8;16>"),
+        ("struct pair p", "p: struct<a:float32@0;b:int8[3]@4;z:float64@8;16>"),
+    ],
+)
+def test_P17_a_parameter_is_read(written: str, means: str) -> None:
+    text = Text(
+        '#define REAL float\n// __global__ void no(int a) {}\nchar *s = "__global__ void no() {}";\n'
+        "typedef double T; using U = T; struct pair { float a; char b[3]; double z; };\n"
+        f'extern "C" __global__ void __launch_bounds__(256, 2) k({written}\n) {{ f(1); }}\n',
+        three="4",
+    )
+    [(name, found)] = text.kernels("__global__").items()
+    assert str(signature_of(name, found, text, "CUDA")) == means
+
+
+@pytest.mark.parametrize("written", ["opaque v", "float **x", "float3 v"])
+def test_P17_a_type_that_cannot_be_read_asks_for_the_signature(written: str) -> None:
+    text = Text(f"__global__ void k({written}) {{}}")
+    with pytest.raises(hal.CompileError, match=r"parameter '[vx]'.*Give the kernel's signature"):
+        signature_of("k", text.kernels("__global__")["k"], text, "CUDA")
+
+
+def test_a_dtype_has_one_object_and_a_text() -> None:
+    kind = np.dtype([("a", "f4"), ("b", "i4", (2, 3)), ("c", [("z", "c16")])], align=True)
+    made = hal.as_dtype(kind)
+    assert made.to_numpy() == kind and hal.as_dtype(made.name) is made is hal.as_dtype(kind)
+    assert pickle.loads(pickle.dumps(made)) is made
+    assert pickle.loads(pickle.dumps(hal.complex64)) is hal.complex64
+    text = f"a: {made}*, b: const float32x4*, c: complex64, d: {made}"
+    assert str(hal.Signature.parse("k", text)) == text
+    for wrong in ("struct<>", "struct<a:float32@0;x>", "struct<a@0;4>", "float32x5"):
+        with pytest.raises(hal.InvalidArgument):
+            hal.as_dtype(wrong)
+
+
+def test_a_source_of_several_kernels_is_pickled() -> None:
+    for name in (None, {"a": None, "b": "x: int32*"}, "a"):
+        source = hal.Source(name, "text", language="c")
+        copy = pickle.loads(pickle.dumps(source))
+        assert copy.kernels == source.kernels and repr(copy) == repr(source)
