@@ -36,7 +36,8 @@ pytestmark = pytest.mark.quick
 )
 def test_P17_a_parameter_is_read(written: str, means: str) -> None:
     text = Text(
-        '#define REAL float\n// __global__ void no(int a) {}\nchar *s = "__global__ void no() {}";\n'
+        "#define REAL float\n// __global__ void no(int a) {}\n"
+        'char *s = "__global__ void no() {}";\n'
         "typedef double T; using U = T; struct pair { float a; char b[3]; double z; };\n"
         f'extern "C" __global__ void __launch_bounds__(256, 2) k({written}\n) {{ f(1); }}\n',
         three="4",

@@ -1,4 +1,4 @@
-"""Texts of a library: many kernels, signatures from the driver, structs, vectors, complex numbers."""
+"""Texts of a library: many kernels, the driver's signatures, structs, vectors, complex numbers."""
 
 from __future__ import annotations
 
