@@ -33,8 +33,11 @@ from hal_core.discovery import (
 from hal_core.dtypes import (
     DType as DType,
     any_ as any_,
+    as_dtype as as_dtype,
     bfloat16 as bfloat16,
     bool_ as bool_,
+    complex128 as complex128,
+    complex64 as complex64,
     float16 as float16,
     float32 as float32,
     float64 as float64,
@@ -91,6 +94,9 @@ from hal_core.profiling import (
 from hal_core.program import (
     Program as Program,
     ProgramInfo as ProgramInfo,
+)
+from hal_core.program.several import (
+    Programs as Programs,
 )
 from hal_core.queue import (
     Event as Event,

@@ -55,6 +55,7 @@ class Compiler(OfThisProcess):
     format: str  # of the binaries
     target: str = ""  # architecture
     identity: str  # vendor, version, architecture, fixed options: part of the cache key
+    takes_source: bool = True  # False: it compiles what its renderer writes, and no other text
     takes_offsets: bool = False  # its `Source` kernels may take each pointer as base and offset
 
     _instead = "Send the kernel, which is compiled there."
@@ -139,6 +140,11 @@ def compile_source(device: Compiled, source: Source[Any]) -> list[Program]:
     interface = source.interface
     pair, compiler = select(device, None if interface.rendered else source.language)
     check(interface, device.info)
+    if not (interface.rendered or compiler.takes_source):
+        raise Unsupported(
+            f"compile {source.name}", f"the compiler {pair.name!r} takes what its renderer writes",
+            device=device.name, fix="Write the kernel as a function with @hal.kernel.",
+        )  # fmt: skip
     if interface.offsets and not compiler.takes_offsets:
         raise Unsupported(
             f"compile {source.name}", "kernels of this device take pointers without an offset",

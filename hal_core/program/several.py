@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from hal_core.errors import InvalidArgument
-from hal_core.program import Program
+
+if TYPE_CHECKING:
+    from hal_core.program import Program
 
 
 class _NoSuchKernel(InvalidArgument, KeyError):
     __str__ = InvalidArgument.__str__
 
 
-class Programs(Mapping[str, Program]):
+class Programs(Mapping[str, "Program"]):
     """The programs of one text by their names, which share its machine code.
 
     Owns: the programs, each of which keeps the driver's module.

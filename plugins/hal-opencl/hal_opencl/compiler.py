@@ -100,21 +100,6 @@ class OpenCLCompiler(Compiler):
             made = Sealed("binary", self.identity, binary)
         return Module(made.to_bytes(), kernels)
 
-    def _kernels_of(
-        self, program: driver.Program, source: Source[Any], text: Text | None
-    ) -> tuple[Signature, ...]:
-        """Return the signatures of the kernels, each compared with what the platform tells."""
-        checked, device = [], self.device.name
-        for name, given in asked(source, driver.kernel_names(program), device).items():
-            kernel = cl.Kernel(program, name)
-            signature = given
-            if signature is None:
-                signature = described(kernel, text or Text(""), source.interface.offsets, device)
-            interface = source.interface._replace(signature=signature)
-            check_arguments(kernel, interface, f"compile {name}", device, text)
-            checked.append(signature)
-        return tuple(checked)
-
     def _disassemble(self, image: bytes) -> str:
         sealed = Sealed.of_bytes(image, "disassemble", self.device.name)
         try:
@@ -135,6 +120,21 @@ class OpenCLCompiler(Compiler):
         """Do as the base class; after a wait for another process, take what that one stored."""
         with build_lock(self.device.hardware, source.name):
             return super().compile_or_reuse(source)
+
+    def _kernels_of(
+        self, program: driver.Program, source: Source[Any], text: Text | None
+    ) -> tuple[Signature, ...]:
+        """Return the signatures of the kernels, each compared with what the platform tells."""
+        checked, device = [], self.device.name
+        for name, given in asked(source, driver.kernel_names(program), device).items():
+            kernel = cl.Kernel(program, name)
+            signature = given
+            if signature is None:
+                signature = described(kernel, text or Text(""), source.interface.offsets, device)
+            interface = source.interface._replace(signature=signature)
+            check_arguments(kernel, interface, f"compile {name}", device, text)
+            checked.append(signature)
+        return tuple(checked)
 
     def _flags(self, source: Source, operation: str) -> tuple[str, ...]:
         for folder in source.includes:
