@@ -382,8 +382,9 @@ def kernel_facts(kernel: cl.Kernel, device: cl.Device) -> KernelFacts:
         info.PREFERRED_WORK_GROUP_SIZE_MULTIPLE,
     )  # fmt: skip
     fixed: Any = tuple(kernel.get_work_group_info(info.COMPILE_WORK_GROUP_SIZE, device))
-    found = [kernel.get_work_group_info(fact, device) for fact in facts]
-    return KernelFacts(*found, fixed if any(fixed) else None)
+    found: list[Any] = [kernel.get_work_group_info(fact, device) for fact in facts]
+    found.append(fixed if any(fixed) else None)
+    return KernelFacts(*found)
 
 
 def argument_setters(kernel: cl.Kernel) -> tuple[Callable[..., None], Callable[..., None]]:

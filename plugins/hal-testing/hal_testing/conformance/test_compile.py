@@ -6,12 +6,13 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import hal_core as hal
-from hal_core.compiler import Compiler, CompilerPair, cache
+from hal_core.compiler import Compiler, CompilerPair, Module, cache
 from hal_core.compiler.selection import select
 from hal_core.source import Source
 from hal_testing.conformance.kernels import add_one, count_up, triple
@@ -264,9 +265,17 @@ class TestCompile:
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         compiler = need_modules(device, hal_source)
-        seen, real = [], compiler._compile_module
-        monkeypatch.setattr(compiler, "_compile_module", lambda it: seen.append(1) or real(it))
-        for name in (None, {"fivefold": SIGNATURE, "doubled": None}, None):
+        seen: list[Source[Any]] = []
+        real = compiler._compile_module
+
+        def watched(source: Source[Any]) -> Module:
+            seen.append(source)
+            return real(source)
+
+        monkeypatch.setattr(compiler, "_compile_module", watched)
+        names: tuple[dict[str, str | None] | None, ...]
+        names = None, {"fivefold": SIGNATURE, "doubled": None}, None
+        for name in names:
             source = hal.Source(name, hal_source.two, language=hal_source.language)
             programs = device.compile(source)
             assert set(programs) == {"doubled", "fivefold"} and programs is device.compile(source)
@@ -280,7 +289,7 @@ class TestCompile:
         with pytest.raises(KeyError, match=r"no such kernel.*doublet.*doubled.*fivefold"):
             programs["doublet"]
         with pytest.raises(hal.CompileError, match="tenfold"):
-            wrong = {"doubled": None, "tenfold": None}
+            wrong: dict[str, str | None] = {"doubled": None, "tenfold": None}
             device.compile(hal.Source(wrong, hal_source.two, language=hal_source.language))
 
     def test_P17_a_signature_may_be_left_out(
