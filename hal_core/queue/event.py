@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from contextlib import suppress
 from time import monotonic, perf_counter_ns
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from hal_core.concurrency import Late, OfThisProcess, fork_error, make_calls, poll
 from hal_core.errors import DeviceFault, InvalidArgument, InvalidState, check_class
@@ -55,23 +55,24 @@ class Event(OfThisProcess):
     Concurrency: every method may be called from any thread, and from any asyncio loop.
     """
 
-    queue: Queue | None  # that records it
+    queue: Queue | None = None  # that records it
+
+    # Here, and not in each object: a queued copy makes an event.
+    _place = sys.maxsize  # among the waits and records of its queue
+    _waits: Iterable[tuple[int, Event]] = ()  # of its queue: a place, and what comes there
+    _mark: Any = None  # of the driver, in the queue: it knows when the event happened
+    _done = False
+    _failure: Failure | None = None
+    _ns = 0  # of the host's clock, once it has happened
+    # The first call gives an event a deque of its own.
+    _callbacks: ClassVar[deque[Callable[[], object]]] = deque(maxlen=0)
+    _seen: Callable[[Event], None] | None = None  # in checked mode: called when the host knows it
 
     _instead = "Wait for it here, and send the result."
 
     def __init__(self) -> None:
-        self.queue = None
-        self._place = sys.maxsize  # among the waits and records of its queue
-        self._waits: Iterable[tuple[int, Event]] = ()  # of its queue: a place, and what comes there
-        self._mark: Any = None  # of the driver, in the queue: it knows when the event happened
-        self._done = False
-        self._failure: Failure | None = None
-        self._ns = 0  # of the host's clock, once it has happened
         self._end = threading.Lock()  # held until it happens
         self._end.acquire()
-        self._callbacks: deque[Callable[[], object]] = deque()
-        # Of checked mode: called when the host knows that it is done.
-        self._seen: Callable[[Event], None] | None = None
 
     # -- what a native event fills in
 
@@ -94,7 +95,7 @@ class Event(OfThisProcess):
 
     def _when_done(self, call: Callable[[], object]) -> None:
         """Call `call()` in some thread once the event has happened; at once if it has already."""
-        self._callbacks.append(call)
+        vars(self).setdefault("_callbacks", deque()).append(call)
         if self._done:
             make_calls(self._callbacks)
 

@@ -41,7 +41,8 @@ class Worker:
     """
 
     def __init__(self, queue: WorkerQueue, finish: Callable[[], object] | None) -> None:
-        self.items: SimpleQueue[Any] = SimpleQueue()  # (work, name, keep), (event,), or `gone`
+        # (work, its arguments, name, keep), an Event, or `gone`
+        self.items: SimpleQueue[Any] = SimpleQueue()
         self.pending: deque[None] = deque()  # an entry for each item that is not done
         # Python itself puts it there when it frees the queue: no Ctrl-C comes between.
         self.gone = ref(queue, self.items.put)
@@ -66,14 +67,14 @@ class Worker:
         self.over._happen(None)
 
     def _do(self, item: Any, queue: str) -> None:
-        is_event = len(item) == 1
+        is_event = isinstance(item, Event)
         try:
             if is_event:
                 self.pending.pop()  # first: whoever waits for the event may ask what is pending
-                item[0]._happen(self.failure)
+                item._happen(self.failure)
             elif self.failure is None:
-                self.running = item[1]
-                item[0]()
+                self.running = item[2]
+                item[0](*item[1])
                 if self._finish is not None:
                     self._finish()
         except BaseException as error:
@@ -114,8 +115,10 @@ class WorkerQueue(Queue):
     def _failure(self) -> Failure | None:  # type: ignore[override]  # only read
         return self._worker.failure
 
-    def _add(self, *item: Any) -> None:
-        """Put work, its name and what it needs behind all that is there; or an event alone."""
+    def _add(self, work: Callable[[], object], name: str, keep: Keep) -> None:
+        self._put_behind((work, (), name, keep))
+
+    def _put_behind(self, item: Any) -> None:
         if not self._servers and not self.closed:
             start_server(self._servers, self.name, partial(self._worker.serve, self.name))
         self._worker.pending.append(None)  # first: if Ctrl-C comes between, too much is pending
@@ -123,7 +126,7 @@ class WorkerQueue(Queue):
 
     def _launch(self, program: Program, geometry: Any, args: tuple[Any, ...], keep: Keep) -> None:
         # The program's launch is read when it runs: a profile may have replaced it by then.
-        self._add(partial(_run, program, geometry, args), f"launch of {program.name}", keep)
+        self._put_behind((_run, (program, geometry, args), f"launch of {program.name}", keep))
 
     def _launch_timed(
         self, program: Program, geometry: Any, args: tuple[Any, ...], keep: Keep
@@ -141,10 +144,11 @@ class WorkerQueue(Queue):
         self._add(plan.run, "replay of a graph", plan.keep())
 
     def _call(self, method: str, args: tuple[Any, ...], keep: Keep) -> None:
-        self._add(partial(getattr(self.device.allocator, method), *args), method[1:], keep)
+        work = getattr(self.device.allocator, method)
+        self._put_behind((work, args, method[1:], keep))  # no `partial`: fewer objects to collect
 
     def _record(self, event: Event) -> None:
-        self._add(event)
+        self._put_behind(event)
 
     def _wait(self, event: Event) -> None:
         worker, device = self._worker, self.device.name

@@ -17,12 +17,13 @@ from hal_core.queue.worker import Worker, WorkerQueue
 
 @mutant("Q1", "queue")
 def queues_run_the_latest_work_first() -> None:
-    @around(WorkerQueue, "_add")
-    def _add(inner: Any, self: Any, work: Any, name: str, keep: Any) -> None:
+    @around(WorkerQueue, "_put_behind")
+    def _put_behind(inner: Any, self: Any, item: Any) -> None:
         waiting = []
-        while name != "wait" and not self._worker.items.empty():
+        is_work = isinstance(item, tuple) and item[2] != "wait"
+        while is_work and not self._worker.items.empty():
             waiting.append(self._worker.items.get())
-        inner(self, work, name, keep)
+        inner(self, item)
         for item in waiting:
             self._put(item)
 
@@ -119,10 +120,10 @@ def freed_blocks_do_not_wait_for_queues() -> None:
 def done_work_keeps_its_memory() -> None:
     kept: list[Any] = []
 
-    @around(WorkerQueue, "_add")
-    def _add(inner: Any, self: Any, work: Any, name: str, keep: Any) -> None:
-        kept.append(keep if name == "copy" else None)
-        inner(self, work, name, keep)
+    @around(WorkerQueue, "_put_behind")
+    def _put_behind(inner: Any, self: Any, item: Any) -> None:
+        kept.append(item[3] if isinstance(item, tuple) and item[2] == "copy" else None)
+        inner(self, item)
 
 
 @mutant("Q4", "queue")
