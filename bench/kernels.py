@@ -108,10 +108,10 @@ def _with_threads(count: int) -> float:
         hal.Device["CPU"].close()
 
 
-def _ours(name: str, kernel: object, count: int, factor: float) -> tuple[Task, list[hal.Buffer]]:
+def _ours(name: str, kernel: Any, count: int, factor: float) -> tuple[Task, list[hal.Buffer]]:
     device = hal.Device[name]
     buffers = [hal.Buffer.from_numpy(np.ones(count, "f4"), device=device) for _ in "yx"]
-    names = {"program": device.compile(kernel), "f": factor, "n": count}  # type: ignore[arg-type]
+    names = {"program": device.compile(kernel), "f": factor, "n": count}
     names |= dict(zip("yx", buffers, strict=True))
     return Task("program(y, x, vals=(f, n), threads=n, wait=True)", names), buffers
 
