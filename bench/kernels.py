@@ -6,6 +6,7 @@ import ctypes
 import os
 import statistics
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 

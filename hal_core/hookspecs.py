@@ -75,6 +75,9 @@ class DeviceInfo(NamedTuple):
     limits: Limits
     capabilities: frozenset[str] = frozenset()  # a subset of CAPABILITIES
     vendor: Mapping[str, Any] = {}  # raw properties, as the driver spells them
+    subgroup_size: int | None = None  # threads; None where it is unknown, or differs by kernel
+    shared_banks: int | None = None  # of shared memory; None where it is unknown, or has none
+    platform: str | None = None  # of a family with several drivers, the one that serves it
 
 
 class Check(NamedTuple):

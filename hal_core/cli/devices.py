@@ -107,7 +107,10 @@ def facts(info: DeviceInfo) -> list[tuple[str, str]]:
     limits = info.limits
     block, grid = (" x ".join(map(str, extent)) for extent in (limits.max_block, limits.max_grid))
     return [
+        ("platform", info.platform or "the family's only one"),
         ("compute units", str(info.compute_units)),
+        ("subgroup", f"{info.subgroup_size} threads" if info.subgroup_size else "unknown"),
+        ("banks", f"{info.shared_banks} of shared memory" if info.shared_banks else "unknown"),
         ("block", f"at most {block}, {limits.max_block_threads} threads"),
         ("grid", f"at most {grid}"),
         ("shared memory", f"{config.size(limits.shared_nbytes)} a block"),

@@ -17,7 +17,8 @@ def enumerate_devices(family: str) -> list[DeviceInfo]:
 def describe(name: str, facts: Facts, peers: bool) -> DeviceInfo:
     """Translate the driver's facts of one device; `peers` is True if the family has others."""
     abilities = {"bf16"} if facts.attributes["compute_capability"] >= (8, 0) else set()
-    return streams.describe(name, facts, peers, abilities)
+    described = streams.describe(name, facts, peers, abilities)
+    return described._replace(shared_banks=32)  # of all that this library runs on
 
 
 class CUDADevice(streams.StreamDevice):

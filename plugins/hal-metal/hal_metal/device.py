@@ -66,6 +66,7 @@ def describe(name: str, hardware: Any) -> DeviceInfo:
             "system_version": version,
             "system": build,
         },
+        subgroup_size=32 if facts.apple_family else None,
     )
 
 

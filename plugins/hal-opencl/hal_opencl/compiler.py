@@ -94,11 +94,16 @@ class OpenCLCompiler(Compiler):
                 ) from None  # fmt: skip
             with driver.check(operation, self.device.name):
                 kernels = self._kernels_of(program, source, reading.text if reading else None)
-            binary = driver.binary_of(program)
-        made = Sealed("source", self.identity, text.encode(), flags)
+            # To give a binary, PoCL compiles for any size of groups, with the GIL held, and again
+            # at the first launch. Its own cache has what is built from text, but loads more
+            # slowly: rendered kernels, which have one size, are kept as binaries.
+            as_text = driver.is_pocl(self.device.hardware) and not source.interface.rendered
+            binary = b"" if as_text else driver.binary_of(program)
         if binary:
-            made = Sealed("binary", self.identity, binary)
-        return Module(made.to_bytes(), kernels)
+            return Module(Sealed("binary", self.identity, binary).to_bytes(), kernels)
+        image = Sealed("source", self.identity, text.encode(), flags).to_bytes()
+        self.device.built = image, program
+        return Module(image, kernels)
 
     def _disassemble(self, image: bytes) -> str:
         sealed = Sealed.of_bytes(image, "disassemble", self.device.name)

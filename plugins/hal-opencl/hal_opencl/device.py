@@ -59,6 +59,7 @@ def describe(name: str, facts: cl.Device) -> DeviceInfo:
         capabilities.add("subgroups")
     if "NVIDIA" in platform.name:  # whose binaries are PTX text
         capabilities.add("disassemble")
+    sizes = driver.fact(facts, "warp_size_nv"), driver.fact(facts, "wavefront_width_amd")
     x, y, z = facts.max_work_item_sizes[:3]
     return DeviceInfo(
         name=name,
@@ -85,6 +86,9 @@ def describe(name: str, facts: cl.Device) -> DeviceInfo:
             "driver_version": facts.driver_version.strip(),
             "extensions": extensions,
         },
+        subgroup_size=sizes[0] or sizes[1],
+        shared_banks=driver.fact(facts, "local_mem_banks_amd"),
+        platform=platform.name.strip(),
     )
 
 
@@ -109,6 +113,8 @@ class OpenCLDevice(Compiled):
         # On a CPU a thread that is awake takes a core from the work: saxpy of 400 Ki takes 1.3
         # times as long beside one that is awake for 100 us.
         self._awake = 20e-6 if info.kind == "cpu" else 100e-6
+        # What was compiled last, for the load that follows: its binary, which is text, and itself.
+        self.built: tuple[bytes, driver.Program] | None = None
         self.last_launched = ""  # a program's name, for the text of a fault
         self.last_event: cl.Event | None = None  # the event of the work that was queued last
         self.replays: list[tuple[cl.Event, Replay]] = []  # those that may still run
@@ -135,7 +141,7 @@ class OpenCLDevice(Compiled):
     def _close(self) -> None:
         # PyOpenCL releases queue and context when nobody refers to them. Memory that is still in
         # use has its own reference to the context.
-        self.last_event = None
+        self.last_event = self.built = None
         self.replays.clear()
         del self.commands, self.context
 

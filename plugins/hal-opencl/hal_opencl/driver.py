@@ -31,9 +31,9 @@ from hal_opencl.stderr import quietly
 __all__ = [
     "COMPLETE", "BuildError", "Program", "argument_facts", "argument_setters",
     "argument_spaces", "binary_of", "build", "check", "cl", "enqueue_read", "enqueue_write",
-    "explain", "failed_work", "find_devices", "find_kernel", "identity_of", "inner", "is_pocl",
-    "is_simulator", "kernel_facts", "kernel_names", "kind_of", "may_be_memory", "open_queue",
-    "raise_failure", "sentence",
+    "explain", "fact", "failed_work", "find_devices", "find_kernel", "identity_of", "inner",
+    "is_pocl", "is_simulator", "kernel_facts", "kernel_names", "kind_of", "may_be_memory",
+    "open_queue", "raise_failure", "sentence",
 ]  # fmt: skip
 
 INSTALL = (
@@ -188,6 +188,14 @@ def kind_of(device: cl.Device) -> str:
     if device.type & cl.device_type.CPU:
         return "cpu"
     return "gpu" if device.type & cl.device_type.GPU else "accelerator"
+
+
+def fact(device: cl.Device, name: str) -> int | None:
+    """Return a fact that one vendor's devices tell; None for others."""
+    try:
+        return int(getattr(device, name)) or None
+    except (AttributeError, cl.Error):
+        return None
 
 
 def is_simulator(device: cl.Device) -> bool:

@@ -283,6 +283,27 @@ def test_without_binaries_the_source_is_stored(
     assert Sealed.of_bytes(image, "test", "").kind == "source"
 
 
+@pytest.mark.parametrize("rendered", [False, True])
+def test_C_a_text_is_built_once_and_a_binary_that_pocl_would_compile_for_is_not_asked_for(
+    device: hal.Compiled, monkeypatch: pytest.MonkeyPatch, rendered: bool
+) -> None:
+    if "Portable" not in device.info.vendor["platform"]:
+        pytest.skip("another platform than PoCL")
+
+    @hal.kernel
+    def fresh(x: hal.Ptr[hal.int32], n: hal.int32):
+        x[0] = n - 17
+
+    made: list[str] = []
+    for name in ("build", "binary_of"):
+        inner = getattr(driver, name)
+        counted = lambda *args, inner=inner, name=name: [made.append(name), inner(*args)][1]  # noqa: E731
+        monkeypatch.setattr(driver, name, counted)
+    program = device.compile(fresh if rendered else source(ONE, "x: int32*", defines={"VALUE": 17}))
+    assert made == (["build", "binary_of", "build"] if rendered else ["build"])
+    assert device.load(program.binary).name == program.name and made[-1] == "build"
+
+
 @given(st.binary(), st.text(), st.lists(st.text()))
 def test_a_sealed_binary_is_read_as_it_was_written(
     payload: bytes, identity: str, flags: list[str]

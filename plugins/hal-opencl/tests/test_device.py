@@ -55,6 +55,8 @@ def test_facts_are_those_of_the_platform(device: hal.Compiled) -> None:
     assert info == describe(device.name, hardware)
     assert info.kind == "cpu" or not hardware.type & cl.device_type.CPU
     assert info.limits.max_block_threads == hardware.max_work_group_size
+    assert info.platform == hardware.platform.name.strip()
+    assert info.subgroup_size is None or info.subgroup_size in (8, 16, 32, 64)
     assert info.limits.view_alignment * 8 == hardware.mem_base_addr_align
     assert ("fp64" in info.capabilities) == ("cl_khr_fp64" in hardware.extensions.split())
 

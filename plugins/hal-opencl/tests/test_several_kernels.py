@@ -36,8 +36,8 @@ def test_P16_eight_kernels_are_one_build(
     for number, program in enumerate(programs.values()):
         program(y, threads=1)
         assert y.numpy().tolist() == [number]
-    # The text once, and what the cache keeps of it once.
-    assert texts.count(str) == 1 and len(texts) == 2
+    # The text once, and where the cache keeps a binary of it, that once.
+    assert texts.count(str) == 1 and len(texts) <= 2
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,7 @@ def describe(
         ),
         capabilities=frozenset(abilities | _ABILITIES | ({"peer"} if peers else set())),
         vendor=dict(numbers),
+        subgroup_size=numbers["warp_size"],
     )
 
 

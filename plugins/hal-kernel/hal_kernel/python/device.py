@@ -54,6 +54,7 @@ def describe(name: str) -> DeviceInfo:
         host_visible=True,
         limits=limits,
         capabilities=CAPABILITIES,
+        subgroup_size=1,
     )
 
 

@@ -51,6 +51,11 @@ def of_a_subgroup(y: hal.Ptr[hal.int32]) -> None:
 
 
 # Capability -> a kernel that needs it, and no other.
+@hal.kernel
+def sized(y: hal.Ptr[hal.int32]) -> None:
+    y[0] = hal.subgroup_size()
+
+
 ASKING = {"fp64": in_double, "int64_atomics": wide_atomic, "subgroups": of_a_subgroup}
 
 Refused = Callable[[KernelFunction, list[str]], None]
@@ -107,6 +112,15 @@ class TestDtype:
         # As `carrier` does: every 32 elements reversed.
         turned = x.reshape(-1, 32)[:, ::-1].reshape(-1).copy()
         assert edges.is_right(got, turned, dtype).all()
+
+    def test_D1_a_kernel_sees_the_size_of_subgroups_that_the_device_says(
+        self, device: hal.Compiled
+    ) -> None:
+        if device.info.subgroup_size is None or "subgroups" not in device.info.capabilities:
+            pytest.skip("the device does not say it")
+        made = hal.zeros(1, hal.int32, device)
+        device.compile(sized)(made, grid=1, block=1)
+        assert np.frombuffer(read(made), np.int32)[0] == device.info.subgroup_size
 
     @pytest.mark.parametrize("capability", ASKING)
     def test_D1_what_the_device_lacks_is_refused_by_its_capability(
