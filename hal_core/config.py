@@ -118,15 +118,19 @@ def check(families: Collection[str], opening: str) -> None:
     if not found:
         return
     _has_warned = True
+    for name, meant in found.items():
+        warn(advice(name, meant))
+
+
+def warn(text: str) -> None:
+    """Give a UserWarning of the first line outside of this package: the user's."""
     import warnings
 
-    # At the first line outside of this package: the user's.
     package = os.path.dirname(__file__) + os.sep
     frame, level = sys._getframe(), 1
     while frame.f_code.co_filename.startswith(package) and frame.f_back is not None:
         frame, level = frame.f_back, level + 1
-    for name, meant in found.items():
-        warnings.warn(advice(name, meant), UserWarning, stacklevel=level)
+    warnings.warn(text, UserWarning, stacklevel=level)
 
 
 _has_warned = False

@@ -61,6 +61,7 @@ class DeviceRegistry(OfThisProcess):
         self._lock = fork_safe_lock()
         self._plugins = Plugins(path, prepare)
         self._skipped: dict[str, str] = {}
+        self._misset: list[str] = []  # sentences about settings, and whom they cost
         # The best device's name, once it is known. `refresh` makes a new list: a choice that is
         # being made from what was there before goes into the old one.
         self._best: list[str] = []
@@ -201,7 +202,7 @@ class DeviceRegistry(OfThisProcess):
         """Ask every family for its devices, and order them: by HAL_PLUGINS, else by rank."""
         ranked: list[tuple[int, Backend, DeviceInfo]] = []
         in_given_order = bool(config.PLUGINS.read())
-        skipped = {}
+        skipped, misset = {}, list[str]()
         for family in self._plugins.families():
             try:
                 backend = self._plugins.backend(family)
@@ -211,7 +212,9 @@ class DeviceRegistry(OfThisProcess):
             except HalError as error:
                 skipped[family] = str(error)
                 log.debug("%s is left out: %s", family, error)
-        self._skipped = skipped
+                if isinstance(error, InvalidArgument):  # a setting
+                    misset += [f"{family} is left out: {error}"]
+        self._skipped, self._misset = skipped, misset
         # Devices of equal rank stay in the order of their families and indices.
         return [(backend, info) for _, backend, info in sorted(ranked, key=itemgetter(0))]
 
@@ -274,6 +277,8 @@ class DeviceRegistry(OfThisProcess):
         if not best:
             available = self._available()
             best.append(available[0][1].name if available else "CPU")
+            for text in self._misset:  # another device takes its place
+                config.warn(text)
             log.debug("the default device is %s", best[0])
         return best[0]
 

@@ -445,6 +445,18 @@ def test_R13_family_in_the_environment(
     assert registry.DEFAULT == "ACC"
 
 
+def test_R13_a_default_that_a_wrong_setting_changes_is_said(registry: DeviceRegistry) -> None:
+    class Misset(FakePlugin):
+        @hal.hookimpl
+        def hal_enumerate(self) -> Any:
+            raise hal.InvalidArgument("environment variable HAL_ACC", "expected a number", got="x")
+
+    machine(registry, CPU=host(), ACC=Misset("gpu"))
+    with pytest.warns(UserWarning, match="ACC is left out: environment variable HAL_ACC"):
+        assert registry.DEFAULT == "CPU"
+    assert registry.DEFAULT == "CPU"  # and once is enough
+
+
 def test_R13_choosing_opens_nothing_and_keeps_the_reasons(registry: DeviceRegistry) -> None:
     plugins = {"CPU": host(), "ACC": NoHardware("no cable"), "NATIVE": FakePlugin("gpu")}
     machine(registry, **plugins)
