@@ -134,7 +134,7 @@ class Profile(events.Entries):
     def _check_unused(self) -> None:
         if self._used:
             fix = "Make a new one: hal.profile()."
-            raise InvalidState("profile", "it was opened before", fix=fix)
+            raise InvalidState("profile", "it was opened before", fix=fix) from None
 
     def _opened(self) -> Generator[None]:
         """Open the profile, and close it when the generator is closed.
