@@ -19,6 +19,7 @@ from bench import (
     blocks,
     busy,
     cluster,
+    compiling,
     costs,
     device,
     functions,
@@ -40,6 +41,7 @@ Rows = list[report.Row | report.Figure | report.Missing]
 NOUNS = {
     "startup": startup,
     "language": language,
+    "compiling": compiling,
     "memory": memory,
     "launch": launch,
     "queues": queues,
