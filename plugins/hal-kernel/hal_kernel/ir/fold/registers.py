@@ -18,21 +18,8 @@ def in_registers(kernel: Kernel) -> Kernel:
 
     float16 and bfloat16 stay in memory, as variables have dtypes that kernels compute with.
     """
-    arrays = {
-        node for node in kernel.uops if node.op == "LOCAL" and node.dtype not in STORAGE_DTYPES
-    }
-    if not arrays:
-        return kernel
-    used: dict[UOp, set[int]] = {array: set() for array in arrays}
-    for node in kernel.uops:
-        array = node.src[0] if node.op in ("LOAD", "STORE") else None
-        if array in arrays:
-            index = node.src[1]
-            if index.op == "CONST" and 0 <= index.arg < array.arg[1]:
-                used[array].add(index.arg)
-            else:
-                arrays.discard(array)
-    if not arrays:
+    used = _constant_places(kernel)
+    if not used:
         return kernel
     made: list[UOp] = []
     new: dict[UOp, UOp] = {}
@@ -43,7 +30,7 @@ def in_registers(kernel: Kernel) -> Kernel:
         return made[-1]
 
     for node in kernel.uops:
-        if node in arrays:
+        if node in used:
             kind = {"f": float, "b": bool}.get(node.dtype.kind, int) if node.dtype else int
             zero = add("CONST", node, (), kind(0), typed=True)
             for place in sorted(used[node]):
@@ -53,7 +40,7 @@ def in_registers(kernel: Kernel) -> Kernel:
                 elements[node, place] = variable
             continue
         src = tuple([new.get(source, source) for source in node.src])
-        if node.op in ("LOAD", "STORE") and node.src[0] in arrays:
+        if node.op in ("LOAD", "STORE") and node.src[0] in used:
             variable = elements[node.src[0], node.src[1].arg]
             if node.op == "LOAD":
                 new[node] = add("GET", node, (variable,), typed=True)
@@ -65,3 +52,18 @@ def in_registers(kernel: Kernel) -> Kernel:
         else:
             made.append(node)
     return kernel._replace(uops=tuple(made))
+
+
+def _constant_places(kernel: Kernel) -> dict[UOp, set[int]]:
+    """Return the LOCALs of which each index is a constant, with these indices."""
+    used: dict[UOp, set[int]] = {}
+    for node in kernel.uops:
+        if node.op == "LOCAL" and node.dtype not in STORAGE_DTYPES:
+            used[node] = set()
+        elif node.op in ("LOAD", "STORE") and node.src[0] in used:
+            array, index = node.src[:2]
+            if index.op == "CONST" and 0 <= index.arg < array.arg[1]:
+                used[array].add(index.arg)
+            else:
+                del used[array]
+    return used
