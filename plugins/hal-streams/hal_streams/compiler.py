@@ -52,14 +52,14 @@ class StreamCompiler(Compiler):
         if not source.interface.rendered:
             reading = Reading(source, "__global__", device)
             kernels = reading.compare()
-            text += confirmation(kernels) + reading.checks()
+            text += confirmation(kernels, reading.text.text) + reading.checks()
         try:
             image = self._translate(source, text, (*source.options, *defines, *folders))
         except CompilerRefused as error:
-            misfit = reading and refused(reading, error.log)
+            line = fault_line(error.log, self.text_name.format(source.name), self.error)
+            misfit = reading and line is None and refused(reading, error.log)
             if misfit:
                 raise misfit from None
-            line = fault_line(error.log, self.text_name.format(source.name), self.error)
             raise CompileError(
                 operation, f"{self.title} refuses the text: {error}", log=error.log,
                 source=source.text, line=line, device=device,

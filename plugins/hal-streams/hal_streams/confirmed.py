@@ -21,6 +21,11 @@ _TYPES = {
 }  # fmt: skip
 # `long` is as wide as a pointer, and `char` signed or not.
 _LONGS = {"char": "101", "long": "100 + sizeof(long)", "unsigned long": "200 + sizeof(long)"}
+# Of the label's line; a name that does not exist makes other errors there.
+_MISFIT = re.compile(
+    r"(?:greater than zero\s*typedef char |')hal_(fits|count)_([0-9]+)(?:_([0-9]+))?"
+    r"(?:' declared as an array with a negative|\[)"
+)
 _OWN = 1000  # and its bytes: a type of the text's own
 _HEAD = """
 #line 1 "signature"
@@ -42,8 +47,8 @@ template <class R, class... A> struct count<R(A...)> { enum { value = sizeof...(
 """
 
 
-def confirmation(kernels: tuple[Signature, ...]) -> str:
-    """Return the text to be put behind the kernels."""
+def confirmation(kernels: tuple[Signature, ...], text: str) -> str:
+    """Return the lines to be put behind a text; none for a kernel that it does not name."""
     named = {**{name: str(code) for code, name in _TYPES.items()}, **_LONGS}
     numbers = "\n".join(
         f"template <> struct number<{name}> {{ enum {{ code = {code} }}; }};"
@@ -51,6 +56,8 @@ def confirmation(kernels: tuple[Signature, ...]) -> str:
     )
     lines = _HEAD % numbers
     for number, signature in enumerate(kernels):
+        if not re.search(rf"\b{signature.name}\b", text):
+            continue  # loading it says what the binary lacks
         kind = f"decltype({signature.name})"
         fact = f"hal_check::count<{kind}>::value == {len(signature.params)}"
         lines += f"typedef char hal_count_{number}[{fact} ? 1 : -1];\n"
@@ -84,7 +91,7 @@ def _code(dtype: DType) -> int:
 
 def refused(reading: Reading, log: str) -> CompileError | None:
     """Return the error for a line that the compiler refused; None for another fault."""
-    match = re.search(r"\bhal_(fits|count)_([0-9]+)(?:_([0-9]+))?", log)
+    match = _MISFIT.search(log)
     if match is None:
         return reading.misfit(log)
     signature = reading.kernels[int(match[2])]
