@@ -279,14 +279,16 @@ class Reading:
 
     def __init__(
         self, source: Source[Any], mark: str, device: str, *, long: int = 8, three: str = "",
-        text: str = "", hidden: int = 0,
+        text: str = "", hidden: int = 0, confirmed: bool = False,
     ) -> None:  # fmt: skip
         """Read the text, or `text` where a preprocessor gave one.
 
         `mark` is the word before a kernel; the first `hidden` parameters are no arguments.
+        `confirmed` says that the compiler compares types that only its own headers tell.
         Raises: CompileError for a kernel that is defined twice.
         """
         self.source, self.device, self._operation = source, device, f"compile {source.name}"
+        self._confirmed = confirmed
         whole = text or headers(source.text, source.includes) + source.text
         self.text = Text(whole, () if text else source.defines, long=long, three=three)
         self.kernels: tuple[Signature, ...] = ()
@@ -350,13 +352,16 @@ class Reading:
         return self.checks()
 
     def _compare(self, signature: Signature, declared: list[Declared]) -> None:
+        if any("(" in _SQUARE.sub("", one.text) for one in declared):
+            return  # macros with arguments: what they give, the compiler knows
         fix = "Write the signature as the kernel declares it, or leave it out."
         if len(declared) != len(signature.params):
             problem = f"the kernel {signature.name} takes {len(declared)} arguments, its signature "
             problem += f"({signature}) gives {len(signature.params)}"
             raise CompileError(self._operation, problem, device=self.device, fix=fix)
         for param, one in zip(signature.params, declared, strict=True):
-            if not fits(one, param, self.text):
+            known = self.text.dtype(one.type) is not None or not self._confirmed
+            if known and not fits(one, param, self.text):
                 problem = f"argument {param.position} of the kernel is {one.text}, "
                 problem += f"its signature says {param}"
                 raise CompileError(self._operation, problem, device=self.device, fix=fix)

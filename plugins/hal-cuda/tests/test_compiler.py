@@ -251,6 +251,15 @@ def test_P16_kernels_of_one_text_share_the_drivers_module(
     assert "cuModuleUnload" in simulator.calls_since(before)
 
 
+def test_P18_types_that_only_the_compiler_knows_are_taken(cuda: hal.Compiled) -> None:
+    text = f'{PAIR_TEXT}#define HIDDEN(x) T x\nextern "C" __global__ void f(HIDDEN(v), int n) {{}}'
+    cuda.compile(hal.Source("f", text, "v: float64, n: int32", language="cuda"))
+    text = 'extern "C" __global__ void f(cudaTextureObject_t image) {}'
+    cuda.compile(hal.Source("f", text, "image: uint64", language="cuda"))
+    with pytest.raises(hal.CompileError, match="is cudaTextureObject_t image, its signature says"):
+        cuda.compile(hal.Source("f", text, "image: float64", language="cuda"))
+
+
 def test_P17_structs_and_vectors_are_values(cuda: hal.Compiled) -> None:
     text = (
         PAIR_TEXT

@@ -50,7 +50,7 @@ class StreamCompiler(Compiler):
         text, reading = source.text, None
         kernels: tuple[Signature, ...] = (source.signature,)
         if not source.interface.rendered:
-            reading = Reading(source, "__global__", device)
+            reading = Reading(source, "__global__", device, confirmed=True)
             kernels = reading.compare()
             text += confirmation(kernels, reading.text.text) + reading.checks()
         try:
