@@ -66,7 +66,6 @@ def describe(name: str, hardware: Any) -> DeviceInfo:
             "system_version": version,
             "system": build,
         },
-        subgroup_size=32 if facts.apple_family else None,
     )
 
 
