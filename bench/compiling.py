@@ -22,7 +22,7 @@ Input = hal.ConstPtr[hal.float32]
 
 
 @hal.kernel
-def softmax(y: Array, x: Input, w: hal.int32, h: hal.int32):
+def softmax(y: Array, x: Input, w: hal.int32, h: hal.int32) -> None:
     j = hal.global_idx(0)
     if j < h:
         largest = x[j * w]
@@ -37,7 +37,7 @@ def softmax(y: Array, x: Input, w: hal.int32, h: hal.int32):
 
 
 @hal.kernel
-def mandelbrot(y: hal.Ptr[hal.int32], w: hal.int32, h: hal.int32, step: hal.float32):
+def mandelbrot(y: hal.Ptr[hal.int32], w: hal.int32, h: hal.int32, step: hal.float32) -> None:
     i = hal.global_idx(0)
     j = hal.global_idx(1)
     if i < w and j < h:
@@ -49,7 +49,7 @@ def mandelbrot(y: hal.Ptr[hal.int32], w: hal.int32, h: hal.int32, step: hal.floa
 
 
 @hal.kernel
-def pull(y: Array, p: Input, n: hal.int32):
+def pull(y: Array, p: Input, n: hal.int32) -> None:
     i = hal.global_idx(0)
     if i < n:
         ax, ay, az = hal.float32(0), hal.float32(0), hal.float32(0)
