@@ -6,7 +6,7 @@ import re
 from math import inf
 from typing import Any, NamedTuple
 
-from hal_core.dtypes import DTYPES, DType, any_, as_dtype, check_array, pack
+from hal_core.dtypes import DTYPES, DType, alike, any_, as_dtype, check_array, pack
 from hal_core.errors import InvalidArgument
 
 POINTER, CONST_POINTER, VALUE = "pointer", "const pointer", "value"
@@ -192,24 +192,25 @@ def convert_value(value: Any, param: Param, operation: str, device: str) -> Any:
 def _bytes_of(value: Any, param: Param, operation: str, device: str) -> bytes:
     """Return the bytes of a complex number, a vector or a struct."""
     dtype = param.dtype
-    fix = "Give a numpy scalar or array of this dtype."
     if isinstance(value, bytes) and len(value) == dtype.itemsize:
         return value
+    fix = "Give a numpy scalar or array of this dtype."
     base, _, count = dtype.name.partition("x")
-    parts: Any = value
-    if dtype.kind == "c" and isinstance(value, (int, float, complex)):
-        parts, base = (value.real, value.imag), f"float{4 * dtype.itemsize}"
-        count = "2"
-    elif dtype.kind == "c" or base not in DTYPES:
-        given = getattr(value, "dtype", None)
-        if getattr(value, "shape", None) == () and given is not None:
-            same = given == dtype.to_numpy() or (dtype.kind == "c" and given.kind in "biufc")
-            if same and dtype.kind == "c":
-                return _bytes_of(complex(value), param, operation, device)
-            if same:
-                return bytes(value.tobytes())
+    parts, given = value, getattr(value, "dtype", None)
+    if dtype.kind == "c":
+        base, count = f"float{4 * dtype.itemsize}", "2"
+    if base not in DTYPES:  # a struct
+        if getattr(value, "shape", None) == () and given == dtype.to_numpy():
+            return bytes(value.tobytes())
         parts = None
         fix = f"Give numpy's scalar of {dtype.to_numpy()}: np.array((...), dtype)[()]."
+    elif len(alike(dtype)) > 1 and getattr(value, "shape", ()) == ():
+        # A complex number is two floats, whichever of both the text calls its parameter.
+        is_complex = isinstance(value, complex) or getattr(given, "kind", "") == "c"
+        is_number = isinstance(value, (int, float)) or getattr(given, "kind", "") in tuple("biuf")
+        if is_complex or (is_number and dtype.kind == "c"):
+            number = complex(value)
+            parts = number.real, number.imag
     try:
         if len(parts) == int(count or 0):
             scalar = Param(param.name, DTYPES[base], VALUE, param.position)

@@ -85,6 +85,16 @@ def test_P18_a_struct_has_the_layout_of_its_dtype(device: hal.Compiled) -> None:
             compiled(device, text)(y, vals=(np.zeros((), other)[()],), threads=1)
 
 
+@pytest.mark.parametrize("value", [1 + 2j, np.complex64(1 + 2j), (1, 2), np.float32([1, 2])])
+def test_P17_a_complex_number_is_a_vector_of_two(device: hal.Compiled, value: Any) -> None:
+    text = "__kernel void k(__global float2 *z, float2 a) { z[0] = a; }"
+    program, z = compiled(device, text), hal.zeros(1, hal.complex64, device)
+    program(z, vals=(value,), threads=1)
+    assert z.numpy().tolist() == [1 + 2j]
+    with pytest.raises(hal.InvalidArgument, match="value 'a' does not fit"):
+        program(z, vals=(1.0,), threads=1)
+
+
 def test_P17_vectors_complex_numbers_and_the_fixed_block(device: hal.Compiled) -> None:
     text = """
     #define ARGUMENTS __global float2 *z, float4 v, float3 w
