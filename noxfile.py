@@ -204,6 +204,12 @@ def outside(session: nox.Session) -> None:
 
 
 @nox.session
+def reikna(session: nox.Session) -> None:
+    """Run grunnur's tests on OPENCL by an adapter, and those of reikna from the folders given."""
+    projects.check_grunnur(session)
+
+
+@nox.session
 def hardware(session: nox.Session) -> None:
     """Run the kit, the examples and the benchmarks on a device of this machine: `-- CUDA`.
 

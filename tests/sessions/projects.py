@@ -7,7 +7,7 @@ from pathlib import Path
 
 import nox
 
-from sessions import parallel, suite, wheels
+from sessions import drivers, parallel, suite, wheels
 from sessions.distributions import OUT, ROOT
 
 
@@ -64,6 +64,29 @@ def check_wgpu(session: nox.Session) -> None:
     gaps = ("--known-gaps", str(project / "known-gaps.txt"))
     session.run("hal", "check", "WGPU", *gaps, "--report", str(OUT / "wgpu.md"), *session.posargs)
     session.run("python", "-m", "pytest", *suite.settings(project), str(project / "tests"))
+
+
+def check_grunnur(session: nox.Session) -> None:
+    """Run grunnur's tests on OPENCL by examples/grunnur-adapter, then reikna's."""
+    project = ROOT / "examples" / "grunnur-adapter"
+    folder = wheels.install(session, "hal-opencl", tools=("pip", "pytest", "pytest-xdist"))
+    drivers.opencl(session)
+    session.install(_install(session, folder, project, "hal_grunnur"), "pytest-grunnur>=0.3")
+    fetch = ("--no-deps", "--no-binary", ":all:", "-d", str(folder), "grunnur==0.6.0")
+    session.run("python", "-m", "pip", "download", "-q", *fetch)
+    shutil.unpack_archive(folder / "grunnur-0.6.0.tar.gz", folder, filter="data")
+    options = ("-p", "hal_grunnur", "-p", "no:cacheprovider", "-q", "-n", "auto")
+    # A test of a device has its numbers in its name, such as opencl,0,0; others are of grunnur's
+    # own adapters, on drivers that it makes up.
+    devices = ("-k", "opencl and 0 and not mock", str(folder / "grunnur-0.6.0" / "tests"))
+    session.run("python", "-m", "pytest", *options, *devices)
+    two = {"POCL_DEVICES": "pthread pthread"}
+    several = ("--include-duplicate-devices", *devices)
+    session.run("python", "-m", "pytest", *options, *several, env=two)
+    for reikna in session.posargs:
+        session.install("-e", reikna, "scipy")
+        chosen = ("-k", "not performance", str(Path(reikna, "tests")))
+        session.run("python", "-m", "pytest", *options, *chosen)
 
 
 def _install(session: nox.Session, folder: Path, project: Path, package: str) -> str:
