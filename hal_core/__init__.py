@@ -11,7 +11,7 @@ from hal_core.discovery import __version__ as __version__
 # Every public name, by its module: those of the core, and of hal-kernel, another distribution.
 # Type checkers read `__init__.pyi`, which `python docs/write_api.py` writes from these tables.
 _NAMES = {
-    "allocator": "Allocator AllocatorStatistics BufferSpec LRUAllocator",
+    "allocator": "Allocator AllocatorStatistics BufferSpec Image LRUAllocator",
     "buffer": "Buffer empty zeros",
     "compiler": "Compiler CompilerPair",
     "device": "Device DeviceRegistry",

@@ -6,6 +6,7 @@ from hal_core.allocator import (
     Allocator as Allocator,
     AllocatorStatistics as AllocatorStatistics,
     BufferSpec as BufferSpec,
+    Image as Image,
     LRUAllocator as LRUAllocator,
 )
 from hal_core.buffer import (

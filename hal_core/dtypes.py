@@ -31,7 +31,7 @@ class DType(type):
 
     name: str  # text form
     itemsize: int  # bytes
-    kind: str  # "f" float, "i" signed, "u" unsigned, "b" bool; "c" complex, "V" vector or struct
+    kind: str  # "f", "i" signed, "u", "b" bool; "c" complex, "V" vector or struct, "I" image
     format: str  # struct letter for one element; "" where struct has none (bfloat16)
     max: float  # largest finite value; an int for integers
     min: float  # smallest finite value
@@ -230,6 +230,26 @@ class complex128(Scalar):
 
     name, itemsize, kind, format, min, max = "complex128", 16, "c", "16s", 0, 0
 
+
+class image1d(Scalar):
+    """An image of one dimension, among the parameters of kernels that are text."""
+
+    name, itemsize, kind, format, min, max = "image1d", 1, "I", "", 0, 0
+
+
+class image2d(Scalar):
+    """An image of two dimensions, among the parameters of kernels that are text."""
+
+    name, itemsize, kind, format, min, max = "image2d", 1, "I", "", 0, 0
+
+
+class image3d(Scalar):
+    """An image of three dimensions, among the parameters of kernels that are text."""
+
+    name, itemsize, kind, format, min, max = "image3d", 1, "I", "", 0, 0
+
+
+IMAGES: dict[str, DType] = {one.name: one for one in (image1d, image2d, image3d)}
 
 # Of elements that are several numbers, which kernels written as text alone compute with. Vectors
 # and structs are added at their first use.

@@ -55,7 +55,7 @@ MEANINGS = {
     "graphs": "graphs of its driver; hal.Graph works without it",
     "peer": "copies to its neighbours that do not go through the host",
     "pinned": "pinned memory of the host, BufferSpec(host=True)",
-    "images": "textures, BufferSpec(image=...)",
+    "images": "images, BufferSpec(image=hal.Image(...)), in kernels that are text",
     "disassemble": "machine code shown as text",
     "subprocess_fork": "use in a forked child of a process that has used it",
 }

@@ -6,7 +6,7 @@ import re
 from math import inf
 from typing import Any, NamedTuple
 
-from hal_core.dtypes import DTYPES, DType, alike, any_, as_dtype, check_array, pack
+from hal_core.dtypes import DTYPES, IMAGES, DType, alike, any_, as_dtype, check_array, pack
 from hal_core.errors import InvalidArgument
 
 POINTER, CONST_POINTER, VALUE = "pointer", "const pointer", "value"
@@ -15,11 +15,13 @@ _WIDER = "Give a number that the dtype holds, or use a wider dtype."
 LONGEST_NAME = 128  # letters; some compilers crash on a name of 255
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z", re.ASCII)
-_PARAM = re.compile(r"(const\s+)?([a-z]+[0-9]*(?:x[0-9]+)?|struct<\S+>)\s*(\*)?\s*\Z", re.ASCII)
+_PARAM = re.compile(
+    r"(const\s+)?([a-z]+[0-9]*(?:x[0-9]+)?|image[123]d|struct<\S+>)\s*(\*)?\s*\Z", re.ASCII
+)
 
 
 class Param(NamedTuple):
-    """One parameter. A pointer that is not const is read and written."""
+    """One parameter. A pointer or an image that is not const is read and written."""
 
     name: str
     dtype: DType
@@ -33,7 +35,8 @@ class Param(NamedTuple):
 
     def __str__(self) -> str:
         const = "const " if self.kind == CONST_POINTER else ""
-        return f"{self.name}: {const}{self.dtype.name}{'*' if self.is_pointer else ''}"
+        star = "*" if self.is_pointer and self.dtype.kind != "I" else ""
+        return f"{self.name}: {const}{self.dtype.name}{star}"
 
 
 class Signature(NamedTuple):
@@ -59,8 +62,8 @@ class Signature(NamedTuple):
 
     @property
     def dtypes(self) -> frozenset[DType]:
-        """Every dtype among the parameters, elements of pointers included, without `any_`."""
-        return frozenset(param.dtype for param in self.params) - {any_}
+        """Every dtype among the parameters and of their elements, without `any_` and images."""
+        return frozenset(param.dtype for param in self.params) - {any_, *IMAGES.values()}
 
     def __str__(self) -> str:
         return ", ".join(map(str, self.params))
@@ -96,6 +99,8 @@ class Signature(NamedTuple):
             dtype = any_ if word == "any" and star else DTYPES.get(word)
             if dtype is None and ("x" in word or word[:7] == "struct<"):
                 dtype = as_dtype(word, operation)
+            image = None if star else IMAGES.get(word)
+            dtype = image or dtype
             if dtype is None:
                 raise InvalidArgument(
                     operation,
@@ -103,13 +108,13 @@ class Signature(NamedTuple):
                     got=word,
                     fix=f"Use one of {', '.join(DTYPES)}.",
                 )
-            if const and not star:
+            if const and not (star or image):
                 raise InvalidArgument(
-                    operation, f"parameter {label!r}: const is for pointers", got=part.strip()
+                    operation, f"parameter {label!r}: const is for memory", got=part.strip()
                 )
             if any(label == param.name for param in params):
                 raise InvalidArgument(operation, "two parameters have the same name", got=label)
-            kind = VALUE if not star else CONST_POINTER if const else POINTER
+            kind = CONST_POINTER if const else POINTER if star or image else VALUE
             params.append(Param(label, dtype, kind, position))
         return cls(name, tuple(params))
 

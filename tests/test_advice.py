@@ -48,7 +48,7 @@ MISTAKES: list[tuple[str, Callable[[Any], object]]] = [
     ("an unknown dtype", lambda t: hal.zeros(8, "f4", t.device)),  # type: ignore[arg-type]
     ("a fill too large", lambda t: t.buffer.fill(1e60)),
     ("a fill that is text", lambda t: t.buffer.fill("1")),
-    ("an option", lambda t: _special(t, image=(2, 4))),
+    ("an option", lambda t: _special(t, image=hal.Image(2))),
     ("no address", lambda t: _special(t, external_ptr=0)),
     ("a value too large", lambda t: t.program(t.buffer, vals=(1.0, 1 << 40), threads=8)),
     ("a float too large", lambda t: t.program(t.buffer, vals=(1e60, 8), threads=8)),

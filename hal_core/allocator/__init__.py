@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from hal_core import concurrency, config
 from hal_core.allocator.accounts import Accounts, AllocatorStatistics, Opaque
-from hal_core.allocator.spec import DEFAULT_SPEC, BufferSpec, checked_spec
+from hal_core.allocator.spec import DEFAULT_SPEC, BufferSpec, Image, checked_spec
+from hal_core.dtypes import as_dtype
 from hal_core.errors import (
     HalError,
     InvalidArgument,
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from hal_core.device.base import Compiled
 
 __all__ = [
-    "DEFAULT_SPEC", "Allocator", "AllocatorStatistics", "BufferSpec", "LRUAllocator",
+    "DEFAULT_SPEC", "Allocator", "AllocatorStatistics", "BufferSpec", "Image", "LRUAllocator",
     "checked_spec",
 ]  # fmt: skip
 
@@ -410,6 +411,16 @@ class Allocator(Accounts[Opaque], concurrency.OfThisProcess):
                     device=self.device.name,
                     fix="Leave it out: a buffer without it works on every device.",
                 )
+        if options.image is not None:
+            dtype = as_dtype(options.image.dtype, "allocate: the dtype of an image")
+            image = options.image.of(dtype, "allocate")
+            options = options._replace(image=image)
+            if image.nbytes != nbytes:
+                raise InvalidArgument(
+                    "allocate", "BufferSpec(image=...) has another size", got=f"{nbytes} bytes",
+                    limit=f"an image of {image.nbytes}", device=self.device.name,
+                    fix="Its buffer has width x height x depth x channels elements.",
+                )  # fmt: skip
         pointer = options.external_ptr
         if pointer is not None:
             problem, fix = "", "Give the address of memory and nothing else; fill(0) makes zeros."

@@ -2,15 +2,67 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
+from hal_core.dtypes import IMAGES, DType, as_dtype, bfloat16
 from hal_core.errors import InvalidArgument, check_class
+
+
+class Image(NamedTuple):
+    """Size and format of an image, whose pixels are `channels` elements of its buffer's dtype.
+
+    A row follows the other, without a gap: the elements are those of an array of `shape`.
+    """
+
+    width: int  # pixels
+    height: int | None = None  # None: an image of one dimension
+    depth: int | None = None  # None: an image of one or two
+    channels: int = 4  # 1, 2 or 4
+    normalised: bool = False  # kernels see integers of 8 and 16 bits as floats of -1 or 0 to 1
+    dtype: DType | None = None  # None: the buffer's
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the elements: depth, height, width, channels; two to four of them."""
+        sizes = self.depth, self.height, self.width, self.channels
+        return tuple(one for one in sizes if one is not None)
+
+    @property
+    def kind(self) -> DType:
+        """What a signature calls it, `image1d` to `image3d`."""
+        return IMAGES[f"image{len(self.shape) - 1}d"]
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all elements; 0 before the dtype is known."""
+        return math.prod(self.shape) * (self.dtype.itemsize if self.dtype else 0)
+
+    def of(self, dtype: DType, operation: str) -> Image:
+        """Return the image with elements of a dtype. Raises: InvalidArgument naming the field."""
+        sizes, problem = self.shape[:-1], ""
+        if not all(type(one) is int and one > 0 for one in sizes):
+            problem = "width, height and depth are integers from 1 on"
+        elif self.depth is not None and self.height is None:
+            problem = "depth needs a height"
+        elif self.channels not in (1, 2, 4):
+            problem = "channels is 1, 2 or 4"
+        elif dtype.kind not in "fiu" or dtype.itemsize > 4 or dtype is bfloat16:
+            problem = f"dtype is no {dtype.name}: pixels are numbers of 8 to 32 bits"
+        elif self.normalised and (dtype.is_float or dtype.itemsize > 2):
+            problem = f"normalised is for integers of 8 and 16 bits, and no {dtype.name}"
+        elif self.dtype is not None and as_dtype(self.dtype, operation) is not dtype:
+            problem = f"dtype is not the buffer's, {dtype.name}"
+        if problem:
+            fix = "Write hal.Image(width, height), and the dtype in the buffer alone."
+            raise InvalidArgument(operation, f"Image: {problem}", got=self, fix=fix)
+        return self._replace(dtype=dtype)
 
 
 class BufferSpec(NamedTuple):
     """Options of an allocation. A backend honours each field or refuses it, never ignores it."""
 
-    image: tuple[int, int] | None = None  # (height, width) of a texture
+    image: Image | None = None  # memory that kernels read through the texture units
     uncached: bool = False
     cpu_access: bool = False  # device memory the host can map
     host: bool = False  # pinned host memory
@@ -39,4 +91,7 @@ def checked_spec(options: BufferSpec | None, operation: str) -> BufferSpec:
             problem = f"BufferSpec({field}=...) has a value of the wrong kind"
             fix = f"Its default is {getattr(DEFAULT_SPEC, field)}."
             raise InvalidArgument(operation, problem, got=value, fix=fix)
+    if options.image is not None:
+        fix = "Write hal.BufferSpec(image=hal.Image(width, height))."
+        check_class(options.image, Image, operation, fix)
     return DEFAULT_SPEC if options == DEFAULT_SPEC else options

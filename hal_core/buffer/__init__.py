@@ -169,6 +169,11 @@ class Buffer(Elements):
         if queue is not None or captures:
             taker: Any = capturing() if queue is None else queue
             if taker is not None:
+                for one in (self, *src):
+                    if one.options.image is not None:
+                        fix = "Copy images without queue=, and outside of a capture."
+                        why = "no queue and no graph copies"
+                        raise one._no_image(OPERATIONS[method], why, fix)
                 if not isinstance(taker, Queue):  # the call would cost a part of a short copy
                     checked(taker, OPERATIONS[method], self._device)
                 event = taker._add_memory_work(method, args, self, *src)
@@ -183,9 +188,14 @@ class Buffer(Elements):
     # -- numpy
 
     def numpy(self, shape: int | Sequence[int] | None = None) -> NDArray[Any]:
-        """Return a copy on the host, one-dimensional or of `shape`. Raises: InvalidArgument."""
+        """Return a copy on the host, one-dimensional or of `shape`; of an image, of the image's.
+
+        Raises: InvalidArgument.
+        """
         array = np.empty(self.size, self.dtype.to_numpy())  # of vectors, an axis more
         self.copyout(array.reshape(-1).view(np.uint8))
+        if shape is None and self.options.image is not None:
+            shape = self.options.image.shape
         if shape is None:
             return array
         try:

@@ -9,7 +9,7 @@ from hal_core.allocator import DEFAULT_SPEC, BufferSpec, checked_spec
 from hal_core.concurrency import Living, never_release, never_released
 from hal_core.device import Device
 from hal_core.dtypes import DType, any_, as_dtype
-from hal_core.errors import InvalidArgument, InvalidState, shown
+from hal_core.errors import InvalidArgument, InvalidState, Unsupported, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,7 +77,11 @@ class Elements:
         self.size = size
         self.dtype = dtype
         self.nbytes = size * dtype.itemsize
-        self.options = DEFAULT_SPEC if options is None else checked_spec(options, "Buffer")
+        self.options = DEFAULT_SPEC
+        if options is not None:
+            self.options = options = checked_spec(options, "Buffer")
+            if options.image is not None:
+                self.options = options._replace(image=options.image.of(dtype, "Buffer"))
         self.base = None
         self.offset = 0
         self._key: BufferKey | None = None  # a launch's test; None while not allocated
@@ -157,6 +161,8 @@ class Elements:
         Owns: keeps the base alive. A view of a view is a view of the base.
         Raises: InvalidArgument when the view does not lie inside this buffer.
         """
+        if self.options.image is not None:
+            raise self._no_image("view", "has no views", "Copy it out: buffer.numpy()[...].")
         kind = self.dtype if dtype is None else as_dtype(dtype, "view")
         start = checked_size(offset, "view", "offset")
         room = max(0, self.nbytes - start) // kind.itemsize
@@ -240,7 +246,7 @@ class Elements:
             raise self._was_freed(operation)
         opaque = allocator.alloc(nbytes, options)
         owned = nbytes and (options is DEFAULT_SPEC or options.external_ptr is None)
-        key = device._keys[self.dtype] if owned else self._aligned_key(operation)
+        key = device._keys[self._taken_as] if owned else self._aligned_key(operation)
         if self._key is None:  # from here to the last assignment it is one step under the GIL
             self._buf = opaque
             if owned:
@@ -289,6 +295,16 @@ class Elements:
         if pointer is None or not self._device.allocator.wraps_addresses:
             return self.offset
         return pointer + self.offset
+
+    @property
+    def _taken_as(self) -> DType:
+        """The dtype of the parameters that take this: of the elements, or an image's."""
+        image = self.options.image
+        return self.dtype if image is None else image.kind
+
+    def _no_image(self, operation: str, why: str, fix: str) -> Unsupported:
+        problem = f"{self!r} is an image, which {why}"
+        return Unsupported(operation, problem, device=self.device, fix=fix)
 
     # -- ownership
 

@@ -43,13 +43,13 @@ _ATTRIBUTE = re.compile(
     r"\b__(?:attribute|launch_bounds)__\s*\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)",
     re.DOTALL,
 )
-_CONSTANT = frozenset({"const", "constant", "__constant"})
+_CONSTANT = frozenset({"const", "constant", "__constant", "read_only", "__read_only"})
 # Words beside a type that are no part of it.
 _QUALIFIERS = frozenset({
     "const", "volatile", "restrict", "__restrict", "__restrict__", "global", "__global", "constant",
     "__constant", "local", "__local", "private", "__private", "device", "threadgroup", "thread",
     "register", "struct", "union", "enum", "__read_only", "__write_only", "__read_write",
-    "read_only", "write_only", "static", "inline",
+    "read_only", "write_only", "read_write", "static", "inline",
 })  # fmt: skip
 _INTEGERS = {"char": 1, "short": 2, "int": 4, "long": 8}
 _NAMED = {
@@ -102,7 +102,7 @@ class Text:
             self.structs |= dict.fromkeys({tag, name} - {""}, fields)
         # Bytes of a long, and the vector that has the memory of one of three.
         self._long, self._three = long, three
-        self.vectors: dict[str, DType | None] = {}
+        self.vectors: dict[str, DType | None] = {}  # and what a language adds: images
         for name, (type, kind, size) in attributed.items():
             scalar = self.dtype(self.types.pop(name, type))
             count = int(size) if size.isdigit() else 0
@@ -235,8 +235,9 @@ def signature_of(name: str, found: list[Declared], text: Text, device: str) -> S
                 f"compile {name}", problem, source=one.text, device=device,
                 fix="Give the kernel's signature. A struct is a numpy dtype with fields there.",
             )  # fmt: skip
+        memory = one.stars or (dtype and dtype.kind == "I")
         const = bool(one.words & _CONSTANT)
-        kind = (CONST_POINTER if const else POINTER) if one.stars else VALUE
+        kind = (CONST_POINTER if const else POINTER) if memory else VALUE
         params.append(Param(label, dtype or any_, kind, position))
     return Signature(name, tuple(params))
 
@@ -405,10 +406,12 @@ class Reading:
 def fits(one: Declared, param: Param, text: Text) -> bool:
     """Tell whether a declared parameter is what the signature says."""
     written = text.dtype(one.type)
+    writes = param.kind == CONST_POINTER and not one.words & _CONSTANT
+    if "I" in (param.dtype.kind, written.kind if written else ""):
+        return written is param.dtype and not one.stars and not writes
     if bool(one.stars) != param.is_pointer or one.stars > 1:
         return False
     if param.is_pointer:
-        writes = param.kind == CONST_POINTER and not one.words & _CONSTANT
         return not writes and holds(written, param)
     if written is None or written.name.startswith("struct<"):  # the compiler has its layout
         return param.dtype.name.startswith("struct<")

@@ -31,6 +31,8 @@ def check(interface: Interface, info: DeviceInfo, needs: Iterable[Need] = ()) ->
     for param in interface.signature.params:
         if param.dtype is float64:
             own.append((f"parameter {param.name!r} has dtype float64", *DOUBLE))
+        elif param.dtype.kind == "I":
+            own.append((f"parameter {param.name!r} is an image", "images", "Pass a buffer."))
         elif not interface.rendered and not param.is_pointer and param.dtype in _HALVES:
             problem = f"the value {param.name!r} has dtype {param.dtype.name}"
             own.append((problem, _HALVES[param.dtype], "Pass a float32 and convert it."))

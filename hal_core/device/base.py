@@ -84,7 +84,8 @@ class _Keys(dict["DType", BufferKey]):
     def __missing__(self, dtype: DType) -> BufferKey:
         device, aligned = self._facts
         made = self.setdefault(dtype, BufferKey(device, dtype, aligned))  # one for all threads
-        self.all.add(made)
+        if dtype.kind != "I":
+            self.all.add(made)
         return made
 
 

@@ -157,6 +157,8 @@ def _check_pair(device: Compiled, old: Any, new: Any) -> None:
                 "replay", f"{one!r} is on another device", device=device.name,
                 fix="Copy it first: there.copy_from(here).",
             )  # fmt: skip
+    if new.options.image is not None:
+        raise new._no_image("replay", "no graph takes", "Give a buffer.")
     if new.dtype is not old.dtype:
         fix = f"Give a view of it: buffer.view(dtype=hal.{old.dtype.name})."
         raise InvalidArgument(

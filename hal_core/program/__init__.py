@@ -321,11 +321,18 @@ class Program(OfThisProcess):
             fix = "Make one: hal.Buffer.from_numpy(array, device). Numbers go into vals=, and "
             fix += "hal.launch takes a hal.MultiBuffer."
             self._refuse(f"{what} is not a hal.Buffer", type(buffer).__name__, param, fix)
+        kind = buffer._taken_as
+        if "I" in (kind.kind, param.dtype.kind) and kind is not param.dtype:
+            is_image = kind.kind == "I"
+            fix = "An image is made by hal.BufferSpec(image=hal.Image(width, height)), others are "
+            fix += "buffers: copy_from copies between the two."
+            problem = f"{what} is {'an image' if is_image else 'no image'}"
+            self._refuse(problem, f"{kind.name}{'' if is_image else '*'}", param, fix)
         if param.dtype is any_ and buffer._start() % ANY_ALIGNMENT:
             fix = "Copy the part into a buffer of its own."
             problem = f"{what} begins between elements of a pointer without a dtype"
             self._refuse(problem, buffer._start(), f"a multiple of {ANY_ALIGNMENT} bytes", fix)
-        if param.dtype is not any_ and buffer.dtype not in alike(param.dtype):
+        if param.dtype is not any_ and kind not in alike(param.dtype):
             fix = "Convert on the host, or look at the same bytes with buffer.view(dtype=...)."
             self._refuse(f"{what} has the wrong dtype", buffer.dtype.name, param.dtype, fix)
         if buffer._device is not self.device:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from hal_core.allocator import LRUAllocator
 from hal_core.errors import InvalidArgument, OutOfMemory
-from hal_opencl import driver
-from hal_opencl.driver import cl
+from hal_opencl import driver, images
+from hal_opencl.driver import cl, inner
 
 if TYPE_CHECKING:
     from hal_core.allocator import BufferSpec
@@ -32,7 +32,7 @@ class OpenCLAllocator(LRUAllocator[Opaque]):
     the command's event, which a profile's clock reads.
     """
 
-    honours = frozenset({"nolru", "zero", "host", "external_ptr"})
+    honours = frozenset({"nolru", "zero", "host", "external_ptr", "image"})
     null = (None, 0)
     device: OpenCLDevice
 
@@ -46,7 +46,11 @@ class OpenCLAllocator(LRUAllocator[Opaque]):
         at_once = options.host or info.kind == "cpu"
         flags = cl.mem_flags.READ_WRITE | (cl.mem_flags.ALLOC_HOST_PTR if at_once else 0)
         with driver.check("allocate", info.name):
-            memory = cl.Buffer(self.device.context, flags, nbytes)
+            memory: Any
+            if options.image is None:
+                memory = cl.Buffer(self.device.context, flags, nbytes)
+            else:
+                memory = images.make(self.device, options.image, flags)
             if not at_once:
                 cl.enqueue_migrate_mem_objects(
                     self.device.commands, [memory], flags=cl.mem_migration_flags.CONTENT_UNDEFINED
@@ -85,18 +89,26 @@ class OpenCLAllocator(LRUAllocator[Opaque]):
     def _copyin(self, dest: Opaque, src: memoryview) -> Any:
         with driver.check("copyin", self.device.name):
             self.device.wait_for_last()
+            if isinstance(dest[0], cl.Image):
+                place = images.place_of(dest[0])
+                return inner._enqueue_write_image(self.device.commands, dest[0], *place, src)
             return driver.enqueue_write(self.device.commands, dest[0], src, dest[1], None, True)
 
     def _copyout(self, dest: memoryview, src: Opaque) -> Any:
         with driver.check("copyout", self.device.name):
             self.device.wait_for_last()
+            if isinstance(src[0], cl.Image):
+                place = images.place_of(src[0])
+                return inner._enqueue_read_image(self.device.commands, src[0], *place, dest)
             return driver.enqueue_read(self.device.commands, src[0], dest, src[1], None, True)
 
     def _transfer(self, dest: Opaque, src: Opaque, nbytes: int, src_device: Compiled) -> Any:
         if src_device is not self.device:
             return False  # each device has a context of its own
-        if overlap(dest, src, nbytes):
+        if overlap(dest, src, nbytes) or isinstance(dest[0], cl.Image):
             return False
+        if isinstance(src[0], cl.Image):
+            return False  # as for `dest`: through the host
         with driver.check("copy_from", self.device.name):
             copied = cl.enqueue_copy(
                 self.device.commands, dest[0], src[0],
@@ -107,6 +119,8 @@ class OpenCLAllocator(LRUAllocator[Opaque]):
         return copied
 
     def _fill(self, dest: Opaque, nbytes: int, pattern: bytes) -> Any:
+        if isinstance(dest[0], cl.Image):
+            return super()._fill(dest, nbytes, pattern)
         # OpenCL fills with elements of every dtype's size, at multiples of that size.
         with driver.check("fill", self.device.name):
             queue = self.device.commands

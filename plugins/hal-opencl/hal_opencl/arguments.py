@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from hal_core.signature import Interface, Signature
 
 # Types of arguments that are neither memory nor a number.
-_OPAQUE = re.compile(r"image\w*_t|sampler_t|event_t|queue_t|pipe\b.*")
+_OPAQUE = re.compile(r"(?!image[123]d_t)image\w*_t|sampler_t|event_t|queue_t|pipe\b.*")
 
 
 class Slot(NamedTuple):
@@ -43,7 +43,7 @@ def slots_of(asked: Interface) -> list[Slot]:
             slots.append(Slot(code, param.dtype.itemsize, param.position, str(param)))
             continue
         slots.append(Slot("", 8, param.position, str(param)))
-        if asked.rendered or asked.offsets:
+        if (asked.rendered or asked.offsets) and param.dtype.kind != "I":
             slots.append(Slot("q", 8, param.position, f"the byte offset of {param}", True))
     return slots
 
@@ -74,10 +74,11 @@ def described(kernel: cl.Kernel, text: Text, offsets: bool, device: str) -> Sign
 def _declared(kernel: cl.Kernel) -> list[Declared]:
     """Return the arguments as the platform tells them; none where it does not."""
     found = []
-    for name, type, space, const in driver.argument_facts(kernel):
+    for name, type, space, const, access in driver.argument_facts(kernel):
         base = type.rstrip("* ")
-        words = {space} | ({"const"} if const else set())
-        found.append(Declared(name, type, base, type.count("*"), frozenset(words)))
+        words = {space, access} | ({"const"} if const else set())
+        text = type if access == "none" else f"__{access} {type}"
+        found.append(Declared(name, text, base, type.count("*"), frozenset(words)))
     return found
 
 

@@ -11,6 +11,7 @@ from hal_core.compiler.module import asked
 from hal_core.compiler.options import refuse_files
 from hal_core.compiler.prototypes import Reading, Text
 from hal_core.compiler.seal import seal, unseal
+from hal_core.dtypes import IMAGES
 from hal_core.errors import CompileError, InvalidArgument, Unsupported
 from hal_core.source import Source
 from hal_opencl import driver
@@ -75,6 +76,7 @@ class OpenCLCompiler(Compiler):
         text, reading = _with_macros(source, operation), None
         if not source.interface.rendered:
             reading = Reading(source, "(?:__)?kernel", self.device.name, three="4")
+            reading.text.vectors |= {f"{name}_t": dtype for name, dtype in IMAGES.items()}
             text += reading.confirmed()
         with build_lock(self.device.hardware, source.name):
             try:

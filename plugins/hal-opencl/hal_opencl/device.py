@@ -57,6 +57,8 @@ def describe(name: str, facts: cl.Device) -> DeviceInfo:
         capabilities.add("int64_atomics")
     if extensions >= _SUBGROUPS:
         capabilities.add("subgroups")
+    if facts.image_support:
+        capabilities.add("images")
     if "NVIDIA" in platform.name:  # whose binaries are PTX text
         capabilities.add("disassemble")
     sizes = driver.fact(facts, "warp_size_nv"), driver.fact(facts, "wavefront_width_amd")

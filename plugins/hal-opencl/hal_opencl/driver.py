@@ -350,19 +350,22 @@ def argument_spaces(kernel: cl.Kernel) -> list[str]:
     return [words.get(space, "unknown") for space in found]
 
 
-def argument_facts(kernel: cl.Kernel) -> list[tuple[str, str, str, bool]]:
+def argument_facts(kernel: cl.Kernel) -> list[tuple[str, str, str, bool, str]]:
     """Return each argument's name, type as the kernel writes it ("float*", "struct pair*"), address
-    space, and whether it is const.
+    space, whether it is const, and of an image the access: "read_only".
 
     The list is empty where the platform does not know.
     """
     info = cl.kernel_arg_info
     const = cl.kernel_arg_type_qualifier.CONST
-    names, types, qualifiers = (
-        _argument_facts(kernel, fact) for fact in (info.NAME, info.TYPE_NAME, info.TYPE_QUALIFIER)
+    names, types, qualifiers, accesses = (
+        _argument_facts(kernel, fact)
+        for fact in (info.NAME, info.TYPE_NAME, info.TYPE_QUALIFIER, info.ACCESS_QUALIFIER)
     )
+    access: Any = cl.kernel_arg_access_qualifier.to_string
+    images = [access(one).lower() for one in accesses]
     consts = [bool(one & const) for one in qualifiers]
-    return list(zip(names, types, argument_spaces(kernel), consts, strict=False))
+    return list(zip(names, types, argument_spaces(kernel), consts, images, strict=False))
 
 
 def _argument_facts(kernel: cl.Kernel, fact: cl.kernel_arg_info) -> list[Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 from hal_core.errors import CompileError, Unsupported
@@ -19,6 +20,7 @@ from hal_opencl.build_lock import build_lock
 from hal_opencl.compiler import OpenCLCompiler, Sealed
 from hal_opencl.device import OpenCLDevice
 from hal_opencl.driver import cl
+from hal_opencl.images import check_distinct
 
 _pack_geometry = struct.Struct(GEOMETRY.code).pack
 # PoCL makes other machine code for a launch of 65535 and more groups along an axis.
@@ -30,6 +32,7 @@ _ITEMS_OF_UNIT = 32  # or more: a compute unit that is done takes over items of 
 # A kernel object holds the arguments of one launch, so each launch in progress has its own.
 _LAUNCH = """
 def launch(geometry{names}, owner=owner):
+    {check_images}
     memory = ({memory})  # a sub-buffer has no other owner until the kernel is queued
     numbers = ({numbers})
     try:
@@ -160,6 +163,7 @@ class OpenCLProgram(Program):
             kernel = cl.Kernel(program, name)
             return kernel, *driver.argument_setters(kernel)
 
+        images = [f"a{one.position}" for one in self.signature.pointers if one.dtype.kind == "I"]
         names: dict[str, Any] = {
             **spare_storage(make),
             **packs,
@@ -170,6 +174,7 @@ class OpenCLProgram(Program):
             "name": name,
             "Error": cl.Error,
             "explain": driver.explain,
+            "check_images": partial(check_distinct, self.signature, self.device.name),
         }
         text = _LAUNCH.format(
             names="".join(f", a{param.position}" for param in self.signature.params),
@@ -177,6 +182,7 @@ class OpenCLProgram(Program):
             numbers=", ".join(numbers),
             set_memory="set_memory(memory)" if memory else "pass",
             set_numbers="set_numbers(numbers)" if numbers else "pass",
+            check_images=f"check_images({', '.join(images)})" if len(images) > 1 else "pass",
         )
         return define(text, "launch", f"launch of {name}", names)
 

@@ -43,9 +43,9 @@ def test_P16_eight_kernels_are_one_build(
 @pytest.mark.parametrize(
     ("text", "signature", "error", "why"),
     [
-        ("__kernel void k(__read_only image2d_t im) {}", "im: any*", hal.Unsupported,
-         "argument 0 'im' is an image2d_t"),
-        ("__kernel void k(__read_only image2d_t im) {}", None, hal.Unsupported, "'im'"),
+        ("__kernel void k(__read_only image2d_array_t im) {}", "im: any*", hal.Unsupported,
+         "argument 0 'im' is an image2d_array_t"),
+        ("__kernel void k(__read_only image2d_array_t im) {}", None, hal.Unsupported, "'im'"),
         ("__kernel void k(sampler_t s) {}", None, hal.Unsupported, "'s' is an sampler_t"),
         ("typedef struct { float a[8]; } S; __kernel void k(S v) {}", "v: uint64",
          hal.CompileError, "is S v, its signature says v: uint64"),

@@ -9,6 +9,7 @@ from hal_testing.conformance.test_compile import TestCompile
 from hal_testing.conformance.test_dtype import TestDtype
 from hal_testing.conformance.test_event import TestEvent
 from hal_testing.conformance.test_graph import TestGraph
+from hal_testing.conformance.test_images import TestImages
 from hal_testing.conformance.test_interchange import TestInterchange
 from hal_testing.conformance.test_language import TestLanguage
 from hal_testing.conformance.test_many import TestMany
@@ -24,6 +25,7 @@ __all__ = [
     "TestDtype",
     "TestEvent",
     "TestGraph",
+    "TestImages",
     "TestInterchange",
     "TestLanguage",
     "TestMany",

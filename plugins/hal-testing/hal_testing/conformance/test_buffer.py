@@ -207,7 +207,7 @@ class TestBuffer:
     ) -> None:
         before = hal_external.read()
         for field in ("image", "uncached", "cpu_access", "host", "zero"):
-            value = (4, 4) if field == "image" else True
+            value = hal.Image(4, 4) if field == "image" else True
             spec = hal.BufferSpec(external_ptr=hal_external.pointer, **{field: value})  # type: ignore[arg-type]
             made = hal.Buffer(device, hal_external.nbytes, hal.uint8, spec)
             refusals = hal.InvalidArgument, hal.Unsupported
@@ -219,7 +219,7 @@ class TestBuffer:
         "field", ["image", "uncached", "cpu_access", "host", "nolru", "zero", "external_ptr"]
     )
     def test_B7_every_option_is_honoured_or_refused(self, device: hal.Compiled, field: str) -> None:
-        value = {"image": (4, 4), "external_ptr": 1 << 40}.get(field, True)
+        value = {"image": hal.Image(2, 2), "external_ptr": 1 << 40}.get(field, True)
         made = hal.Buffer(device, 16, hal.float32, hal.BufferSpec(**{field: value}))  # type: ignore[arg-type]
         if field not in device.allocator.honours:
             with pytest.raises(hal.Unsupported, match=field):

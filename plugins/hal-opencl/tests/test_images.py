@@ -1,0 +1,144 @@
+"""Images: formats, kernels, and what is refused. The kit has what all devices do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hal_core as hal
+
+SAMPLED = """
+__constant sampler_t nearest = CLK_NORMALIZED_COORDS_FALSE | CLK_ADDRESS_CLAMP | CLK_FILTER_NEAREST;
+__kernel void k(__global float4 *y, int n, __read_only image2d_t im) {
+    int i = get_global_id(0);
+    if (i < n) y[i] = read_imagef(im, nearest, (int2)(i, 1));
+}"""
+DOUBLED = """
+__kernel void k(__read_only image2d_t x, __write_only image2d_t y) {
+    int2 at = (int2)(get_global_id(0), get_global_id(1));
+    write_imagef(y, at, 2 * read_imagef(x, at));
+}"""
+
+
+@pytest.fixture(autouse=True)
+def need_images(device: hal.Compiled) -> None:
+    if "images" not in device.info.capabilities:
+        pytest.skip("the device has no images")
+
+
+def compiled(device: hal.Compiled, text: str, signature: str | None = None) -> hal.Program:
+    return device.compile(hal.Source("k", text, signature, language="opencl"))
+
+
+def made(device: hal.Compiled, image: Any, dtype: hal.DType = hal.float32) -> hal.Buffer:
+    return hal.Buffer(device, int(np.prod(image.shape)), dtype, hal.BufferSpec(image=image))
+
+
+def test_normalised_integers_are_floats_in_a_kernel(device: hal.Compiled) -> None:
+    program = compiled(device, SAMPLED)
+    assert str(program.signature) == "y: float32x4*, n: int32, im: const image2d"
+    pixels = np.arange(3 * 5 * 4, dtype=np.uint8).reshape(3, 5, 4)
+    options = hal.BufferSpec(image=hal.Image(5, 3, normalised=True))
+    image = hal.Buffer.from_numpy(pixels, device, options)
+    y = hal.zeros(8, hal.as_dtype("float32x4"), device)
+    program(y, image, vals=(8,), threads=8)
+    wanted = np.zeros((8, 4), np.float32)  # outside of the image the sampler gives zeros
+    wanted[:5] = pixels[1] / np.float32(255)
+    np.testing.assert_allclose(y.numpy().reshape(8, 4), wanted, rtol=1e-6)
+
+
+@pytest.mark.parametrize("offsets", [False, True])
+def test_a_text_with_offsets_has_none_for_images(device: hal.Compiled, offsets: bool) -> None:
+    offset = ", long y0" * offsets
+    text = SAMPLED.replace("*y,", f"*y{offset},")
+    signature = "y: float32x4*, n: int32, im: const image2d"
+    image = made(device, hal.Image(4, 2)).fill(3)
+    y = hal.zeros(4, hal.as_dtype("float32x4"), device)
+    for given in (None, signature):
+        source = hal.Source("k", text, given, language="opencl", offsets=offsets)
+        device.compile(source)(y, image, vals=(4,), threads=4)
+        assert (y.numpy() == 3).all()
+
+
+@pytest.mark.parametrize(
+    ("text", "signature", "why"),
+    [
+        (DOUBLED, "x: const image2d, y: const image2d", "is __write_only image2d_t y"),
+        (DOUBLED, "x: const image3d, y: image2d", "is __read_only image2d_t x"),
+        (DOUBLED, "x: const float32*, y: image2d", "signature says x: const float32"),
+        (DOUBLED, "x: any*, y: image2d", r"signature says x: any\*"),
+        (DOUBLED, "x: int32, y: image2d", "signature says x: int32"),
+        ("__kernel void k(__global void *x) {}", "x: image2d", "signature says x: image2d"),
+        ("__kernel void k(__global float *x) {}", "x: const image1d", "says x: const image1d"),
+        ("__kernel void k(int x) {}", "x: const image1d", "says x: const image1d"),
+    ],
+)  # fmt: skip
+def test_P18_a_signature_has_the_image_of_the_text(
+    device: hal.Compiled, text: str, signature: str, why: str
+) -> None:
+    with pytest.raises(hal.CompileError, match=why):
+        compiled(device, text, signature)
+
+
+def test_an_argument_is_an_image_of_the_right_kind(device: hal.Compiled) -> None:
+    program = compiled(device, DOUBLED)
+    x, y = made(device, hal.Image(4, 4)).fill(1), made(device, hal.Image(4, 4)).allocate()
+    plain, cube = hal.zeros(64, hal.float32, device), made(device, hal.Image(4, 2, 2))
+    for bufs, why in {
+        (plain, y): "argument 'x' is no image",
+        (x, plain): "argument 'y' is no image",
+        (x, cube): "argument 'y' is an image.*image3d.*image2d",
+        (x, x): "'x' and 'y' are one image",
+    }.items():
+        with pytest.raises(hal.InvalidArgument, match=why):
+            program(*bufs, threads=(4, 4))
+    takes_any = compiled(device, "__kernel void k(__global float *p) {}", "p: any*")
+    takes_any(plain, threads=1)
+    for of_plain in (compiled(device, "__kernel void k(__global float *p) {}"), takes_any):
+        with pytest.raises(hal.InvalidArgument, match="argument 'p' is an image"):
+            of_plain(x, threads=1)
+    with device.capture() as graph:
+        with pytest.raises(hal.Unsupported, match="no graph takes"):
+            program(x, y, threads=(4, 4))
+        takes_any(plain, threads=1)
+    with pytest.raises(hal.Unsupported, match="no graph takes"):
+        graph.replay({plain: x})
+    queue = device.queue()
+    program(x, y, threads=(4, 4), queue=queue)
+    queue.synchronize()
+    assert (y.numpy() == 2).all()
+
+
+@pytest.mark.parametrize(
+    ("image", "dtype", "why"),
+    [
+        (hal.Image(1 << 20, 1), hal.uint8, "larger than images of"),
+        (hal.Image(1 << 20), hal.uint8, "larger than images of"),
+        (hal.Image(4, 0), hal.uint8, "from 1 on"),
+        (hal.Image(4.0, 4), hal.uint8, "from 1 on"),  # type: ignore[arg-type]
+        (hal.Image(4, None, 4), hal.uint8, "depth needs a height"),
+        (hal.Image(4, channels=3), hal.uint8, "channels"),
+        (hal.Image(4), hal.float64, "dtype is no float64"),
+        (hal.Image(4), hal.complex64, "dtype is no complex64"),
+        (hal.Image(4, normalised=True), hal.float32, "normalised"),
+        (hal.Image(4, dtype=hal.int8), hal.uint8, "dtype is not the buffer's"),
+    ],
+)  # fmt: skip
+def test_an_image_that_cannot_be(
+    device: hal.Compiled, image: hal.Image, dtype: hal.DType, why: str
+) -> None:
+    size = [4 if one is None or type(one) is not int else one for one in image.shape]
+    with pytest.raises(hal.InvalidArgument, match=why):
+        hal.empty(int(np.prod(size)), dtype, device, hal.BufferSpec(image=image))
+
+
+def test_a_format_that_the_device_lacks(
+    device: hal.Compiled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from hal_opencl.driver import cl
+
+    monkeypatch.setattr(cl, "get_supported_image_formats", lambda *_: [])
+    with pytest.raises(hal.Unsupported, match="RGBA, UNORM_INT8"):
+        made(device, hal.Image(4, normalised=True), hal.uint8).allocate()
