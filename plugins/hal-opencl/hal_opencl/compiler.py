@@ -20,6 +20,8 @@ from hal_opencl.build_lock import build_lock
 from hal_opencl.driver import cl
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from hal_core.signature import Signature
     from hal_kernel.render import Renderer
     from hal_opencl.device import OpenCLDevice
@@ -73,11 +75,12 @@ class OpenCLCompiler(Compiler):
     def _compile_module(self, source: Source[Any]) -> Module:
         operation = f"compile {source.name}"
         flags = self._flags(source, operation)
-        text, reading = _with_macros(source, operation), None
+        reading = None
         if not source.interface.rendered:
             reading = Reading(source, "(?:__)?kernel", self.device.name, three="4")
             reading.text.vectors |= {f"{name}_t": dtype for name, dtype in IMAGES.items()}
-            text += reading.confirmed()
+        head = _head(source, reading.declared if reading else (), operation)
+        text = head + source.text + (reading.confirmed() if reading else "")
         with build_lock(self.device.hardware, source.name):
             try:
                 program = driver.build(self.device.context, text, flags)
@@ -89,7 +92,7 @@ class OpenCLCompiler(Compiler):
                 if line is None:
                     # Oclgrind ignores #line, and counts the lines that we put above the text.
                     counted = fault_line(error.log, "input.cl")
-                    line = counted and max(1, counted - 2 - len(source.defines))
+                    line = counted and max(1, counted - head.count("\n"))
                 raise CompileError(
                     operation, error.problem, log=error.log, source=source.text, line=line,
                     device=self.device.name,
@@ -165,14 +168,16 @@ def _file(source: Source) -> str:
     return f"<{source.name}>"
 
 
-def _with_macros(source: Source, operation: str) -> str:
-    """Put macros into the text: how -D splits and quotes differs from driver to driver."""
+def _head(source: Source[Any], declared: Iterable[str], operation: str) -> str:
+    """Return macros to put above the text: how -D splits and quotes differs between drivers."""
     for name, value in source.defines:
         if "\n" in name + value:
             raise InvalidArgument(operation, f"the macro {name!r} has a line break", got=value)
     lines = "".join(f"#define {name} {value}\n" for name, value in source.defines)
     # PoCL's built-in functions are macros: a kernel called `dot` would become `_cl_dot`.
-    return f'#undef {source.name}\n{lines}#line 1 "{_file(source)}"\n{source.text}'
+    names = dict.fromkeys([*(name for name, _ in source.kernels or ()), *declared])
+    plain = "".join(f"#undef {name}\n" for name in names)
+    return f'{plain}{lines}#line 1 "{_file(source)}"\n'
 
 
 class Sealed(NamedTuple):

@@ -221,9 +221,15 @@ def test_D1_half_floats_are_storage_without_arithmetic(
 
 
 def test_P1_a_kernel_may_be_called_like_a_built_in_function(device: hal.Compiled) -> None:
-    text = "__kernel void {0}(__global int *x) {{ x[0] = 4; }}"
-    for name in ("dot", "mix", "step", "select"):
+    text = "__kernel void {0}(__global int *x) {{ x[0] = 4; }}\n"
+    names = ("dot", "mix", "step", "select")
+    for name in names:
         assert value_of(device, source(text.format(name), "x: int32*", name)) == 4
+    every = "".join(map(text.format, names))
+    assert tuple(device.compile(hal.Source(None, every, language="opencl"))) == names
+    with pytest.raises(hal.CompileError) as caught:
+        device.compile(hal.Source(None, every + "int here", language="opencl"))
+    assert caught.value.line == 5 and "undef" not in caught.value.log
 
 
 # -- what is stored
