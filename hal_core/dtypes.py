@@ -287,8 +287,9 @@ COMPLEX = (
 def as_dtype(value: object, operation: str = "dtype") -> DType:
     """Return the dtype named by `value`: a dtype, its text form, a numpy dtype or scalar type.
 
-    Raises: InvalidArgument for anything else. `f32` and Python's `float` leave the width to a
-    guess; a numpy dtype of another byte order, with fields or with a unit says more than a dtype.
+    A numpy dtype with fields is a struct. Raises: InvalidArgument for anything else. `f32` and
+    Python's `float` leave the width to a guess; a numpy dtype of another byte order or with a unit
+    says more than a dtype.
     """
     if isinstance(value, DType) and (value.name in DTYPES or value.name in COMPOUND):
         return value
@@ -374,7 +375,10 @@ def _compound(name: str, operation: str) -> DType | None:
             nbytes = int(name[:-1].rpartition(";")[2])
             _numpy_of(name)
         except (ValueError, LookupError, TypeError):
-            raise InvalidArgument(operation, "a struct cannot be read", got=name) from None
+            raise InvalidArgument(
+                operation, "a struct cannot be read", got=name,
+                fix="Write struct<a:float32@0;b:int32@4;8>, or give a numpy dtype with fields.",
+            ) from None  # fmt: skip
     else:
         return None
     facts = {"name": name, "itemsize": nbytes, "kind": "V", "format": f"{nbytes}s"}
