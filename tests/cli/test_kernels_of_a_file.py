@@ -206,6 +206,17 @@ def test_bench_of_a_source_needs_every_argument(
     assert said.startswith("half: y = 5 x float32, n = 5, threads = 1\n")
 
 
+@pytest.mark.parametrize("name", ['"half"', "None", '{"half": None}'])
+def test_bench_of_a_source_without_a_signature_asks_for_it(
+    tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "text.py"
+    path.write_text(f'import hal_core as hal\nk = hal.Source({name}, "...", language="c")\n')
+    for given in (["n=5"], ["--threads", "4"]):
+        assert main(["bench", str(path), *given]) == 2
+        assert capsys.readouterr().err.endswith("Give hal.Source one name and a signature.\n")
+
+
 FRONT_END = """
 import hal_core as hal
 

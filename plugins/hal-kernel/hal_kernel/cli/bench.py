@@ -72,6 +72,10 @@ def run(options: argparse.Namespace) -> int:
     file = KernelFile(options.kernel)
     chosen = file.one()
     kernel = lowered(chosen)
+    if isinstance(kernel, Source) and not kernel.is_plain:
+        problem = "only its compiler knows its arguments"
+        fix = "Give hal.Source one name and a signature."
+        raise InvalidArgument(f"bench {kernel.name}", problem, fix=fix)
     wanted = given(options, file, kernel.signature)
     for name in options.devices or ():
         Device[name]  # one that was asked for and cannot be opened is an error of the command
