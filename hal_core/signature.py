@@ -106,7 +106,8 @@ class Signature(NamedTuple):
                     operation,
                     f"parameter {label!r} has no known dtype",
                     got=word,
-                    fix=f"Use one of {', '.join(DTYPES)}.",
+                    fix="C's int, float and float4 are int32, float32 and float32x4. Use one of "
+                    f"{', '.join(DTYPES)}, complex64, or a vector of them.",
                 )
             if const and not (star or image):
                 raise InvalidArgument(
@@ -199,11 +200,11 @@ def _bytes_of(value: Any, param: Param, operation: str, device: str) -> bytes:
     dtype = param.dtype
     if isinstance(value, bytes) and len(value) == dtype.itemsize:
         return value
-    fix = "Give a numpy scalar or array of this dtype."
     base, _, count = dtype.name.partition("x")
     parts, given = value, getattr(value, "dtype", None)
     if dtype.kind == "c":
         base, count = f"float{4 * dtype.itemsize}", "2"
+    fix = f"Give {count} numbers{', for a float3 too' * (count == '4')}."
     if base not in DTYPES:  # a struct
         if getattr(value, "shape", None) == () and given == dtype.to_numpy():
             return bytes(value.tobytes())
