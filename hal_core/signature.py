@@ -204,7 +204,7 @@ def _bytes_of(value: Any, param: Param, operation: str, device: str) -> bytes:
     parts, given = value, getattr(value, "dtype", None)
     if dtype.kind == "c":
         base, count = f"float{4 * dtype.itemsize}", "2"
-    fix = f"Give {'one or ' * (dtype.kind == 'c')}{count} numbers{', of a float3 too' * (count == '4')}."
+    fix = f"Give {count} numbers{', of a float3 too' * (count == '4')}."
     if base not in DTYPES:  # a struct
         if getattr(value, "shape", None) == () and given == dtype.to_numpy():
             return bytes(value.tobytes())
