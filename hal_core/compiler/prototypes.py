@@ -330,7 +330,7 @@ class Reading:
             if given is None and declared is None:
                 fix = "Give its signature, or mark it as the language says."
                 problem = f"the text has no kernel {name!r} that can be read"
-                raise CompileError(self._operation, problem, device=self.device, fix=fix)
+                raise self._refused(problem, fix=fix)
             made = given or signature_of(name, declared or [], self.text, self.device)
             if given and declared is not None:
                 self._compare(made, declared)
@@ -359,13 +359,13 @@ class Reading:
         if len(declared) != len(signature.params):
             problem = f"the kernel {signature.name} takes {len(declared)} arguments, its signature "
             problem += f"({signature}) gives {len(signature.params)}"
-            raise CompileError(self._operation, problem, device=self.device, fix=fix)
+            raise self._refused(problem, fix=fix)
         for param, one in zip(signature.params, declared, strict=True):
             known = self.text.dtype(one.type) is not None or not self._confirmed
             if known and not fits(one, param, self.text):
                 problem = f"argument {param.position} of the kernel is {one.text}, "
                 problem += f"its signature says {param}"
-                raise CompileError(self._operation, problem, device=self.device, fix=fix)
+                raise self._refused(problem, fix=fix)
 
     def checks(self) -> str:
         """Return lines that no compiler takes if a struct is another one than its dtype says.
@@ -397,10 +397,13 @@ class Reading:
         param = self.kernels[int(match[1])].params[int(match[2])]
         what = f"the field {match[3]!r} in another place" if match[3] else "another size"
         problem = f"the struct of argument {param.name!r} has {what} in the text"
+        fix = "Make the numpy dtype with align=True, or with its offsets."
+        return self._refused(f"{problem}, its dtype is {param.dtype.name}", log=log, fix=fix)
+
+    def _refused(self, problem: str, *, fix: str, log: str = "") -> CompileError:
         return CompileError(
-            self._operation, f"{problem}, its dtype is {param.dtype.name}", log=log,
-            device=self.device, fix="Make the numpy dtype with align=True, or with its offsets.",
-        )  # fmt: skip
+            self._operation, problem, log=log, source=self.source.text, device=self.device, fix=fix
+        )
 
 
 def fits(one: Declared, param: Param, text: Text) -> bool:

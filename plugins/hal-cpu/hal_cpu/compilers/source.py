@@ -159,8 +159,24 @@ def _entry(signature: Signature, words: Words) -> str:
     )
 
 
+# Words of texts for GPUs that a C compiler does not know.
+_OF_BLOCKS = re.compile(
+    r"\b(hal_barrier|barrier|__syncthreads|__shared__|__local|local|__kernel|kernel|__global__"
+    r"|get_(global|local|group)_id|threadIdx|blockIdx)\b"
+)
+
+
 def suggest_signature(signature: Signature, log: str) -> str | None:
-    """Return the function's right first line, as advice, if the log says that it is wrong."""
+    """Return the function's right first line, as advice, if the log says that it is wrong.
+
+    For a text in another language, which has blocks, the advice is the device that takes it.
+    """
+    if any("error" in line and _OF_BLOCKS.search(line) for line in log.splitlines()):
+        return (
+            "C on the CPU is one thread, without barriers and shared memory. Give a text in "
+            "OpenCL C to the device OPENCL, which PoCL makes of this processor: "
+            "pip install hal-opencl pocl-binary-distribution. Or write the kernel in Python."
+        )
     mark = f"signature of {signature.name}:1:"
     if not any(mark in line and "error" in line for line in log.splitlines()):
         return None
