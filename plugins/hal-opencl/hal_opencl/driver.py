@@ -363,7 +363,7 @@ def argument_facts(kernel: cl.Kernel) -> list[tuple[str, str, str, bool, str]]:
         for fact in (info.NAME, info.TYPE_NAME, info.TYPE_QUALIFIER, info.ACCESS_QUALIFIER)
     )
     access: Any = cl.kernel_arg_access_qualifier.to_string
-    images = [access(one).lower() for one in accesses]
+    images = [access(one).lower() for one in accesses] or ["none"] * len(names)
     consts = [bool(one & const) for one in qualifiers]
     return list(zip(names, types, argument_spaces(kernel), consts, images, strict=False))
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
+from hal_core.dtypes import float16
 from hal_core.errors import InvalidArgument, Unsupported
 from hal_core.signature import POINTER
+from hal_opencl import driver
 from hal_opencl.driver import cl
 
 if TYPE_CHECKING:
@@ -31,7 +33,9 @@ def make(device: OpenCLDevice, image: Image, flags: int) -> cl.Image:
     known: Sequence[cl.ImageFormat] = ()
     if "images" in device.info.capabilities:
         known = cl.get_supported_image_formats(device.context, cl.mem_flags.READ_WRITE, kind)
-    if wanted not in known:
+    # PoCL 3.1 lists half floats of one channel, and kernels read other numbers from them.
+    wrong = driver.is_pocl(device.hardware) and (image.channels, image.dtype) == (1, float16)
+    if wanted not in known or wrong:
         why = "a format that the device lacks" if known else "a device without images"
         raise Unsupported(
             "allocate", f"BufferSpec(image=...) has {why}",

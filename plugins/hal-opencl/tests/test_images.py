@@ -49,6 +49,30 @@ def test_normalised_integers_are_floats_in_a_kernel(device: hal.Compiled) -> Non
     np.testing.assert_allclose(y.numpy().reshape(8, 4), wanted, rtol=1e-6)
 
 
+def test_kernels_read_and_write_every_format_that_the_device_has(device: hal.Compiled) -> None:
+    whole = DOUBLED.replace("2 * ", "")
+    copiers = {
+        kind: compiled(device, whole.replace("imagef", f"image{kind}")) for kind in ("f", "i", "ui")
+    }
+    dtypes = (hal.uint8, hal.int8, hal.uint16, hal.int16, hal.uint32, hal.int32)
+    asked = [(dtype, False) for dtype in (*dtypes, hal.float16, hal.float32)]
+    found = 0
+    for dtype, normalised in (*asked, *((dtype, True) for dtype in dtypes[:4])):
+        kind = "f" if normalised or dtype.is_float else "i" if dtype.kind == "i" else "ui"
+        for channels in (1, 2, 4):
+            image = hal.Image(8, 4, channels=channels, normalised=normalised)
+            pixels = (3 * np.arange(32 * channels)).astype(dtype.to_numpy()).reshape(image.shape)
+            x, y = made(device, image, dtype), made(device, image, dtype)
+            try:
+                x.copyin(pixels)
+            except hal.Unsupported:
+                continue
+            copiers[kind](x, y, threads=(8, 4))
+            assert (y.numpy() == pixels).all(), image
+            found += 1
+    assert found >= 10  # what every device has of OpenCL 1.2: four channels
+
+
 @pytest.mark.parametrize("offsets", [False, True])
 def test_a_text_with_offsets_has_none_for_images(device: hal.Compiled, offsets: bool) -> None:
     offset = ", long y0" * offsets
