@@ -144,5 +144,5 @@ def _check_expressible(declared: list[Declared], operation: str, device: str) ->
         if _OPAQUE.fullmatch(one.type):
             raise Unsupported(
                 operation, f"{what} is an {one.type}, and kernels take buffers and values",
-                device=device, fix="Read the elements from a buffer.",
+                device=device, fix="Read elements from a buffer; declare samplers in the text.",
             )  # fmt: skip
