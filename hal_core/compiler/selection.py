@@ -58,13 +58,13 @@ def select(device: Compiled, language: str | None) -> tuple[CompilerPair, Compil
     ]
     operation = "compile" if language is None else f"compile a {language!r} source"
     if not able:
-        takes = sorted({pair.language for pair in pairs})
-        raise CompilerUnavailable(
-            operation,
-            "no compiler of this device takes it",
-            device=device.name,
-            fix=f"It takes hal.Source kernels in {', '.join(takes) or 'no language'}.",
-        )
+        takes = ", ".join(sorted({pair.language for pair in pairs})) or "no language"
+        problem = "no compiler of this device takes it"
+        fix = f"It takes hal.Source kernels in {takes}."
+        if language is None:
+            problem = "this device takes text alone, and no @hal.kernel"
+            fix += " Choose another device, as by HAL_DEVICE=CPU."
+        raise CompilerUnavailable(operation, problem, device=device.name, fix=fix)
     if name is not None:
         able = [pair for pair in able if pair.name == name]
         if not able:

@@ -170,6 +170,13 @@ def test_C6_a_missing_compiler_leaves_the_others(pairs: PairsPlugin) -> None:
     with pytest.raises(hal.CompilerUnavailable, match="in basic, python"):
         device.compile(hal.Source("k", TEXT, "", language="fortran"))
 
+    @hal.kernel
+    def nothing(n: hal.int32) -> None:
+        pass
+
+    with pytest.raises(hal.CompilerUnavailable, match="text alone, and no @hal.kernel.*in basic"):
+        device.compile(nothing)
+
 
 def test_C7_selection(pairs: PairsPlugin, monkeypatch: pytest.MonkeyPatch) -> None:
     device = hal.Device["PAIRS"]
