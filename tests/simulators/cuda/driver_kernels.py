@@ -64,9 +64,3 @@ ASSERT = entry(
     ".param .b64 d, .param .b64 e);\n"
     ".global .align 1 .b8 what[5] = {119, 104, 97, 116, 0};",
 )
-
-
-BOUNDED = entry("bounded", "", "", after=".maxntid 64, 1, 1")
-EXACT = entry("exact", "", "", after=".reqntid 32, 2, 1")
-BIG_SHARED = entry("big", "", "    mov.u32 %r1, room;", before=".shared .align 4 .b8 room[40000];")
-BROKEN = entry("broken", "", "    frobnicate.u32 %r1, 2;")

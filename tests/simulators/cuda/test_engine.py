@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from engine_kernel import STORE, entry, fault, words
-from engine_runner import SCHEDULES, Engine, Fault, Refused, shared_engine
+from engine_runner import SCHEDULES, Engine, Refused, shared_engine
 
 
 @pytest.fixture(scope="session")
@@ -14,27 +14,6 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
 
 
 # -- facts
-
-
-def test_facts(engine: Engine) -> None:
-    text = entry(
-        "    .shared .b32 mine[3];\n    .local .b64 kept[2];\n    .reg .f64 %fd<4>;",
-        ".param .u8 a, .param .align 8 .b8 b[12], .param .u64 to",
-        before=".global .align 4 .b8 text[5] = {104, 105, 33};\n.const .f32 pi = 0f40490FDB;\n"
-        ".shared .align 16 .b8 all[20];\n",
-        after=".reqntid 8, 4",
-    )
-    module, kernel, *variables = engine.facts(text)
-    assert module == "module 80 80"
-    words = kernel.split()
-    facts = dict(zip(words[2:14:2], words[3:14:2], strict=True))
-    # a at 0, b at 8, to at 24; the entry's own shared memory starts behind the module's
-    assert facts["params"] == "32"
-    assert facts["shared"] == "140"
-    assert facts["local"] == "16"
-    assert facts["threads"] == "32"
-    assert words[-3:] == ["8", "4", "1"]
-    assert variables == ["variable text 5 4", "variable pi 4 4 constant"]
 
 
 # -- variables of the module
@@ -57,26 +36,6 @@ def test_dynamic_shared_memory_starts_behind_the_static(engine: Engine) -> None:
 
 
 # -- calls
-
-
-def test_a_stack_that_is_full(engine: Engine) -> None:
-    before = ".func f() { .local .b8 much[1024]; call f; ret; }\n"
-    assert (
-        fault(engine, entry("    call f;", before=before), np.zeros(1, np.uint32)).kind == "Illegal"
-    )
-
-
-def test_a_call_gives_its_memory_back(engine: Engine) -> None:
-    before = ".func f() { .local .b8 much[1024]; st.local.u8 [much], 1; ret; }\n"
-    body = """
-    mov.u32 %r3, 0;
-again:
-    call f;
-    add.u32 %r3, %r3, 1;
-    setp.lt.u32 %p1, %r3, 2000;
-    @%p1 bra again;
-"""
-    assert words(engine, entry(body + STORE, before=before)) == [2000]
 
 
 # -- faults
@@ -136,23 +95,6 @@ def test_a_fault_says_where(engine: Engine) -> None:
     assert "writes 4 bytes at 0x" in said
 
 
-def test_an_assertion(engine: Engine) -> None:
-    before = """
-.extern .func __assertfail
-    (.param .b64 m, .param .b64 f, .param .b32 l, .param .b64 n, .param .b64 s);
-.global .b8 text[] = {110, 62, 48, 0};
-"""
-    body = """
-    .param .b64 m; .param .b64 f; .param .b32 l; .param .b64 n; .param .b64 s;
-    mov.u64 %rd2, text;
-    st.param.b64 [m], %rd2; st.param.b64 [f], %rd2; st.param.b32 [l], 12;
-    st.param.b64 [n], %rd2; st.param.b64 [s], 1;
-    call.uni __assertfail, (m, f, l, n, s);
-"""
-    caught = fault(engine, entry(body, before=before), np.zeros(1, np.uint32))
-    assert caught.kind == "Assert" and "n>0 (n>0, line 12)" in str(caught)
-
-
 def test_a_kernel_without_an_end(engine: Engine) -> None:
     text = entry("again:\n    bra again;")
     for schedule in SCHEDULES:
@@ -160,24 +102,6 @@ def test_a_kernel_without_an_end(engine: Engine) -> None:
             engine, text, np.zeros(1, np.uint32), schedule=schedule, most=100_000, threads=40
         )
         assert caught.kind == "Timeout"
-
-
-@pytest.mark.parametrize(
-    ("block", "right"), [((8, 4, 1), True), ((4, 8, 1), False), ((32, 1, 1), False)]
-)
-def test_a_required_block(engine: Engine, block: tuple[int, int, int], right: bool) -> None:
-    text = entry("", after=".reqntid 8, 4, 1")
-    if right:
-        engine.run(text, "k", [np.zeros(1, np.uint32)], (1, 1, 1), block)
-        return
-    with pytest.raises(Fault, match=r"Illegal.*reqntid"):
-        engine.run(text, "k", [np.zeros(1, np.uint32)], (1, 1, 1), block)
-
-
-def test_a_block_that_is_too_large(engine: Engine) -> None:
-    for text, block in ((entry("", after=".maxntid 64"), (65, 1, 1)), (entry(""), (32, 33, 1))):
-        with pytest.raises(Fault, match="Illegal"):
-            engine.run(text, "k", [np.zeros(1, np.uint32)], (1, 1, 1), block)
 
 
 def test_a_text_that_is_refused(engine: Engine) -> None:

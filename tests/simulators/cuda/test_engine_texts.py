@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import random
 import shutil
 import subprocess
 from pathlib import Path
@@ -12,7 +11,6 @@ import pytest
 from engine_kernel import entry
 from engine_runner import Engine, shared_engine
 
-GOLDEN = Path(__file__).parents[2] / "render" / "golden"
 REGISTERS = "    .reg .f16 %hf<4>; .reg .u32 %u<4>; .reg .f64 %fd<4>;\n    .shared .b32 sh[8];"
 
 
@@ -203,78 +201,3 @@ def test_ptxas_judges_alike(tmp_path: Path) -> None:
         if (done.returncode == 0) != (line in RIGHT):
             differ.append(f"{line}: {done.stderr}")
     assert not differ, "\n".join(differ)
-
-
-def heads() -> list[str]:
-    good = entry("")
-    return [
-        "",
-        "\0\0\0",
-        "no PTX at all",
-        good.replace(".version 8.0", ".version 5.0"),
-        good.replace(".version 8.0", ".version x"),
-        good.replace(".version 8.0\n", ""),
-        good.replace(".target sm_80", ".target gfx90a"),
-        good.replace(".address_size 64", ".address_size 32"),
-        good.replace(".visible .entry", ".visible .entrance"),
-        good.replace(".param .u64 to", ".param .u64 to, .param .u64 to"),
-        good.replace(".param .u64 to", ".param .b8 to[40000]"),
-        good + good.split("64\n")[1],
-        good.replace("ret;", "ret"),
-        good.replace("ret;\n}", "ret;\n"),
-        good + "}",
-        good + ".global .u32 x = {1, 2};",
-        good + ".global .u8 x[2] = {1, 2, 3};",
-        good + ".global .f32 x = 1;",
-        good + ".global .u64 x = y;",
-        good + ".global .u32 x = generic(x);",
-        good + ".global .u32 x[];",
-        good + ".global .u32 x[99999999][99999999];",
-        good + ".extern .global .u32 x;",
-        good + ".global .pred x;",
-        good + ".global .v2 .u32 x = " + "{" * 100_000,
-        good + ".global .v2 .u32 x[2] = {{{1}}};",
-        ".extern .func vprintf();".join(good.replace("ret;", "call vprintf;").split(".visible")),
-        good + ".global .align 3 .u32 x;",
-        good + "/* without an end",
-        good + '.pragma "without an end;',
-        good.replace("ret;", "call f;\nret;").replace(".visible", ".func f();\n.visible"),
-        ".func f() { ret; }".join(good.replace("ret;", "call (%r1), f, (%r1);").split(".visible")),
-        good.replace("{", "{" * 5000),
-        good.replace("ret;", f"mov.u32 %r1, {'(' * 5000}1;"),
-        good.replace("ret;", f"mov.u32 %r1, {'-' * 5000}1;"),
-        good.replace("ret;", ".reg .b32 %x<4000000000>;"),
-        good.replace("ret;", ".local .b8 x[600000];"),
-    ]  # fmt: skip
-
-
-def test_wrong_modules(engine: Engine) -> None:
-    for text, log in zip(heads(), engine.logs(heads()), strict=True):
-        assert log.startswith("line "), text[:300]
-
-
-def spoilt(text: str, source: random.Random) -> str:
-    """Cut off, or with a part left out, put in twice, or replaced by one of elsewhere."""
-    start = source.randrange(len(text))
-    end = min(len(text), start + source.choice([1, 1, 2, 5, 20, 100]))
-    part = source.randrange(len(text))
-    return [
-        text[:start],
-        text[:start] + text[end:],
-        text[:end] + text[start:],
-        text[:start] + text[part : part + end - start] + text[end:],
-        text[:start] + source.choice('{}()[]<>;:,.%$@!+-*/|&0123456789abfx \n"') + text[end:],
-    ][source.randrange(5)]
-
-
-def test_spoilt_texts_are_no_crash(engine: Engine) -> None:
-    source = random.Random(11)
-    originals = [path.read_text() for path in sorted(GOLDEN.glob("*.ptx.txt"))]
-    originals += [form(line) for line in RIGHT[::3]]
-    texts = [spoilt(source.choice(originals), source) for _ in range(600)]
-    twice = [spoilt(text, source) for text in texts if text]
-    texts += [spoilt(text, source) for text in twice if text]
-    logs = engine.logs(texts)
-    assert len(logs) == len(texts)
-    assert all(log == "ok" or log.startswith("line ") for log in logs)
-    assert sum(log != "ok" for log in logs) > len(logs) // 2
