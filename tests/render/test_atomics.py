@@ -14,10 +14,9 @@ from toolchains import Toolchain
 
 from hal_core.dtypes import DTYPES, DType, float32
 from hal_kernel.ir import Kernel, UOp
-from hal_kernel.ir.uop import ATOMICS, ORDERS
+from hal_kernel.ir.uop import ATOMICS
 
 SLOTS, BLOCKS, BLOCK = 3, 60, 20
-THREADS = BLOCKS * BLOCK
 INTEGERS = [DTYPES[name] for name in ("int32", "uint32", "int64", "uint64")]
 FLOATS = [float32, DTYPES["float64"]]
 
@@ -144,18 +143,6 @@ def test_compare_exchange(toolchain: Toolchain, dtype: DType, shared: bool) -> N
     assert sorted(old.tolist()) == sorted(counted[:-1].tolist())
 
 
-def test_a_histogram_whose_counts_nobody_reads_back(toolchain: Toolchain) -> None:
-    b = Builder("histogram", "bins: uint32*, x: const uint8*, n: int32")
-    i = b.index()
-    with b.when(b.op("LT", i, b.params["n"])):
-        b.atomic("ADD", "bins", b.load("x", i), b.const(1, DTYPES["uint32"]))
-    x = np.random.default_rng(3).integers(0, 256, THREADS - 7).astype(np.uint8)
-    bins = np.zeros(256, np.uint32)
-    arrays = {"bins": bins, "x": x, "n": len(x)}
-    toolchain.run(b.kernel(), arrays, (BLOCKS, 1, 1), (BLOCK, 1, 1), workers=4)
-    np.testing.assert_array_equal(bins, np.bincount(x, minlength=256))
-
-
 @pytest.mark.parametrize("dtype", [*INTEGERS, *FLOATS], ids=str)
 def test_workers_that_add_to_one_place_at_the_same_time(toolchain: Toolchain, dtype: DType) -> None:
     """Long enough for them to meet; a sum that is not atomic loses most of it."""
@@ -199,53 +186,6 @@ def test_atomics_in_a_condition_that_some_threads_meet(toolchain: Toolchain) -> 
     r = np.zeros(101, np.int32)
     toolchain.run(b.kernel(), {"r": r, "x": x}, (5, 1, 1), (20, 1, 1), workers=4)
     assert r[0] == 49 and sorted(r[1:50].tolist()) == list(range(51, 100))
-
-
-@pytest.mark.parametrize("shared", [False, True])
-@pytest.mark.parametrize("dtype", [*INTEGERS, *FLOATS], ids=str)
-def test_loads_and_stores_keep_every_bit(toolchain: Toolchain, dtype: DType, shared: bool) -> None:
-    """In each order: from memory that is only read, and there and back through other memory."""
-    pairs = list(zip(ORDERS["ATOMICLOAD"], ORDERS["ATOMICSTORE"], strict=True))
-    names = ", ".join(f"r_{load}: {dtype.name}*, p_{load}: {dtype.name}*" for load, _ in pairs)
-    b = Builder("moved", f"{names}, x: const {dtype.name}*")
-    i, t = b.index(), b.special("thread_idx")
-    for load, store in pairs:
-        where: str | UOp = b.shared(f"tile_{load}", BLOCK, dtype) if shared else f"p_{load}"
-        place = t if shared else i
-        b.atomic(
-            "ATOMICSTORE", where, place, b.atomic("ATOMICLOAD", "x", i, order=load), order=store
-        )
-        b.store(f"r_{load}", i, b.atomic("ATOMICLOAD", where, place, order=load))
-    kind = dtype.to_numpy()
-    x = np.random.default_rng(5).integers(0, 256, THREADS * kind.itemsize, np.uint8).view(kind)
-    arrays = {name.split(":")[0]: np.zeros(THREADS, kind) for name in names.split(", ")}
-    toolchain.run(b.kernel(), {**arrays, "x": x}, (BLOCKS, 1, 1), (BLOCK, 1, 1), workers=4)
-    for name, got in arrays.items():
-        if name.startswith("r_") or not shared:
-            assert got.tobytes() == x.tobytes(), name
-
-
-def test_who_sees_the_flag_sees_what_was_written_before(toolchain: Toolchain) -> None:
-    """The first thread of each block raises its flag; all look at all flags."""
-    b = Builder("flags", "wrong: int32*, seen: int32*, data: int32*, flags: int32*, many: int32")
-    block, one = b.special("block_idx"), b.const(1)
-    with b.when(b.op("EQ", b.special("thread_idx"), b.const(0))):
-        b.store("data", block, b.op("ADD", block, one))
-        b.atomic("ATOMICSTORE", "flags", block, one, order="release")
-    k = b.range(b.const(0), b.params["many"], one)
-    flag = b.atomic("ATOMICLOAD", "flags", k, order="acquire")
-    with b.when(b.op("EQ", flag, one)):
-        b.atomic("ADD", "seen", b.const(0), one)
-        with b.when(b.op("NE", b.load("data", k), b.op("ADD", k, one))):
-            b.atomic("ADD", "wrong", b.const(0), one)
-    b.end(k)
-    blocks = toolchain.rivals // 4
-    arrays = {
-        name: np.zeros(max(1, blocks), np.int32) for name in ("wrong", "seen", "data", "flags")
-    }
-    toolchain.run(b.kernel(), {**arrays, "many": blocks}, (blocks, 1, 1), (4, 1, 1), workers=4)
-    assert arrays["flags"].all() and arrays["seen"][0] > 0
-    assert not arrays["wrong"].any()
 
 
 def test_plain_accesses_around_an_atomic_store_stay_where_they_are(toolchain: Toolchain) -> None:

@@ -145,59 +145,6 @@ def check_bits(got: np.ndarray, x: np.ndarray, dtype: DType) -> None:
     np.testing.assert_array_equal(got[number], nearest_of(x[number], dtype))
 
 
-@pytest.mark.parametrize("dtype", HALVES, ids=str)
-def test_every_16_bit_float_is_read_exactly(toolchain: Toolchain, dtype: DType) -> None:
-    b = Builder("widen", f"r: float32*, x: const {dtype.name}*")
-    i = b.index()
-    b.store("r", i, b.cast(b.load("x", i), float32))
-    every, got = np.arange(65536, dtype=np.uint16), np.zeros(65536, np.float32)
-    toolchain.run(b.kernel(), {"r": got, "x": every}, (256, 1, 1), (256, 1, 1))
-    expected = value_of(every, dtype)
-    np.testing.assert_array_equal(got, expected.astype(np.float32))
-    number = ~np.isnan(expected)
-    np.testing.assert_array_equal(np.signbit(got)[number], np.signbit(expected)[number])
-
-
-@pytest.mark.parametrize("dtype", HALVES, ids=str)
-def test_a_float32_is_rounded_once_half_to_even(toolchain: Toolchain, dtype: DType) -> None:
-    b = Builder("narrow", f"r: {dtype.name}*, x: const float32*, n: int32")
-    i = b.index()
-    with b.when(b.op("LT", i, b.params["n"])):
-        b.store("r", i, b.cast(b.load("x", i), dtype))
-    random = np.random.default_rng(11).integers(0, 2**32, 100_000, dtype=np.uint32)
-    x = np.concatenate([near_ties(dtype), random.view(np.float32)])
-    got = np.zeros(len(x), np.uint16)
-    blocks = -(-len(x) // 256)
-    toolchain.run(b.kernel(), {"r": got, "x": x, "n": len(x)}, (blocks, 1, 1), (256, 1, 1))
-    number = ~np.isnan(x)
-    np.testing.assert_array_equal(got[number], nearest(x[number], dtype))
-    assert is_nan16(got[~number], dtype).all()
-
-
-@pytest.mark.parametrize("dtype", HALVES, ids=str)
-def test_arithmetic_on_16_bit_memory(toolchain: Toolchain, dtype: DType) -> None:
-    """Computed in float32, rounded at the store; a copy keeps the bits; shared memory too."""
-    b = Builder("doubles", f"y: {dtype.name}*, z: {dtype.name}*, x: const {dtype.name}*")
-    i, t = b.index(), b.special("thread_idx")
-    tile = b.shared("tile", 256, dtype)
-    loaded = b.load("x", i)
-    value = b.cast(loaded, float32)
-    square = b.op("ADD", b.op("MUL", value, value), b.const(1.0, float32))
-    b.store("y", i, b.cast(square, dtype))
-    b.store(tile, t, loaded)
-    b.barrier()
-    b.store("z", i, b.load(tile, b.op("XOR", t, b.const(1))))
-    every = np.arange(65536, dtype=np.uint16)
-    y, z = np.zeros_like(every), np.zeros_like(every)
-    toolchain.run(b.kernel(), {"y": y, "z": z, "x": every}, (256, 1, 1), (256, 1, 1))
-    values = value_of(every, dtype).astype(np.float32)
-    number = ~np.isnan(values)
-    with np.errstate(over="ignore"):
-        expected = nearest(values[number] * values[number] + np.float32(1), dtype)
-    np.testing.assert_array_equal(y[number], expected)
-    np.testing.assert_array_equal(z, every ^ 1)
-
-
 def pairs() -> list[tuple[DType, DType]]:
     numbers = [dtype for dtype in DTYPES.values() if dtype.kind != "b"]
     return [(a, b) for a in numbers for b in numbers if a.itemsize == b.itemsize]

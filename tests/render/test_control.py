@@ -12,7 +12,7 @@ from builder import Builder
 from toolchains import TOOLCHAINS, NativeToolchain, Toolchain
 
 import hal_core as hal
-from hal_core.dtypes import DTYPES, DType, bool_, float32, int32
+from hal_core.dtypes import DTYPES, DType, float32, int32
 from hal_kernel.interpreter import interpret
 
 NATIVE = [name for name, made in TOOLCHAINS.items() if issubclass(made, NativeToolchain)]
@@ -195,24 +195,6 @@ def test_a_value_read_before_a_write_stays_what_it_was(toolchain: Toolchain) -> 
     assert m.tolist() == [7, 8]
 
 
-def test_variables_of_one_name_and_a_loop_in_each_branch(toolchain: Toolchain) -> None:
-    b = Builder("names", "r: int32*, c: bool")
-    branch = b.if_(b.params["c"])
-    for k_name, step in (("k", 1), ("k", 2)):
-        total = b.var("total", b.const(0))
-        k = b.range(b.const(0), b.const(5), b.const(step), k_name)
-        b.set(total, b.op("ADD", b.get(total), k))
-        b.end(k)
-        b.store("r", b.const(step), b.get(total))
-        if step == 1:
-            b.else_(branch)
-    b.end(branch)
-    for condition, expected in ((True, [0, 10, 0]), (False, [0, 0, 6])):
-        got = np.zeros(3, np.int32)
-        toolchain.run(b.kernel(), {"r": got, "c": condition})
-        assert got.tolist() == expected
-
-
 def specials_kernel(block: tuple[int, int, int] | None = None) -> Builder:
     b = Builder("specials", "r: int32*, seen: int32*")
     place: dict[str, list] = {}
@@ -227,37 +209,6 @@ def specials_kernel(block: tuple[int, int, int] | None = None) -> Builder:
         slot = b.op("ADD", b.op("MUL", line, b.const(15)), b.const(number))
         b.store("r", slot, special)
     return b
-
-
-@pytest.mark.parametrize(
-    ("grid", "block"),
-    [
-        ((1, 1, 1), (1, 1, 1)),
-        ((5, 1, 1), (7, 1, 1)),
-        ((3, 2, 1), (4, 3, 1)),
-        ((2, 3, 4), (3, 2, 2)),
-        ((1, 1, 6), (1, 1, 3)),
-    ],
-)
-@pytest.mark.parametrize("fixed", [False, True])
-def test_P6_every_thread_runs_once_and_knows_where_it_is(
-    toolchain: Toolchain,
-    grid: tuple[int, int, int],
-    block: tuple[int, int, int],
-    fixed: bool,
-) -> None:
-    size = [blocks * threads for blocks, threads in zip(grid, block, strict=True)]
-    threads = math.prod(size)
-    got, seen = np.full((threads, 5, 3), -1, np.int32), np.zeros(threads, np.int32)
-    kernel = specials_kernel().kernel(block=block if fixed else None)
-    toolchain.run(kernel, {"r": got.reshape(-1), "seen": seen}, grid, block)
-    assert (seen == 1).all()
-    for line in range(threads):
-        x, y, z = line % size[0], line // size[0] % size[1], line // (size[0] * size[1])
-        at = (x, y, z)
-        inside = [place % dim for place, dim in zip(at, block, strict=True)]
-        outside = [place // dim for place, dim in zip(at, block, strict=True)]
-        assert got[line].tolist() == [list(at), outside, inside, list(block), list(grid)]
 
 
 @pytest.mark.parametrize("name", NATIVE)
@@ -309,18 +260,6 @@ def test_one_buffer_for_two_parameters(toolchain: Toolchain) -> None:
     y = np.zeros(100, np.float32)
     toolchain.run(b.kernel(), {"y": y, "x": x, "n": 90}, grid=(2, 1, 1), block=(64, 1, 1))
     np.testing.assert_array_equal(y, np.where(np.arange(100) < 90, 2 * x, 0))
-
-
-def test_bool_memory_is_zero_or_one(toolchain: Toolchain) -> None:
-    b = Builder("flags", "r: bool*, x: const bool*, c: bool")
-    i = b.index()
-    stays = b.var("stays", b.load("x", i))
-    b.set(stays, b.op("XOR", b.get(stays), b.params["c"]))
-    b.store("r", i, b.op("OR", b.get(stays), b.op("LT", i, b.const(0))))
-    assert b.params["c"].dtype is bool_
-    x, got = np.array([True, False, True]), np.zeros(3, np.bool_)
-    toolchain.run(b.kernel(), {"r": got, "x": x, "c": True}, grid=(3, 1, 1))
-    assert got.view(np.uint8).tolist() == [0, 1, 0]
 
 
 def test_a_chain_of_four_hundred_elif(toolchain: Toolchain) -> None:
@@ -388,20 +327,6 @@ def neighbours(
         left = hal.load_if(t > 0, tile, t - 1, hal.load_if(i > 0, x, i - 1, x[n - 1] * 2))
         y[i] = left * 1000 + hal.load_if(t < 15, tile, t + 1, -7)
         z[i] = hal.load_if(i % 3 != 0, h, i // 3 * 2, 0.1)
-
-
-def test_a_gated_load_reads_only_where_it_is_open(toolchain: Toolchain) -> None:
-    """The value otherwise is not rounded to float16, and may be another gated load."""
-    x, h = np.arange(100, 120), np.arange(14, dtype=np.float16)
-    expected = [np.zeros(20, np.int64), np.zeros(20, np.float32)]
-    interpret(neighbours, *expected, x, h, vals=(20,), threads=20)
-    assert expected[0][[0, 1, 15, 16, 19]].tolist() == [238101, 100102, 113993, 115117, 117999]
-    assert expected[1][0] == np.float32(0.1) and expected[1][1:6].tolist()[:2] == [0, 0]
-    y, z = np.zeros(20, np.int64), np.zeros(20, np.float32)
-    given = {"y": y, "z": z, "x": x, "h": h.view(np.uint16), "n": 20}
-    toolchain.run(neighbours.lower(), given, (2, 1, 1), (16, 1, 1))
-    np.testing.assert_array_equal(y, expected[0])
-    np.testing.assert_array_equal(z, expected[1])
 
 
 def test_a_gate_that_is_open_beyond_the_end() -> None:

@@ -10,7 +10,7 @@ from builder import Builder
 from toolchains import Toolchain
 
 import hal_core as hal
-from hal_core.dtypes import DTYPES, DType, bool_, int8, int16, int32, int64, uint8
+from hal_core.dtypes import DType, bool_, int8, int16, int32, int64, uint8
 from hal_kernel.interpreter import interpret
 from hal_kernel.ir import Kernel, UOp
 from hal_kernel.ir.blocks.fission import at_barriers
@@ -39,15 +39,6 @@ def turned(dtype: DType, index: DType = int32, block: tuple[int, int, int] | Non
 def expected(x: np.ndarray, shift: int) -> np.ndarray:
     rows = x.reshape(-1, 4)
     return np.array([np.roll(row, -shift - i) for i, row in enumerate(rows)]).reshape(-1)
-
-
-@pytest.mark.parametrize("dtype", DTYPES.values(), ids=str)
-def test_every_dtype(toolchain: Toolchain, dtype: DType) -> None:
-    stored = np.dtype(f"u{dtype.itemsize}") if dtype.kind != "b" else np.dtype(bool)
-    x = np.arange(4 * 16).astype(stored) if dtype.kind != "b" else np.arange(64) % 3 == 0
-    got = np.zeros_like(x)
-    toolchain.run(turned(dtype), {"r": got, "x": x, "shift": 3}, (2, 1, 1), (8, 1, 1))
-    assert got.tolist() == expected(x, 3).tolist()
 
 
 @pytest.mark.parametrize("count", [2, 4, 8])
@@ -81,21 +72,6 @@ def test_indices_and_blocks(
     kernel = turned(int32, index, block)
     toolchain.run(kernel, {"r": got, "x": x, "shift": 2}, (3, 1, 1), block)
     assert got.tolist() == expected(x, 2).tolist()
-
-
-def test_a_block_of_three_dimensions(toolchain: Toolchain) -> None:
-    """The threads of a block share nothing, wherever they stand in it."""
-    b = Builder("boxes", "r: int32*")
-    x, y, z = (b.special("thread_idx", axis) for axis in range(3))
-    line = b.op("ADD", b.op("MUL", b.op("ADD", b.op("MUL", z, b.const(2)), y), b.const(3)), x)
-    own = b.local("own", 2)
-    b.store(own, b.op("AND", x, b.const(1)), line)
-    b.store(own, b.op("XOR", b.op("AND", x, b.const(1)), b.const(1)), b.const(-1))
-    b.barrier()
-    b.store("r", line, b.load(own, b.op("AND", x, b.const(1))))
-    got = np.zeros(12, "i4")
-    toolchain.run(b.kernel(), {"r": got}, (1, 1, 1), (3, 2, 2))
-    assert got.tolist() == list(range(12))
 
 
 def constant_indices(dtype: DType = int32, last: int = 1) -> Kernel:

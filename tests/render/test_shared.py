@@ -3,66 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from builder import Builder
 from toolchains import Toolchain
-
-from hal_core.dtypes import DTYPES, DType, int32
-from hal_kernel.ir import Kernel
-
-
-def reversal(dtype: DType, block: tuple[int, int, int] | None, size: int) -> Kernel:
-    """Each block turns its elements around, through shared memory."""
-    b = Builder("reversal", f"r: {dtype.name}*, x: const {dtype.name}*")
-    t, n = b.special("thread_idx"), b.special("block_dim")
-    i = b.index()
-    tile = b.shared("tile", size, dtype)
-    b.store(tile, t, b.load("x", i))
-    b.barrier()
-    b.store("r", i, b.load(tile, b.op("SUB", b.op("SUB", n, b.const(1)), t)))
-    return b.kernel(block)
-
-
-@pytest.mark.parametrize("dtype", DTYPES.values(), ids=str)
-def test_every_dtype_in_shared_memory(toolchain: Toolchain, dtype: DType) -> None:
-    stored = np.dtype(f"u{dtype.itemsize}") if dtype.kind != "b" else np.dtype(bool)
-    x = np.arange(24).astype(stored) if dtype.kind != "b" else np.arange(24) % 3 == 0
-    got = np.zeros_like(x)
-    kernel = reversal(dtype, None, 8)
-    toolchain.run(kernel, {"r": got, "x": x}, (3, 1, 1), (8, 1, 1))
-    assert got.tolist() == x.reshape(3, 8)[:, ::-1].reshape(-1).tolist()
-
-
-@pytest.mark.parametrize("block", [(1, 1, 1), (7, 1, 1), (64, 1, 1)])
-def test_a_fixed_block(toolchain: Toolchain, block: tuple[int, int, int]) -> None:
-    x = np.arange(3 * block[0], dtype=np.int32)
-    got = np.zeros_like(x)
-    toolchain.run(reversal(int32, block, 64), {"r": got, "x": x}, (3, 1, 1), block)
-    assert got.tolist() == x.reshape(3, -1)[:, ::-1].reshape(-1).tolist()
-
-
-def test_a_value_that_lives_across_a_barrier(toolchain: Toolchain) -> None:
-    """Of a variable and of an expression, in a block of three dimensions."""
-    block = (3, 2, 2)
-    b = Builder("across", "r: int32*, x: const int32*")
-    x, y, z = (b.special("thread_idx", axis) for axis in range(3))
-    line = b.op("ADD", b.op("MUL", b.op("ADD", b.op("MUL", z, b.const(2)), y), b.const(3)), x)
-    i = b.op("ADD", b.op("MUL", b.special("block_idx"), b.const(12)), line)
-    tile = b.shared("tile", 12)
-    loaded = b.load("x", i)
-    kept = b.var("kept", b.op("MUL", loaded, b.const(10)))
-    b.store(tile, line, loaded)
-    b.barrier()
-    other = b.load(tile, b.op("MOD", b.op("ADD", line, b.const(5)), b.const(12)))
-    b.set(kept, b.op("ADD", b.get(kept), other))
-    b.barrier()
-    b.store("r", i, b.op("ADD", b.op("MUL", b.get(kept), b.const(2)), loaded))
-    values = np.arange(24, dtype=np.int32) ** 2
-    got = np.zeros(24, np.int32)
-    toolchain.run(b.kernel(block), {"r": got, "x": values}, (2, 1, 1), block)
-    rows = values.reshape(2, 12)
-    expected = 2 * (10 * rows + np.roll(rows, -5, axis=1)) + rows
-    np.testing.assert_array_equal(got.reshape(2, 12), expected)
 
 
 def test_whole_blocks_return_before_a_barrier(toolchain: Toolchain) -> None:

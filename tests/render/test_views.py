@@ -7,7 +7,6 @@ import pytest
 from builder import Builder
 from toolchains import Toolchain
 
-import hal_core as hal
 from hal_core.dtypes import DTYPES, DType, bool_, float32, float64, int32
 from hal_kernel.ir import UOp
 
@@ -76,64 +75,3 @@ def test_a_shared_array_seen_as_another_dtype(toolchain: Toolchain, dtype: DType
     got = np.zeros(64 // dtype.itemsize, dtype.to_numpy())
     toolchain.run(b.kernel(block=(32, 1, 1)), {"r": got, "x": RAW}, (2, 1, 1), (32, 1, 1))
     np.testing.assert_array_equal(got.view(np.uint8), RAW)
-
-
-@pytest.mark.parametrize("where", ["PARAM", "SHARED"])
-def test_atomics_of_a_view(toolchain: Toolchain, where: str) -> None:
-    """The bits of floats that are not negative have the order of the floats."""
-    b = Builder("largest", "y: float32*, x: const float32*")
-    t = b.special("thread_idx")
-    memory = b.memory("y") if where == "PARAM" else b.shared("best", 1, float32)
-    zero = b.const(0)
-    with b.when(b.op("EQ", t, zero)):
-        b.store(memory, zero, b.const(0, float32))
-    b.barrier()
-    bits = b.bitcast(b.load("x", t), int32)
-    b.atomic("MAX", b.add("VIEW", int32, memory), zero, bits)
-    b.barrier()
-    with b.when(b.op("EQ", t, zero)):
-        b.store("y", zero, b.load(memory, zero))
-    y, x = np.ones(1, "f4"), np.array([0.5, 3.25, 1.0, 3.0], "f4")
-    toolchain.run(b.kernel(), {"y": y, "x": x}, (1, 1, 1), (4, 1, 1))
-    assert y.tolist() == [3.25]
-
-
-@hal.kernel
-def halves(
-    y: hal.Ptr[hal.uint16], z: hal.Ptr[hal.float32], h: hal.Ptr[hal.float16],
-    b: hal.ConstPtr[hal.bfloat16], n: hal.int32,
-) -> None:  # fmt: skip
-    i = hal.global_idx(0)
-    if i < n:
-        y[i] = hal.bitcast(hal.uint16, h[i])
-        z[i] = hal.bitcast(hal.bfloat16, hal.bitcast(hal.int16, b[i]))
-        negative = hal.bitcast(hal.uint16, hal.float16(z[i])) ^ 0x8000
-        h[i] = hal.bitcast(hal.float16, negative)
-
-
-def test_bits_of_16_bit_floats_in_the_language(toolchain: Toolchain) -> None:
-    every = np.arange(65536, dtype=np.uint16)
-    y, z, h = np.zeros_like(every), np.zeros(65536, np.float32), every.view(np.float16).copy()
-    given = {"y": y, "z": z, "h": h.view(np.uint16), "b": every, "n": 65536}
-    toolchain.run(halves.lower(), given, (256, 1, 1), (256, 1, 1))
-    np.testing.assert_array_equal(y, every)
-    wide = (every.astype(np.uint32) << 16).view(np.float32)
-    np.testing.assert_array_equal(z, wide)
-    with np.errstate(over="ignore"):
-        np.testing.assert_array_equal(given["h"].view(np.float16), -wide.astype(np.float16))
-
-
-@hal.kernel
-def untyped(y: hal.Ptr[hal.any_], x: hal.ConstPtr[hal.any_], n: hal.int32) -> None:
-    i = hal.global_idx(0)
-    if i < n:
-        total = hal.float32(hal.bitcast(hal.int16, x)[i]) + hal.bitcast(hal.float32, y)[i]
-        hal.bitcast(hal.float32, y)[i] = total
-        hal.atomic_add(hal.bitcast(hal.int32, y), n, 1)
-
-
-def test_parameters_without_a_dtype(toolchain: Toolchain) -> None:
-    y = np.array([0.5] * 8 + [0], np.float32)
-    given = {"y": y.view(np.uint8), "x": np.arange(-4, 4, dtype="i2").view(np.uint8), "n": 8}
-    toolchain.run(untyped.lower(), given, (2, 1, 1), (8, 1, 1))
-    assert y[:8].tolist() == [k + 0.5 for k in range(-4, 4)] and y.view("i4")[8] == 8
