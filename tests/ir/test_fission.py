@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from barrier_kernels import BLOCKS, SIZE, drawn
 from builder import Builder
 from counts import calls
-from stepping import Block, Memory, listing
 from worked_examples import side_by_side
 
 import hal_core as hal
@@ -16,41 +14,6 @@ from hal_core.dtypes import float16, float32, int32
 from hal_kernel.ir import Kernel, UOp
 from hal_kernel.ir.blocks import fission
 from hal_kernel.ir.blocks.fission import SPILL_LIMIT, at_barriers, spill_nbytes
-from hal_kernel.ir.verify import verify
-
-ORDERS = ("forward", "reversed", "shuffled", "interleaved")
-
-
-def _memory() -> Memory:
-    return {0: [3 * k for k in range(BLOCKS * SIZE)], 1: [(5 * k) % 7 - 2 for k in range(SIZE)]}
-
-
-def _threads(kernel: Kernel) -> int:
-    return kernel.block[0] if kernel.block else 1
-
-
-def stepped(kernel: Kernel, n: int) -> list[int]:
-    memory = _memory()
-    for block in range(BLOCKS):
-        Block(kernel.uops, memory, {2: n}, block, _threads(kernel)).run()
-    return memory[0]
-
-
-def looped(kernel: Kernel, uops: Sequence[UOp], n: int, order: str) -> list[int]:
-    memory = _memory()
-    for block in range(BLOCKS):
-        Block(uops, memory, {2: n}, block, _threads(kernel)).run_split(order)
-    return memory[0]
-
-
-def test_a_split_kernel_does_what_the_kernel_does() -> None:
-    for seed in range(300):
-        kernel, n = drawn(seed), seed % 5 - 1
-        verify(kernel)
-        expected, made = stepped(kernel, n), at_barriers(kernel)
-        for order in ORDERS:
-            got = looped(kernel, made, n, order)
-            assert got == expected, f"{seed}, {order}\n{listing(kernel.uops)}"
 
 
 def test_the_module_begins_with_what_becomes_of_a_kernel() -> None:
@@ -211,7 +174,8 @@ def test_what_lives_across_barriers_is_bounded() -> None:
 
 
 def test_the_same_kernel_gives_the_same_list() -> None:
-    assert listing(at_barriers(tiled())) == listing(at_barriers(tiled()))
+    first, second = ([(n.op, n.dtype, n.arg) for n in at_barriers(tiled())] for _ in range(2))
+    assert first == second
 
 
 def _long(regions: int) -> Kernel:

@@ -1,24 +1,15 @@
-"""What all threads of a block agree on: examples, and drawn kernels watched as they run."""
+"""What all threads of a block agree on."""
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
-from typing import Any
 
 import pytest
-from barrier_kernels import BLOCKS, SIZE, drawn
 from kernel_files import IMPORTS, load
-from stepping import Block, listing
 
 import hal_core as hal
-from hal_kernel.ir import Kernel, UOp
-from hal_kernel.ir.uniformity import Uniformity, divergent
-from hal_kernel.ir.uop import LEAVES
+from hal_kernel.ir import Kernel
 from hal_kernel.ir.verify import verify
-
-# -- examples
-
 
 HEAD = (
     IMPORTS
@@ -76,66 +67,3 @@ def test_a_barrier_that_some_pass_by(body: str, why: str, tmp_path: Path) -> Non
     with pytest.raises(hal.KernelSyntaxError, match=f"this barrier: {why}") as caught:
         lowered(body, tmp_path)
     assert caught.value.text is not None and "hal.barrier()" in caught.value.text
-
-
-# -- as they run
-
-
-def _blocks(kernel: Kernel, n: int) -> list[Block]:
-    memory = {0: [3 * k for k in range(BLOCKS * SIZE)], 1: [(5 * k) % 7 - 2 for k in range(SIZE)]}
-    threads = kernel.block[0] if kernel.block else 1
-    return [Block(kernel.uops, memory, {2: n}, number, threads) for number in range(BLOCKS)]
-
-
-def disagreement(kernel: Kernel, n: int) -> UOp | None:
-    """A node that is said to be the same for all threads, and was not."""
-    known = Uniformity(kernel)
-    for block in _blocks(kernel, n):
-        block.watch = True
-        block.run()
-        seen: dict[int, list[tuple[UOp, Any]]] = {t: [] for t in range(block.threads)}
-        for thread, node, value in block.seen:
-            if node not in known.varying and node not in known.divided:
-                seen[thread].append((node, value))
-        first = seen[0]
-        for other in seen.values():
-            for a, b in zip(first, other, strict=False):
-                if a != b:
-                    return a[0]
-            if len(first) != len(other):
-                return max(first, other, key=len)[-1][0]
-    return None
-
-
-def test_what_is_said_to_be_the_same_is_the_same() -> None:
-    agreed = 0
-    for seed in range(300):
-        kernel = drawn(seed)
-        found = disagreement(kernel, seed % 5 - 1)
-        assert found is None, f"{seed}: {found!r}\n{listing(kernel.uops)}"
-        agreed += len(kernel.uops) - len(Uniformity(kernel).varying)
-    assert agreed > 10_000, "an answer that says nothing would be right too"
-
-
-def with_barriers(seed: int) -> Kernel:
-    """A drawn kernel, with barriers at any places: they add no race."""
-    rng, kernel = random.Random(seed), drawn(seed, barriers=False)
-    uops: list[UOp] = []
-    for node in kernel.uops:
-        if rng.random() < 0.02 and node.op != "SHARED" and (not uops or uops[-1].op not in LEAVES):
-            uops.append(UOp("BARRIER"))
-        uops.append(node)
-    return kernel._replace(uops=tuple(uops))
-
-
-def test_barriers_that_are_accepted_are_reached_by_all() -> None:
-    accepted = refused = 0
-    for seed in range(600):
-        kernel = with_barriers(seed)
-        if divergent(kernel):
-            refused += 1
-            continue
-        accepted += any(node.op == "BARRIER" for node in kernel.uops)
-        for block in _blocks(kernel, seed % 5 - 1):
-            block.run()  # raises where threads part
-    assert accepted > 50 and refused > 50
