@@ -1,4 +1,4 @@
-"""Spellings of a guard and clamps on the CPU that cost the same, and a stencil."""
+"""Kernels whose guards are spelt in several ways, and a stencil beside numba's."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from bench.report import Missing, Row, beside
 
 COUNT = 32 << 10  # elements: y and x lie in the cache, and one thread runs them
 WIDTH, HEIGHT = 1024, 32  # the same number of elements
-FACTOR = 1e-9
 ALPHA = 0.1
 Array = hal.Ptr[hal.float32]
 Input = hal.ConstPtr[hal.float32]
@@ -27,48 +26,9 @@ def below(y: Array, x: Input, a: hal.float32, n: hal.int32):
 
 
 @hal.kernel
-def early_return(y: Array, x: Input, a: hal.float32, n: hal.int32):
-    i = hal.global_idx(0)
-    if i >= n:
-        return
-    y[i] = a * x[i] + y[i]
-
-
-@hal.kernel
-def chained(y: Array, x: Input, a: hal.float32, n: hal.int32):
-    i = hal.global_idx(0)
-    if 0 < i < n - 1:
-        y[i] = a * x[i] + y[i]
-
-
-@hal.kernel
-def negated(y: Array, x: Input, a: hal.float32, n: hal.int32):
-    i = hal.global_idx(0)
-    if not (i < 1 or i > n - 2):
-        y[i] = a * x[i] + y[i]
-
-
-@hal.kernel
-def by_vectors(y: Array, x: Input, a: hal.float32, n: hal.int32):
-    i = hal.global_idx(0)
-    if i < n:
-        p, q, r, s = hal.load(x, 4 * i, 4)
-        t, u, v, w = hal.load(y, 4 * i, 4)
-        hal.store(y, 4 * i, a * p + t, a * q + u, a * r + v, a * s + w)
-
-
-@hal.kernel
 def by_range(y: Array, x: Input, a: hal.float32, n: hal.int32):
     for i in range(hal.global_idx(0), n, hal.grid_dim(0) * hal.block_dim(0)):
         y[i] = a * x[i] + y[i]
-
-
-@hal.kernel
-def four_each(y: Array, x: Input, a: hal.float32, n: hal.int32):
-    i = hal.global_idx(0)
-    for k in range(4):
-        if 4 * i + k < n:
-            y[4 * i + k] = a * x[4 * i + k] + y[4 * i + k]
 
 
 @hal.kernel
@@ -79,13 +39,6 @@ def column_sums(y: Array, x: Input, w: hal.int32, h: hal.int32):
         for j in range(h):
             total += x[j * w + i]
         y[i] = total
-
-
-SPELLINGS = {
-    "if i >= n: return": early_return,
-    "if 0 < i < n - 1": chained,
-    "if not (i < 1 or i > n - 2)": negated,
-}
 
 
 @hal.kernel
@@ -103,28 +56,6 @@ def selected(y: Array, x: Input, w: hal.int32, h: hal.int32):
 
 
 @hal.kernel
-def padded(y: Array, x: Input, w: hal.int32, h: hal.int32):
-    i = hal.global_idx(0)
-    j = hal.global_idx(1)
-    if i < w and j < h:
-        total = hal.float32(0)
-        for k in range(-3, 4):
-            total += x[j * (w + 6) + i + 3 + k]
-        y[j * w + i] = total
-
-
-@hal.kernel
-def clamped(y: Array, x: Input, w: hal.int32, h: hal.int32):
-    i = hal.global_idx(0)
-    j = hal.global_idx(1)
-    if i < w and j < h:
-        total = hal.float32(0)
-        for k in range(-3, 4):
-            total += x[j * w + min(max(i + k, 0), w - 1)]  # type: ignore[operator]
-        y[j * w + i] = total
-
-
-@hal.kernel
 def heat(y: Array, x: Input, a: hal.float32, w: hal.int32, h: hal.int32):
     i = hal.global_idx(0)
     j = hal.global_idx(1)
@@ -134,31 +65,9 @@ def heat(y: Array, x: Input, a: hal.float32, w: hal.int32, h: hal.int32):
 
 
 def rows(effort: Effort) -> Iterator[Row | Missing]:
-    base = "if i < n"
-    tasks = {base: _ours(below, COUNT, (FACTOR, COUNT), COUNT)}
-    for name, kernel in SPELLINGS.items():
-        tasks[name] = _ours(kernel, COUNT, (FACTOR, COUNT), COUNT)
-    tasks["hal.load of 4"] = _ours(by_vectors, COUNT, (FACTOR, COUNT // 4), COUNT // 4)
-    tasks["4 a thread, if 4 * i + k < n"] = _ours(four_each, COUNT, (FACTOR, COUNT), COUNT // 4)
-    times = compare(tasks, effort)
-    for name in [*tasks][1:]:
-        yield beside(f"saxpy of 32 Ki, {name}", times, base, 0.87, ours=name)
-    yield _beside("store where x[i] > 0", positive, selected, "as a select", 0.87, effort)
-    yield _beside("blur of 7, clamped index", clamped, padded, "padded image", 0.67, effort)
     for width, height in ((768, 512), (4096, 2048)):
         long = effort._replace(rounds=effort.rounds // 3, seconds=5 * effort.seconds)
         yield from stencil(width, height, long)
-
-
-def _beside(
-    what: str, kernel: hal.KernelFunction, other: hal.KernelFunction, name: str, target: float,
-    effort: Effort,
-) -> Row:  # fmt: skip
-    size = (WIDTH + 6) * HEIGHT
-    vals, threads = (WIDTH, HEIGHT), (WIDTH, HEIGHT)
-    tasks = {k.name: _ours(k, size, vals, threads) for k in (kernel, other)}
-    times = compare(tasks, effort)
-    return beside(what, times, other.name, target, name=name, ours=kernel.name)
 
 
 def stencil(width: int, height: int, effort: Effort) -> Iterator[Row | Missing]:
