@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import threading
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -17,24 +15,6 @@ import hal_core as hal
 OUT_OF_MEMORY, UNKNOWN = 2, 999
 RELEASE_THRESHOLD, RESERVED = 4, 5  # CU_MEMPOOL_ATTR_...
 SLOW = 0.15  # seconds of a kernel that host code must not overtake
-
-
-def _on_threads(count: int, work: Callable[[int], None]) -> list[BaseException]:
-    raised: list[BaseException] = []
-
-    def one(number: int) -> None:
-        try:
-            work(number)
-        except BaseException as error:
-            raised.append(error)
-
-    threads = [threading.Thread(target=one, args=(k,), daemon=True) for k in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(120)
-        assert not thread.is_alive()
-    return raised
 
 
 @pytest.mark.parametrize("nbytes", [64, 100_000, 3 << 20])
@@ -78,22 +58,6 @@ def test_B5_copyin_holds_what_the_driver_may_read_late(
     finally:
         simulator.read_late(False)
     assert all(set(one.numpy().tolist()) == {number} for number, one in enumerate(made))
-
-
-@pytest.mark.parametrize("nbytes", [4000, 3 << 20])
-def test_copies_from_eight_threads_at_once(device: hal.Compiled, nbytes: int) -> None:
-    def work(number: int) -> None:
-        data = np.random.default_rng(number).bytes(nbytes)
-        made = hal.Buffer(device, nbytes, hal.uint8).allocate()
-        for _ in range(3):
-            made.copyin(data)
-            back = bytearray(nbytes)
-            made.copyout(back)
-            assert back == data
-            made.fill(number)
-            assert made.numpy()[-1] == number
-
-    assert _on_threads(8, work) == []
 
 
 @pytest.mark.parametrize("pinned", [False, True])
@@ -287,20 +251,6 @@ def test_memory_that_passes_the_cache_by_is_kept_by_a_pool_of_our_own(
         opened.allocator.free_cache()
         assert get(pool, RESERVED, ctypes.byref(limit)) == 0 == limit.value
     assert simulator.live()["pools"] == pools
-
-
-def test_A6_HAL_MEMORY_LIMIT_holds_for_device_and_pinned_memory(
-    device: hal.Compiled, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    device.close()
-    monkeypatch.setenv("HAL_MEMORY_LIMIT", str(1 << 20))
-    with hal.Device["CUDA"] as opened:
-        first = hal.Buffer(opened, 600_000, hal.uint8).allocate()
-        for options in (None, hal.BufferSpec(host=True)):
-            with pytest.raises(hal.OutOfMemory, match=r"limit 1048576.*HAL_MEMORY_LIMIT"):
-                hal.Buffer(opened, 600_000, hal.uint8, options).allocate()
-        first.deallocate()
-        hal.Buffer(opened, 600_000, hal.uint8, hal.BufferSpec(host=True)).allocate()
 
 
 def test_a_wide_fill_needs_no_host_memory_of_its_size(
