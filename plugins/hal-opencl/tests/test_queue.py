@@ -125,22 +125,6 @@ def test_Q5_a_command_that_the_driver_refuses_fails_its_queue(device: hal.Compil
     assert before.wait(20) and made.numpy().tolist() == [0] * N
 
 
-def test_Q4_garbage_queues_keep_memory_until_their_work_is_done(device: hal.Compiled) -> None:
-    program, gate = device.compile(hal.Source("set", """
-        __kernel void set(__global int *y) { y[get_global_id(0)] = 5; }
-        """, "y: int32*", language="opencl")), hal.Event()  # fmt: skip
-    queue, made = device.queue().wait(gate), ints(device)
-    program(made, threads=N, queue=queue)
-    made.deallocate()
-    del queue
-    gc.collect()
-    others = [ints(device, value) for value in range(4)]
-    gate.set()
-    assert device.synchronize(20)
-    assert [one.numpy().tolist() for one in others] == [[value] * N for value in range(4)]
-    assert not device._ends
-
-
 def test_Q4_a_queue_that_is_garbage_in_a_cycle_keeps_memory_until_its_work_is_done(
     device: hal.Compiled,
 ) -> None:
