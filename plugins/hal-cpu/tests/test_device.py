@@ -91,20 +91,6 @@ def test_B7_external_memory_at_an_odd_address_is_refused(own_device: hal.Compile
         hal.Buffer.from_dlpack(theirs[3:11].view("f4"), own_device, copy=False)
 
 
-@pytest.mark.parametrize("nbytes", [3, 4096, MIB, 2 * MIB])
-@pytest.mark.parametrize("shift", [1, 1000])
-def test_B6_overlapping_views_behave_as_memmove(
-    device: hal.Compiled, nbytes: int, shift: int
-) -> None:
-    data = np.arange(nbytes + shift, dtype="u4").astype("u1")
-    for source, target in ((0, shift), (shift, 0)):
-        buffer = hal.Buffer.from_numpy(data, device=device)
-        buffer.view(nbytes, hal.uint8, target).copy_from(buffer.view(nbytes, hal.uint8, source))
-        expected = data.copy()
-        expected[target : target + nbytes] = data[source : source + nbytes]
-        assert (buffer.numpy() == expected).all()
-
-
 def test_B9_an_export_outlives_buffer_and_device(own_device: hal.Compiled) -> None:
     for size in (100, 100_000):
         own = hal.Buffer(own_device, size, hal.uint8).fill(9)

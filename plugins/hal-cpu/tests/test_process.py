@@ -89,32 +89,6 @@ launch()
     assert run(program, tmp_path, HAL_CPU_THREADS="3") == "0"
 
 
-def test_X2_a_child_reads_and_writes_the_parents_buffers_and_they_are_its_own(
-    tmp_path: Path,
-) -> None:
-    program = """
-import os, sys
-device = launch()
-y = hal.Buffer(device, 4096, hal.float64).fill(1.5)
-view = y[10:20]
-program = device.compile(slow)
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")
-    child = os.fork()
-if child == 0:
-    assert set(y.numpy()) == {1.5} and view.numpy().tolist() == [1.5] * 10
-    program(y, vals=(3,), grid=64, block=64)
-    assert set(view.numpy()) == {3.0}
-    new = hal.zeros(4096, hal.float64, hal.Device["CPU"]).copy_from(y)
-    assert set(new.numpy()) == {3.0}
-    device.close()
-    sys.exit(0)  # as a program ends, with all finalizers
-print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-assert set(y.numpy()) == {1.5}
-"""
-    assert run(program, tmp_path, HAL_CPU_THREADS="2") == "0"
-
-
 def test_X2_a_fork_while_another_thread_compiles(tmp_path: Path) -> None:
     """The child compiles too: it holds no lock of this project or of llvmlite."""
     program = """
