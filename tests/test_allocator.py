@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import random
 import threading
@@ -94,44 +93,6 @@ def test_A4_what_a_backend_left_out_is_no_lack_of_memory(allocator: Any) -> None
         allocator.fail_next, allocator.error = 1, KeyboardInterrupt()
         allocator.alloc(16)
     assert unfinished._held == 0 and allocator._held == 0
-
-
-def test_A6_double_free_and_wrong_size_are_refused(allocator: Any) -> None:
-    block = allocator.alloc(100)
-    with pytest.raises(hal.InvalidArgument, match="another size.*got 300"):
-        allocator.free(block, 300)
-    allocator.free(block, 100)
-    with pytest.raises(hal.InvalidArgument, match="freed before"):
-        allocator.free(block, 100)
-    with pytest.raises(hal.InvalidArgument, match="never from here"):
-        allocator.free((1, 0), 100)
-    assert allocator.statistics().live == 0
-
-
-def test_A6_a_cycle_collected_inside_the_allocator_does_not_block_it(allocator: Any) -> None:
-    def cycle() -> None:
-        ring: list[Any] = [hal.empty(64, hal.int8, "FAKE", hal.BufferSpec(nolru=True))]
-        ring.append(ring)
-
-    inner_alloc = allocator._alloc
-
-    def collecting(nbytes: int, options: Any) -> Any:
-        gc.collect()
-        return inner_alloc(nbytes, options)
-
-    cycle()
-    allocator._alloc = collecting
-    allocator.alloc(4096)
-    cycle()
-    allocator.on_free = gc.collect
-    allocator.free(allocator.alloc(2048), 2048)
-    allocator.free_cache()
-
-    # The worst case: the collector runs while this very thread holds the lock.
-    cycle()
-    with allocator._lock:
-        gc.collect()
-    assert allocator.statistics().live == 1
 
 
 def test_A5_a_finalizer_may_call_the_allocator_in_the_middle_of_any_call(plugin: Any) -> None:

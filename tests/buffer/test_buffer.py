@@ -67,12 +67,6 @@ def test_B1_a_short_name_of_numpy_is_refused_with_the_full_one(
         hal.Buffer(fake, 1, dtype)
 
 
-def test_B4_copyin_counts_bytes_not_elements(fake: hal.Compiled) -> None:
-    four_elements = np.zeros(4, np.int8)
-    with pytest.raises(hal.InvalidArgument, match="4 bytes"):
-        hal.Buffer(fake, 4, hal.float32).copyin(four_elements)
-
-
 def test_B4_copyin_refuses_strides_and_what_is_no_memory(fake: hal.Compiled) -> None:
     buffer = hal.Buffer(fake, 4, hal.int16)
     with pytest.raises(hal.InvalidArgument, match="C-contiguous"):
