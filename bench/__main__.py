@@ -16,7 +16,6 @@ from pathlib import Path
 from rich.progress import BarColumn, Progress, TextColumn
 
 from bench import (
-    blocks,
     busy,
     cluster,
     compiling,
@@ -46,7 +45,6 @@ NOUNS = {
     "kernels": kernels,
     "guards": guards,
     "costs": costs,
-    "blocks": blocks,
     "programs": programs,
     "opencl": opencl_peers,
     "busy": busy,

@@ -1,6 +1,6 @@
 """Floors in C: the loops that a C programmer would write, on one core and on all, through ctypes.
 
-Compiled with -ffast-math, so that sums are reordered and expf is a vector function of libmvec.
+Compiled with -ffast-math, so that sums are reordered.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ void add(float *restrict c, const float *restrict a, const float *restrict b, in
     for (int32_t i = 0; i < n; i++) c[i] = a[i] + b[i];
 }
 
-typedef struct { float *y; const float *x; float a; int64_t first, last, width; } part;
+typedef struct { float *y; const float *x; float a; int64_t first, last; } part;
 
 static void *saxpy_part(void *argument) {
     part *p = argument;
@@ -61,39 +61,14 @@ static void *steps_part(void *argument) {
     return 0;
 }
 
-static void *softmax_part(void *argument) {
-    part *p = argument;
-    for (int64_t i = p->first; i < p->last; i++) {
-        const float *restrict x = p->x + i * p->width;
-        float *restrict y = p->y + i * p->width, most = x[0], total = 0;
-        for (int64_t k = 1; k < p->width; k++) most = x[k] > most ? x[k] : most;
-        for (int64_t k = 0; k < p->width; k++) total += y[k] = expf(x[k] - most);
-        const float scale = 1 / total;
-        for (int64_t k = 0; k < p->width; k++) y[k] *= scale;
-    }
-    return 0;
-}
-
-static void *sums_part(void *argument) {
-    part *p = argument;
-    for (int64_t i = p->first; i < p->last; i++) {
-        const float *restrict x = p->x + i * p->width;
-        float total = 0;
-        for (int64_t k = 0; k < p->width; k++) total += x[k];
-        p->y[i] = total;
-    }
-    return 0;
-}
-
 typedef void *work_t(void *);
 
-static void split(work_t *work, float *y, const float *x, float a, int64_t n, int64_t width,
-                  int threads) {
+static void split(work_t *work, float *y, const float *x, float a, int64_t n, int threads) {
     part parts[64];
     pthread_t handles[64];
     if (threads > 64) threads = 64;
     for (int t = 0; t < threads; t++) {
-        parts[t] = (part){y, x, a, n * t / threads, n * (t + 1) / threads, width};
+        parts[t] = (part){y, x, a, n * t / threads, n * (t + 1) / threads};
         if (t) pthread_create(&handles[t], 0, work, &parts[t]);
     }
     work(&parts[0]);
@@ -101,19 +76,11 @@ static void split(work_t *work, float *y, const float *x, float a, int64_t n, in
 }
 
 void saxpy(float *y, const float *x, float a, int64_t n, int threads) {
-    split(saxpy_part, y, x, a, n, 1, threads);
+    split(saxpy_part, y, x, a, n, threads);
 }
 
 void steps(float *y, const float *x, float a, int64_t n, int threads) {
-    split(steps_part, y, x, a, n, 1, threads);
-}
-
-void softmax_rows(float *y, const float *x, int64_t rows, int64_t columns, int threads) {
-    split(softmax_part, y, x, 0, rows, columns, threads);
-}
-
-void block_sums(float *y, const float *x, int64_t blocks, int64_t width, int threads) {
-    split(sums_part, y, x, 0, blocks, width, threads);
+    split(steps_part, y, x, a, n, threads);
 }
 """
 

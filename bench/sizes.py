@@ -9,8 +9,31 @@ from typing import NamedTuple
 import numpy as np
 
 import hal_core as hal
-from bench.blocks import TILE, matmul
 from bench.kernels import saxpy
+
+TILE = 16
+Array = hal.Ptr[hal.float32]
+Input = hal.ConstPtr[hal.float32]
+
+
+@hal.kernel(block=(TILE, TILE, 1))
+def matmul(c: Array, a: Input, b: Input, n: hal.int32):
+    left = hal.shared(hal.float32, (TILE, TILE))
+    right = hal.shared(hal.float32, (TILE, TILE))
+    x = hal.thread_idx(0)
+    y = hal.thread_idx(1)
+    column = hal.global_idx(0)
+    row = hal.global_idx(1)
+    total = hal.float32(0)
+    for tile in range(n // TILE):
+        left[y, x] = a[row * n + tile * TILE + x]
+        right[y, x] = b[(tile * TILE + y) * n + column]
+        hal.barrier()
+        for k in range(TILE):
+            total += left[y, k] * right[k, x]
+        hal.barrier()
+    c[row * n + column] = total
+
 
 MIB = 1 << 20
 FULL = 256 * MIB  # bytes of one array: more than any cache holds
