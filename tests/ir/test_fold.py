@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import itertools
-import random
+import sys
 from collections.abc import Callable
+from contextlib import redirect_stdout
+from io import StringIO
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from builder import Builder
-from constant_kernels import DTYPES, PLACES, THREADS, Author
 from counts import calls
-from hypothesis import given, settings
-from hypothesis import strategies as st
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "fuzz"))
+
+from case import Case
+from generator import generate
+from harness import OK, Runner, Trial, Verdict
 
 from hal_core.dtypes import DType, bool_, float32, float64, int8, int32, int64, uint8, uint32
 from hal_kernel.interpreter import interpret
@@ -22,32 +28,31 @@ from hal_kernel.ir.fold import fold
 from hal_kernel.ir.verify import verify
 
 
-def outcome(kernel: Kernel) -> list[bytes]:
-    memory = [np.arange(1, PLACES * THREADS + 1).astype(dtype.to_numpy()) for dtype in DTYPES]
-    with np.errstate(all="ignore"):
-        interpret(kernel, *memory, vals=(1,), grid=1, block=(THREADS, 1, 1), turns=1000)
-    for array in memory:
-        if array.dtype.kind == "f":
-            array[np.isnan(array)] = np.nan  # all are one
-    return [array.tobytes() for array in memory]
-
-
 def ops(kernel: Kernel) -> list[str]:
     return [node.op for node in kernel.uops]
 
 
-@settings(max_examples=150)
-@given(st.integers(0, 10**9))
-def test_a_folded_kernel_does_the_same(seed: int) -> None:
-    kernel = Author(random.Random(seed)).kernel()
-    verify(kernel)
-    folded = fold(kernel)
-    verify(folded)
-    assert outcome(folded) == outcome(kernel)
-    again = fold(folded)
-    assert all(a is b for a, b in zip(again.uops, folded.uops, strict=True)), "nothing is left"
-    twin = fold(Author(random.Random(seed)).kernel())
-    assert list(map(repr, twin.uops)) == list(map(repr, folded.uops)), "the same text each time"
+class Folded(Runner):
+    """The interpreter, on what folding makes of a kernel."""
+
+    def launch(self, kernel: Any, case: Case, before: list[Any]) -> list[Any]:
+        folded = fold(kernel.lower())
+        verify(folded)
+        again = fold(folded)
+        assert all(a is b for a, b in zip(again.uops, folded.uops, strict=True)), "nothing is left"
+        inside = [array[case.guard : -case.guard] for array in before]
+        with redirect_stdout(StringIO()):  # of `hal.print`
+            interpret(folded, *inside, vals=case.vals, races=False, **case.launch)
+        return before
+
+
+@pytest.mark.parametrize("first", range(0, 160, 20))
+def test_a_folded_kernel_does_the_same(first: int) -> None:
+    for seed in range(first, first + 20):
+        trial = Trial(generate(seed))
+        assert Folded().run(trial) == Verdict(OK), trial.case
+        twin = fold(Trial(trial.case).kernel.lower())
+        assert [*map(repr, twin.uops)] == [*map(repr, fold(trial.kernel.lower()).uops)]
 
 
 def test_the_time_it_takes_grows_with_the_kernel_only() -> None:
