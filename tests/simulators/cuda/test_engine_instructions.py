@@ -92,51 +92,6 @@ def test_logic(engine: Engine, kind: str) -> None:
         check(engine, line, kind, takes, chosen, lambda a, b, c: a if c else b)
 
 
-@pytest.mark.parametrize("bits", [32, 64])
-def test_counts_fields_and_carries(engine: Engine, bits: int) -> None:
-    """Run what NVRTC makes of __popc, __clz, __brev, of bit fields and of longer numbers."""
-    kind, values = f"b{bits}", integer_edges(f"u{bits}")
-    one: dict[str, Number] = {
-        "popc": int.bit_count,
-        "clz": lambda a: bits - a.bit_length(),
-        "brev": lambda a: int(f"{a:0{bits}b}"[::-1], 2),
-    }
-    for name, function in one.items():
-        gives = kind if name == "brev" else "u32"
-        check(engine, f"{name}.{kind} %x, %a;", gives, [kind], rows_of(values), function)
-    places = [0, 1, 4, 8, 31, 32, 33, 63, 64, 255, 256]
-
-    def field(a: int, start: int, length: int) -> int:
-        return (a >> (start & 255)) & ((1 << (length & 255)) - 1)
-
-    takes, rows = [kind, "u32", "u32"], rows_of(values, places, places)
-    check(engine, f"bfe.u{bits} %x, %a, %b, %c;", kind, takes, rows, field)
-    rows = rows_of(values, values, values, values)
-    for name, sign in (("add", 1), ("sub", -1)):
-        lines = f"{name}.cc.u{bits} %y, %a, %c;\n{name}c.u{bits} %x, %b, %d;"
-        check(
-            engine, f".reg .b{bits} %y;\n{lines}", kind, [kind] * 4, rows,
-            lambda a, b, c, d, s=sign: (b << bits | a) + s * (d << bits | c) >> bits,
-        )  # fmt: skip
-
-
-def test_bytes_are_permuted_and_words_shifted(engine: Engine) -> None:
-    def permuted(a: int, b: int, c: int) -> int:
-        every = (b << 32 | a).to_bytes(8, "little")
-        choices = (c >> 4 * place & 15 for place in range(4))
-        chosen = ((every[k & 7] >> 7) * 255 if k & 8 else every[k & 7] for k in choices)
-        return int.from_bytes(bytes(chosen), "little")
-
-    rows = rows_of([0x33221100, 0x80FF7F01], [0x77665544], [0x3210, 0x7654, 0x0123, 0xFEDC, 0x8899])
-    check(engine, "prmt.b32 %x, %a, %b, %c;", "b32", ["b32"] * 3, rows, permuted)
-    rows = rows_of(integer_edges("b32"), [0, 1 << 31, 0x1234567], [0, 1, 31, 32, 33, 255])
-    for word, amount in (("clamp", lambda c: min(c, 32)), ("wrap", lambda c: c & 31)):
-        check(
-            engine, f"shf.l.{word}.b32 %x, %a, %b, %c;", "b32", ["b32"] * 3, rows,
-            lambda a, b, c, of=amount: (b << 32 | a) << of(c) >> 32,
-        )  # fmt: skip
-
-
 # -- floats, against numpy
 
 
