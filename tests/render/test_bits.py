@@ -8,7 +8,7 @@ from builder import Builder
 from toolchains import Toolchain
 
 import hal_core as hal
-from hal_core.dtypes import DTYPES, DType, float32, float64
+from hal_core.dtypes import DTYPES, DType, float64
 from hal_kernel.interpreter import interpret
 from hal_kernel.ir import Kernel
 
@@ -166,21 +166,3 @@ def test_bitcast_keeps_the_bits(toolchain: Toolchain, itemsize: int) -> None:
     toolchain.run(b.kernel(), {**got, **given}, (64, 1, 1))
     for number, pair in enumerate(both):
         np.testing.assert_array_equal(got[f"r{number}"].view(np.uint8), raw, err_msg=str(pair))
-
-
-@pytest.mark.parametrize("dtype", [float32, float64], ids=str)
-def test_bitcast_of_an_expression(toolchain: Toolchain, dtype: DType) -> None:
-    """The bits of a sum, with one flipped, as a float again."""
-    whole = DTYPES[f"int{8 * dtype.itemsize}"]
-    b = Builder("flips", f"r: {dtype.name}*, s: {whole.name}*, x: const {dtype.name}*")
-    i = b.index()
-    total = b.bitcast(b.op("ADD", b.load("x", i), b.load("x", i)), whole)
-    sign = b.const(int(whole.min), whole)
-    b.store("r", i, b.bitcast(b.op("XOR", total, sign), dtype))
-    b.store("s", i, b.op("SHR", total, b.const(1, whole)))
-    x = np.array([0.0, -0.0, 1.5, -2.25, np.inf, 1e-40], dtype.to_numpy())
-    r, s = np.zeros_like(x), np.zeros(len(x), whole.to_numpy())
-    toolchain.run(b.kernel(), {"r": r, "s": s, "x": x}, (len(x), 1, 1))
-    np.testing.assert_array_equal(r, -2 * x)
-    np.testing.assert_array_equal(np.signbit(r), ~np.signbit(x))
-    np.testing.assert_array_equal(s, (2 * x).view(s.dtype) >> 1)

@@ -7,7 +7,6 @@ import math
 
 import numpy as np
 import pytest
-import run_on_lists
 from builder import Builder
 from toolchains import TOOLCHAINS, NativeToolchain, Toolchain
 
@@ -162,39 +161,6 @@ def test_a_step_of_zero_is_named_in_checked_mode() -> None:
         interpret(steps_known_late, *arrays, vals=(1, 0), threads=1)
 
 
-def test_a_value_read_before_a_write_stays_what_it_was(toolchain: Toolchain) -> None:
-    """A GET may not move across a SET, a LOAD not across a STORE, neither into a later block."""
-    b = Builder("order", "r: int32*, m: int32*, ten: int32")
-    zero, one, ten = b.const(0), b.const(1), b.params["ten"]  # not a constant: those are folded
-    v = b.var("v", ten)
-    old = b.op("ADD", b.get(v), one)  # 11, used after the SET
-    b.set(v, b.op("ADD", ten, ten))
-    b.store("r", b.const(0), old)
-    loaded = b.op("MUL", b.load("m", zero), b.const(3))  # 15, used after the STORE
-    b.store("m", zero, b.const(7))
-    b.store("r", b.const(1), loaded)
-    before, load = b.get(v), b.load("m", one)  # 20 and 6, used after a block that writes both
-    branch = b.if_(b.op("LT", zero, b.load("m", one)))
-    b.set(v, b.const(30))
-    b.store("m", one, b.const(8))
-    b.end(branch)
-    b.store("r", b.const(2), before)
-    b.store("r", b.const(3), load)
-    swap = b.get(v)
-    b.set(v, b.op("SUB", b.load("m", one), swap))  # 8 - 30
-    b.store("r", b.const(4), b.get(v))
-    condition = b.get(v)  # -22, decides a branch whose body changes it
-    branch = b.if_(b.op("LT", condition, zero))
-    b.set(v, b.op("NEG", b.get(v)))
-    b.store("r", b.const(5), condition)
-    b.end(branch)
-    b.store("r", b.const(6), b.get(v))
-    got, m = np.zeros(7, np.int32), np.array([5, 6], np.int32)
-    toolchain.run(b.kernel(), {"r": got, "m": m, "ten": 10})
-    assert got.tolist() == [11, 15, 20, 6, -22, -22, 22]
-    assert m.tolist() == [7, 8]
-
-
 def specials_kernel(block: tuple[int, int, int] | None = None) -> Builder:
     b = Builder("specials", "r: int32*, seen: int32*")
     place: dict[str, list] = {}
@@ -278,39 +244,6 @@ def test_a_chain_of_four_hundred_elif(toolchain: Toolchain) -> None:
     got = np.zeros(4, np.int32)
     toolchain.run(b.kernel(), {"r": got, "x": np.array([0, 3, 399, 400], np.int32)}, (4, 1, 1))
     assert got.tolist() == [0, 6, 798, 7]
-
-
-def test_an_if_with_more_beside_it_in_an_else(toolchain: Toolchain) -> None:
-    """Something in front of it, something behind it, an else of its own, in the other branch."""
-    b = Builder("beside", "r: int32*, x: const int32*")
-    i = b.index()
-    x = b.load("x", i)
-
-    def branch(value: int, then: int, otherwise: int | None = None) -> None:
-        block = b.if_(b.op("EQ", x, b.const(value)))
-        b.store("r", i, b.const(then))
-        if otherwise is not None:
-            b.else_(block)
-            b.store("r", i, b.const(otherwise))
-        b.end(block)
-
-    for number, (front, behind) in enumerate([(0, 0), (1, 0), (0, 1), (1, 1)]):
-        outer = b.if_(b.op("LT", x, b.const(10 * number)))
-        branch(10 * number - 1, 40 + number, 50 + number)
-        b.else_(outer)
-        if front:
-            b.store("r", i, b.const(60 + number))
-        branch(10 * number, 70 + number, None if front else 80 + number)
-        if behind:
-            branch(10 * number + 1, 90 + number)
-        b.end(outer)
-        i = b.op("ADD", i, b.const(40))
-    values = np.arange(40, dtype=np.int32)
-    got = np.zeros(160, np.int32)
-    toolchain.run(b.kernel(), {"r": got, "x": values}, grid=(40, 1, 1))
-    expected = [0] * 160
-    run_on_lists.run(b.kernel(), [expected, values.tolist()], threads=40)
-    assert got.tolist() == expected
 
 
 @hal.kernel(block=(16, 1, 1))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
-from fractions import Fraction
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -36,39 +35,6 @@ def wrap(value: int, dtype: DType) -> int:
     bits = 8 * dtype.itemsize
     value &= (1 << bits) - 1
     return value - (1 << bits) if dtype.kind == "i" and value >> (bits - 1) else value
-
-
-def shift_amount(b: int, dtype: DType) -> int:
-    return b & (8 * dtype.itemsize - 1)
-
-
-def truncated(a: int, b: int) -> int:
-    return math.trunc(Fraction(a, b)) if b else 0
-
-
-def integer_binary(dtype: DType) -> dict[str, Callable[[int, int], int]]:
-    return {
-        "ADD": lambda a, b: a + b,
-        "SUB": lambda a, b: a - b,
-        "MUL": lambda a, b: a * b,
-        "MIN": min,
-        "MAX": max,
-        "FLOORDIV": lambda a, b: a // b if b else 0,
-        "MOD": lambda a, b: a % b if b else 0,
-        "TRUNCDIV": truncated,
-        "TRUNCMOD": lambda a, b: a - b * truncated(a, b) if b else 0,
-        "SHL": lambda a, b: a << shift_amount(b, dtype),
-        "SHR": lambda a, b: a >> shift_amount(b, dtype),
-        "AND": lambda a, b: a & b,
-        "OR": lambda a, b: a | b,
-        "XOR": lambda a, b: a ^ b,
-    }
-
-
-def tricky_integers(dtype: DType) -> list[int]:
-    low, high = int(dtype.min), int(dtype.max)
-    near = {low, low + 1, high, high - 1, 0, 1, 2, 3, 7, 8, 31, 32, 63, 64, 100, -1, -2, -3, -7}
-    return sorted(value for value in near if low <= value <= high)
 
 
 def pairs(values: Sequence[Any]) -> tuple[list[Any], list[Any]]:
@@ -147,55 +113,6 @@ def test_floats_of_the_bits_of_a_byte_with_its_sign(
     toolchain.run(b.kernel(), {"y": got, "x": values}, grid=(len(values), 1, 1))
     sums = (values + values).astype(wide.to_numpy())
     same(got, sums.view(dtype.to_numpy()).astype("f4") * 2, dtype)
-
-
-@pytest.mark.parametrize(
-    "dtype", [DTYPES["int8"], DTYPES["uint16"], int32, DTYPES["int64"]], ids=str
-)
-def test_integer_operations_with_a_constant(toolchain: Toolchain, dtype: DType) -> None:
-    values = tricky_integers(dtype)
-    table = integer_binary(dtype)
-    b = Builder("constants", f"r: {dtype.name}*, x: const {dtype.name}*, n: int32")
-    i = b.index()
-    x = b.load("x", i)
-    forms = []
-    for constant in [c for c in (0, 1, 2, 3, 8, 10, 64, -1, -2, -7) if c >= dtype.min] + [
-        int(dtype.min),
-        int(dtype.max),
-    ]:
-        for op, function in table.items():
-            c = b.const(constant, dtype)
-            place = b.op("ADD", b.op("MUL", b.params["n"], b.const(len(forms))), i)
-            b.store("r", place, b.op(op, x, c))
-            forms.append((op, "x", constant, [function(a, constant) for a in values]))
-            place = b.op("ADD", b.op("MUL", b.params["n"], b.const(len(forms))), i)
-            b.store("r", place, b.op(op, c, x))
-            forms.append((op, constant, "x", [function(constant, a) for a in values]))
-    got = np.zeros((len(forms), len(values)), dtype.to_numpy())
-    given = {"r": got.reshape(-1), "x": np.array(values, got.dtype), "n": len(values)}
-    toolchain.run(b.kernel(), given, grid=(len(values), 1, 1))
-    for (op, left, right, expected), row in zip(forms, got, strict=True):
-        same(row, [wrap(value, dtype) for value in expected], (op, left, right))
-
-
-@pytest.mark.parametrize("dtype", INTEGERS, ids=str)
-def test_chains_of_wrapping_arithmetic(toolchain: Toolchain, dtype: DType) -> None:
-    """Inside an expression too: what follows sees the wrapped value, a division most of all."""
-    left, right = pairs(tricky_integers(dtype))
-    b = Builder("chain", f"r: {dtype.name}*, a: const {dtype.name}*, b: const {dtype.name}*")
-    i = b.index()
-    x, y = b.load("a", i), b.load("b", i)
-    total = b.op("ADD", b.op("MUL", x, y), b.op("NEG", b.op("SHL", x, b.const(3, dtype))))
-    value = b.op("XOR", b.op("FLOORDIV", b.op("SUB", total, y), b.const(3, dtype)), x)
-    b.store("r", i, b.op("SHR", b.op("ADD", value, y), b.const(1, dtype)))
-    got = np.zeros(len(left), dtype.to_numpy())
-    given = {"a": np.array(left, got.dtype), "b": np.array(right, got.dtype)}
-    toolchain.run(b.kernel(), {"r": got, **given}, grid=(len(left), 1, 1))
-    expected = []
-    for p, q in zip(left, right, strict=True):
-        inner = wrap(wrap(p * q - wrap(p << 3, dtype), dtype) - q, dtype)
-        expected.append(wrap((inner // 3) ^ p, dtype))
-    same(got, [wrap(v + q, dtype) >> 1 for v, q in zip(expected, right, strict=True)], "chain")
 
 
 def tricky_floats(dtype: DType) -> list[float]:
@@ -356,16 +273,3 @@ def test_functions_take_infinite_constants(toolchain: Toolchain, dtype: DType) -
     got = np.zeros(6, dtype.to_numpy())
     toolchain.run(b.kernel(), {"r": got, "x": np.ones(1, dtype.to_numpy())})
     same(got, [INF, -INF, NAN, 1.0, 1.0, NAN], "infinite constants")
-
-
-@pytest.mark.parametrize("dtype", [*INTEGERS, bool_], ids=str)
-def test_integer_literals_and_values_are_exact(toolchain: Toolchain, dtype: DType) -> None:
-    values = [0, 1] if dtype is bool_ else tricky_integers(dtype)
-    b = Builder("literals", f"r: {dtype.name}*, v: {dtype.name}, s: {dtype.name}*")
-    for number, value in enumerate(values):
-        b.store("r", b.const(number), b.const(value, dtype))
-    b.store("s", b.const(0), b.params["v"])
-    got, passed = np.zeros(len(values), dtype.to_numpy()), np.zeros(1, dtype.to_numpy())
-    toolchain.run(b.kernel(), {"r": got, "v": values[-1], "s": passed})
-    same(got, values, "literals")
-    assert passed[0] == values[-1]

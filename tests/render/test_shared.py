@@ -31,23 +31,6 @@ def test_whole_blocks_return_before_a_barrier(toolchain: Toolchain) -> None:
     assert got.tolist() == expected
 
 
-def test_a_value_read_before_a_barrier_stays_what_it_was(toolchain: Toolchain) -> None:
-    """What was loaded before is not read again behind."""
-    b = Builder("order", "r: int32*")
-    t = b.special("thread_idx")
-    tile = b.shared("tile", 8)
-    b.store(tile, t, t)
-    b.barrier()
-    neighbour = b.load(tile, b.op("XOR", t, b.const(1)))
-    b.barrier()
-    b.store(tile, t, b.const(-7))
-    b.barrier()
-    b.store("r", t, b.op("ADD", neighbour, b.load(tile, t)))
-    got = np.zeros(8, np.int32)
-    toolchain.run(b.kernel((8, 1, 1)), {"r": got}, (1, 1, 1), (8, 1, 1))
-    assert got.tolist() == [(t ^ 1) - 7 for t in range(8)]
-
-
 def test_shared_memory_is_each_blocks_own(toolchain: Toolchain) -> None:
     """Blocks that run at the same time do not see each other's."""
     b = Builder("own", "r: int32*, turns: int32")
