@@ -2,33 +2,17 @@
 
 from __future__ import annotations
 
-import re
+import sys
 from pathlib import Path
 
 import pytest
 
-import hal_core as hal
+sys.path.append(str(Path(__file__).resolve().parents[3] / "tests"))
+
+from readme_example import (  # noqa: F401
+    example,
+    test_the_example_prints_what_it_says,
+    test_without_extern_c_loading_says_so,
+)
 
 pytestmark = pytest.mark.results
-
-README = Path(__file__).resolve().parents[1] / "README.md"
-
-
-def code() -> str:
-    [block] = re.findall(r"^```python\n(.*?)^```", README.read_text("utf-8"), re.M | re.S)
-    return block
-
-
-def test_the_example_prints_what_it_says(
-    device: hal.Compiled, capsys: pytest.CaptureFixture[str]
-) -> None:
-    exec(code(), {})
-    promised = re.findall(r"^print\(.*\)  # (.*)", code(), re.M)
-    assert promised and capsys.readouterr().out.splitlines() == promised
-
-
-def test_without_extern_c_loading_says_so(device: hal.Compiled) -> None:
-    space: dict[str, object] = {}
-    exec(code().replace('extern "C" ', "").partition("x = hal.zeros")[0], space)
-    with pytest.raises(hal.CompileError, match='mark the kernel extern "C"'):
-        device.compile(space["scale"])  # type: ignore[arg-type]
