@@ -58,9 +58,7 @@ def memory_bound(library: ctypes.CDLL, effort: Effort) -> Row:
         hal_opencl=lambda: _ours("OPENCL", saxpy, COUNT, FACTOR)[0],
         numpy=_numpy,
         numba=_numba,
-        warp=_warp,
         pyopencl=_pyopencl,
-        tinygrad=_tinygrad,
     )
     times = compare({OURS: ours, "C": floor} | peers.tasks, effort)
     others = peers.results(times)
@@ -144,16 +142,6 @@ def _numba() -> Task:
     return Task("loop(y, x, a)", {"loop": numba.njit(parallel=True)(loop)} | names)
 
 
-def _warp() -> Task:
-    import warp as wp
-
-    from bench.warp_kernels import saxpy_kernel
-
-    arrays = [wp.ones(COUNT, dtype=wp.float32, device="cpu") for _ in "yx"]
-    names = {"launch": wp.launch, "kernel": saxpy_kernel, "n": COUNT, "inputs": [*arrays, FACTOR]}
-    return Task('launch(kernel, dim=n, inputs=inputs, device="cpu")', names)
-
-
 def _pyopencl() -> Task:
     import pyopencl as cl
 
@@ -171,19 +159,3 @@ def _pyopencl() -> Task:
         queue.finish()
 
     return call(run)
-
-
-def _tinygrad() -> Task:
-    """Replay tinygrad's graph, which writes a third array."""
-    from tinygrad import Device, Tensor, TinyJit
-
-    y, x = (Tensor.ones(COUNT, device="CPU").contiguous().realize() for _ in "yx")
-    run = TinyJit(lambda y, x: (x * FACTOR + y).realize())
-
-    def theirs() -> None:
-        run(y, x)
-        Device["CPU"].synchronize()
-
-    for _ in range(3):  # traced, compiled, replayed
-        theirs()
-    return call(theirs)

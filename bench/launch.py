@@ -39,7 +39,7 @@ def rows(effort: Effort) -> Iterator[Row | Missing]:
         name: ctypes.c_void_p(np.asarray(buffer).ctypes.data)
         for name, buffer in zip("cab", buffers, strict=True)
     }
-    peers = Peers(tinygrad=_tinygrad, pyopencl=_pyopencl, numba=_numba, warp=_warp)
+    peers = Peers(pyopencl=_pyopencl, numba=_numba)
     tasks = {
         OURS: Task("program(c, a, b, vals=(n,), grid=(1, 1, 1), block=(16, 1, 1))", ours),
         "ctypes": Task("add(c, a, b, n)", floor),
@@ -47,23 +47,6 @@ def rows(effort: Effort) -> Iterator[Row | Missing]:
     times = compare(tasks | peers.tasks, effort)
     others = peers.results(times)
     yield beside(WHAT, times, "ctypes", 0.25, name="prebuilt ctypes call", peers=others)
-
-
-def _tinygrad() -> Task:
-    """Call tinygrad's compiled program, which checks nothing."""
-    from tinygrad.device import Buffer, Device, TinyELF
-    from tinygrad.dtype import dtypes
-
-    device = Device["CPU"]
-    text = "void add(float *c, float *a, float *b, int n) {"
-    text += " for (int i = 0; i < n; i++) c[i] = a[i] + b[i]; }"
-    pointers = tuple((name, slot, dtypes.float32, (COUNT,)) for slot, name in enumerate("cab"))
-    signature = (*pointers, ("n", 3, dtypes.int32, ()))
-    target = device.renderer.target
-    program = device.runtime(TinyELF(device.compiler.compile(text), "add", target, signature))
-    buffers = [Buffer("CPU", COUNT, dtypes.float32).allocate()._buf for _ in range(3)]
-    names = {"program": program, "n": COUNT} | dict(zip("cab", buffers, strict=True))
-    return Task("program(c, a, b, vals=(n,))", names)
 
 
 def _pyopencl() -> Task:
@@ -95,13 +78,3 @@ def _numba() -> Task:
     compiled = numba.njit(plain)
     arrays = {name: np.ones(COUNT, "f4") for name in "cab"}
     return Task("add(c, a, b, n)", {"add": compiled, "n": COUNT} | arrays)
-
-
-def _warp() -> Task:
-    import warp as wp
-
-    from bench.warp_kernels import add_kernel
-
-    arrays = [wp.ones(COUNT, dtype=wp.float32, device="cpu") for _ in range(3)]
-    names = {"launch": wp.launch, "kernel": add_kernel, "n": COUNT, "inputs": [*arrays, COUNT]}
-    return Task('launch(kernel, dim=n, inputs=inputs, device="cpu")', names)

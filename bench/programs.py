@@ -8,7 +8,6 @@ order, and rounds roots and quotients as the kernel does; numba with estimates s
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -22,8 +21,6 @@ from bench.report import Missing, Row, beside
 BODIES, TILE, SOFTENING = 4096, 256, 1e-3
 WIDTH, HEIGHT = 1024, 512  # of images
 ROWS, IN_ROW = 1 << 15, 16  # of a sparse matrix
-DRAWERS, DRAWS = 1 << 14, 256
-OPTIONS, RATE, VOLATILITY = 1 << 18, 0.02, 0.3
 Array = hal.Ptr[hal.float32]
 Input = hal.ConstPtr[hal.float32]
 Numbers = Any  # a numpy array
@@ -43,7 +40,7 @@ class Example(NamedTuple):
 
 def rows(effort: Effort) -> Iterator[Row | Missing]:
     filters = [filtering(radius) for radius in (1, 2, 3)]
-    for example in (n_body(), *filters, bilateral(), sparse(), monte_carlo(), black_scholes()):
+    for example in (n_body(), *filters, sparse()):
         yield beside_numba(example, effort)
 
 
@@ -184,50 +181,7 @@ def filtering(radius: int) -> Example:
     return Example(what, weigh, twin, arrays, (WIDTH, HEIGHT), (WIDTH, HEIGHT))
 
 
-@hal.kernel
-def smooth(y: Array, x: Input, w: hal.int32, h: hal.int32, narrow: hal.float32):
-    """Average 5 x 5 pixels, weighted by their distance and their difference."""
-    i = hal.global_idx(0)
-    j = hal.global_idx(1)
-    if 2 <= i < w - 2 and 2 <= j < h - 2:
-        here = x[j * w + i]
-        total = hal.float32(0)
-        weights = hal.float32(0)
-        for dj in range(-2, 3):
-            for di in range(-2, 3):
-                value = x[(j + dj) * w + i + di]
-                apart = value - here
-                far = hal.float32(dj * dj + di * di)
-                weight = hal.exp(-0.1 * far - narrow * apart * apart)
-                total += weight * value
-                weights += weight
-        y[j * w + i] = total / weights
-
-
-def bilateral() -> Example:
-    import numba
-
-    def twin(y, x, w, h, narrow):
-        for j in numba.prange(2, h - 2):
-            for i in range(2, w - 2):
-                here = x[j, i]
-                total = weights = np.float32(0)
-                for dj in range(-2, 3):
-                    for di in range(-2, 3):
-                        value = x[j + dj, i + di]
-                        apart = value - here
-                        far = np.float32(dj * dj + di * di)
-                        weight = math.exp(np.float32(-0.1) * far - narrow * apart * apart)
-                        total += weight * value
-                        weights += weight
-                y[j, i] = total / weights
-
-    arrays = np.zeros((HEIGHT, WIDTH), "f4"), _random(HEIGHT, WIDTH)
-    what = f"bilateral filter of 5 x 5, {WIDTH} x {HEIGHT}"
-    return Example(what, smooth, twin, arrays, (WIDTH, HEIGHT, 20.0), (WIDTH, HEIGHT))
-
-
-# -- a sparse matrix, random numbers, option prices
+# -- a sparse matrix
 
 
 @hal.kernel
@@ -264,75 +218,3 @@ def sparse() -> Example:
     arrays = np.zeros(ROWS, "f4"), _random(ROWS), _random(len(columns)), columns, starts
     what = f"CSR product, {ROWS} rows of about {IN_ROW}"
     return Example(what, sparse_rows, twin, arrays, (ROWS,), ROWS)
-
-
-@hal.kernel
-def throw_points(inside: hal.Ptr[hal.int32], seed: hal.uint32, n: hal.int32):
-    """Count the points of a square within its circle, by xorshift."""
-    i = hal.global_idx(0)
-    if i < n:
-        state = hal.uint32(i) * 2654435761 + seed
-        count = hal.int32(0)
-        for _k in range(DRAWS):
-            state ^= state << 13
-            state ^= state >> 17
-            state ^= state << 5
-            x = hal.float32(state & 0xFFFF)
-            y = hal.float32(state >> 16)
-            if x * x + y * y < 4294967296.0:
-                count += 1
-        inside[i] = count
-
-
-def monte_carlo() -> Example:
-    import numba
-
-    def twin(inside, seed, n):
-        for i in numba.prange(n):
-            state = np.uint32(np.uint32(i) * np.uint32(2654435761) + seed)
-            count = np.int32(0)
-            for _k in range(DRAWS):
-                state ^= np.uint32(state << np.uint32(13))
-                state ^= np.uint32(state >> np.uint32(17))
-                state ^= np.uint32(state << np.uint32(5))
-                x = np.float32(state & np.uint32(0xFFFF))
-                y = np.float32(state >> np.uint32(16))
-                if x * x + y * y < np.float32(4294967296.0):
-                    count += np.int32(1)
-            inside[i] = count
-
-    arrays = (np.zeros(DRAWERS, "i4"),)
-    what = f"xorshift, {DRAWS} points of each of {DRAWERS}"
-    return Example(what, throw_points, twin, arrays, (np.uint32(7), DRAWERS), DRAWERS)
-
-
-@hal.kernel
-def price(
-    calls: Array, spot: Input, strike: Input, years: Input, r: hal.float32, v: hal.float32,
-    n: hal.int32,
-):  # fmt: skip
-    i = hal.global_idx(0)
-    if i < n:
-        spread = v * hal.sqrt(years[i])
-        d = (hal.log(spot[i] / strike[i]) + (r + 0.5 * v * v) * years[i]) / spread
-        above = 0.5 + 0.5 * hal.erf(d * 0.70710678)
-        below = 0.5 + 0.5 * hal.erf((d - spread) * 0.70710678)
-        calls[i] = spot[i] * above - strike[i] * hal.exp(-r * years[i]) * below
-
-
-def black_scholes() -> Example:
-    import numba
-
-    def twin(calls, spot, strike, years, r, v, n):
-        half, root = np.float32(0.5), np.float32(0.70710678)
-        for i in numba.prange(n):
-            spread = v * math.sqrt(years[i])
-            d = (math.log(spot[i] / strike[i]) + (r + half * v * v) * years[i]) / spread
-            above = half + half * math.erf(d * root)
-            below = half + half * math.erf((d - spread) * root)
-            calls[i] = spot[i] * above - strike[i] * math.exp(-r * years[i]) * below
-
-    given = [_random(OPTIONS, seed=seed) for seed in range(3)]
-    arrays = np.zeros(OPTIONS, "f4"), 5 + 25 * given[0], 1 + 99 * given[1], 0.25 + 9 * given[2]
-    what = f"Black-Scholes, {OPTIONS >> 10} Ki options"
-    return Example(what, price, twin, arrays, (RATE, VOLATILITY, OPTIONS), OPTIONS)

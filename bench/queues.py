@@ -74,30 +74,16 @@ def tiny(effort: Effort) -> Iterator[Row]:
 
     graph = captured()
     graph.replay(wait=True)
-    peers = Peers(warp=_warp)
     tasks = {
         OURS: call(partial(graph.replay, wait=True), NODES),
         "launches": call(eager, NODES),
         "capture": call(captured, NODES),
     }
-    times = compare(tasks | peers.tasks, effort)
+    times = compare(tasks, effort)
     what = f"graph of {NODES} tiny kernels, replayed, a node"
-    yield beside(what, times, "launches", 3.0, name="a launch", peers=peers.results(times))
+    yield beside(what, times, "launches", 3.0, name="a launch")
     what = f"graph of {NODES} tiny kernels, captured, a node"
     yield beside(what, times, "launches", 0.33, name="a launch", ours="capture")
-
-
-def _warp() -> Task:
-    """Replay Warp's capture on the CPU."""
-    import warp as wp
-
-    from bench.warp_kernels import add_kernel
-
-    arrays = [wp.ones(launch.COUNT, dtype=wp.float32, device="cpu") for _ in range(3)]
-    with wp.ScopedCapture(device="cpu") as capture:
-        for _ in range(NODES):
-            wp.launch(add_kernel, launch.COUNT, [*arrays, launch.COUNT], device="cpu")
-    return call(partial(wp.capture_launch, capture.graph), NODES)
 
 
 def stencil(effort: Effort) -> Row:

@@ -18,7 +18,7 @@ from rich.table import Table
 from bench.measure import OURS, Times
 
 MEASURED = ("hal-core", "hal-cpu", "hal-cuda", "hal-opencl", "hal-ray")
-PEERS = ("tinygrad", "pyopencl", "numba", "warp-lang", "numpy")
+PEERS = ("tinygrad", "pyopencl", "numba", "numpy")
 _SCALE = {"ns": 1e9, "us": 1e6, "ms": 1e3, "s": 1.0}
 
 

@@ -21,4 +21,4 @@ TEXT = (
 CLUSTERS = ("distributed", "mpi4py>=4", "mpich")  # of docs/clusters.md
 DEMO = ("pillow>=10", "scikit-learn>=1.4", "scipy>=1.11", "safetensors>=0.4")
 TYPES = ("pytest>=8.2", "mypy>=1.11", "pyright[nodejs]>=1.1.380", "ruff>=0.6")
-PEERS = ("tinygrad", "pyopencl", "numba", "warp-lang", "ml_dtypes>=0.5")  # of the speed table
+PEERS = ("tinygrad", "pyopencl", "numba", "ml_dtypes>=0.5")  # of the speed table
