@@ -117,27 +117,6 @@ def test_memory_freed_before_its_turn(failing: Driver) -> None:
     assert "freed before" in failing.message()
 
 
-# -- on request
-
-
-def test_the_nth_call_fails(failing: Driver) -> None:
-    cuda = failing
-    out = ctypes.c_uint64()
-    cuda.fail("cuMemAlloc_v2", 3, 2)
-    cuda.fail("cuMemAlloc", 4, 719)
-    codes = [cuda.code.cuMemAlloc(ctypes.byref(out), 4) for _ in range(5)]
-    assert codes == [0, 0, 2, 719, 0]
-    assert cuda.calls("cuMemAlloc") == 5
-    cuda.fail("cuMemAlloc", 2, 2)
-    cuda.library.sim_reset_counts()
-    assert cuda.calls("cuMemAlloc") == 0
-    assert [cuda.code.cuMemAlloc(ctypes.byref(out), 4) for _ in range(3)] == [0, 2, 0]
-    cuda.fail("cuMemAlloc", 1, 2)
-    cuda.library.sim_clear()
-    cuda.cuMemAlloc(ctypes.byref(out), 4)
-    assert cuda.library.sim_all_calls() == b"cuMemAlloc 4\n"
-
-
 def test_a_slow_call_is_slow_where_the_work_is(cuda: Driver) -> None:
     memory, stream = cuda.alloc(4), cuda.stream()
     cuda.delay("cuMemsetD32Async", 1.0)
@@ -148,6 +127,3 @@ def test_a_slow_call_is_slow_where_the_work_is(cuda: Driver) -> None:
     assert time.monotonic() - start >= 1.0
     cuda.cuStreamDestroy(stream)
     cuda.cuMemFree(memory)
-
-
-# -- the device

@@ -37,33 +37,6 @@ def test_threads_that_have_ended_are_not_waited_for(engine: Engine, schedule: st
     )
 
 
-def test_the_active_mask(engine: Engine) -> None:
-    body = (
-        "    mov.u32 %r3, 0;\n    setp.gt.u32 %p1, %r1, 20;\n    @%p1 activemask.b32 %r3;\n" + STORE
-    )
-    assert (
-        words(engine, entry(body), 32, schedule="lockstep")
-        == [0] * 21 + [0xFFFFFFFF << 21 & 0xFFFFFFFF] * 11
-    )
-    assert words(engine, entry(body), 32) == [0] * 21 + [1 << k for k in range(21, 32)]
-
-
-@pytest.mark.parametrize("ways", [(0, 1), (1, 0)])
-def test_a_warp_in_step_meets_again(engine: Engine, ways: tuple[int, int]) -> None:
-    """Behind a branch, whichever side is longer; also where one side has called."""
-    sides = ("    add.u32 %r4, %r4, 1;\n" * 5 + "    call f;\n", "    add.u32 %r4, %r4, 1;\n")
-    body = f"""
-    setp.gt.u32 %p1, %r1, 20;
-    @%p1 bra other;
-{sides[ways[0]]}    bra together;
-other:
-{sides[ways[1]]}together:
-    activemask.b32 %r3;
-{STORE}"""
-    text = entry(body, before=".func f() { .reg .b32 %r1; mov.u32 %r1, 1; ret; }\n")
-    assert words(engine, text, 32, schedule="lockstep") == [0xFFFFFFFF] * 32
-
-
 def test_a_warp_in_step_needs_no_barrier(engine: Engine) -> None:
     """As programs for the first GPUs were written: a tree of sums."""
     body = """
