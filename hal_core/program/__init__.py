@@ -245,11 +245,14 @@ class Program(OfThisProcess):
         """
         if self._unloaded:
             self._refuse_unloaded()
-        key: Any = (grid, block, threads, shared)
-        if list in map(type, key):
-            key = *[tuple(one) if type(one) is list else one for one in key[:3]], shared
-            if key in self._geometries:
-                return self._geometries[key], key
+        sizes = [tuple(one) if type(one) is list else one for one in (grid, block, threads)]
+        key: Any = (*sizes, shared)
+        try:
+            geometry = self._geometries.get(key)
+        except TypeError:  # lists inside of sizes, which are refused below
+            geometry = None
+        if geometry is not None:
+            return geometry, key
         if self._rules is None:
             limits, interface = self.device.info.limits, self.binary.interface
             self._rules = Rules(
@@ -269,15 +272,12 @@ class Program(OfThisProcess):
             # launch of its own here.
             if self._launch is None:
                 self._launch = bound
-        plain = all(map(is_plain, key))
-        geometry = self._geometries.get(key) if plain else None
-        if geometry is None:
-            geometry = self._geometry(blocks, shape, shared)
-            if plain:
-                if len(self._geometries) >= _MAX_GEOMETRIES:
-                    self._geometries.clear()
-                # After the launch is bound: the fast path trusts that both are there.
-                self._geometries[key] = geometry
+        geometry = self._geometry(blocks, shape, shared)
+        if all(map(is_plain, key)):
+            if len(self._geometries) >= _MAX_GEOMETRIES:
+                self._geometries.clear()
+            # After the launch is bound: the fast path trusts that both are there.
+            self._geometries[key] = geometry
         return geometry, (blocks, shape, None, shared)
 
     # -- checks

@@ -281,6 +281,9 @@ def test_P5_geometry(fake: hal.Compiled, call: Any, grid: Any, block: Any) -> No
             "along z exceed.*got 2147418112; limit 2147418111",
         ),  # so that i + 65536 does not wrap
         ({"threads": 4.0}, "one to three integers"),
+        ({"threads": [[4]]}, "one to three integers"),
+        ({"grid": ([4],), "block": 1}, "one to three integers"),
+        ({"threads": 1, "shared": [0]}, "shared memory"),
         ({"threads": 1, "shared": 1025}, "shared memory.*got 1025; limit 1024"),
         ({"threads": 1, "shared": -1}, "shared memory"),
     ],
