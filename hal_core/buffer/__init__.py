@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self, overload
 from hal_core.allocator import BufferSpec
 from hal_core.buffer import dlpack
 from hal_core.buffer.elements import Elements, Lease, checked_size
-from hal_core.buffer.host import check_nbytes, host_bytes, in_place
+from hal_core.buffer.host import check_nbytes, elements_in_place, host_bytes, in_place
 from hal_core.concurrency import Late, fresh_copy
 from hal_core.device import Device, opened
 from hal_core.dtypes import DTYPES, DType, as_dtype, pack, plain_bytes, uint8, values_of
@@ -199,7 +199,8 @@ class Buffer(Elements):
         if shape is None:
             return array
         try:
-            return array.reshape(shape)
+            places = array.reshape(-1).view(f"V{self.dtype.itemsize}").reshape(shape).shape
+            return array.reshape(places + array.shape[1:])
         except (TypeError, ValueError, OverflowError):
             raise InvalidArgument(
                 "numpy", "no shape of this number of elements",
@@ -245,7 +246,7 @@ class Buffer(Elements):
                 fix="Take the bits: buffer.view(dtype=hal.uint16).",
             )  # fmt: skip
         try:
-            return in_place(self, "memoryview").view(self.dtype.to_numpy()).data
+            return elements_in_place(self, "memoryview").data
         except DeviceFault as error:
             # numpy drops errors of this protocol and calls `__array__`, which then raises this one.
             self._unsaid = fresh_copy(error)
@@ -258,7 +259,7 @@ class Buffer(Elements):
             del self._unsaid
             raise unsaid
         copy = copy if copy is None else as_flag(copy, "numpy.asarray", "copy")
-        array = in_place(self, "numpy.asarray").view(self.dtype.to_numpy())
+        array = elements_in_place(self, "numpy.asarray")
         if dtype is None or array.dtype == dtype:
             return array.copy() if copy else array
         if copy is False:

@@ -1,7 +1,7 @@
 """DLPack capsules: a description of memory (place, dtype, shape) together with its owner.
 
-numpy makes and reads them, as if all memory were the host's and all elements were integers. Place
-and dtype are written and read here, in the capsule itself.
+numpy makes and reads them, as if all memory were the host's and all elements were integers or
+complex numbers. Place and dtype are written and read here, in the capsule itself.
 
 Source: dlpack.h, version 1.0, with the structure of 0.8 for consumers that know no other; "Python
 Specification for DLPack" of the array API standard.
@@ -16,14 +16,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hal_core.buffer.host import array_at
-from hal_core.dtypes import DTYPES, DType, bfloat16
+from hal_core.dtypes import DTYPES, DType, bfloat16, complex64, complex128
 from hal_core.errors import InvalidArgument, NotShareable
 
 # The newest that is asked for: numpy before 2.1 has no versions.
 VERSION = (1, 0) if np.lib.NumpyVersion(np.__version__) >= "2.1.0" else None
 
-_KIND_CODES = {"i": 0, "u": 1, "f": 2, "b": 6}
-_CODES = {t: 4 if t is bfloat16 else _KIND_CODES[t.kind] for t in DTYPES.values()}
+_KIND_CODES = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
+_EXCHANGED = *DTYPES.values(), complex64, complex128
+_CODES = {t: 4 if t is bfloat16 else _KIND_CODES[t.kind] for t in _EXCHANGED}
 _READ_ONLY, _COPIED = 1, 2  # flags
 
 
@@ -88,7 +89,10 @@ def make(
         raise NotShareable("__dlpack__", "DLPack has no such elements", got=dtype, fix=fix)
     # With a deleter in Python instead of numpy's the error of a consumer would be lost, and a
     # capsule that is destroyed after the interpreter has ended would call into nothing.
-    array: Any = array_at(pointer, size, f"u{dtype.itemsize}", owner)  # numpy 1.26: no max_version
+    kind = "c" if dtype.kind == "c" else "u"
+    array: Any = array_at(
+        pointer, size, f"{kind}{dtype.itemsize}", owner
+    )  # numpy 1.26: no max_version
     made = array.__dlpack__(max_version=newest) if VERSION else array.__dlpack__()
     tensor, versioned = _open(made)
     tensor.device_type, tensor.device_id = device
@@ -130,8 +134,8 @@ def take(made: Any) -> Taken:
     that hal-core lacks, and memory with gaps.
     """
     tensor, versioned = _open(made)
-    for dtype in DTYPES.values():
-        if (_CODES[dtype], 8 * dtype.itemsize, 1) == (tensor.code, tensor.bits, tensor.lanes):
+    for dtype, code in _CODES.items():
+        if (code, 8 * dtype.itemsize, 1) == (tensor.code, tensor.bits, tensor.lanes):
             break
     else:
         got = f"code {tensor.code}, {tensor.bits} bits, {tensor.lanes} lanes"
@@ -139,7 +143,9 @@ def take(made: Any) -> Taken:
     device = tensor.device_type, tensor.device_id
     read_only = versioned is not None and bool(versioned.flags & _READ_ONLY)
     pointer, offset = tensor.data or 0, tensor.byte_offset
-    tensor.device_type, tensor.code = 1, _KIND_CODES["u"]
+    tensor.device_type = 1
+    if dtype.kind != "c":
+        tensor.code = _KIND_CODES["u"]
     array = np.from_dlpack(Producer(lambda **_: made))  # its end calls the producer's deleter
     if not array.flags.c_contiguous:
         raise InvalidArgument(

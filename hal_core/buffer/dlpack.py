@@ -14,7 +14,7 @@ from hal_core.allocator import DEFAULT_SPEC
 from hal_core.buffer.host import check_visible, in_place
 from hal_core.concurrency import Late
 from hal_core.device import opened
-from hal_core.dtypes import as_number, check_array
+from hal_core.dtypes import as_dtype, check_array
 from hal_core.errors import InvalidArgument, NotShareable, as_flag
 from hal_core.geometry import integers
 from hal_core.queue import check_no_capture
@@ -114,8 +114,8 @@ def take(cls: type[B], obj: Any, device: str | Compiled | None, copy: bool | Non
     here = opened(device, "from_dlpack")
     copy = copy if copy is None else as_flag(copy, "from_dlpack", "copy")
     check_array(obj, "from_dlpack")
-    if isinstance(obj, np.ndarray) and obj.dtype.fields:
-        as_number(obj.dtype, "from_dlpack")  # raises
+    if isinstance(obj, np.ndarray) and obj.dtype.fields:  # numpy gives away numbers with fields
+        as_dtype(obj.dtype, "from_dlpack")
     place: Place
     try:
         kind, number = map(int, obj.__dlpack_device__())
@@ -135,7 +135,7 @@ def take(cls: type[B], obj: Any, device: str | Compiled | None, copy: bool | Non
         with suppress(*_REFUSALS):
             return _share(cls, obj, here, None, copy, None if shareable else handle)
     array = _host_array(obj, place, here, copy)
-    dtype = as_number(array.dtype, "from_dlpack")
+    dtype = as_dtype(array.dtype, "from_dlpack")
     obstacle = ""
     if not shareable and not _computes_on(here, _HOST):
         obstacle = "the device does not compute on host memory of others"
@@ -143,7 +143,7 @@ def take(cls: type[B], obj: Any, device: str | Compiled | None, copy: bool | Non
         obstacle = "the array is not C-contiguous"
     elif not array.flags.writeable:
         obstacle = "the array is read-only"
-    elif not array.flags.aligned:
+    elif array.ctypes.data % dtype.itemsize:
         obstacle = "the array's address is not a multiple of its element size"
     if copy or (obstacle and copy is None) or not array.size:
         return cls.from_numpy(array, here)

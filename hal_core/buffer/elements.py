@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from functools import partial
+from math import gcd
 from typing import TYPE_CHECKING, Any, Self
 
 from hal_core.allocator import DEFAULT_SPEC, BufferSpec, checked_spec
 from hal_core.concurrency import Living, never_release, never_released
 from hal_core.device import Device
-from hal_core.dtypes import DType, any_, as_dtype
+from hal_core.dtypes import DType, alignment, any_, as_dtype
 from hal_core.errors import InvalidArgument, InvalidState, Unsupported, shown
 
 if TYPE_CHECKING:
@@ -274,13 +275,15 @@ class Elements:
 
         Raises: InvalidArgument when an element would begin at an odd address.
         """
-        start, itemsize = self._start(), self.dtype.itemsize
-        if start % itemsize:
+        start, step = self._start(), self.dtype.itemsize
+        if self.dtype.kind == "V":
+            step = gcd(step, alignment(self.dtype))
+        if start % step:
             raise InvalidArgument(
                 operation,
                 "the start is not a multiple of the element size",
                 got=start if start == self.offset else hex(start),
-                limit=f"{self.dtype.name} has {itemsize} bytes",
+                limit=f"{self.dtype.name} begins at a multiple of {step} bytes",
                 device=self.device,
                 fix="Offsets count bytes; memory at such an address can be copied, not wrapped.",
             )

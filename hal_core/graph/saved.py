@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import io
 import os
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from hal_core.buffer import Buffer
 from hal_core.compiler.seal import seal, unseal
 from hal_core.compiler.selection import select
-from hal_core.dtypes import DTYPES
+from hal_core.dtypes import as_dtype
 from hal_core.errors import CompileError, HalError, InvalidArgument
 from hal_core.files import as_path, explained, write_whole
 from hal_core.graph.node import COPY, COPYIN, FILL, LAUNCH, Node
@@ -17,7 +18,7 @@ from hal_core.signature import Interface, Signature
 from hal_core.source import Binary
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from hal_core.device.base import Compiled
     from hal_core.program import Program
@@ -31,9 +32,13 @@ def to_bytes(device: Compiled, nodes: Sequence[Node], roots: Sequence[Buffer]) -
     """Return a graph as bytes; contents of buffers are left out."""
     payload = bytearray()
 
+    pieces: dict[int, tuple[int, int]] = {}
+
     def stored(data: bytes) -> tuple[int, int]:
-        payload.extend(data)
-        return len(payload) - len(data), len(data)
+        if id(data) not in pieces:  # programs of one text have one image
+            pieces[id(data)] = len(payload), len(data)
+            payload.extend(data)
+        return pieces[id(data)]
 
     programs = list({id(node.program): node.program for node in nodes if node.program}.values())
     places = {id(root): number for number, root in enumerate(roots)}
@@ -63,7 +68,7 @@ def to_bytes(device: Compiled, nodes: Sequence[Node], roots: Sequence[Buffer]) -
                     for one in node.bufs
                 ],
                 "program": programs.index(node.program) if node.program else None,
-                "vals": node.vals,
+                "vals": [stored(one) if isinstance(one, bytes) else one for one in node.vals],
                 "extents": _extents(node),
                 "data": stored(node.data),
             }
@@ -113,21 +118,25 @@ def from_bytes(device: Compiled, data: bytes, graph: Any) -> None:
 
 
 def _fill(device: Compiled, label: Label, payload: bytes, graph: Any) -> None:
-    buffers = [Buffer(device, size, DTYPES[name]).allocate() for size, name in label["buffers"]]
-    programs = [_program(device, facts, payload) for facts in label["programs"]]
+    buffers = [Buffer(device, size, as_dtype(name)).allocate() for size, name in label["buffers"]]
+    # Cached: programs that have one image share what the driver makes of it, as when compiled.
+    piece = cache(lambda start, nbytes: payload[start : start + nbytes])
+    programs = [_program(device, facts, piece) for facts in label["programs"]]
+    for program in programs:
+        device._modules.pop(id(program.binary.image), None)
     for node in label["nodes"]:
         bufs = [
-            buffers[root].view(size, DTYPES[name], offset)
+            buffers[root].view(size, as_dtype(name), offset)
             if (size, name, offset) != (buffers[root].size, buffers[root].dtype.name, 0)
             else buffers[root]
             for root, size, name, offset in node["bufs"]
         ]
-        start, nbytes = node["data"]
-        content = payload[start : start + nbytes]
+        content = piece(*node["data"])
         if node["kind"] == LAUNCH:
             grid, block, threads, shared = (_plain(one) for one in node["extents"])
+            vals = [piece(*one) if isinstance(one, list) else one for one in node["vals"]]
             graph.add(
-                programs[node["program"]], *bufs, vals=node["vals"], grid=grid, block=block,
+                programs[node["program"]], *bufs, vals=vals, grid=grid, block=block,
                 threads=threads, shared=shared,
             )  # fmt: skip
         elif node["kind"] == COPY:
@@ -140,16 +149,15 @@ def _fill(device: Compiled, label: Label, payload: bytes, graph: Any) -> None:
             raise ValueError(node["kind"])
 
 
-def _program(device: Compiled, facts: Label, payload: bytes) -> Program:
-    (start, nbytes), block = facts.pop("image"), _plain(facts.pop("block"))
+def _program(device: Compiled, facts: Label, piece: Callable[..., bytes]) -> Program:
+    image, block = piece(*facts.pop("image")), _plain(facts.pop("block"))
     identity, here = facts.pop("identity"), _identity(device, pair := facts.pop("pair"))
     if identity and identity != here:
         raise _foreign(device, identity, here)
     signature = Signature.parse(facts.pop("entry"), facts.pop("signature"))
-    image = payload[start : start + nbytes]
     format, target = facts.pop("format"), facts.pop("target")
     interface = Interface(signature=signature, block=block, **facts)
-    return device.load(Binary(image, format, target, interface), pair=pair)
+    return device._load(Binary(image, format, target, interface), "", pair)
 
 
 def _plain(extent: Any) -> Any:

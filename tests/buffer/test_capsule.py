@@ -15,12 +15,13 @@ import pytest
 from dlpack_consumer import Consumed
 
 from hal_core.buffer import capsule
-from hal_core.dtypes import DTYPES, bfloat16, float32
+from hal_core.dtypes import DTYPES, as_dtype, bfloat16, float32
 from hal_core.errors import InvalidArgument
 
 HOST = (1, 0)
 
 
+EXCHANGED = sorted({*DTYPES, "complex64", "complex128"} - {"bfloat16"})
 NUMPY_ASKS = hasattr(np, "unstack")  # since 2.1 it knows of versions
 OPTIONS = [{}, {"max_version": (1, 0)}, {"max_version": (1, 1)}] if NUMPY_ASKS else [{}]
 NEWEST = [None, (1, 0)] if NUMPY_ASKS else [None]
@@ -42,10 +43,10 @@ class _Producer:
 
 
 @pytest.mark.parametrize("newest", [(0, 8), (1, 3), (2, 0), *NEWEST])
-@pytest.mark.parametrize("name", sorted(set(DTYPES) - {"bfloat16"}))
+@pytest.mark.parametrize("name", EXCHANGED)
 def test_numpy_reads_what_is_exported(name: str, newest: Any) -> None:
     memory = np.arange(6).astype(name)
-    made = capsule.make(memory.ctypes.data, 6, DTYPES[name], HOST, memory, newest=newest)
+    made = capsule.make(memory.ctypes.data, 6, as_dtype(name), HOST, memory, newest=newest)
     known = NUMPY_ASKS and newest is not None and newest >= (1, 0)
     assert ("versioned" in repr(made)) is known
     seen = np.from_dlpack(_Producer(made))
@@ -54,12 +55,12 @@ def test_numpy_reads_what_is_exported(name: str, newest: Any) -> None:
 
 
 @pytest.mark.parametrize("options", OPTIONS)
-@pytest.mark.parametrize("name", sorted(set(DTYPES) - {"bfloat16"}))
+@pytest.mark.parametrize("name", EXCHANGED)
 def test_what_numpy_exports_is_read(name: str, options: dict[str, Any]) -> None:
     memory = np.arange(6).astype(name).reshape(2, 3)[1:]
     taken = capsule.take(memory.__dlpack__(**options))
     assert not taken.read_only
-    assert taken[:5] == (memory.ctypes.data, 0, 3, DTYPES[name], HOST)
+    assert taken[:5] == (memory.ctypes.data, 0, 3, as_dtype(name), HOST)
 
 
 @pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0), (2, 0, 4)])
@@ -102,7 +103,7 @@ def test_a_capsule_is_used_once() -> None:
 
 @pytest.mark.parametrize(
     ("array", "problem"),
-    [(np.zeros((4, 4), "f4").T[1:], "C-contiguous"), (np.zeros(3, "c8"), "lacks the dtype")],
+    [(np.zeros((4, 4), "f4").T[1:], "C-contiguous"), (np.zeros(3, "c8")[::2], "C-contiguous")],
 )
 def test_what_cannot_be_taken_is_refused(array: Any, problem: str) -> None:
     with pytest.raises(InvalidArgument, match=problem):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 import hal_core as hal
 
 RECORD = np.dtype([("a", "f4"), ("c", "f8", (3,)), ("d", "i1")], align=True)
+THREE = hal.as_dtype(np.dtype([("c", "f4", (3,))]))
 TEXT = """
 #include <complex.h>
 typedef struct { float a; double c[3]; char d; } record;
@@ -41,6 +44,24 @@ def test_P16_one_object_with_structs_and_complex_numbers(device: hal.Compiled) -
     assert z.numpy().tolist() == [107.75, 107.75 + 1j, 107.75 + 2j]
 
 
+def test_G7_a_saved_graph_keeps_values_of_structs_and_shared_variables(
+    device: hal.Compiled, tmp_path: Path
+) -> None:
+    programs = device.compile(hal.Source(None, TEXT, language="c"))
+    y, z = hal.zeros(1, hal.int32, device), hal.zeros(3, hal.complex64, device)
+    s = hal.Buffer.from_numpy(np.zeros(3, RECORD), device)
+    with device.capture() as graph:
+        programs["put"](y, vals=(100,), threads=1)
+        programs["add"](z, s[1:], vals=(np.array((0.5, (1, 2, 3), 7), RECORD)[()], 0.25), threads=2)
+    graph.save(tmp_path / "graph")
+    again = hal.load_graph(tmp_path / "graph", device)
+    for root in again.buffers:
+        root.view(dtype=hal.uint8).fill(0)
+    again.replay()
+    [found] = [root.numpy() for root in again.buffers if root.dtype is hal.complex64]
+    assert found.tolist() == [107.75, 107.75, 0]
+
+
 def test_B_elements_of_several_numbers_are_copied_and_filled(device: hal.Compiled) -> None:
     records = np.zeros(3, RECORD)
     records["d"] = range(3)
@@ -48,7 +69,9 @@ def test_B_elements_of_several_numbers_are_copied_and_filled(device: hal.Compile
     assert np.array_equal(made.copyout(np.zeros_like(records)), records)
     assert made.fill(records[2]).numpy()["d"].tolist() == [2, 2, 2]
     fours = hal.zeros(2, hal.as_dtype("float32x4"), device).fill([1, 2, 3, 4])
-    assert fours.numpy().tolist() == [[1, 2, 3, 4]] * 2
+    assert fours.numpy().tolist() == np.asarray(fours).tolist() == [[1, 2, 3, 4]] * 2
+    assert fours.numpy(shape=(2, 1)).shape == (2, 1, 4)
+    assert hal.zeros(9, hal.float32, device).view(1, THREE, 4).numpy()["c"].tolist() == [[0, 0, 0]]
     assert hal.zeros(2, hal.complex128, device).fill(1 + 2j).numpy().tolist() == [1 + 2j] * 2
     with pytest.raises(hal.Unsupported, match="DLPack has no such elements"):
         np.from_dlpack(made)
