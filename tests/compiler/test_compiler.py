@@ -283,7 +283,7 @@ def test_sources_check_what_they_are_given() -> None:
         (("k", TEXT, "y: f32*"), "no known dtype"),
         (("k", TEXT, "y float32*"), "cannot be read"),
         (("k", TEXT, "y: float32**"), "cannot be read"),
-        (("k", TEXT, "n: const int32"), "const is for pointers"),
+        (("k", TEXT, "n: const int32"), "const is for memory"),
         (("k", TEXT, "n: int32, n: int32"), "the same name"),
         (("k", TEXT, "n: int32,"), "cannot be read"),
         (({}, TEXT), "a dict of kernels"),
