@@ -60,10 +60,10 @@ def select(device: Compiled, language: str | None) -> tuple[CompilerPair, Compil
     if not able:
         takes = ", ".join(sorted({pair.language for pair in pairs})) or "no language"
         problem = "no compiler of this device takes it"
-        fix = f"It takes hal.Source kernels in {takes}."
+        fix: str | None = f"It takes hal.Source kernels in {takes}."
         if language is None:
             problem = "this device takes text alone, and no @hal.kernel"
-            fix += " Choose another device, as by HAL_DEVICE=CPU."
+            fix = f"{fix} Choose another device, for example with HAL_DEVICE=CPU."
         raise CompilerUnavailable(operation, problem, device=device.name, fix=fix)
     if name is not None:
         able = [pair for pair in able if pair.name == name]
