@@ -143,7 +143,7 @@ USES = (
     "drv.dev.synchronize()", "drv.dev.synchronize(0.1)", "drv.dev.compiler", "drv.dev.compilers",
     "drv.dev.allocator", "drv.allocator.alloc(16)", "drv.allocator.alloc(4)",
     "drv.allocator.free(drv.buf._buf, 16)", "drv.allocator.free_cache()",
-    "drv.compiler.compile('x')", "drv.compiler.disassemble(b'')",
+    "drv.compiler.compile(drv.kernel)", "drv.compiler.disassemble(b'')",
 )  # fmt: skip
 
 
