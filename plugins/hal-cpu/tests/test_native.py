@@ -157,6 +157,14 @@ def test_a_write_raises_exactly_if_it_is_outside_of_the_view(
     assert whole.numpy().tolist() == expected.tolist()
 
 
+@pytest.mark.parametrize("type", ["float", "double", "int8_t", "int64_t"])
+def test_an_update_outside_changes_the_guard_bytes(checked: CheckedDevice, type: str) -> None:
+    y, x = given_floats(checked, 4)
+    body = f"if (i == 0) {{ {type} *p = ({type} *)(y + 4); *p += 1; }}"
+    with pytest.raises(OutOfBounds, match="a write of 'y'"):
+        checked.compile(source(body))(y, x, vals=(4,), threads=1)
+
+
 def test_a_write_of_a_const_argument(checked: CheckedDevice) -> None:
     y, x = given_floats(checked, 8)
     with pytest.raises(KernelFault, match=r"a write of 'x', which is const \(got 3; limit 0 to 7"):

@@ -1,6 +1,6 @@
 """Memory between inaccessible pages, with a record of what was written.
 
-    | no access | 5A 5A ... 5A | the block's bytes | 5A ... 5A | no access |
+    | no access | 40 40 ... 40 | the block's bytes | 40 ... 40 | no access |
                low          address               end        high
 
 The end of a block, rounded up to 64 bytes, touches an inaccessible page: an access after it is a
@@ -22,7 +22,8 @@ from hal_cpu import driver
 Array = npt.NDArray[Any]
 
 FRESH = 0xCB  # fills the bytes of a block that nothing has written
-AROUND = 0x5A  # fills the guard bytes beside a block
+# Fills the guard bytes beside a block: a small float of any width, so that `y[n] += 1` changes it.
+AROUND = 0x40
 _ALIGNMENT = 64
 _QUARANTINE_BLOCKS = 1024
 _QUARANTINE_NBYTES = 1 << 32  # of address space: freed blocks take no memory
