@@ -234,6 +234,20 @@ def test_a_report_in_both_forms() -> None:
     assert report.verdict == "CHIP:1 does not conform: 1 of 2 tests fail, 1 known gaps, in 2 s."
 
 
+@pytest.mark.parametrize(
+    ("why", "verdict"),
+    [
+        ("it declares no images", "CHIP conforms: "),
+        ("it declares no renderer: the device takes text alone", "CHIP passes the "),
+        ("nothing to try: override the fixture hal_source", "CHIP passes the "),
+    ],
+)
+def test_a_chapter_of_what_a_device_may_lack_is_no_gap(why: str, verdict: str) -> None:
+    results = [Result(f"Test{name.title()}::test", "passed", 0.1) for name in chapters()]
+    results[0] = results[0]._replace(outcome="skipped", why=why)
+    assert Report("CHIP", {}, tuple(results), 1.0).verdict.startswith(verdict)
+
+
 def test_every_chapter_is_known() -> None:
     assert {"allocator", "buffer", "compile", "dtype", "language", "program", "view"} <= set(
         chapters()
