@@ -221,6 +221,15 @@ def test_P18_types_that_only_the_compiler_knows_are_taken(cuda: hal.Compiled) ->
         cuda.compile(hal.Source("f", text, "image: float64", language="cuda"))
 
 
+def test_P18_macros_of_a_text_are_no_names_of_the_check(cuda: hal.Compiled) -> None:
+    macros = dict.fromkeys("TNFRAB", 7)
+    text = 'extern "C" __global__ void f(int *y) { *y = N; }'
+    program = cuda.compile(hal.Source("f", text, "y: int32*", language="cuda", defines=macros))
+    y = hal.zeros(1, hal.int32, cuda)
+    program(y, threads=1)
+    assert y.numpy().tolist() == [7]
+
+
 def test_P17_structs_and_vectors_are_values(cuda: hal.Compiled) -> None:
     text = (
         PAIR_TEXT

@@ -52,7 +52,6 @@ def test_what_is_dense_is_taken_and_shared(
         ({"typestr": "nonsense"}, "garbles"),
         ({"data": None}, "garbles"),
         ({"shape": None}, "garbles"),
-        ({"typestr": "<c8"}, "complex64"),
     ],
 )
 def test_what_cannot_be_shared_is_refused_with_the_reason(

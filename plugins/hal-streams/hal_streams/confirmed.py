@@ -2,7 +2,8 @@
 
 For each parameter of each kernel one line, which does not compile if the type is another:
 
-typedef char hal_fits_0_2[hal_check::at<2, decltype(scale)>::type::code == 104 ? 1 : -1];
+typedef char hal_fits_0_2[
+    hal_check::hal_at<2, decltype(scale)>::hal_type::hal_code == 104 ? 1 : -1];
 """
 
 from __future__ import annotations
@@ -27,7 +28,11 @@ _MISFIT = re.compile(
     r"(?:' declared as an array with a negative|\[)"
 )
 _OWN = 1000  # and its bytes: a type of the text's own
-_HEAD = """
+# All names get hal_ ahead: a macro of the text, such as N, would replace them.
+_NAMES = re.compile(r"\b([TNFRAB]|number|code|one|pointer|at|type|count|value)\b")
+_HEAD = _NAMES.sub(
+    r"hal_\1",
+    """
 #line 1 "signature"
 namespace hal_check {
 template <class T> struct number { enum { code = 1000 + sizeof(T) }; };
@@ -44,14 +49,15 @@ template <int N, class R, class A, class... B> struct at<N, R(A, B...)> : at<N -
 template <class F> struct count;
 template <class R, class... A> struct count<R(A...)> { enum { value = sizeof...(A) }; };
 }
-"""
+""",
+)
 
 
 def confirmation(kernels: tuple[Signature, ...], text: str) -> str:
     """Return the lines to be put behind a text; none for a kernel that it does not name."""
     named = {**{name: str(code) for code, name in _TYPES.items()}, **_LONGS}
     numbers = "\n".join(
-        f"template <> struct number<{name}> {{ enum {{ code = {code} }}; }};"
+        f"template <> struct hal_number<{name}> {{ enum {{ hal_code = {code} }}; }};"
         for name, code in named.items()
     )
     lines = _HEAD % numbers
@@ -59,10 +65,10 @@ def confirmation(kernels: tuple[Signature, ...], text: str) -> str:
         if not re.search(rf"\b{signature.name}\b", text):
             continue  # loading it says what the binary lacks
         kind = f"decltype({signature.name})"
-        fact = f"hal_check::count<{kind}>::value == {len(signature.params)}"
+        fact = f"hal_check::hal_count<{kind}>::hal_value == {len(signature.params)}"
         lines += f"typedef char hal_count_{number}[{fact} ? 1 : -1];\n"
         for param in signature.params:
-            found = f"hal_check::at<{param.position}, {kind}>::type"
+            found = f"hal_check::hal_at<{param.position}, {kind}>::hal_type"
             label = f"hal_fits_{number}_{param.position}"
             lines += f"typedef char {label}[({_fact(param, found)}) ? 1 : -1];\n"
     return lines
@@ -73,14 +79,14 @@ def _fact(param: Param, found: str) -> str:
     if param.dtype.name in ("bool", "float16", "bfloat16"):  # as bits
         codes += {"bool": [201, 101]}.get(param.dtype.name, [202])
     if param.kind == VALUE:
-        either = " || ".join(f"{found}::code == {code}" for code in codes)
-        return f"{found}::pointer == 0 && ({either})"
-    pointer = f"{found}::pointer" + (" == 2" if param.kind == CONST_POINTER else " > 0")
+        either = " || ".join(f"{found}::hal_code == {code}" for code in codes)
+        return f"{found}::hal_pointer == 0 && ({either})"
+    pointer = f"{found}::hal_pointer" + (" == 2" if param.kind == CONST_POINTER else " > 0")
     if param.dtype is any_:
         return pointer
-    either = " || ".join(f"{found}::code == {code}" for code in codes)
+    either = " || ".join(f"{found}::hal_code == {code}" for code in codes)
     # A pointer to a type of the text's own, as float4, may be given any elements.
-    return f"{pointer} && ({either} || {found}::code >= {_OWN} || {found}::code == -1)"
+    return f"{pointer} && ({either} || {found}::hal_code >= {_OWN} || {found}::hal_code == -1)"
 
 
 def _code(dtype: DType) -> int:

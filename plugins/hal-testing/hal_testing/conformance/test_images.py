@@ -11,18 +11,17 @@ import pytest
 import hal_core as hal
 
 
-@pytest.fixture(autouse=True)
-def need_images(device: hal.Compiled) -> None:
-    """Skip the tests of the chapter where the device declares no images."""
-    if "images" not in device.info.capabilities:
-        pytest.skip("it declares no images")
-
-
 def image_of(device: hal.Compiled, image: hal.Image, dtype: hal.DType) -> hal.Buffer:
     return hal.Buffer(device, prod(image.shape), dtype, hal.BufferSpec(image=image))
 
 
 class TestImages:
+    @pytest.fixture(autouse=True)
+    def need_images(self, device: hal.Compiled) -> None:
+        """Skip the tests of the chapter where the device declares no images."""
+        if "images" not in device.info.capabilities:
+            pytest.skip("it declares no images")
+
     @pytest.mark.parametrize("image", [hal.Image(7), hal.Image(7, 3), hal.Image(5, 3, 2)])
     @pytest.mark.parametrize("dtype", [hal.uint8, hal.int16, hal.float32], ids=str)
     def test_IM1_pixels_come_back_in_the_shape_of_the_image(
