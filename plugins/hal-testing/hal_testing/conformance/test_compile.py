@@ -312,6 +312,7 @@ class TestCompile:
                   "float32*, x: const float32*, n: int32*",
                   "float32*, x: const int32*, n: int32", "float32*, x: const float32*",
                   "float32*, x: const float32*, n: int32, m: int32"],
+        ids=["const", "wide", "pointer", "integers", "short", "long"],
     )  # fmt: skip
     def test_P18_a_signature_is_compared_with_the_text(
         self, device: hal.Compiled, hal_source: Texts, wrong: str
