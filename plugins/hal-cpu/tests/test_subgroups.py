@@ -19,7 +19,7 @@ from hal_cpu.vectors.width import Registers, subgroup_of
 from hal_kernel.interpreter import interpret
 
 sys.path.insert(0, str(Path(__file__).parent))
-from test_vectors import compiled
+from vector_kernels import compiled
 
 P, C, I32, F = hal.Ptr, hal.ConstPtr, hal.int32, hal.float32
 

@@ -16,33 +16,21 @@ import pytest
 
 import hal_core as hal
 from hal_core.dtypes import DTYPES
-from hal_cpu import processor
-from hal_cpu.vectors import LLVMRenderer
 from hal_cpu.vectors.gangs import Gangs
 from hal_cpu.vectors.width import WIDE as WIDE_REGISTERS
 from hal_cpu.vectors.width import Registers
 from hal_kernel.interpreter import interpret
-from hal_kernel.ir import Kernel
 from hal_kernel.ir.blocks.fission import at_barriers
 from hal_kernel.ir.fold import fold
-from hal_kernel.ir.writing import source_of
 
 sys.path.insert(0, str(Path(__file__).parent))
 import vector_kernels
 from index_kernels import LIMITED, SHAPED
-from vector_kernels import CASES, Case
+from vector_kernels import AVX2, CASES, Case, compiled
 
 WIDTHS = [None, 1, 4, pytest.param(16, marks=pytest.mark.full)]
 SIZES = [1, 3, 8, 17, 64, 65, 130]
-AVX2, NEON = Registers(16, 32), Registers(32, 16)
-
-
-def compiled(kernel: Any, width: int | None, registers: Registers | None = None) -> hal.Program:
-    device = hal.Device["CPU"]
-    registers = registers or (AVX2 if width else Registers(*processor.vector_registers()))
-    renderer = LLVMRenderer(processor.has_half(), processor.has_fma(), registers, width)
-    lowered = kernel if isinstance(kernel, Kernel) else kernel.lower()
-    return device.compile(source_of(lowered, device, renderer))
+NEON = Registers(32, 16)
 
 
 @pytest.mark.parametrize("width", WIDTHS, ids=str)

@@ -6,7 +6,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import hal_core as hal
+from hal_cpu import processor
+from hal_cpu.vectors import LLVMRenderer
+from hal_cpu.vectors.width import Registers
+from hal_kernel.ir import Kernel
+from hal_kernel.ir.writing import source_of
 
+AVX2 = Registers(16, 32)
 F, D, I32, U8, L = hal.float32, hal.float64, hal.int32, hal.uint8, hal.int64
 P, C = hal.Ptr, hal.ConstPtr
 Made = tuple[list[np.ndarray[Any, Any]], tuple[Any, ...], dict[str, Any]]
@@ -489,3 +495,11 @@ def narrowed(y: P[hal.bfloat16], z: P[L], x: C[hal.uint64]):
         own[k] = 3.5
     y[10 + i] += 3
     z[i] = 1 + hal.int64(hal.bool_(y[i]) or hal.bool_(x[2]))
+
+
+def compiled(kernel: Any, width: int | None, registers: Registers | None = None) -> hal.Program:
+    device = hal.Device["CPU"]
+    registers = registers or (AVX2 if width else Registers(*processor.vector_registers()))
+    renderer = LLVMRenderer(processor.has_half(), processor.has_fma(), registers, width)
+    lowered = kernel if isinstance(kernel, Kernel) else kernel.lower()
+    return device.compile(source_of(lowered, device, renderer))
