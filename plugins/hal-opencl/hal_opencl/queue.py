@@ -242,12 +242,13 @@ class OpenCLQueue(Queue):
     def _record(self, event: Event) -> None:
         with self._lock:
             last, self._recordable = self._recordable, None
-            if last is None:
-                # Behind a command that is over the queue may have been idle, and the event happens
-                # now, which a marker says; else the command's own event does.
-                if not self._pending or self._pending[-1].status <= COMPLETE:
-                    self._add("event", lambda: cl.enqueue_marker(self.commands), None)
-                last = self._pending[-1]
+            # The command's own event will do, unless it is over, as the queue may have been idle
+            # since, or others may have put work behind it. A marker says when that is done.
+            over = not self._pending or self._pending[-1].status <= COMPLETE
+            if not self._sees_all_work or (last is None and over):
+                self._add("event", lambda: cl.enqueue_marker(self.commands), None)
+                last = None
+            last = last or self._pending[-1]
             event._mark = last.marker
             last.events.append(ref(event))
             if last not in self._pending:  # another thread has seen its end

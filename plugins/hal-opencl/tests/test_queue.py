@@ -48,6 +48,21 @@ def test_Q6_a_borrowed_queue_is_ordered_with_ours_and_not_destroyed(device: hal.
     assert found.tolist() == [7] * N and made.numpy().tolist() == [3] * N
 
 
+def test_Q2_an_event_of_the_default_queue_is_behind_work_without_a_queue(
+    device: hal.Compiled,
+) -> None:
+    queue, made = device.default_queue, ints(device)
+    first, second = cl.UserEvent(device.context), cl.UserEvent(device.context)
+    cl.enqueue_barrier(device.commands, wait_for=[first])  # as long work that is given no queue
+    filled = made.fill(1, queue=queue)
+    cl.enqueue_barrier(device.commands, wait_for=[second])
+    after = queue.record()
+    first.set_status(cl.command_execution_status.COMPLETE)
+    early = filled.wait(20) and after.done
+    second.set_status(cl.command_execution_status.COMPLETE)
+    assert not early and after.wait(20)
+
+
 def test_Q6_a_queue_of_another_context_is_refused(device: hal.Compiled) -> None:
     other = cl.CommandQueue(cl.Context([device.hardware]))
     with pytest.raises(hal.InvalidArgument, match="another context"):
