@@ -332,6 +332,12 @@ def as_number(value: object, operation: str) -> DType:
     return found
 
 
+def elements_of(flat: NDArray[Any], dtype: DType, shape: tuple[int, ...] = (-1,)) -> NDArray[Any]:
+    """Return bytes as an array of this shape, which has an axis more where elements are vectors."""
+    kind = dtype.to_numpy()
+    return flat.view(kind.base).reshape((*shape, *kind.shape))
+
+
 def plain_bytes(array: Any, dtype: DType) -> Any:
     """Return the bytes of an array of structs of this dtype; another object as it is."""
     same = isinstance(array, np.ndarray) and array.dtype == dtype.to_numpy()

@@ -9,10 +9,19 @@ from typing import TYPE_CHECKING, Any, Self, overload
 from hal_core.allocator import BufferSpec
 from hal_core.buffer import dlpack
 from hal_core.buffer.elements import Elements, Lease, checked_size
-from hal_core.buffer.host import check_nbytes, elements_in_place, host_bytes, in_place
+from hal_core.buffer.host import check_nbytes, host_bytes, in_place
 from hal_core.concurrency import Late, fresh_copy
 from hal_core.device import Device, opened
-from hal_core.dtypes import DTYPES, DType, as_dtype, pack, plain_bytes, uint8, values_of
+from hal_core.dtypes import (
+    DTYPES,
+    DType,
+    as_dtype,
+    elements_of,
+    pack,
+    plain_bytes,
+    uint8,
+    values_of,
+)
 from hal_core.errors import (
     DeviceFault,
     InvalidArgument,
@@ -246,7 +255,7 @@ class Buffer(Elements):
                 fix="Take the bits: buffer.view(dtype=hal.uint16).",
             )  # fmt: skip
         try:
-            return elements_in_place(self, "memoryview").data
+            return elements_of(in_place(self, "memoryview"), self.dtype).data
         except DeviceFault as error:
             # numpy drops errors of this protocol and calls `__array__`, which then raises this one.
             self._unsaid = fresh_copy(error)
@@ -259,7 +268,7 @@ class Buffer(Elements):
             del self._unsaid
             raise unsaid
         copy = copy if copy is None else as_flag(copy, "numpy.asarray", "copy")
-        array = elements_in_place(self, "numpy.asarray")
+        array = elements_of(in_place(self, "numpy.asarray"), self.dtype)
         if dtype is None or array.dtype == dtype:
             return array.copy() if copy else array
         if copy is False:

@@ -101,12 +101,6 @@ def in_place(buffer: Buffer, operation: str) -> NDArray[Any]:
     return array_at(memory.ctypes.data, buffer.nbytes, "|u1", buffer._share())
 
 
-def elements_in_place(buffer: Buffer, operation: str) -> NDArray[Any]:
-    """Return the elements of `in_place`, each vector as a row. Raises: as `in_place`."""
-    kind = buffer.dtype.to_numpy()
-    return in_place(buffer, operation).view(kind.base).reshape(-1, *kind.shape)
-
-
 def check_visible(buffer: Buffer, operation: str) -> None:
     """Refuse memory that the host does not see. Raises: NotShareable."""
     if not buffer._device.allocator._host_sees(buffer.options):

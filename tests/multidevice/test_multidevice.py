@@ -229,6 +229,10 @@ def test_M1_a_reduction_needs_an_axis_and_numbers(devices: list[Any]) -> None:
         hal.MultiBuffer(devices, 4, hal.int8).fill(0).reduce("mean")
     with pytest.raises(hal.InvalidArgument, match="bools have no arithmetic"):
         hal.MultiBuffer(devices, 4, hal.bool_).fill(False).reduce()
+    pairs = hal.MultiBuffer(devices, (4, 1), hal.as_dtype("float32x2")).fill([1, 2])
+    assert pairs.numpy().tolist() == [[[1, 2]]] * 4
+    with pytest.raises(hal.InvalidArgument, match="reduce: not a number's dtype"):
+        pairs.reduce()
 
 
 # -- launches

@@ -21,7 +21,7 @@ from hal_core.buffer import Buffer
 from hal_core.buffer.host import host_bytes
 from hal_core.concurrency import Late, OfThisProcess, run_each
 from hal_core.device import opened
-from hal_core.dtypes import DType, as_dtype, bool_, values_of
+from hal_core.dtypes import DType, as_dtype, as_number, bool_, elements_of, values_of
 from hal_core.errors import InvalidArgument
 from hal_core.hookspecs import DeviceInfo
 from hal_core.queue import DirectQueue, Event, Queue, check_no_capture
@@ -117,7 +117,7 @@ class MultiBuffer(OfThisProcess):
                 "copyout", "the destination is read-only", got=type(dest).__name__
             )
         wanted = self.shards if self.axis is not None else self.shards[:1]
-        pieces = [np.empty(shard.shape, array.dtype) for shard in wanted]
+        pieces = [np.empty(shard.shape, self.dtype.to_numpy()) for shard in wanted]
         flat = [piece.reshape(-1).view(np.uint8) for piece in pieces]
         self._on_each(
             "copyout",
@@ -208,6 +208,7 @@ class MultiBuffer(OfThisProcess):
         if not isinstance(operation, str) or operation not in OPERATIONS:
             limit = ", ".join(OPERATIONS)
             raise InvalidArgument("reduce", "no such operation", got=operation, limit=limit)
+        as_number(self.dtype, "reduce")
         if self.dtype is bool_:
             fix = "View the bytes as uint8: bufs[0].view(dtype=hal.uint8)."
             raise InvalidArgument("reduce", "bools have no arithmetic", got=operation, fix=fix)
@@ -237,7 +238,7 @@ class MultiBuffer(OfThisProcess):
         flat = np.frombuffer(host_bytes(host, self.nbytes, operation, names), np.uint8)
         if not flat.size:
             return np.empty(self.shape, self.dtype.to_numpy())
-        return flat.view(self.dtype.to_numpy()).reshape(self.shape)
+        return elements_of(flat, self.dtype, self.shape)
 
     def _place(self, shard: Shard) -> tuple[slice, ...]:
         if self.axis is None:
