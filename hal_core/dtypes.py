@@ -280,7 +280,8 @@ _INSTEAD = {
 # What to do without a dtype that numpy, CuPy and Numba have.
 COMPLEX = (
     "Kernels of Python have no complex numbers and vectors: view the buffer as floats, "
-    "z.view('f4') of numpy, and take the parts z[2 * i] and z[2 * i + 1]. A hal.Source has them."
+    "z.view('f4') of numpy, and take the parts z[2 * i] and z[2 * i + 1]. "
+    "Kernels that are text have them."
 )
 
 

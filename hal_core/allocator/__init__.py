@@ -413,7 +413,7 @@ class Allocator(Accounts[Opaque], concurrency.OfThisProcess):
                 )
         if options.image is not None:
             dtype = as_dtype(options.image.dtype, "allocate: the dtype of an image")
-            image = options.image.of(dtype, "allocate")
+            image = options.image._checked(dtype, "allocate")
             options = options._replace(image=image)
             if image.nbytes != nbytes:
                 raise InvalidArgument(

@@ -38,7 +38,7 @@ class Image(NamedTuple):
         """The bytes of all elements; 0 before the dtype is known."""
         return math.prod(self.shape) * (self.dtype.itemsize if self.dtype else 0)
 
-    def of(self, dtype: DType, operation: str) -> Image:
+    def _checked(self, dtype: DType, operation: str) -> Image:
         """Return the image with elements of a dtype. Raises: InvalidArgument naming the field."""
         sizes, problem = self.shape[:-1], ""
         if not all(type(one) is int and one > 0 for one in sizes):

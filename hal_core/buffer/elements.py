@@ -82,7 +82,7 @@ class Elements:
         if options is not None:
             self.options = options = checked_spec(options, "Buffer")
             if options.image is not None:
-                self.options = options._replace(image=options.image.of(dtype, "Buffer"))
+                self.options = options._replace(image=options.image._checked(dtype, "Buffer"))
         self.base = None
         self.offset = 0
         self._key: BufferKey | None = None  # a launch's test; None while not allocated
@@ -245,9 +245,10 @@ class Elements:
         options, nbytes = self.options, self.nbytes
         if self._freed and options.external_ptr is not None:
             raise self._was_freed(operation)
-        opaque = allocator.alloc(nbytes, options)
         owned = nbytes and (options is DEFAULT_SPEC or options.external_ptr is None)
-        key = device._keys[self._taken_as] if owned else self._aligned_key(operation)
+        own = device._keys[self._taken_as]  # ahead of the memory, which Ctrl-C would lose
+        opaque = allocator.alloc(nbytes, options)
+        key = own if owned else self._aligned_key(operation)
         if self._key is None:  # from here to the last assignment it is one step under the GIL
             self._buf = opaque
             if owned:

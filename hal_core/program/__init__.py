@@ -122,6 +122,8 @@ class Program(OfThisProcess):
     def _unload(self) -> None:
         """Free the machine code."""
 
+    # -- what programs of one image share
+
     def _shared(self, make: Callable[[], Any]) -> Shared:
         """Return the owner of what the driver makes of the image, for all programs of a text.
 

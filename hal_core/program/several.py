@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from hal_core.concurrency import OfThisProcess
 from hal_core.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -16,13 +17,14 @@ class _NoSuchKernel(InvalidArgument, KeyError):
     __str__ = InvalidArgument.__str__
 
 
-class Programs(Mapping[str, "Program"]):
+class Programs(OfThisProcess, Mapping[str, "Program"]):
     """The programs of one text by their names, which share its machine code.
 
     Owns: the programs, each of which keeps the driver's module.
     """
 
     __slots__ = ("_programs",)
+    _instead = "Send the source and compile it there, or send each program.binary for device.load."
 
     def __init__(self, programs: list[Program]) -> None:
         self._programs = {program.name: program for program in programs}

@@ -65,6 +65,7 @@ ONLY_SOME = {
     "plugins/hal-cpu/hal_cpu/checked/native.py": {
         "signal.SIGBUS signal.SIGTRAP": "imported on Linux alone, as child_process.py",
     },
+    "plugins/hal-cpu/hal_cpu/compilers/source.py": {"ctypes.c_long": "every system has one"},
     "plugins/hal-cpu/hal_cpu/processor.py": {
         "os.sched_getaffinity": "macOS has no affinity: all processors count; Windows has its own",
         "os.sysconf": "Windows is asked with GlobalMemoryStatusEx",

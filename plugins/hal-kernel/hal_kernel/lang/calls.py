@@ -12,6 +12,7 @@ from types import FunctionType
 from typing import Any, NoReturn
 
 from hal_core.dtypes import (
+    COMPLEX,
     DTYPES,
     STORAGE_DTYPES,
     DType,
@@ -107,6 +108,8 @@ def _arguments(x: Expressions, node: ast.Call, count: int | None) -> list[Any]:
 
 
 def _cast(x: Expressions, node: ast.Call, dtype: DType) -> UOp:
+    if dtype.kind == "c":
+        raise x.error(node, f"{dtype} is not part of the kernel language", COMPLEX)
     if dtype.name not in DTYPES:
         raise x.error(node, f"{dtype} is not the dtype of a value", "Write hal.float32(x).")
     if len(node.args) != 1:
