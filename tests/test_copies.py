@@ -45,8 +45,8 @@ def public_objects(plugin: FakePlugin) -> dict[str, Any]:
         device.compilers[0], device.compiler, FakeRenderer(), profile, *profile.events,
         hal.int32, hal.Ptr[hal.int32], hal.ConstPtr[hal.int32], hal.Device, hal.cache.statistics(),
         hal.Interface(kernel.signature), hal.OutOfMemory("allocate", "no room"),
-        device.queue(), hal.Event(),
-        hal.Programs([program]), hal.Image(4), graph, *graph.nodes, hal.MultiBuffer([device], 4, hal.int32),
+        device.queue(), hal.Event(), hal.Programs([program]), hal.Image(4), graph, *graph.nodes,
+        hal.MultiBuffer([device], 4, hal.int32),
     ]  # fmt: skip
     return {name.__name__: one for one in found for name in type(one).__mro__} | {
         "Ptr": hal.Ptr[hal.int32], "ConstPtr": hal.ConstPtr[hal.int32],
