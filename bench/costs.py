@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -279,7 +279,7 @@ class Case(NamedTuple):
     """A kernel and its launch; `arrays` are copied."""
 
     kernel: hal.KernelFunction
-    arrays: tuple[np.ndarray, ...]
+    arrays: tuple[np.ndarray[Any, Any], ...]
     vals: tuple[object, ...]
     threads: int | tuple[int, int]
 

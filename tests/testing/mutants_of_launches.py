@@ -12,7 +12,6 @@ from mutants import around, mutant
 
 from hal_core.errors import HalError
 from hal_core.geometry import Rules
-from hal_core.program import Program
 from hal_testing.fake import chip, chip_kernels, driver
 from hal_testing.fake.allocator import FakeAllocator
 from hal_testing.fake.chip import Block, Chip
@@ -46,12 +45,11 @@ def block_x_and_y_are_swapped() -> None:
 
 @mutant("P6", "program")
 def surplus_threads_do_not_run() -> None:
-    @around(Program, "__call__")
-    def __call__(inner: Any, self: Any, *bufs: Any, threads: Any = None, **options: Any) -> Any:
-        if threads is not None and self.binary.interface.block is None:
-            options |= {"grid": threads, "block": 1}
-            threads = None
-        return inner(self, *bufs, threads=threads, **options)
+    @around(Rules, "resolve")
+    def resolve(inner: Any, self: Any, grid: Any, block: Any, threads: Any, shared: int) -> Any:
+        if threads is not None and self.fixed is None:
+            grid, block, threads = threads, 1, None
+        return inner(self, grid, block, threads, shared)
 
 
 @mutant("P5", "program")
