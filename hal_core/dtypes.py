@@ -341,8 +341,9 @@ def elements_of(flat: NDArray[Any], dtype: DType, shape: tuple[int, ...] = (-1,)
 
 def plain_bytes(array: Any, dtype: DType) -> Any:
     """Return the bytes of an array of structs of this dtype; another object as it is."""
-    same = isinstance(array, np.ndarray) and array.dtype == dtype.to_numpy()
-    return array.reshape(-1).view(np.uint8) if same and array.flags.c_contiguous else array
+    if dtype.kind != "V" or not isinstance(array, np.ndarray) or array.dtype != dtype.to_numpy():
+        return array
+    return array.reshape(-1).view(np.uint8) if array.flags.c_contiguous else array
 
 
 def alignment(dtype: DType) -> int:
@@ -449,10 +450,7 @@ def _read_item(text: str, place: int) -> tuple[str | None, np.dtype[Any], int]:
 
 
 def check_array(array: Any, operation: str) -> None:
-    """Refuse an array that says more than its elements do. Raises: InvalidArgument.
-
-    Those are masked elements.
-    """
+    """Refuse an array with masked elements. Raises: InvalidArgument."""
     if not isinstance(array, np.ndarray):
         return
     masks: Any = np.ma  # whose functions have no types in older versions of numpy

@@ -9,10 +9,12 @@ import time
 from typing import Any
 
 import pytest
+from counts import calls
 from interrupted import Scene, everywhere
 
 import hal_core as hal
 import hal_core.allocator
+from hal_core.allocator import checked_spec
 
 pytestmark = pytest.mark.quick
 
@@ -188,3 +190,12 @@ def test_A8_the_limit_holds_for_what_the_device_really_holds(
     assert most <= limit
     allocator.free_cache()
     assert held == allocator._held == allocator.statistics().current == 0
+
+
+def test_A_options_that_were_checked_cost_a_look_up(fake: hal.Compiled) -> None:
+    """A check of each field took as long as all else that `hal.zeros` does."""
+    hal.zeros(4, hal.int32, fake)
+    spec = hal.BufferSpec(zero=True)
+    assert calls(lambda: checked_spec(spec, "Buffer")) <= 4
+    with pytest.raises(hal.InvalidArgument, match=r"BufferSpec\(zero=\.\.\.\) has a value"):
+        hal.empty(4, hal.int32, fake, hal.BufferSpec(zero=[True]))  # type: ignore[arg-type]

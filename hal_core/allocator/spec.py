@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import NamedTuple
 
 from hal_core.dtypes import IMAGES, DType, as_dtype, bfloat16
@@ -30,7 +31,7 @@ class Image(NamedTuple):
 
     @property
     def kind(self) -> DType:
-        """What a signature calls it, `image1d` to `image3d`."""
+        """The dtype that stands for it in a signature, `image1d` to `image3d`."""
         return IMAGES[f"image{len(self.shape) - 1}d"]
 
     @property
@@ -82,16 +83,28 @@ def checked_spec(options: BufferSpec | None, operation: str) -> BufferSpec:
     if options is None or options is DEFAULT_SPEC:
         return DEFAULT_SPEC
     check_class(options, BufferSpec, operation, "Write hal.BufferSpec(zero=True).")
+    try:
+        wrong = _wrong_field(options)
+    except TypeError:  # a value that cannot be a key, such as an array
+        wrong = _wrong_field.__wrapped__(options)
+    if wrong:
+        problem = f"BufferSpec({wrong}=...) has a value of the wrong kind"
+        fix = f"Its default is {getattr(DEFAULT_SPEC, wrong)}."
+        raise InvalidArgument(operation, problem, got=getattr(options, wrong), fix=fix)
+    if options.image is not None:
+        fix = "Write hal.BufferSpec(image=hal.Image(width, height))."
+        check_class(options.image, Image, operation, fix)
+    return DEFAULT_SPEC if options == DEFAULT_SPEC else options
+
+
+@lru_cache(maxsize=128)  # the same few options, at every allocation
+def _wrong_field(options: BufferSpec) -> str:
+    """Return the name of a field whose value is of a wrong kind; empty where all are right."""
     for field, value in options._asdict().items():
         try:
             known = {value} <= {False, True} or not isinstance(DEFAULT_SPEC._asdict()[field], bool)
         except TypeError:
             known = False
         if not known:
-            problem = f"BufferSpec({field}=...) has a value of the wrong kind"
-            fix = f"Its default is {getattr(DEFAULT_SPEC, field)}."
-            raise InvalidArgument(operation, problem, got=value, fix=fix)
-    if options.image is not None:
-        fix = "Write hal.BufferSpec(image=hal.Image(width, height))."
-        check_class(options.image, Image, operation, fix)
-    return DEFAULT_SPEC if options == DEFAULT_SPEC else options
+            return field
+    return ""

@@ -18,7 +18,6 @@ from hal_core.dtypes import (
     as_dtype,
     elements_of,
     pack,
-    plain_bytes,
     uint8,
     values_of,
 )
@@ -90,9 +89,7 @@ class Buffer(Elements):
         such as those of another byte order, with nothing written; InvalidState.
         """
         nbytes = self.nbytes
-        if self.dtype.kind == "V":
-            src = plain_bytes(src, self.dtype)
-        view = host_bytes(src, nbytes, "copyin", self.device)
+        view = host_bytes(src, nbytes, "copyin", self.device, self.dtype)
         host = self._host if queue is None else None
         if host is not None and nbytes <= _direct_nbytes and not self._device.closed:
             host[:] = view
@@ -114,8 +111,7 @@ class Buffer(Elements):
         Raises: InvalidArgument naming both sizes, or as `copyin`; InvalidState.
         """
         nbytes = self.nbytes
-        target = plain_bytes(dest, self.dtype) if self.dtype.kind == "V" else dest
-        view = host_bytes(target, nbytes, "copyout", self.device)
+        view = host_bytes(dest, nbytes, "copyout", self.device, self.dtype)
         if view.readonly and nbytes:
             raise InvalidArgument(
                 "copyout", "the destination is read-only", got=type(dest).__name__,
@@ -201,13 +197,16 @@ class Buffer(Elements):
 
         Raises: InvalidArgument.
         """
-        array = np.empty(self.size, self.dtype.to_numpy())  # of vectors, an axis more
-        self.copyout(array.reshape(-1).view(np.uint8))
+        array = np.empty(self.size, self.dtype.to_numpy())
+        plain = array.ndim == 1  # those of vectors have an axis more
+        self.copyout((array if plain else array.reshape(-1)).view(np.uint8))
         if shape is None and self.options.image is not None:
             shape = self.options.image.shape
         if shape is None:
             return array
         try:
+            if plain:
+                return array.reshape(shape)
             places = array.reshape(-1).view(f"V{self.dtype.itemsize}").reshape(shape).shape
             return array.reshape(places + array.shape[1:])
         except (TypeError, ValueError, OverflowError):

@@ -79,7 +79,7 @@ class Elements:
         self.dtype = dtype
         self.nbytes = size * dtype.itemsize
         self.options = DEFAULT_SPEC
-        if options is not None:
+        if options is not None and options is not DEFAULT_SPEC:
             self.options = options = checked_spec(options, "Buffer")
             if options.image is not None:
                 self.options = options._replace(image=options.image._checked(dtype, "Buffer"))
@@ -246,7 +246,8 @@ class Elements:
         if self._freed and options.external_ptr is not None:
             raise self._was_freed(operation)
         owned = nbytes and (options is DEFAULT_SPEC or options.external_ptr is None)
-        own = device._keys[self._taken_as]  # ahead of the memory, which Ctrl-C would lose
+        # Ahead of the memory, which Ctrl-C would lose. As `_taken_as`, without the call.
+        own = device._keys[self.dtype if options.image is None else options.image.kind]
         opaque = allocator.alloc(nbytes, options)
         key = own if owned else self._aligned_key(operation)
         if self._key is None:  # from here to the last assignment it is one step under the GIL

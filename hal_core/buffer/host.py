@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from hal_core.concurrency import Late
-from hal_core.dtypes import as_dtype, check_array
+from hal_core.dtypes import as_dtype, check_array, plain_bytes
 from hal_core.errors import InvalidArgument, NotShareable
 from hal_core.queue import check_no_capture
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hal_core.buffer import Buffer
+    from hal_core.dtypes import DType
 else:
     np = Late("numpy")
 
@@ -26,8 +27,12 @@ _LETTERS = (*"?cbBhHiIlLqQnNefd", "Zf", "Zd")
 _NUMBERS = frozenset(map("".join, product(_ORDERS, _LETTERS)))
 
 
-def host_bytes(obj: Any, nbytes: int, operation: str, device: str) -> memoryview:
+def host_bytes(
+    obj: Any, nbytes: int, operation: str, device: str, dtype: DType | None = None
+) -> memoryview:
     """Return the host memory of `obj`, which must have `nbytes` bytes, as one row of bytes.
+
+    `dtype` is that of the elements; with it an array of the same structs is taken.
 
     Raises: InvalidArgument for another size, for strides, for an object without host memory, and
     for elements that are more than their bytes: another byte order, masked, fields, text, objects.
@@ -47,6 +52,9 @@ def host_bytes(obj: Any, nbytes: int, operation: str, device: str) -> memoryview
         problem = "the object exposes no host memory"
         raise InvalidArgument(operation, problem, got=got, fix=fix) from None
     if view.format not in _NUMBERS:
+        bits = obj if dtype is None else plain_bytes(obj, dtype)
+        if bits is not obj:
+            return host_bytes(bits, nbytes, operation, device)
         got, fix = f"format {view.format!r}", "Convert it, or give its bytes: array.view(np.uint8)."
         problem = "the elements are not numbers in the byte order of this machine"
         raise InvalidArgument(operation, problem, got=got, device=device, fix=fix)

@@ -145,7 +145,7 @@ class Text:
     def _struct(self, fields: str, depth: int) -> DType | None:
         """Return the dtype of a struct as compilers lay it out; None for fields that are not read.
 
-        The compiler confirms it: `layout_checks`.
+        The compiler confirms it: `checks`.
         """
         end, widest, found = 0, 1, ""
         for line in filter(str.strip, fields.split(";")):

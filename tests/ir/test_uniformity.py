@@ -1,4 +1,4 @@
-"""What all threads of a block agree on."""
+"""Test which values all threads of a block agree on."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ _NOTED = _ACCESSES | LEAVES | {"SET", "GET"}
 
 
 class Facts(NamedTuple):
-    """What writers ask of a block again and again, with all blocks in it."""
+    """Facts of a block and of all blocks in it, which writers ask for again and again."""
 
     nodes: int  # that are no blocks themselves
     sets: tuple[UOp, ...]  # variables
