@@ -89,7 +89,8 @@ class CPUAllocator(LRUAllocator[int]):
             driver.move_short(dest, src, nbytes)
             return True
         other: CPUDevice = src_device
-        with self.device.in_flight.using(dest), other.in_flight.using(src):
+        # Where both are one device, both addresses are known to it in one step.
+        with other.in_flight.using(dest, src), self.device.in_flight.using(dest):
             ctypes.memmove(dest, src, nbytes)
         return True
 
