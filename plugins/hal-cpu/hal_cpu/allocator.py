@@ -89,8 +89,8 @@ class CPUAllocator(LRUAllocator[int]):
             driver.move_short(dest, src, nbytes)
             return True
         other: CPUDevice = src_device
-        # Where both are one device, both addresses are known to it in one step.
-        with other.in_flight.using(dest, src), self.device.in_flight.using(dest):
+        # Both in one step: once one is in flight, another thread may free the other.
+        with self.device.in_flight.using(dest, src), other.in_flight.using(src):
             ctypes.memmove(dest, src, nbytes)
         return True
 
