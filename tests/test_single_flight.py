@@ -6,18 +6,10 @@ import threading
 from collections.abc import Callable
 
 import pytest
+from in_threads import results
 
 import hal_core as hal
 from hal_core.concurrency import SingleFlight, fresh_copy, is_importing
-
-
-def in_threads(count: int, work: object) -> None:
-    threads = [threading.Thread(target=work) for _ in range(count)]  # type: ignore[arg-type]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(20)
-        assert not thread.is_alive(), "dead-lock"
 
 
 def test_R14_a_keyboard_interrupt_is_its_own_threads_and_the_work_is_taken_over() -> None:
@@ -44,7 +36,7 @@ def test_R14_a_keyboard_interrupt_is_its_own_threads_and_the_work_is_taken_over(
     first = threading.Thread(target=ask)
     first.start()
     started.wait(20)
-    in_threads(3, ask)
+    results(*[ask] * 3)
     first.join(20)
     assert outcomes.count(KeyboardInterrupt) == 1
     assert outcomes.count("done") == 3
@@ -88,11 +80,7 @@ def test_R14_the_owner_of_finished_work_asks_a_thread_that_waited_for_it() -> No
         begun.wait(20)
         ask("outer", lambda: flights.run("inner", str, operation="test") + " outer")
 
-    threads = [threading.Thread(target=one) for one in (first, second)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(20)
+    results(first, second)
     assert sorted(map(str, outcomes)) == ["inner", "inner outer", "inner outer"]
 
 

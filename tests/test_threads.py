@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 from fake_backend import FakeAllocator, FakePlugin
+from in_threads import outcomes, results
 
 import hal_core as hal
 
@@ -28,50 +29,22 @@ TURNS = 60
 
 def hammer(work: Callable[[int, int], None]) -> list[BaseException]:
     """Call `work(thread, turn)` many times in each thread; return everything that was raised."""
-    barrier = threading.Barrier(THREADS)
     raised: list[BaseException] = []
 
     def run(number: int) -> None:
-        barrier.wait()
         for turn in range(TURNS):
             try:
                 work(number, turn)
             except BaseException as error:
                 raised.append(error)
 
-    threads = [threading.Thread(target=run, args=(number,)) for number in range(THREADS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-        assert not thread.is_alive(), "dead-lock"
+    results(*(partial(run, number) for number in range(THREADS)))
     return raised
 
 
 KERNEL = hal.Source(
     "set", "def set(t, x, n): x[t[0]] = n", "x: int32*, n: int32", language="python"
 )
-
-
-def at_once(count: int, work: Callable[[], object]) -> list[object]:
-    """Return what `work` returns or raises in each of `count` threads that start at once."""
-    barrier = threading.Barrier(count)
-    outcomes: list[object] = []
-
-    def run() -> None:
-        barrier.wait()
-        try:
-            outcomes.append(work())
-        except hal.HalError as error:
-            outcomes.append(error.with_traceback(None))
-
-    threads = [threading.Thread(target=run) for _ in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-        assert not thread.is_alive(), "dead-lock"
-    return outcomes
 
 
 class SlowAllocator(FakeAllocator):
@@ -93,7 +66,7 @@ def slow(plugin: FakePlugin) -> hal.Compiled:
 def test_X1_a_buffer_used_first_by_many_is_allocated_once(slow: hal.Compiled) -> None:
     for _ in range(10):
         buffer = hal.Buffer(slow, 100, hal.int8)
-        assert at_once(8, lambda buffer=buffer: buffer.copyin(bytes(100))) == [buffer] * 8
+        assert results(*[partial(buffer.copyin, bytes(100))] * 8) == [buffer] * 8
         assert slow.allocator.statistics()[0] == 100 and len(slow.allocator.memory) == 1
         del buffer
     assert slow.allocator.statistics().live == 0 and not slow.allocator.memory
@@ -104,11 +77,11 @@ def test_X1_one_of_many_threads_allocates_a_buffer_and_the_others_get_an_error(
 ) -> None:
     for _ in range(10):
         buffer = hal.Buffer(slow, 100, hal.int8)
-        outcomes = at_once(8, buffer.allocate)
-        assert sum(outcome is buffer for outcome in outcomes) == 1
-        assert sum(isinstance(outcome, hal.InvalidState) for outcome in outcomes) == 7
+        found = outcomes(*[buffer.allocate] * 8)
+        assert sum(one is buffer for one in found) == 1
+        assert sum(isinstance(one, hal.InvalidState) for one in found) == 7
         assert len(slow.allocator.memory) == 1
-        del buffer, outcomes
+        del buffer, found
     assert slow.allocator.statistics().live == 0 and not slow.allocator.memory
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from fake_backend import LIMITS, FakeCompiler, FakePlugin, FakeRenderer
+from in_threads import results
 
 import hal_core as hal
 from hal_core.dtypes import DTYPES, DType, bool_, float64, int32
@@ -30,14 +31,7 @@ def test_parts_are_made_once_by_however_many_threads(monkeypatch: pytest.MonkeyP
 
     hal.Device.register_plugin("SLOW", Slow())
     with hal.Device["SLOW"] as device:
-        found: list[Any] = []
-        threads = [
-            threading.Thread(target=lambda: found.append(device.allocator)) for _ in range(8)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        found = results(*[lambda: device.allocator] * 8)
         assert Slow.made == 1 and len(set(map(id, found))) == 1
 
 

@@ -6,12 +6,12 @@ import builtins
 import logging
 import sys
 import textwrap
-import threading
 import zipfile
 from pathlib import Path
 
 import pytest
 from fake_site import PLUGIN, FakeSite
+from in_threads import outcomes
 
 import hal_core as hal
 from hal_core.device import DeviceRegistry
@@ -263,20 +263,8 @@ time.sleep(0.1)
 def test_R14_one_load_for_64_threads(site: FakeSite, registry: DeviceRegistry, ending: str) -> None:
     key = str(site)
     site.backend("ACC", COUNTED.replace("KEY", key) + ending)
-    outcomes: list[object] = []
-
-    def ask() -> None:
-        try:
-            outcomes.append(registry["ACC"])
-        except hal.PluginError as error:
-            outcomes.append(str(error))
-
-    threads = [threading.Thread(target=ask) for _ in range(64)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
-    assert len(outcomes) == 64 and len(set(outcomes)) == 1
+    found = outcomes(*[lambda: registry["ACC"]] * 64)
+    assert len(set(map(str, found))) == 1 and type(found[0]) in (hal.Compiled, hal.PluginError)
     assert len(getattr(builtins, key)) == 1
     delattr(builtins, key)
 

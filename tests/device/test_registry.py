@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from fake_backend import FakePlugin
 from fake_site import FakeSite
 from hypothesis import given
 from hypothesis import strategies as st
+from in_threads import outcomes, results
 
 import hal_core as hal
 from hal_core.concurrency import flights
@@ -560,27 +562,6 @@ def test_nothing_is_printed_unless_hal_debug_asks(site: FakeSite) -> None:
 # -- threads
 
 
-def together(count: int, work: Callable[[int], object]) -> list[object]:
-    """Outcomes of `work(number)` in so many threads that start at once."""
-    barrier = threading.Barrier(count)
-    outcomes: list[object] = [None] * count
-
-    def run(number: int) -> None:
-        barrier.wait()
-        try:
-            outcomes[number] = work(number)
-        except Exception as error:
-            outcomes[number] = error
-
-    threads = [threading.Thread(target=run, args=(number,)) for number in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
-        assert not thread.is_alive(), "dead-lock"
-    return outcomes
-
-
 def _wait_until(true: Callable[[], bool]) -> None:
     for _ in range(20_000):
         if true():
@@ -599,8 +580,8 @@ class Slow(FakePlugin):
 def test_R14_64_threads_one_object(registry: DeviceRegistry) -> None:
     plugin = Slow()
     registry.register_plugin("ACC", plugin)
-    outcomes = together(64, lambda number: registry[("ACC", "acc:0")[number % 2]])
-    assert set(outcomes) == {registry["ACC"]}
+    found = outcomes(*[lambda: registry["ACC"], lambda: registry["acc:0"]] * 32)
+    assert set(found) == {registry["ACC"]}
     assert plugin.opened == 1
 
 
@@ -615,8 +596,8 @@ def test_R14_64_threads_share_one_failure(registry: DeviceRegistry) -> None:
 
     plugin = Failing()
     registry.register_plugin("ACC", plugin)
-    outcomes = together(64, lambda number: registry["ACC"])
-    assert all(isinstance(outcome, hal.DeviceUnavailable) for outcome in outcomes)
+    found = outcomes(*[lambda: registry["ACC"]] * 64)
+    assert all(isinstance(one, hal.DeviceUnavailable) for one in found)
     assert plugin.opened == 1
 
 
@@ -631,8 +612,8 @@ def test_R14_different_devices_open_in_parallel(registry: DeviceRegistry) -> Non
 
     machine(registry, A=Meeting("gpu", "gpu"), B=Meeting("gpu", "gpu"))
     names = ["A", "A:1", "B", "B:1"]
-    devices = together(4, lambda number: registry[names[number]].name)
-    assert devices == names
+    opened = results(*(partial(registry.__getitem__, name) for name in names))
+    assert [device.name for device in opened] == names
 
 
 class Asking(FakePlugin):
@@ -651,7 +632,8 @@ class Asking(FakePlugin):
 
 def test_R14_a_device_may_need_another(registry: DeviceRegistry) -> None:
     machine(registry, A=Asking(registry, "C"), B=Asking(registry, "C"), C=Slow())
-    assert together(6, lambda number: registry["ABC"[number % 3]].name) == list("ABCABC")
+    opened = results(*(partial(registry.__getitem__, name) for name in "ABCABC"))
+    assert [device.name for device in opened] == list("ABCABC")
 
 
 def test_R14_devices_that_need_each_other_are_an_error_not_a_dead_lock(
@@ -660,8 +642,8 @@ def test_R14_devices_that_need_each_other_are_an_error_not_a_dead_lock(
     machine(
         registry, A=Asking(registry, "B"), B=Asking(registry, "A"), SELF=Asking(registry, "self")
     )
-    outcomes = together(8, lambda number: registry["AB"[number % 2]])
-    assert all(isinstance(outcome, hal.InvalidState) for outcome in outcomes)
+    found = outcomes(*[lambda: registry["A"], lambda: registry["B"]] * 4)
+    assert all(isinstance(one, hal.InvalidState) for one in found)
     with pytest.raises(hal.InvalidState, match="already under way"):
         registry["SELF"]
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from fake_backend import FakeCompiler
+from in_threads import results
 
 import hal_core as hal
 from hal_core.compiler.seal import seal
@@ -64,22 +65,18 @@ def test_G4_the_first_launch_of_a_capture_may_come_when_it_is_over(fake: hal.Com
 
 def test_G4_two_threads_capture_at_once(fake: hal.Compiled) -> None:
     program, made = double(fake)
-    both, graphs = threading.Barrier(2, timeout=20), []
+    both = threading.Barrier(2, timeout=20)
 
-    def capture(count: int) -> None:
+    def capture(count: int) -> hal.Graph:
         with fake.capture() as graph:
             both.wait()
             for _ in range(count):
                 program(made, vals=(N,), threads=N)
             both.wait()
-        graphs.append(graph)
+        return graph
 
-    threads = [threading.Thread(target=capture, args=(count,)) for count in (3, 5)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(20)
-    assert sorted(map(len, graphs)) == [3, 5] and first(made) == 2
+    graphs = results(lambda: capture(3), lambda: capture(5))
+    assert list(map(len, graphs)) == [3, 5] and first(made) == 2
 
 
 @pytest.mark.parametrize("queued", [False, True])

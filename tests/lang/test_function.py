@@ -10,7 +10,6 @@ import os
 import pickle
 import subprocess
 import sys
-import threading
 import traceback
 import weakref
 from collections.abc import Callable
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import run_on_lists
+from in_threads import results
 from kernel_files import IMPORTS, load
 
 import hal_core as hal
@@ -142,18 +142,7 @@ def test_kernel_functions_refuse_outside_kernels(name: str) -> None:
 
 def test_lower_is_computed_once_by_many_threads(tmp_path: Path) -> None:
     module = load(tmp_path, IMPORTS + "@hal.kernel\ndef f(y: hal.Ptr[hal.int32]): y[0] = 1\n")
-    start, found = threading.Barrier(16), []
-
-    def ask() -> None:
-        start.wait()
-        found.append(module.f.lower())
-
-    threads = [threading.Thread(target=ask) for _ in range(16)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(found) == 16 and len(set(map(id, found))) == 1
+    assert len(set(map(id, results(*[module.f.lower] * 16)))) == 1
 
 
 def test_a_kernel_goes_when_its_last_user_goes() -> None:

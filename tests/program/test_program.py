@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import threading
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +12,7 @@ import pytest
 from counts import calls
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from in_threads import outcomes
 
 import hal_core as hal
 from hal_core.dtypes import DTYPES
@@ -352,22 +352,13 @@ def test_P10_closing_while_launches_run(plugin: Any) -> None:
     for _ in range(20):
         device = hal.Device["FAKE:1"]
         program = program_of(device, "n: int32")
-        seen: list[type] = []
 
-        def work(program: Any = program, seen: list[type] = seen) -> None:
-            try:
-                for count in range(10**6):
-                    program(vals=(1,), threads=1 + count % 50)
-            except BaseException as caught:
-                seen.append(type(caught))
+        def work(program: Any = program) -> None:
+            for count in range(10**6):
+                program(vals=(1,), threads=1 + count % 50)
 
-        threads = [threading.Thread(target=work) for _ in range(3)]
-        for thread in threads:
-            thread.start()
-        device.close()
-        for thread in threads:
-            thread.join(20)
-        assert seen == [hal.InvalidState] * 3
+        *found, closed = outcomes(*[work] * 3, device.close)
+        assert [type(one) for one in found] == [hal.InvalidState] * 3 and closed is None
 
 
 def test_a_buffer_of_a_closed_device_says_so(plugin: Any) -> None:

@@ -6,11 +6,13 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 import pytest
+from in_threads import results
 
 import hal_core as hal
 
@@ -41,25 +43,6 @@ def device(request: pytest.FixtureRequest) -> Iterator[hal.Compiled]:
         yield opened
 
 
-def in_threads(work: Callable[[int], None], number: int) -> None:
-    """Run `work(0)` to `work(number - 1)` at once; raise the first failure."""
-    failed: list[BaseException] = []
-
-    def guarded(index: int) -> None:
-        try:
-            work(index)
-        except BaseException as error:
-            failed.append(error)
-
-    threads = [threading.Thread(target=guarded, args=(index,)) for index in range(number)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if failed:
-        raise failed[0]
-
-
 SPECS = [None, hal.BufferSpec(nolru=True)]
 
 
@@ -82,7 +65,7 @@ def test_A7_a_block_freed_behind_a_launch(
             for buffer in made:
                 assert np.array_equal(buffer.numpy(), data)
 
-    in_threads(rounds, threads)
+    results(*(partial(rounds, seed) for seed in range(threads)))
     assert device.synchronize()
 
 

@@ -6,12 +6,13 @@ import os
 import subprocess
 import sys
 import textwrap
-import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from in_threads import results
 
 from hal_streams.helper_process import HelperDied, HelperProcess
 
@@ -72,20 +73,12 @@ def test_a_process_that_was_killed_between_two_questions_is_replaced(helper: Hel
 
 
 def test_threads_ask_in_turns(helper: HelperProcess) -> None:
-    wrong: list[object] = []
-
     def ask(name: int) -> None:
         for turn in range(20):
             answer, content = helper.ask({"do": "echo", "name": name}, b"%d %d" % (name, turn))
-            if answer["echo"]["name"] != name or content[::-1] != b"%d %d" % (name, turn):
-                wrong.append((answer, content))
+            assert answer["echo"]["name"] == name and content[::-1] == b"%d %d" % (name, turn)
 
-    threads = [threading.Thread(target=ask, args=(name,)) for name in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert not wrong
+    results(*(partial(ask, name) for name in range(8)))
 
 
 def test_it_ends_with_the_program_and_a_forked_child_leaves_it_alone() -> None:

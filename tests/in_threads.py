@@ -1,0 +1,37 @@
+"""Run works in threads of their own, which begin together."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+
+def outcomes(*works: Callable[[], object], seconds: float = 60) -> list[Any]:
+    """Return what each work returns or raises. Raises: AssertionError where one does not end."""
+    begin, found = threading.Barrier(len(works)), list[Any]([None] * len(works))
+
+    def run(number: int, work: Callable[[], object]) -> None:
+        begin.wait(seconds)
+        try:
+            found[number] = work()
+        except BaseException as error:
+            found[number] = error.with_traceback(None)
+
+    threads = [threading.Thread(target=run, args=one, daemon=True) for one in enumerate(works)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(seconds)
+        if thread.is_alive():
+            raise AssertionError("a thread does not end: dead-lock?")
+    return found
+
+
+def results(*works: Callable[[], object], seconds: float = 60) -> list[Any]:
+    """Return what each work returns; raise the first error of one."""
+    found = outcomes(*works, seconds=seconds)
+    for one in found:
+        if isinstance(one, BaseException):
+            raise one
+    return found
