@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 
-from bench import floors, guards
+from bench import floors, programs
 from bench.measure import OURS, Effort, Times
 from bench.report import Missing, Row, beside
 
@@ -33,8 +33,8 @@ def rows(effort: Effort) -> Iterator[Row | Missing]:
         what = f"heat equation, {size[0]} x {size[1]}, {cores} threads, {cores} busy processes"
         with ExitStack() as stack:
             ask = {
-                ONE: stack.enter_context(candidate("our", size, HAL_CPU_THREADS="1")),
-                OURS: stack.enter_context(candidate("our", size)),
+                ONE: stack.enter_context(candidate("CPU", size, HAL_CPU_THREADS="1")),
+                OURS: stack.enter_context(candidate("CPU", size)),
             }
             if find_spec("numba"):
                 ask["numba"] = stack.enter_context(candidate("numba", size))
@@ -93,8 +93,7 @@ def load(count: int) -> Iterator[None]:
 
 
 def main(kind: str, *size: str) -> None:
-    make = {"our": guards.our_heat, "numba": guards.numba_heat}[kind]
-    run = make(*map(int, size)).timer()
+    run = programs.on(kind, programs.heat_of(*map(int, size)), {}).timer()
     for line in sys.stdin:
         start, launches = time.perf_counter(), 0
         while time.perf_counter() < start + float(line):

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import hal_core as hal
-from bench import guards
+from bench import kernels, programs
 from bench.measure import OURS, Effort, Task, compare
 from bench.report import Row, beside
 
@@ -25,6 +25,36 @@ Input = hal.ConstPtr[hal.float32]
 Ints = hal.Ptr[hal.int32]
 Bytes = hal.Ptr[hal.uint8]
 Places = hal.ConstPtr[hal.int32]
+
+
+@hal.kernel
+def by_range(y: Array, x: Input, a: hal.float32, n: hal.int32):
+    for i in range(hal.global_idx(0), n, hal.grid_dim(0) * hal.block_dim(0)):
+        y[i] = a * x[i] + y[i]
+
+
+@hal.kernel
+def column_sums(y: Array, x: Input, w: hal.int32, h: hal.int32):
+    i = hal.global_idx(0)
+    if i < w:
+        total = hal.float32(0)
+        for j in range(h):
+            total += x[j * w + i]
+        y[i] = total
+
+
+@hal.kernel
+def positive(y: Array, x: Input, w: hal.int32, h: hal.int32):
+    i = hal.global_idx(0)
+    if i < w * h and x[i] > 0.0:
+        y[i] = x[i] + x[i]
+
+
+@hal.kernel
+def selected(y: Array, x: Input, w: hal.int32, h: hal.int32):
+    i = hal.global_idx(0)
+    if i < w * h:
+        y[i] = x[i] + x[i] if x[i] > 0.0 else y[i]
 
 
 @hal.kernel
@@ -292,8 +322,8 @@ def cases() -> Iterator[tuple[str, Case, str, Case]]:
     signed = x - np.float32(0.5)
     small, a = (255 * x).astype("u1"), 1e-9
     ints = small.astype("i4")
-    each = Case(guards.below, two, (a, COUNT), COUNT)
-    strides = Case(guards.by_range, two, (a, COUNT), 2048)
+    each = Case(kernels.saxpy, two, (a, COUNT), COUNT)
+    strides = Case(by_range, two, (a, COUNT), 2048)
     yield "range(i, n, 2048)", strides, "a thread for each element", each
     wide = Case(saxpy64, tuple(v.astype("f8") for v in two), (a, COUNT), COUNT)
     yield "float64", wide, "float32", each
@@ -310,10 +340,10 @@ def cases() -> Iterator[tuple[str, Case, str, Case]]:
     name = "hal.local with an index that varies"
     yield name, known._replace(kernel=own_places), "constant indices", known
     table, size = random.random(LISTS * LENGTH, "f4"), (LISTS, LENGTH)
-    down = Case(guards.column_sums, (x, table), size, LISTS)
+    down = Case(column_sums, (x, table), size, LISTS)
     yield "a sum of its row a thread", Case(own_rows, (x, table), size, LISTS), "columns", down
-    stored = Case(guards.positive, (x, signed), (COUNT, 1), COUNT)
-    chosen = Case(guards.selected, (x, signed), (COUNT, 1), COUNT)
+    stored = Case(positive, (x, signed), (COUNT, 1), COUNT)
+    chosen = Case(selected, (x, signed), (COUNT, 1), COUNT)
     yield "a store under a test of random data", stored, "a choice", chosen
     stored = Case(bytes_stored, (small, small), (COUNT,), COUNT)
     chosen = Case(bytes_chosen, (small, small), (COUNT,), COUNT)
@@ -326,15 +356,15 @@ def cases() -> Iterator[tuple[str, Case, str, Case]]:
     found = Case(search_range, (np.zeros(LISTS, "i4"), table), (LENGTH, LISTS), LISTS)
     yield "a search by while", found._replace(kernel=search_while), "range and break", found
     plate = (a, 1024, 32), (1024, 32)
-    level = Case(guards.heat, two, *plate)
+    level = Case(programs.heat, two, *plate)
     for width in (8, ROW, 256):
         height = COUNT // width
-        short = Case(guards.heat, two, (a, width, height), (width, height))
+        short = Case(programs.heat, two, (a, width, height), (width, height))
         yield f"heat equation in rows of {width}", short, "rows of 1024", level
         flat = short._replace(kernel=heat_flat, threads=width * height)
         yield f"k // {width} in each thread", flat, "two dimensions", short
     three = Case(rows_of_three, two, (a, COUNT // 3), (3, COUNT // 3))
-    row = Case(guards.below, two, (a, COUNT // 3 * 3), COUNT // 3 * 3)
+    row = Case(kernels.saxpy, two, (a, COUNT // 3 * 3), COUNT // 3 * 3)
     yield "threads=(3, n)", three, "threads=3 * n", row
     border = Case(clamped, two, (256, 128), (256, 128))
     yield "3 x 3 with clamps, rows of 256", border, "without", border._replace(kernel=inner)

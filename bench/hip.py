@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 import hal_core as hal
-from bench.bare import Others
+from bench.bare import Bare
 from bench.measure import Task, call
 from hal_core.compiler.seal import unseal
 
@@ -20,7 +20,7 @@ for _ in turns:
 """
 
 
-class HIP:
+class HIP(Bare):
     """The runtime's interface, on a stream of its own."""
 
     name = "ctypes"
@@ -88,12 +88,6 @@ class HIP:
             "stream": self.stream,
         }  # fmt: skip
         return Task("take(at, n, stream); give(place, stream)", names, after=self.wait)
-
-    def peers(self, kernel: hal.KernelFunction, count: int, batch: int) -> Others:
-        return {}
-
-    def multiply(self, size: int) -> Others:
-        return {}
 
     def _ends(self, nbytes: int, pinned: bool) -> dict[str, object]:
         """Return the two addresses of a copy, and the owners of their memory."""

@@ -12,7 +12,7 @@ import numpy as np
 
 import hal_core as hal
 from bench import floors
-from bench.measure import OURS, Effort, Task, call, compare
+from bench.measure import OURS, Effort, Task, compare
 from bench.peers import Peers
 from bench.report import Missing, Row, beside
 
@@ -54,12 +54,7 @@ def rows(effort: Effort) -> Iterator[Row | Missing]:
 def memory_bound(library: ctypes.CDLL, effort: Effort) -> Row:
     """Measure the memory-bound kernel against the best C loop on the same memory."""
     ours, floor = _both(library.saxpy, saxpy, COUNT, FACTOR)
-    peers = Peers(
-        hal_opencl=lambda: _ours("OPENCL", saxpy, COUNT, FACTOR)[0],
-        numpy=_numpy,
-        numba=_numba,
-        pyopencl=_pyopencl,
-    )
+    peers = Peers(numpy=_numpy, numba=_numba)
     times = compare({OURS: ours, "C": floor} | peers.tasks, effort)
     others = peers.results(times)
     return beside("saxpy over 64 MiB", times, "C", 0.95, name=floors.NAME, peers=others)
@@ -140,22 +135,3 @@ def _numba() -> Task:
 
     names = {name: np.ones(COUNT, "f4") for name in "yx"} | {"a": np.float32(FACTOR)}
     return Task("loop(y, x, a)", {"loop": numba.njit(parallel=True)(loop)} | names)
-
-
-def _pyopencl() -> Task:
-    import pyopencl as cl
-
-    queue = cl.CommandQueue(cl.Context([cl.get_platforms()[0].get_devices()[0]]))
-    text = "__kernel void saxpy(__global float *y, __global const float *x, float a, int n)"
-    text += "{ int i = get_global_id(0); if (i < n) y[i] = a * x[i] + y[i]; }"
-    kernel = cl.Program(queue.context, text).build().saxpy
-    flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
-    host = np.ones(COUNT, "f4")
-    y, x = (cl.Buffer(queue.context, flags, hostbuf=host) for _ in "yx")
-
-    def run() -> None:
-        kernel.set_args(y, x, np.float32(FACTOR), np.int32(COUNT))
-        cl.enqueue_nd_range_kernel(queue, kernel, (COUNT,), None)
-        queue.finish()
-
-    return call(run)

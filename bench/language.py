@@ -1,25 +1,16 @@
-"""Speed of the front end, of first and later compiles, and of the interpreter."""
+"""Speed of the front end, and of first and later compiles."""
 
 from __future__ import annotations
 
-import io
 import os
-import sys
 from collections.abc import Callable, Iterator
-from contextlib import redirect_stdout
-from importlib import import_module
-from pathlib import Path
 
 import hal_core as hal
 from bench.measure import OURS, Effort, Task, call, compare
-from bench.report import Missing, Row, beside
+from bench.report import Row, beside
 from hal_cpu.vectors import LLVMRenderer
-from hal_kernel.interpreter import interpret
 
 LIMIT = 0.005  # seconds that the front end may take for fifty lines
-GENERATED = 200  # number of kernels of the fuzzer
-GENERATED_LIMIT = 0.01  # seconds that the interpreter may take for one of them
-FUZZ = Path(__file__).resolve().parents[1] / "tests" / "fuzz"
 
 
 def make_saxpy() -> hal.KernelFunction:
@@ -96,11 +87,10 @@ def make_fifty_lines() -> hal.KernelFunction:
     return fifty
 
 
-def rows(effort: Effort) -> Iterator[Row | Missing]:
+def rows(effort: Effort) -> Iterator[Row]:
     yield front_end(effort.rarely())
     yield first_compile(effort.rarely())
     yield later_compile(effort)
-    yield interpreter()
 
 
 def front_end(effort: Effort) -> Row:
@@ -131,28 +121,6 @@ def later_compile(effort: Effort) -> Row:
     tasks = {OURS: Task("device.compile(kernel)", names), "dict": Task("plain[id(kernel)]", names)}
     times = compare(tasks, effort)
     return beside("compile of a kernel compiled before", times, "dict", 0.2, name="dict lookup")
-
-
-def interpreter() -> Row | Missing:
-    """Measure the average over the fuzzer's first kernels, without reading their text."""
-    what = f"reference interpreter, a generated kernel of {GENERATED}"
-    if not FUZZ.is_dir():
-        return Missing(what, "tests/fuzz is not beside bench")
-    sys.path.insert(0, str(FUZZ))
-    harness, generate = import_module("harness"), import_module("generator").generate
-    cases = [(case, harness.load(case.source)) for case in map(generate, range(GENERATED))]
-
-    def run() -> None:
-        for case, kernel in cases:
-            inside = [array[case.guard : -case.guard] for array in case.arrays()]
-            try:
-                interpret(kernel, *inside, vals=case.vals, turns=harness.TURNS, **case.launch)
-            except hal.KernelFault:  # the fuzzer discards such kernels too
-                continue
-
-    with redirect_stdout(io.StringIO()):  # some of these kernels print
-        spent = compare({OURS: call(run, GENERATED)}, Effort(5, 0.0)).typical(OURS)
-    return Row(what, spent, "the limit", GENERATED_LIMIT, GENERATED_LIMIT / spent, target=1.0)
 
 
 def _llvmlite() -> Callable[[], None]:

@@ -9,7 +9,7 @@ import numpy as np
 
 import hal_core as hal
 from bench import floors
-from bench.measure import OURS, Effort, Task, call, compare
+from bench.measure import OURS, Effort, Task, compare
 from bench.peers import Peers
 from bench.report import Missing, Row, beside
 
@@ -39,7 +39,7 @@ def rows(effort: Effort) -> Iterator[Row | Missing]:
         name: ctypes.c_void_p(np.asarray(buffer).ctypes.data)
         for name, buffer in zip("cab", buffers, strict=True)
     }
-    peers = Peers(pyopencl=_pyopencl, numba=_numba)
+    peers = Peers(numba=_numba)
     tasks = {
         OURS: Task("program(c, a, b, vals=(n,), grid=(1, 1, 1), block=(16, 1, 1))", ours),
         "ctypes": Task("add(c, a, b, n)", floor),
@@ -47,25 +47,6 @@ def rows(effort: Effort) -> Iterator[Row | Missing]:
     times = compare(tasks | peers.tasks, effort)
     others = peers.results(times)
     yield beside(WHAT, times, "ctypes", 0.25, name="prebuilt ctypes call", peers=others)
-
-
-def _pyopencl() -> Task:
-    """Enqueue a hundred launches at a time, then wait."""
-    import pyopencl as cl
-
-    queue = cl.CommandQueue(cl.Context([cl.get_platforms()[0].get_devices()[0]]))
-    text = "__kernel void add(__global float *c, __global float *a, __global float *b, int n)"
-    text += "{ int i = get_global_id(0); if (i < n) c[i] = a[i] + b[i]; }"
-    kernel = cl.Program(queue.context, text).build().add
-    memory = [cl.Buffer(queue.context, cl.mem_flags.READ_WRITE, COUNT * 4) for _ in range(3)]
-
-    def hundred() -> None:
-        kernel.set_args(*memory, np.int32(COUNT))
-        for _ in range(100):
-            cl.enqueue_nd_range_kernel(queue, kernel, (COUNT,), (COUNT,))
-        queue.finish()
-
-    return call(hundred, repeats=100)
 
 
 def _numba() -> Task:

@@ -78,10 +78,7 @@ def copies(nbytes: int, target: float, effort: Effort) -> Iterator[Row]:
     }
     looked = effort if nbytes <= MIB else effort.rarely()
     for direction, (ours, floor) in directions.items():
-        peers = Peers(
-            tinygrad=partial(_tinygrad_copy, nbytes, direction),
-            pyopencl=partial(_pyopencl_copy, nbytes, direction),
-        )
+        peers = Peers(tinygrad=partial(_tinygrad_copy, nbytes, direction))
         tasks = {OURS: Task(ours, names), "memmove": Task(floor, names)}
         times = compare(tasks | peers.tasks, looked)
         others = peers.results(times)
@@ -97,16 +94,6 @@ def _tinygrad_copy(nbytes: int, direction: str) -> Task:
     order = "opaque, host" if direction == "copyin" else "host, opaque"
     names = {"copy": getattr(buffer.allocator, f"_{direction}"), "opaque": buffer._buf}
     return Task(f"copy({order})", names | {"host": host, "owner": buffer})
-
-
-def _pyopencl_copy(nbytes: int, direction: str) -> Task:
-    import pyopencl as cl
-
-    queue = cl.CommandQueue(cl.Context([cl.get_platforms()[0].get_devices()[0]]))
-    memory = cl.Buffer(queue.context, cl.mem_flags.READ_WRITE, nbytes)
-    host = np.ones(nbytes, np.uint8)
-    order = "queue, memory, host" if direction == "copyin" else "queue, host, memory"
-    return Task(f"copy({order})", {"copy": cl.enqueue_copy} | locals())
 
 
 def fresh(effort: Effort) -> Row:

@@ -10,7 +10,7 @@ import numpy as np
 import pyopencl as cl
 
 import hal_core as hal
-from bench.bare import Others
+from bench.bare import Bare
 from bench.measure import Task, call
 from hal_opencl.render import OpenCLRenderer
 
@@ -18,7 +18,7 @@ LAUNCH = "for _ in turns: launch(queue, kernel, threads, threads)"
 _flags = cl.mem_flags
 
 
-class OpenCL:
+class OpenCL(Bare):
     """The driver's interface, in a context of its own."""
 
     name = "pyopencl"
@@ -72,9 +72,3 @@ class OpenCL:
 
     def allocate(self, nbytes: int) -> Task:
         return Task("memory(n).release()", {"memory": self.memory, "n": nbytes})
-
-    def peers(self, kernel: hal.KernelFunction, count: int, batch: int) -> Others:
-        return {}
-
-    def multiply(self, size: int) -> Others:
-        return {}

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import hal_core as hal
-from bench import guards, kernels, programs
+from bench import kernels, programs
 from bench.measure import OURS, Effort, Task, compare
 from bench.peers import Peers
 from bench.programs import Example
@@ -64,7 +64,7 @@ void accelerate(__global float *a, __global const float *p, int n, float soft) {
 
 
 def rows(effort: Effort) -> Iterator[Row | Missing]:
-    for example in (saxpy(), heat(), sines(), programs.n_body()):
+    for example in (saxpy(), programs.heat_of(4096, 2048), sines(), programs.n_body()):
         yield beside_pyopencl(example, effort)
 
 
@@ -72,14 +72,6 @@ def saxpy() -> Example:
     n = 4 << 20
     arrays = np.ones(n, "f4"), np.ones(n, "f4")
     return Example("saxpy of 4 Mi", kernels.saxpy, kernels.saxpy, arrays, (1e-9, n), n)
-
-
-def heat() -> Example:
-    width, height = 4096, 2048
-    arrays = np.ones((height, width), "f4"), np.ones((height, width), "f4")
-    what = f"heat equation, {width} x {height}"
-    vals = (guards.ALPHA, width, height)
-    return Example(what, guards.heat, guards.heat, arrays, vals, (width, height))
 
 
 @hal.kernel

@@ -9,6 +9,7 @@ order, and rounds roots and quotients as the kernel does; numba with estimates s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +18,9 @@ import hal_core as hal
 from bench.measure import OURS, SETTLED, Effort, Task, call, compare
 from bench.peers import Peers
 from bench.report import Missing, Row, beside
+
+with suppress(ModuleNotFoundError):  # the twins are then not called
+    import numba
 
 BODIES, TILE, SOFTENING = 4096, 256, 1e-3
 WIDTH, HEIGHT = 1024, 512  # of images
@@ -40,7 +44,8 @@ class Example(NamedTuple):
 
 def rows(effort: Effort) -> Iterator[Row | Missing]:
     filters = [filtering(radius) for radius in (1, 2, 3)]
-    for example in (n_body(), *filters, sparse()):
+    plates = heat_of(768, 512), heat_of(4096, 2048)
+    for example in (*plates, n_body(), *filters, sparse()):
         yield beside_numba(example, effort)
 
 
@@ -63,7 +68,12 @@ def beside_numba(example: Example, effort: Effort) -> Row | Missing:
 
 
 def on(name: str, example: Example, results: dict[str, Numbers]) -> Task:
-    """Make a task that launches the kernel and waits; its result goes into `results`."""
+    """Make a task that launches the kernel and waits; its result goes into `results`.
+
+    A device's name, or "numba" for the twin.
+    """
+    if name == "numba":
+        return _numba(example, results)
     device = hal.Device[name]
     buffers = [hal.Buffer.from_numpy(array.reshape(-1), device) for array in example.arrays]
     program, vals, threads = device.compile(example.kernel), example.vals, example.threads
@@ -128,8 +138,6 @@ def accelerate(a: Array, p: Input, n: hal.int32, soft: hal.float32):
 
 
 def n_body() -> Example:
-    import numba
-
     def twin(a, p, n, soft):
         for i in numba.prange(n):
             x, y, z = p[0, i], p[1, i], p[2, i]
@@ -148,12 +156,36 @@ def n_body() -> Example:
     return Example(what, accelerate, twin, arrays, (BODIES, SOFTENING), BODIES, exact=True)
 
 
+# -- the heat equation
+
+
+@hal.kernel
+def heat(y: Array, x: Input, a: hal.float32, w: hal.int32, h: hal.int32):
+    i = hal.global_idx(0)
+    j = hal.global_idx(1)
+    if 0 < i < w - 1 and 0 < j < h - 1:
+        c = j * w + i
+        y[c] = x[c] + a * (x[c - 1] + x[c + 1] + x[c - w] + x[c + w] - 4.0 * x[c])
+
+
+def heat_of(width: int, height: int) -> Example:
+    """Make one step of a plate of this size."""
+
+    def twin(y, x, a, w, h):
+        for j in numba.prange(1, h - 1):
+            for i in range(1, w - 1):
+                around = x[j, i - 1] + x[j, i + 1] + x[j - 1, i] + x[j + 1, i]
+                y[j, i] = x[j, i] + a * (around - np.float32(4) * x[j, i])
+
+    y, x = np.ones((2, height, width), "f4")
+    what, size = f"heat equation, {width} x {height}", (width, height)
+    return Example(what, heat, twin, (y, x), (0.1, *size), size)
+
+
 # -- images
 
 
 def filtering(radius: int) -> Example:
-    import numba
-
     size = 2 * radius + 1
 
     @hal.kernel
@@ -202,8 +234,6 @@ def sparse_rows(
 
 
 def sparse() -> Example:
-    import numba
-
     def twin(y, x, values, columns, starts, n):
         for i in numba.prange(n):
             total = np.float32(0)

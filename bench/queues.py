@@ -1,4 +1,4 @@
-"""The cost of graphs, events, asyncio, slices on several queues, and files."""
+"""The cost of graphs, events, asyncio, queued work, and files."""
 
 from __future__ import annotations
 
@@ -16,13 +16,11 @@ import numpy as np
 import hal_core as hal
 from bench import launch
 from bench.measure import OURS, Effort, Task, call, compare
-from bench.peers import Peers
-from bench.report import Missing, Row, beside
+from bench.report import Row, beside
 
 NODES = 1000
 MIB = 1 << 20
 FILE_NBYTES = 256 * MIB
-SLICES, SLICE = 8, 1 << 20  # elements of float32
 Array = hal.Ptr[hal.float32]
 Input = hal.ConstPtr[hal.float32]
 
@@ -34,23 +32,12 @@ def smooth(y: Array, x: Input, n: hal.int32) -> None:
         y[i] = 0.25 * x[i - 1] + 0.5 * x[i] + 0.25 * x[i + 1]
 
 
-@hal.kernel
-def iterate(y: Array, turns: hal.int32, n: hal.int32) -> None:
-    i = hal.global_idx(0)
-    if i < n:
-        v = y[i]
-        for _ in range(turns):
-            v = v * 0.999 + 1.0
-        y[i] = v
-
-
-def rows(effort: Effort) -> Iterator[Row | Missing]:
+def rows(effort: Effort) -> Iterator[Row]:
     yield from tiny(effort)
     yield stencil(effort)
     yield done(effort)
     yield awaited(effort)
     yield from queued(effort)
-    yield slices(effort)
     yield file(effort.rarely())
 
 
@@ -119,20 +106,8 @@ def done(effort: Effort) -> Row:
         OURS: Task("event.done", {"event": event}),
         "is_set": Task("is_set()", {"is_set": flag.is_set}),
     }
-    peers = Peers(pyopencl=_pyopencl_done)
-    times = compare(tasks | peers.tasks, effort)
-    others = peers.results(times)
-    return beside("event.done", times, "is_set", None, name="threading.Event.is_set", peers=others)
-
-
-def _pyopencl_done() -> Task:
-    import pyopencl as cl
-
-    queue = cl.CommandQueue(cl.Context([cl.get_platforms()[0].get_devices()[0]]))
-    event = cl.enqueue_marker(queue)
-    event.wait()
-    names = {"event": event, "COMPLETE": cl.command_execution_status.COMPLETE}
-    return Task("event.command_execution_status == COMPLETE", names)
+    times = compare(tasks, effort)
+    return beside("event.done", times, "is_set", None, name="threading.Event.is_set")
 
 
 def awaited(effort: Effort) -> Row:
@@ -171,61 +146,6 @@ def queued(effort: Effort) -> Iterator[Row]:
         ours = Task(f"buffer.{call_of}, queue=queue)", names, after=queue.synchronize)
         times = compare({OURS: ours, "put": put}, effort)
         yield beside(f"{what} of 4 KiB, queued", times, "put", None, name="SimpleQueue.put")
-
-
-def slices(effort: Effort) -> Row | Missing:
-    """Measure copies up, kernels and copies down of slices on three queues and on one."""
-    what = f"{SLICES} slices up, computed and down, on three queues"
-    try:
-        device = hal.Device["OPENCL"]
-    except hal.DeviceUnavailable as error:
-        return Missing(what, str(error))
-    program = device.compile(iterate)
-    host = [np.ones(SLICE, "f4") for _ in range(SLICES)]
-    there = [hal.Buffer(device, SLICE, hal.float32).allocate() for _ in range(SLICES)]
-
-    def work(queues: list[hal.Queue]) -> None:
-        for turn, (array, buffer) in enumerate(zip(host, there, strict=True)):
-            queue = queues[turn % len(queues)]
-            buffer.copyin(array, queue=queue)
-            program(buffer, vals=(50, SLICE), threads=SLICE, queue=queue)
-            buffer.copyout(array, queue=queue)
-        for queue in queues:
-            queue.synchronize()
-
-    three = [device.queue() for _ in range(3)]
-    peers = Peers(pyopencl=partial(_pyopencl_slices, host))
-    tasks = {OURS: call(partial(work, three)), "one queue": call(partial(work, three[:1]))}
-    times = compare(tasks | peers.tasks, effort.rarely())
-    return beside(what, times, "one queue", None, peers=peers.results(times))
-
-
-def _pyopencl_slices(host: list[Any]) -> Task:
-    import pyopencl as cl
-
-    context = cl.Context([cl.get_platforms()[0].get_devices()[0]])
-    queues = [cl.CommandQueue(context) for _ in range(3)]
-    text = """__kernel void iterate(__global float *y, int turns, int n) {
-        int i = get_global_id(0);
-        if (i < n) {
-            float v = y[i];
-            for (int k = 0; k < turns; k++) v = v * 0.999f + 1.0f;
-            y[i] = v;
-        }
-    }"""
-    kernel = cl.Program(context, text).build().iterate
-    there = [cl.Buffer(context, cl.mem_flags.READ_WRITE, 4 * SLICE) for _ in host]
-
-    def work() -> None:
-        for turn, (array, buffer) in enumerate(zip(host, there, strict=True)):
-            queue = queues[turn % 3]
-            cl.enqueue_copy(queue, buffer, array, is_blocking=False)
-            kernel(queue, (SLICE,), None, buffer, np.int32(50), np.int32(SLICE))
-            cl.enqueue_copy(queue, array, buffer, is_blocking=False)
-        for queue in queues:
-            queue.finish()
-
-    return call(work)
 
 
 # -- files
