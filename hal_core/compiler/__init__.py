@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hal_core import config
 from hal_core.compiler import cache
-from hal_core.compiler.included import add_included
 from hal_core.compiler.module import Module as Module
 from hal_core.compiler.requirements import check
 from hal_core.compiler.selection import select
@@ -28,20 +27,18 @@ _A_SOURCE = "hal.Source(name, text, signature, language=...) makes one."
 log = logging.getLogger("hal_core")
 
 
-def digest(source: Source, identity: str = "") -> str:
+def digest(source: Source, identity: str = "", headers: str = "") -> str:
     """Return the content address of a compilation: sixty-four hexadecimal digits.
 
-    It covers all that decides the machine code. An include folder counts by the files that are
-    included, wherever it lies; how much work a thread has, the compiler does not know.
+    It covers all that decides the machine code. An include folder counts by the digest of its
+    headers, wherever it lies; how much work a thread has, the compiler does not know.
     """
     interface = source.interface._replace(work=None)
     text, macros = source.text, tuple(sorted(source.defines))
-    facts = identity, interface, source.options, macros, len(text)
+    facts = identity, interface, source.options, macros, headers, len(text)
     state = hashlib.sha256(f"{facts!r}\n{text}".encode())
     if not source.is_plain:
         state.update(repr(source.kernels).encode())
-    if not interface.rendered:
-        add_included(state, text, source.includes)
     return state.hexdigest()
 
 
@@ -77,6 +74,19 @@ class Compiler(OfThisProcess):
             fix="Make a hal.Source of each kernel, with its name and its signature.",
         )  # fmt: skip
 
+    def _headers(self, source: Source[Any]) -> str:
+        """Return a digest of the files that a text by hand includes, for the cache's key.
+
+        Raises: InvalidArgument for a folder that cannot be read; Unsupported where no text includes
+        files.
+        """
+        if source.includes:
+            raise Unsupported(
+                f"compile {source.name}", f"texts in {self.language!r} include no files here",
+                got=source.includes, fix="Leave out includes=, and put headers into the text.",
+            )  # fmt: skip
+        return ""
+
     def _disassemble(self, image: bytes) -> str:
         problem = f"{type(self).__name__} has no disassembler"
         raise Unsupported("disassemble", problem, fix="Read program.source.")
@@ -99,7 +109,9 @@ class Compiler(OfThisProcess):
 
     def compile_or_reuse(self, source: Source) -> tuple[bytes, bool]:
         """Do as `compile_cached`; return the binary, and True when it came from the cache."""
-        key = digest(check_class(source, Source, "compile", _A_SOURCE), self.identity)
+        check_class(source, Source, "compile", _A_SOURCE)
+        headers = "" if source.interface.rendered else self._headers(source)
+        key = digest(source, self.identity, headers)
         found = cache.load(key)
         if found is not None and self._is_current(found):
             return found, True

@@ -37,13 +37,13 @@ IMPORT_ORDERS = {
         hookspecs device profiling queue allocator buffer compiler program graph device.base
         __init__ cli __main__
     """.split(),  # noqa: SIM905  # one line of words reads as the order it is
-    "hal_kernel": ["__init__", "ir", "lang", "render", "interpreter", "python",
+    "hal_kernel": ["__init__", "c_texts", "ir", "lang", "render", "interpreter", "python",
         "multidevice", "cli",
     ],
 }  # fmt: skip
 # The distributions that one may import besides hal-core, which imports none.
 MAY_IMPORT = {
-    "hal_core": set[str](), "hal_kernel": set[str](), "hal_streams": set[str](),
+    "hal_core": set[str](), "hal_kernel": set[str](), "hal_streams": {"hal_kernel"},
     "hal_testing": {"hal_kernel"}, "hal_cpu": {"hal_kernel"}, "hal_metal": {"hal_kernel"},
     "hal_opencl": {"hal_kernel", "hal_streams"}, "hal_cuda": {"hal_kernel", "hal_streams"},
     "hal_hip": {"hal_kernel", "hal_streams"}, "hal_ray": {"hal_streams"},

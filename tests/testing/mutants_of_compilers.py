@@ -25,17 +25,17 @@ from hal_testing.fake.compiler import FakeCompiler
 @mutant("C1 C2 C3", "compile")
 def key_forgets_the_source() -> None:
     @around(compiler, "digest")
-    def digest(inner: Any, source: Source, identity: str) -> str:
+    def digest(inner: Any, source: Source, identity: str, headers: str) -> str:
         interface = source.interface
         plain = Source("k", "", "", language="", rendered=True, block=interface.block)
-        return str(inner(plain, identity))
+        return str(inner(plain, identity, headers))
 
 
 @mutant("C2", "compile")
 def key_forgets_the_compiler() -> None:
     @around(compiler, "digest")
-    def digest(inner: Any, source: Source, identity: str) -> str:
-        return str(inner(source, "any"))
+    def digest(inner: Any, source: Source, identity: str, headers: str) -> str:
+        return str(inner(source, "any", headers))
 
 
 @mutant("C1", "compile")

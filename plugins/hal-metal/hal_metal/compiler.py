@@ -9,14 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hal_core.compiler import Compiler, CompilerPair, Module
-from hal_core.compiler.logs import fault_line
-from hal_core.compiler.prototypes import Reading
 from hal_core.compiler.seal import seal, unseal
 from hal_core.concurrency import Late
 from hal_core.dtypes import float64
 from hal_core.errors import CompileError, InvalidArgument, Unsupported
 from hal_core.signature import Signature
 from hal_core.source import Source
+from hal_kernel.c_texts.logs import fault_line
+from hal_kernel.c_texts.prototypes import Reading
 from hal_metal import driver
 from hal_metal.arguments import check_room
 

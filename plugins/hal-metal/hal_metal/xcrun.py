@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hal_core.compiler import Compiler
-from hal_core.compiler.logs import fault_line
-from hal_core.compiler.options import refuse_files
 from hal_core.compiler.seal import seal, unseal
 from hal_core.errors import CompileError, CompilerUnavailable
 from hal_core.files import temporary_folder
 from hal_core.source import Source
+from hal_kernel.c_texts.included import digest_of_headers
+from hal_kernel.c_texts.logs import fault_line
+from hal_kernel.c_texts.options import refuse_files
 from hal_metal import driver
 from hal_metal.arguments import check_room
 from hal_metal.compiler import FILE, MetalCompiler, check_entry, with_macros
@@ -77,6 +78,9 @@ class XcrunCompiler(Compiler):
             check_entry(library, source.name, operation, device.name)
         device.keep_library(image, library)
         return image
+
+    def _headers(self, source: Source[Any]) -> str:
+        return digest_of_headers(source)
 
 
 def load_file(device: MetalDevice, image: bytes, operation: str) -> Any:

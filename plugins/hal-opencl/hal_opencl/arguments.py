@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from hal_core.compiler.prototypes import Declared, Text, fits, signature_of
 from hal_core.errors import CompileError, Unsupported
+from hal_kernel.c_texts.prototypes import Declared, Text, fits, signature_of
 from hal_opencl import driver
 from hal_opencl.driver import cl
 

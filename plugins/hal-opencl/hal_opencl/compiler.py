@@ -6,14 +6,15 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hal_core.compiler import Compiler, CompilerPair, Module
-from hal_core.compiler.logs import fault_line
 from hal_core.compiler.module import asked
-from hal_core.compiler.options import refuse_files
-from hal_core.compiler.prototypes import Reading, Text
 from hal_core.compiler.seal import seal, unseal
 from hal_core.dtypes import IMAGES
 from hal_core.errors import CompileError, InvalidArgument, Unsupported
 from hal_core.source import Source
+from hal_kernel.c_texts.included import digest_of_headers
+from hal_kernel.c_texts.logs import fault_line
+from hal_kernel.c_texts.options import refuse_files
+from hal_kernel.c_texts.prototypes import Reading, Text
 from hal_opencl import driver
 from hal_opencl.arguments import check_arguments, described
 from hal_opencl.build_lock import build_lock
@@ -109,6 +110,9 @@ class OpenCLCompiler(Compiler):
         image = Sealed("source", self.identity, text.encode(), flags).to_bytes()
         self.device.built = image, program
         return Module(image, kernels)
+
+    def _headers(self, source: Source[Any]) -> str:
+        return digest_of_headers(source)
 
     def _disassemble(self, image: bytes) -> str:
         sealed = Sealed.of_bytes(image, "disassemble", self.device.name)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import hal_core as hal
-from hal_core.compiler.prototypes import Text, holds
+from hal_kernel.c_texts.prototypes import Text, holds
 from hal_opencl import driver
 
 SCALARS = {

@@ -64,6 +64,9 @@ class RayCompiler(Compiler):
         image: bytes = self.device.connection.ask("compile", self.name, source)
         return image
 
+    def _headers(self, source: Source[Any]) -> str:
+        return str(self.device.connection.ask("headers", self.name, source))
+
     def _disassemble(self, image: bytes) -> str:
         return str(self.device.connection.ask("disassemble", self.name, image))
 

@@ -307,6 +307,9 @@ class DeviceHost:
         image: bytes = self._compiler(name).compile_cached(source)
         return image
 
+    def _tell_headers(self, name: str, source: hal.Source[Any]) -> str:
+        return str(self._compiler(name)._headers(source))
+
     def _tell_current(self, name: str, image: bytes) -> bool:
         return bool(self._compiler(name)._is_current(image))
 

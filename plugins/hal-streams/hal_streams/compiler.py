@@ -6,13 +6,14 @@ import re
 from typing import Any
 
 from hal_core.compiler import Compiler, Module
-from hal_core.compiler.logs import fault_line
-from hal_core.compiler.options import refuse_files
-from hal_core.compiler.prototypes import Reading
 from hal_core.compiler.seal import seal
 from hal_core.errors import CompileError
 from hal_core.signature import Signature
 from hal_core.source import Source
+from hal_kernel.c_texts.included import digest_of_headers
+from hal_kernel.c_texts.logs import fault_line
+from hal_kernel.c_texts.options import refuse_files
+from hal_kernel.c_texts.prototypes import Reading
 from hal_streams.confirmed import confirmation, refused
 from hal_streams.device import StreamDevice
 from hal_streams.runtime_compiler import CompilerRefused
@@ -65,3 +66,6 @@ class StreamCompiler(Compiler):
                 source=source.text, line=line, device=device,
             ) from None  # fmt: skip
         return Module(seal(self.maker, self.label, image), kernels)
+
+    def _headers(self, source: Source[Any]) -> str:
+        return digest_of_headers(source)

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import re
 
-from hal_core.compiler.prototypes import Reading
 from hal_core.dtypes import DType, any_
 from hal_core.errors import CompileError
 from hal_core.signature import CONST_POINTER, VALUE, Param, Signature
+from hal_kernel.c_texts.prototypes import Reading
 
 _KINDS = {"b": 0, "i": 100, "u": 200, "f": 300}
 _TYPES = {

@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from hal_core.compiler import Module
-from hal_core.compiler.prototypes import Reading
 from hal_core.errors import CompileError, CompilerUnavailable
 from hal_core.files import temporary_folder
 from hal_core.source import Source
@@ -27,6 +26,8 @@ from hal_cpu.compilers.source import (
     reading_of,
     text_of,
 )
+from hal_kernel.c_texts.included import digest_of_headers
+from hal_kernel.c_texts.prototypes import Reading
 
 
 class CCompiler(NamedTuple):
@@ -167,6 +168,9 @@ class CCompilerProgram(ObjectCompiler):
             return Module(self._compile_text(source, complete_all(reading)), kernels)
         except CompileError as error:
             raise reading.misfit(error.log) or error from None
+
+    def _headers(self, source: Source[Any]) -> str:
+        return digest_of_headers(source)
 
     def _compile_text(self, source: Source[Any], text: str) -> bytes:
         arguments = arguments_of(source)

@@ -17,10 +17,10 @@ import os
 import re
 from typing import TYPE_CHECKING, Any
 
-from hal_core.compiler.options import refuse_files
-from hal_core.compiler.prototypes import Reading
 from hal_core.dtypes import any_
 from hal_core.signature import CONST_POINTER, Param, Signature
+from hal_kernel.c_texts.options import refuse_files
+from hal_kernel.c_texts.prototypes import Reading
 
 if TYPE_CHECKING:
     from hal_core.source import Source

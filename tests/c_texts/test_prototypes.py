@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 
 import hal_core as hal
-from hal_core.compiler.prototypes import Text, signature_of
-
-pytestmark = pytest.mark.quick
+from hal_kernel.c_texts.prototypes import Text, signature_of
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import re
 import pytest
 
 import hal_core as hal
-from hal_core.compiler.options import refuse_files
+from hal_kernel.c_texts.options import refuse_files
 
 NAMES_FILE = re.compile(r"-I|-include")
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from hal_core.compiler.logs import fault_line
+from hal_kernel.c_texts.logs import fault_line
 
 NVRTC = re.compile(r"(?m)^(?P<file>\S*?)\((?P<line>\d+)\): (?:catastrophic )?error")
 

@@ -13,8 +13,12 @@ import hashlib
 import os
 import re
 from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 from hal_core.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from hal_core.source import Source
 
 _BLANK = r"(?:\s|/\*.*?\*/)*"
 _DIRECTIVE = re.compile(
@@ -25,12 +29,13 @@ _DIRECTIVE = re.compile(
 _CONTINUED = re.compile(r"\\[ \t]*\r?\n")
 
 
-def add_included(state: hashlib._Hash, text: str, folders: tuple[str, ...]) -> None:
-    """Hash the files that `text` includes, and those that they include.
+def digest_of_headers(source: Source[Any]) -> str:
+    """Return a digest of the files that a text includes, and of those that they include.
 
     Raises: InvalidArgument for a folder or a file that cannot be read.
     """
-    pending, seen = [(text, "")], set[str]()  # texts, and the folders that they lie in
+    state, folders = hashlib.sha256(), source.includes
+    pending, seen = [(source.text, "")], set[str]()  # texts, and the folders that they lie in
     try:
         for folder in folders:
             os.scandir(folder).close()
@@ -51,6 +56,7 @@ def add_included(state: hashlib._Hash, text: str, folders: tuple[str, ...]) -> N
     except OSError as error:
         problem = f"an include folder cannot be read: {error}"
         raise InvalidArgument("compile", problem, got=error.filename) from None
+    return state.hexdigest()
 
 
 def _below(folders: tuple[str, ...]) -> Iterator[str]:

@@ -1,0 +1,1 @@
+"""Texts of the C family by hand: their kernels and headers, compiler options and logs."""
