@@ -47,7 +47,7 @@ class Image(NamedTuple):
         elif self.depth is not None and self.height is None:
             problem = "depth needs a height"
         elif self.channels not in (1, 2, 4):
-            problem = "channels is 1, 2 or 4"
+            problem = "channels is 1, 2 or 4; three are padded to four"
         elif dtype.kind not in "fiu" or dtype.itemsize > 4 or dtype is bfloat16:
             problem = f"dtype is no {dtype.name}: pixels are numbers of 8 to 32 bits"
         elif self.normalised and (dtype.is_float or dtype.itemsize > 2):

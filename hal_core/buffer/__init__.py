@@ -174,11 +174,6 @@ class Buffer(Elements):
         if queue is not None or captures:
             taker: Any = capturing() if queue is None else queue
             if taker is not None:
-                for one in (self, *src):
-                    if one.options.image is not None:
-                        fix = "Copy images without queue=, and outside of a capture."
-                        why = "no queue and no graph copies"
-                        raise one._no_image(OPERATIONS[method], why, fix)
                 if not isinstance(taker, Queue):  # the call would cost a part of a short copy
                     checked(taker, OPERATIONS[method], self._device)
                 event = taker._add_memory_work(method, args, self, *src)

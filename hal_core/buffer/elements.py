@@ -163,7 +163,8 @@ class Elements:
         Raises: InvalidArgument when the view does not lie inside this buffer.
         """
         if self.options.image is not None:
-            raise self._no_image("view", "has no views", "Copy it out: buffer.numpy()[...].")
+            problem, fix = f"{self!r} is an image, which has no views", "Use buffer.numpy()[...]."
+            raise Unsupported("view", problem, device=self.device, fix=fix)
         kind = self.dtype if dtype is None else as_dtype(dtype, "view")
         start = checked_size(offset, "view", "offset")
         room = max(0, self.nbytes - start) // kind.itemsize
@@ -306,10 +307,6 @@ class Elements:
         """The dtype of the parameters that take this: of the elements, or an image's."""
         image = self.options.image
         return self.dtype if image is None else image.kind
-
-    def _no_image(self, operation: str, why: str, fix: str) -> Unsupported:
-        problem = f"{self!r} is an image, which {why}"
-        return Unsupported(operation, problem, device=self.device, fix=fix)
 
     # -- ownership
 

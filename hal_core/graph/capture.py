@@ -35,10 +35,6 @@ class Recorder(Queue):
     ) -> None:  # fmt: skip
         if program.device is not self.device or program.device.closed:
             self._check_device(program.device, f"launch {program.name}")
-        for one in bufs:
-            if one.options.image is not None:
-                fix = "Launch it outside of the capture, or in a queue."
-                raise one._no_image(f"launch {program.name}", "no graph takes", fix)
         nodes = self._nodes
         nodes.append(Node(LAUNCH, len(nodes), bufs, self._changed, program, geometry, args, sizes))
         self._changed()

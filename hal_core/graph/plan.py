@@ -123,8 +123,7 @@ def _check(node: Node, bufs: Sequence[Buffer]) -> None:
     if node.program is not None:
         if node.program._unloaded:
             node.program._refuse_unloaded()
-        for param, buffer in zip(node.program.signature.pointers, bufs, strict=True):
-            node.program._check_buffer(param, buffer)
+        node.program._check_buffers(bufs)
     for buffer in bufs:
         buffer._opaque_for(f"replay: {node.title} of node {node.number}")
 
@@ -157,13 +156,14 @@ def _check_pair(device: Compiled, old: Any, new: Any) -> None:
                 "replay", f"{one!r} is on another device", device=device.name,
                 fix="Copy it first: there.copy_from(here).",
             )  # fmt: skip
-    if new.options.image is not None:
-        raise new._no_image("replay", "no graph takes", "Give a buffer.")
-    if new.dtype is not old.dtype:
+    got, limit = (one.options.image or one.dtype for one in (new, old))
+    if got != limit:
         fix = f"Give a view of it: buffer.view(dtype=hal.{old.dtype.name})."
+        if old.options.image or new.options.image:
+            fix = "Give one of the same size and format."
         raise InvalidArgument(
-            "replay", f"{new!r} has another dtype", got=new.dtype.name, limit=old.dtype.name,
-            device=device.name, fix=fix,
+            "replay", f"{new!r} has another dtype", got=got, limit=limit, device=device.name,
+            fix=fix,
         )  # fmt: skip
     if new.nbytes < old.nbytes:
         raise InvalidArgument(

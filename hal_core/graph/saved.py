@@ -7,6 +7,7 @@ import os
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from hal_core.allocator import BufferSpec, Image
 from hal_core.buffer import Buffer
 from hal_core.compiler.seal import seal, unseal
 from hal_core.compiler.selection import select
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from hal_core.device.base import Compiled
     from hal_core.program import Program
 
-_MAKER = "hal-graph 1"  # the format of the file and its version
+_MAKER = "hal-graph 2"  # the format of the file and its version
 
 Label = dict[str, Any]
 
@@ -45,7 +46,9 @@ def to_bytes(device: Compiled, nodes: Sequence[Node], roots: Sequence[Buffer]) -
     label: Label = {
         "family": device.family,
         "arch": device.info.arch,
-        "buffers": [(root.size, root.dtype.name) for root in roots],
+        "buffers": [
+            (one.size, one.dtype.name, (image := one.options.image) and image[:-1]) for one in roots
+        ],
         "programs": [
             {
                 **program.binary.interface._asdict(),
@@ -118,7 +121,10 @@ def from_bytes(device: Compiled, data: bytes, graph: Any) -> None:
 
 
 def _fill(device: Compiled, label: Label, payload: bytes, graph: Any) -> None:
-    buffers = [Buffer(device, size, as_dtype(name)).allocate() for size, name in label["buffers"]]
+    buffers = []
+    for size, name, image in label["buffers"]:
+        options = BufferSpec(image=Image(*image)) if image else None
+        buffers.append(Buffer(device, size, as_dtype(name), options).allocate())
     # Cached: programs that have one image share what the driver makes of it, as when compiled.
     piece = cache(lambda start, nbytes: payload[start : start + nbytes])
     programs = [_program(device, facts, piece) for facts in label["programs"]]

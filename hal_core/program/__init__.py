@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, overload
 from hal_core.buffer import Buffer
 from hal_core.concurrency import OfThisProcess
 from hal_core.dtypes import alike, any_
-from hal_core.errors import InvalidArgument, InvalidState, as_flag
+from hal_core.errors import HalError, InvalidArgument, InvalidState, as_flag
 from hal_core.geometry import Dim3, Extent, Rules, is_plain
 from hal_core.program.generated import ANY_ALIGNMENT, learn_casts, specialised
 from hal_core.queue import Queue, checked
-from hal_core.signature import Param, Signature, convert_value
+from hal_core.signature import POINTER, Param, Signature, convert_value
 
 if TYPE_CHECKING:
     from hal_core.device.base import Compiled
@@ -296,11 +296,15 @@ class Program(OfThisProcess):
         args: list[Any] = [None] * len(self.signature.params)
         for param, value in zip(values, vals, strict=True):
             args[param.position] = convert_value(value, param, operation, self.device.name)
-        for param, buffer in zip(pointers, bufs, strict=True):
-            self._check_buffer(param, buffer)
+        self._check_buffers(bufs)
         # After all checks: a buffer may be allocated here, and a refused launch leaves no trace.
         for param, buffer in zip(pointers, bufs, strict=True):
-            args[param.position] = buffer._opaque_for(operation)
+            try:
+                args[param.position] = buffer._opaque_for(operation)
+            except HalError as error:
+                if error.operation != operation:  # its memory was refused
+                    error.args = (f"{operation}, argument {str(param)!r}: {error}",)
+                raise
         return tuple(args)
 
     def _refuse(self, problem: str, got: object, expected: object, fix: str = "") -> NoReturn:
@@ -316,6 +320,17 @@ class Program(OfThisProcess):
             device=self.device.name,
             fix=fix or f"Write program({call}): buffers first, numbers in vals=.",
         )
+
+    def _check_buffers(self, bufs: Sequence[Buffer]) -> None:
+        """Raises: InvalidArgument naming the argument."""
+        images: dict[int, Param] = {}
+        for param, buffer in zip(self.signature.pointers, bufs, strict=True):
+            self._check_buffer(param, buffer)
+            first = images.setdefault(id(buffer), param) if param.dtype.kind == "I" else param
+            if first is not param and POINTER in (first.kind, param.kind):
+                problem = f"arguments {first.name!r} and {param.name!r} are one image, and it is "
+                fix = "Write into another image."
+                self._refuse(f"{problem}written", f"{first}, {param}", "two images", fix)
 
     def _check_buffer(self, param: Param, buffer: object) -> None:
         what = f"argument {param.name!r}"

@@ -111,6 +111,9 @@ def specialised(cls: P, signature: Signature, any_offset: bool) -> P:
         either = f" or {same} self._misaligned[{place}]" if any_offset else ""
         tests.append(f"({same} {key}{either})")
         tests += [f"not {buffer}._start() % {ANY_ALIGNMENT}"] if untyped else []
+    images = [f"b{param.position}" for param in signature.pointers if param.dtype.kind == "I"]
+    if len(images) > 1:  # else the call looks whether one of them is written
+        tests.append(f"len(set(({', '.join(images)}))) == {len(images)}")
     for value, param in zip(values, signature.values, strict=True):
         dtype = param.dtype
         if dtype.kind in ("c", "V"):

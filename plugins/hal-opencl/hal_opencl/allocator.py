@@ -17,9 +17,30 @@ if TYPE_CHECKING:
 Opaque = tuple[cl.Buffer, int]  # memory, byte offset: a view at any offset needs no sub-buffer
 
 
-def overlap(dest: Opaque, src: Opaque, nbytes: int) -> bool:
-    """Tell whether two ranges share bytes. OpenCL refuses to copy between such ranges."""
-    return dest[0] == src[0] and abs(dest[1] - src[1]) < nbytes
+def copied_twice(dest: Opaque, src: Opaque, nbytes: int) -> bool:
+    """Tell whether a copy needs memory between its ends, as OpenCL refuses ranges that overlap.
+
+    It refuses images of different formats, too.
+    """
+    if dest[0] == src[0]:
+        return abs(dest[1] - src[1]) < nbytes
+    return isinstance(src[0], cl.Image) and isinstance(dest[0], cl.Image)
+
+
+def enqueue_copy(commands: cl.CommandQueue, dest: Opaque, src: Opaque, nbytes: int) -> cl.Event:
+    """Queue a copy within a context; return its event. Raises: cl.Error."""
+    if copied_twice(dest, src, nbytes):
+        between = cl.Buffer(commands.context, cl.mem_flags.READ_WRITE, nbytes), 0
+        enqueue_copy(commands, between, src, nbytes)
+        src = between
+    (to, start), (source, offset) = dest, src
+    if isinstance(to, cl.Image):
+        place = images.place_of(to)
+        return inner._enqueue_copy_buffer_to_image(commands, source, to, offset, *place)
+    if isinstance(source, cl.Image):
+        place = images.place_of(source)
+        return inner._enqueue_copy_image_to_buffer(commands, source, to, *place, start)
+    return inner._enqueue_copy_buffer(commands, source, to, nbytes, offset, start)
 
 
 class OpenCLAllocator(LRUAllocator[Opaque]):
@@ -89,31 +110,20 @@ class OpenCLAllocator(LRUAllocator[Opaque]):
     def _copyin(self, dest: Opaque, src: memoryview) -> Any:
         with driver.check("copyin", self.device.name):
             self.device.wait_for_last()
-            if isinstance(dest[0], cl.Image):
-                place = images.place_of(dest[0])
-                return inner._enqueue_write_image(self.device.commands, dest[0], *place, src)
-            return driver.enqueue_write(self.device.commands, dest[0], src, dest[1], None, True)
+            write = images.write if isinstance(dest[0], cl.Image) else driver.enqueue_write
+            return write(self.device.commands, dest[0], src, dest[1], None, True)
 
     def _copyout(self, dest: memoryview, src: Opaque) -> Any:
         with driver.check("copyout", self.device.name):
             self.device.wait_for_last()
-            if isinstance(src[0], cl.Image):
-                place = images.place_of(src[0])
-                return inner._enqueue_read_image(self.device.commands, src[0], *place, dest)
-            return driver.enqueue_read(self.device.commands, src[0], dest, src[1], None, True)
+            read = images.read if isinstance(src[0], cl.Image) else driver.enqueue_read
+            return read(self.device.commands, src[0], dest, src[1], None, True)
 
     def _transfer(self, dest: Opaque, src: Opaque, nbytes: int, src_device: Compiled) -> Any:
         if src_device is not self.device:
             return False  # each device has a context of its own
-        if overlap(dest, src, nbytes) or isinstance(dest[0], cl.Image):
-            return False
-        if isinstance(src[0], cl.Image):
-            return False  # as for `dest`: through the host
         with driver.check("copy_from", self.device.name):
-            copied = cl.enqueue_copy(
-                self.device.commands, dest[0], src[0],
-                src_offset=src[1], dst_offset=dest[1], byte_count=nbytes,
-            )  # fmt: skip
+            copied = enqueue_copy(self.device.commands, dest, src, nbytes)
             self.device.commands.flush()
         self.device.last_event = copied
         return copied

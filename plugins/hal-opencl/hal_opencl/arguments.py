@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from hal_core.errors import CompileError, Unsupported
-from hal_kernel.c_texts.prototypes import Declared, Text, fits, signature_of
+from hal_kernel.c_texts.prototypes import Declared, Reading, Text, fits, signature_of
 from hal_opencl import driver
 from hal_opencl.driver import cl
 
@@ -15,6 +15,16 @@ if TYPE_CHECKING:
 
 # Types of arguments that are neither memory nor a number.
 _OPAQUE = re.compile(r"(?!image[123]d_t)image\w*_t|sampler_t|event_t|queue_t|pipe\b.*")
+
+
+_ACCESSES = {"read_only", "write_only", "read_write"}
+_USE = re.compile(r"\b(read|write)_image\w*\s*\(\s*(\w+)")
+
+
+_INSTEAD = {
+    "sampler_t": "Write it into the text: __constant sampler_t nearest = "
+    "CLK_NORMALIZED_COORDS_FALSE | CLK_ADDRESS_CLAMP | CLK_FILTER_NEAREST;"
+}
 
 
 class Slot(NamedTuple):
@@ -28,13 +38,15 @@ class Slot(NamedTuple):
 
 
 GEOMETRY = Slot("8i", 32, 0, "the geometry of the launch")  # an int8
+LOCAL = Slot("", 0, 0, "the __local memory of shared=")
 
 
-def slots_of(asked: Interface) -> list[Slot]:
+def slots_of(kernel: cl.Kernel, asked: Interface) -> list[Slot]:
     """List the arguments that a kernel takes.
 
     A rendered kernel takes a pointer as base and byte offset, and so does a `Source` kernel that
-    asks for it; others take the pointer alone.
+    asks for it; others take the pointer alone. One argument more is the geometry of a rendered
+    kernel whose work-items are blocks, and the dynamic shared memory of others.
     """
     slots = []
     for param in asked.signature.params:
@@ -45,12 +57,11 @@ def slots_of(asked: Interface) -> list[Slot]:
         slots.append(Slot("", 8, param.position, str(param)))
         if (asked.rendered or asked.offsets) and param.dtype.kind != "I":
             slots.append(Slot("q", 8, param.position, f"the byte offset of {param}", True))
+    if kernel.num_args == len(slots) + 1:
+        place = len(slots) if asked.rendered else driver.local_argument(kernel)
+        if place is not None:
+            slots.insert(place, GEOMETRY if asked.rendered else LOCAL)
     return slots
-
-
-def runs_whole_blocks(kernel: cl.Kernel, asked: Interface) -> bool:
-    """Return whether the work-items of a rendered kernel are blocks, which take the geometry."""
-    return asked.rendered and kernel.num_args == len(slots_of(asked)) + 1
 
 
 def described(kernel: cl.Kernel, text: Text, offsets: bool, device: str) -> Signature:
@@ -62,6 +73,7 @@ def described(kernel: cl.Kernel, text: Text, offsets: bool, device: str) -> Sign
             fix="Give the kernel's signature.",
         )  # fmt: skip
     _check_expressible(declared, f"compile {name}", device)
+    declared = [one for one in declared if "local" not in one.words]
     if offsets:  # what follows a pointer is its offset
         ahead = [None, *declared]
         declared = [
@@ -82,6 +94,18 @@ def _declared(kernel: cl.Kernel) -> list[Declared]:
     return found
 
 
+def wrong_access(line: str, reading: Reading) -> str:
+    """Describe a parameter of an image that a line uses against its qualifier; else nothing."""
+    params = {one.name: one for declared in reading.declared.values() for one in declared}
+    for use, name in _USE.findall(line):
+        one = params.get(name)
+        if one is not None and one.type.startswith("image"):
+            access = {word.strip("_") for word in one.words} & _ACCESSES or {"read_only"}
+            if not access & {f"{use}_only", "read_write"}:
+                return f"the text {use}s argument {name!r}, which is {one.text}"
+    return ""
+
+
 def check_arguments(
     kernel: cl.Kernel, asked: Interface, operation: str, device: str, text: Text | None = None
 ) -> None:
@@ -98,9 +122,7 @@ def check_arguments(
         if not param.dtype.format:
             problem = f"OpenCL C has no {param.dtype.name} values"
             raise Unsupported(operation, problem, got=str(param), device=device)
-    slots = slots_of(asked)
-    if runs_whole_blocks(kernel, asked):
-        slots.append(GEOMETRY)
+    slots = slots_of(kernel, asked)
     if kernel.num_args != len(slots):
         raise CompileError(
             operation,
@@ -111,6 +133,8 @@ def check_arguments(
         )
     _, set_numbers = driver.argument_setters(kernel)
     for index, slot in enumerate(slots):
+        if slot is LOCAL:
+            continue
         fit = not (spaces and (spaces[index] in ("global", "constant")) != (slot.code == ""))
         if declared and text is not None:
             given, param = declared[index], signature.params[slot.position]
@@ -122,27 +146,32 @@ def check_arguments(
             fit = False
         if not fit:
             one = declared[index] if declared else None
-            const = "const " if one and "const" in one.words else ""
-            written = f"{const}{one.text} {one.name}" if one else "of another kind or size"
+            words = [word for word in ("__local", "const") if one and word.strip("_") in one.words]
+            written = "of another kind or size"
+            if one:
+                written = " ".join([*words, one.text, one.name])
             raise CompileError(
                 operation,
                 f"argument {index} of the kernel is {written}, its signature says {slot.what}",
                 device=device,
-                fix="Write the signature as the kernel declares it, or leave it out.",
+                fix="Write the signature as the kernel declares it, or leave it out. "
+                "It has no __local parameter, whose size is shared= of a launch.",
             )
 
 
 def _check_expressible(declared: list[Declared], operation: str, device: str) -> None:
+    of_shared = [one.name for one in declared if "local" in one.words]
     for index, one in enumerate(declared):
         what = f"argument {index} {one.name!r}"
-        if "local" in one.words:
+        if one.name in of_shared[1:]:
             raise Unsupported(
-                operation, f"{what} is __local memory, which no signature can express",
-                got=one.text, device=device,
+                operation, f"{what} is __local memory, and so is {of_shared[0]!r}: shared= is the "
+                "size of one", got=one.text, device=device,
                 fix="Declare it inside the kernel, with a size from defines={...}.",
             )  # fmt: skip
         if _OPAQUE.fullmatch(one.type):
             raise Unsupported(
-                operation, f"{what} is an {one.type}, and kernels take buffers and values",
-                device=device, fix="Read elements from a buffer; declare samplers in the text.",
+                operation, f"{what} is {one.type}, and kernels take buffers and values",
+                got=one.text, device=device,
+                fix=_INSTEAD.get(one.type, "Take a buffer, or an image of one to three axes."),
             )  # fmt: skip

@@ -13,6 +13,7 @@ from ctypes import POINTER, byref, c_int32, c_size_t, c_uint32, c_uint64, c_void
 from typing import Any, NoReturn
 
 from hal_opencl.driver import cl, inner
+from hal_opencl.images import place_of
 
 _NAME = "cl_khr_command_buffer"
 _AT_MOST = 0, 9, 4  # later versions take other arguments
@@ -33,6 +34,12 @@ _CALLS: dict[str, tuple[Any, ...]] = {
     ),
     "clCommandCopyBufferKHR": (
         c_int32, c_void_p, c_void_p, c_void_p, c_void_p, c_size_t, c_size_t, c_size_t, *_AFTER,
+    ),
+    "clCommandCopyBufferToImageKHR": (
+        c_int32, c_void_p, c_void_p, c_void_p, c_void_p, c_size_t, _Sizes, _Sizes, *_AFTER,
+    ),
+    "clCommandCopyImageToBufferKHR": (
+        c_int32, c_void_p, c_void_p, c_void_p, c_void_p, _Sizes, _Sizes, c_size_t, *_AFTER,
     ),
     "clCommandFillBufferKHR": (
         c_int32, c_void_p, c_void_p, c_void_p, c_void_p, c_size_t, c_size_t, c_size_t, *_AFTER,
@@ -95,10 +102,17 @@ class CommandBuffer:
         self._call("clCommandNDRangeKernelKHR", *kernel_args, *_NONE_AFTER)
 
     def add_copy(self, dest: tuple[Any, int], src: tuple[Any, int], nbytes: int) -> None:
-        """Add a copy between ranges of (memory, offset) that do not overlap."""
+        """Add a copy between ranges of (memory, offset) that do not overlap; one is no image."""
         self._keep.append((dest, src))
-        places = src[0].int_ptr, dest[0].int_ptr, src[1], dest[1], nbytes
-        self._call("clCommandCopyBufferKHR", None, *places, *_NONE_AFTER)
+        memory = None, src[0].int_ptr, dest[0].int_ptr
+        image = next((one for one, _ in (dest, src) if isinstance(one, cl.Image)), None)
+        place = [(c_size_t * 3)(*one) for one in place_of(image)] if image else []
+        if image is dest[0]:
+            self._call("clCommandCopyBufferToImageKHR", *memory, src[1], *place, *_NONE_AFTER)
+        elif image:
+            self._call("clCommandCopyImageToBufferKHR", *memory, *place, dest[1], *_NONE_AFTER)
+        else:
+            self._call("clCommandCopyBufferKHR", *memory, src[1], dest[1], nbytes, *_NONE_AFTER)
 
     def add_fill(self, dest: tuple[Any, int], pattern: bytes, nbytes: int) -> None:
         """Add a fill of (memory, offset); `nbytes` is a multiple of the pattern's length."""

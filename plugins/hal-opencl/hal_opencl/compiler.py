@@ -16,7 +16,7 @@ from hal_kernel.c_texts.logs import fault_line
 from hal_kernel.c_texts.options import refuse_files
 from hal_kernel.c_texts.prototypes import Reading, Text
 from hal_opencl import driver
-from hal_opencl.arguments import check_arguments, described
+from hal_opencl.arguments import check_arguments, described, wrong_access
 from hal_opencl.build_lock import build_lock
 from hal_opencl.driver import cl
 
@@ -79,6 +79,10 @@ class OpenCLCompiler(Compiler):
         reading = None
         if not source.interface.rendered:
             reading = Reading(source, "(?:__)?kernel", self.device.name, three="4")
+            reading.declared = {
+                name: [one for one in params if not one.words & {"local", "__local"}]
+                for name, params in reading.declared.items()
+            }
             reading.text.vectors |= {f"{name}_t": dtype for name, dtype in IMAGES.items()}
         head = _head(source, reading.declared if reading else (), operation)
         text = head + source.text + (reading.confirmed() if reading else "")
@@ -94,9 +98,11 @@ class OpenCLCompiler(Compiler):
                     # Oclgrind ignores #line, and counts the lines that we put above the text.
                     counted = fault_line(error.log, "input.cl")
                     line = counted and max(1, counted - head.count("\n"))
+                lines = source.text.split("\n")
+                misuse = wrong_access(lines[line - 1], reading) if reading and line else ""
                 raise CompileError(
-                    operation, error.problem, log=error.log, source=source.text, line=line,
-                    device=self.device.name,
+                    operation, misuse or error.problem, log=error.log, source=source.text,
+                    line=line, device=self.device.name,
                 ) from None  # fmt: skip
             with driver.check(operation, self.device.name):
                 kernels = self._kernels_of(program, source, reading.text if reading else None)

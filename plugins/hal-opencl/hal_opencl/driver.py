@@ -32,8 +32,8 @@ __all__ = [
     "COMPLETE", "BuildError", "Program", "argument_facts", "argument_setters",
     "argument_spaces", "binary_of", "build", "check", "cl", "enqueue_read", "enqueue_write",
     "explain", "fact", "failed_work", "find_devices", "find_kernel", "identity_of", "inner",
-    "is_pocl", "is_simulator", "kernel_facts", "kernel_names", "kind_of", "may_be_memory",
-    "open_queue", "raise_failure", "sentence",
+    "is_pocl", "is_simulator", "kernel_facts", "kernel_names", "kind_of", "local_argument",
+    "may_be_memory", "open_queue", "raise_failure", "sentence",
 ]  # fmt: skip
 
 INSTALL = (
@@ -373,6 +373,19 @@ def _argument_facts(kernel: cl.Kernel, fact: cl.kernel_arg_info) -> list[Any]:
         return [kernel.get_arg_info(index, fact) for index in range(kernel.num_args)]
     except cl.Error:
         return []
+
+
+def local_argument(kernel: cl.Kernel) -> int | None:
+    """Return the number of the first argument that is __local memory; None if none is.
+
+    By trying, as platforms leave what is known of arguments out of their binaries.
+    """
+    memory: Any = cl.LocalMemory(1)
+    for index in range(kernel.num_args):
+        with suppress(cl.Error):
+            kernel.set_arg(index, memory)
+            return index
+    return None
 
 
 class KernelFacts(NamedTuple):

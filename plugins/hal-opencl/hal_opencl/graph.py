@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hal_core.errors import HalError
 from hal_core.graph.node import COPY, COPYIN
 from hal_opencl import driver
-from hal_opencl.allocator import overlap
+from hal_opencl.allocator import Opaque, copied_twice
 from hal_opencl.command_buffer import CommandBuffer, calls_of
 from hal_opencl.driver import COMPLETE, cl
 from hal_opencl.program import OpenCLProgram
@@ -54,15 +54,23 @@ def _add(device: OpenCLDevice, recorded: CommandBuffer, step: Step) -> None:
         recorded.add_launch(kernel, step.geometry.items, step.geometry.group, keep)
     elif step.kind == COPY:
         dest, src, nbytes, _ = step.args
-        if overlap(dest, src, nbytes):
+        if copied_twice(dest, src, nbytes):
             between = cl.Buffer(device.context, cl.mem_flags.READ_WRITE, nbytes), 0
             recorded.add_copy(between, src, nbytes)
             src = between
         recorded.add_copy(dest, src, nbytes)
     elif step.kind == COPYIN:
         dest, data = step.args
-        flags = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR
-        recorded.add_copy(dest, (cl.Buffer(device.context, flags, hostbuf=data), 0), data.nbytes)
+        recorded.add_copy(dest, _with(device, data), data.nbytes)
     else:
         dest, nbytes, pattern = step.args
-        recorded.add_fill(dest, pattern, nbytes)
+        if isinstance(dest[0], cl.Image):
+            recorded.add_copy(dest, _with(device, pattern * (nbytes // len(pattern))), nbytes)
+        else:
+            recorded.add_fill(dest, pattern, nbytes)
+
+
+def _with(device: OpenCLDevice, data: Any) -> Opaque:
+    """Return memory with bytes of the host."""
+    flags = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR
+    return cl.Buffer(device.context, flags, hostbuf=data), 0

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from hal_core.dtypes import float16
 from hal_core.errors import InvalidArgument, Unsupported
-from hal_core.signature import POINTER
 from hal_opencl import driver
-from hal_opencl.driver import cl
+from hal_opencl.driver import cl, inner
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hal_core.allocator import Image
-    from hal_core.signature import Signature
     from hal_opencl.device import OpenCLDevice
 
 _ORDERS = {1: "R", 2: "RG", 4: "RGBA"}
@@ -64,16 +61,25 @@ def _channel_type(image: Image) -> str:
     return f"{'SIGNED' if signed else 'UNSIGNED'}_INT{8 * dtype.itemsize}"
 
 
-def check_distinct(signature: Signature, device: str, *given: object) -> None:
-    """Refuse one image as two arguments of which one is written. Raises: InvalidArgument."""
-    params = [one for one in signature.pointers if one.dtype.kind == "I"]
-    for (first, image), (second, other) in combinations(zip(params, given, strict=True), 2):
-        if image is other and POINTER in (first.kind, second.kind):
-            problem = f"{first.name!r} and {second.name!r} are one image, and it is written"
-            fix = "Write into another image."
-            raise InvalidArgument(f"launch {signature.name}", problem, device=device, fix=fix)
-
-
 def place_of(memory: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the first pixel of an image, and its width, height and depth: what copies take."""
     return (0, 0, 0), (memory.width, max(1, memory.height), max(1, memory.depth))
+
+
+# The arguments of these are those of `driver.enqueue_write` and `enqueue_read`.
+
+
+def write(
+    commands: cl.CommandQueue, dest: Any, src: memoryview, start: int = 0, after: Any = None,
+    wait: bool = True,
+) -> cl.Event:  # fmt: skip
+    """Copy from the host to an image; return the event. Raises: cl.Error."""
+    return inner._enqueue_write_image(commands, dest, *place_of(dest), src, 0, 0, after, wait)
+
+
+def read(
+    commands: cl.CommandQueue, src: Any, dest: memoryview, start: int = 0, after: Any = None,
+    wait: bool = True,
+) -> cl.Event:  # fmt: skip
+    """Copy from an image to the host; return the event. Raises: cl.Error."""
+    return inner._enqueue_read_image(commands, src, *place_of(src), dest, 0, 0, after, wait)

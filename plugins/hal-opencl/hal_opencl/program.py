@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
-from hal_core.errors import CompileError, Unsupported
+from hal_core.errors import CompileError, InvalidArgument, Unsupported
 from hal_core.geometry import Dim3
 from hal_core.program import Program, ProgramInfo, Shared
 from hal_core.program.generated import define, spare_storage
@@ -15,12 +14,11 @@ from hal_core.source import Binary
 from hal_kernel.ir.uop import MOST_THREADS
 from hal_opencl import driver
 from hal_opencl.allocator import Opaque
-from hal_opencl.arguments import GEOMETRY, check_arguments, runs_whole_blocks, slots_of
+from hal_opencl.arguments import GEOMETRY, LOCAL, check_arguments, slots_of
 from hal_opencl.build_lock import build_lock
 from hal_opencl.compiler import OpenCLCompiler, Sealed
 from hal_opencl.device import OpenCLDevice
 from hal_opencl.driver import cl
-from hal_opencl.images import check_distinct
 
 _pack_geometry = struct.Struct(GEOMETRY.code).pack
 # PoCL makes other machine code for a launch of 65535 and more groups along an axis.
@@ -32,7 +30,6 @@ _ITEMS_OF_UNIT = 32  # or more: a compute unit that is done takes over items of 
 # A kernel object holds the arguments of one launch, so each launch in progress has its own.
 _LAUNCH = """
 def launch(geometry{names}, owner=owner):
-    {check_images}
     memory = ({memory})  # a sub-buffer has no other owner until the kernel is queued
     numbers = ({numbers})
     try:
@@ -58,7 +55,7 @@ class Geometry(NamedTuple):
 
     items: tuple[int, ...]  # of the whole launch
     group: tuple[int, ...]  # of one group
-    launch: bytes  # the argument GEOMETRY, for kernels whose work-items are blocks
+    launch: Any  # the argument GEOMETRY or LOCAL of kernels that have one
 
 
 class OpenCLProgram(Program):
@@ -76,9 +73,10 @@ class OpenCLProgram(Program):
         with locked, driver.check(operation, device.name):
             shared = self._shared(lambda: self._build(operation))
             kernel = driver.find_kernel(shared.made, binary.name, operation, device.name)
-            check_arguments(kernel, binary.interface, operation, device.name)
             facts = driver.kernel_facts(kernel, device.hardware)
-            self._whole_blocks = runs_whole_blocks(kernel, binary.interface)
+            check_arguments(kernel, binary.interface, operation, device.name)
+            self._slots = slots_of(kernel, binary.interface)
+            self._whole_blocks = GEOMETRY in self._slots
             if self._whole_blocks:
                 self._launch_no_blocks(kernel)
         max_threads = facts.max_block_threads
@@ -96,16 +94,18 @@ class OpenCLProgram(Program):
         self._enqueue: Callable[..., cl.Event] | None = None  # generated at the first launch
 
     def _geometry(self, grid: Dim3, block: Dim3, shared: int) -> Geometry:
-        if shared:
-            raise Unsupported(
+        takes_shared = LOCAL in self._slots
+        if bool(shared) != takes_shared:
+            kind = InvalidArgument if takes_shared else Unsupported
+            which = "a" if takes_shared else "no"
+            raise kind(
                 f"launch {self.name}",
-                "OpenCL passes dynamic shared memory as a __local argument, which no signature "
-                "can express",
+                f"the kernel has {which} __local argument, whose size is shared= in bytes",
                 got=shared,
                 device=self.device.name,
-                fix="Declare __local memory inside the kernel and leave shared=0.",
+                fix="Give a text one parameter such as `__local float *tile`, or shared=0.",
             )
-        launch = b""
+        launch: Any = cl.LocalMemory(shared) if shared else None
         if self._whole_blocks:
             of_each = self._blocks_of_item(grid, block)
             launch = _pack_geometry(*block, *grid, of_each, 0)
@@ -144,9 +144,15 @@ class OpenCLProgram(Program):
         """Return `launch(geometry, *args, owner)`: the owner of a command queue, or no owner."""
         name, program = self.name, self._shared_program()
         interface = self.binary.interface
-        slots, offsets = slots_of(interface), interface.rendered or interface.offsets
-        memory, numbers, packs = [], [], {}
-        for index, (code, _, position, *_) in enumerate(slots):
+        offsets = interface.rendered or interface.offsets
+        memory: list[str] = []
+        numbers: list[str] = []
+        packs: dict[str, Any] = {}
+        for index, slot in enumerate(self._slots):
+            code, _, position, *_ = slot
+            if slot in (LOCAL, GEOMETRY):
+                (memory if slot is LOCAL else numbers).append(f"{index}, geometry.launch")
+                continue
             if not code:
                 # A kernel that takes no offset is given a view as a sub-buffer.
                 plain = f"a{position}[0]" if offsets else f"whole(a{position})"
@@ -156,14 +162,11 @@ class OpenCLProgram(Program):
             offset = "[1]" if self.signature.params[position].is_pointer else ""
             numbers.append(f"{index}, pack_{index}(a{position}{offset})")
             packs[f"pack_{index}"] = struct.Struct(code).pack
-        if self._whole_blocks:
-            numbers.append(f"{len(slots)}, geometry.launch")
 
         def make() -> tuple[Any, ...]:
             kernel = cl.Kernel(program, name)
             return kernel, *driver.argument_setters(kernel)
 
-        images = [f"a{one.position}" for one in self.signature.pointers if one.dtype.kind == "I"]
         names: dict[str, Any] = {
             **spare_storage(make),
             **packs,
@@ -174,7 +177,6 @@ class OpenCLProgram(Program):
             "name": name,
             "Error": cl.Error,
             "explain": driver.explain,
-            "check_images": partial(check_distinct, self.signature, self.device.name),
         }
         text = _LAUNCH.format(
             names="".join(f", a{param.position}" for param in self.signature.params),
@@ -182,7 +184,6 @@ class OpenCLProgram(Program):
             numbers=", ".join(numbers),
             set_memory="set_memory(memory)" if memory else "pass",
             set_numbers="set_numbers(numbers)" if numbers else "pass",
-            check_images=f"check_images({', '.join(images)})" if len(images) > 1 else "pass",
         )
         return define(text, "launch", f"launch of {name}", names)
 
@@ -194,8 +195,11 @@ class OpenCLProgram(Program):
         kernel = cl.Kernel(self._shared_program(), self.name)
         set_memory, set_numbers = driver.argument_setters(kernel)
         memory = []
-        slots = slots_of(self.binary.interface)
-        for index, (code, _, position, _, is_offset) in enumerate(slots):
+        for index, slot in enumerate(self._slots):
+            code, _, position, _, is_offset = slot
+            if slot in (LOCAL, GEOMETRY):
+                (set_memory if slot is LOCAL else set_numbers)((index, geometry.launch))
+                continue
             value = args[position]
             if code:
                 set_numbers((index, struct.pack(code, value[1] if is_offset else value)))
@@ -203,8 +207,6 @@ class OpenCLProgram(Program):
             takes_offset = self.binary.interface.rendered or self.binary.interface.offsets
             memory.append(value[0] if takes_offset else _whole(value))
             set_memory((index, memory[-1]))
-        if self._whole_blocks:
-            set_numbers((len(slots), geometry.launch))
         return kernel, memory
 
     def _shared_program(self) -> Any:
@@ -239,7 +241,7 @@ class OpenCLProgram(Program):
         most `_MOST_GROUPS` groups along x.
         """
         set_memory, set_numbers = driver.argument_setters(kernel)
-        for index, slot in enumerate([*slots_of(self.binary.interface), GEOMETRY]):
+        for index, slot in enumerate(self._slots):
             if slot.code:
                 set_numbers((index, bytes(slot.nbytes)))
             else:

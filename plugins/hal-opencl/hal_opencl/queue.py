@@ -11,8 +11,8 @@ from weakref import ref
 from hal_core.concurrency import fork_safe_lock, poll, run_unless_busy
 from hal_core.profiling import record_queued
 from hal_core.queue import OPERATIONS, Event, Failure, PolledEvent, Queue, WorkerQueue
-from hal_opencl import driver
-from hal_opencl.allocator import Opaque, overlap
+from hal_opencl import driver, images
+from hal_opencl.allocator import Opaque, enqueue_copy
 from hal_opencl.driver import COMPLETE, cl
 
 if TYPE_CHECKING:
@@ -204,21 +204,17 @@ class OpenCLQueue(Queue):
             self._add("replay of a graph", lambda: native.enqueue(self.commands), keep)
 
     def _copyin(self, dest: Opaque, src: memoryview, keep: Keep) -> None:
-        write = driver.enqueue_write
+        write = images.write if isinstance(dest[0], cl.Image) else driver.enqueue_write
         self._add("copyin", lambda: write(self.commands, dest[0], src, dest[1], None, False), keep)
 
     def _copyout(self, dest: memoryview, src: Opaque, keep: Keep) -> None:
-        read = driver.enqueue_read
+        read = images.read if isinstance(src[0], cl.Image) else driver.enqueue_read
         self._add("copyout", lambda: read(self.commands, src[0], dest, src[1], None, False), keep)
 
     def _copy(self, dest: Opaque, src: Any, nbytes: int, src_device: Compiled, keep: Keep) -> None:
         allocator = src_device.allocator
         if src_device is self.device:
-            if overlap(dest, src, nbytes):
-                between = cl.Buffer(self.device.context, cl.mem_flags.READ_WRITE, nbytes), 0
-                self._copy(between, src, nbytes, src_device, keep)
-                src = between
-            self._add("copy", lambda: self._copied(dest, src, nbytes), keep)
+            self._add("copy", lambda: enqueue_copy(self.commands, dest, src, nbytes), keep)
         elif allocator.host_ordered:  # the host reads the source in place
             self._copyin(dest, allocator._as_buffer(src, nbytes), keep)
         else:
@@ -227,13 +223,12 @@ class OpenCLQueue(Queue):
             helper._call("_copy", (dest, src, nbytes, src_device), keep)
             self.wait(helper.record())
 
-    def _copied(self, dest: Opaque, src: Opaque, nbytes: int) -> cl.Event:
-        return cl.enqueue_copy(
-            self.commands, dest[0], src[0],
-            src_offset=src[1], dst_offset=dest[1], byte_count=nbytes,
-        )  # fmt: skip
-
     def _fill(self, dest: Opaque, nbytes: int, pattern: bytes, keep: Keep) -> None:
+        if isinstance(dest[0], cl.Image):
+            data = memoryview(pattern * (nbytes // len(pattern)))
+            write = images.write
+            self._add("fill", lambda: write(self.commands, dest[0], data, wait=False), (data, keep))
+            return
         fill = cl.enqueue_fill_buffer
         self._add("fill", lambda: fill(self.commands, dest[0], pattern, dest[1], nbytes), keep)
 

@@ -108,10 +108,54 @@ def test_P2_a_driver_that_gives_no_types_is_trusted(
     device.compile(source(text, "untold: float32*"))
 
 
-def test_P5_local_arguments_are_refused(device: hal.Compiled) -> None:
-    text = "__kernel void one(__global int *x, __local int *s) { x[0] = s[0]; }"
-    with pytest.raises(hal.Unsupported, match=r"__local.*defines"):
-        device.compile(source(text, "x: int32*, s: int32*"))
+LOCAL = """
+typedef struct { int a, b; } pair;
+__kernel void one(char c, pair p, int8 v, __local int *s, __global int *y) {
+    int i = get_local_id(0), n = get_local_size(0);
+    s[i] = c + i + p.b + v.s7;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    y[get_global_id(0)] = s[n - 1 - i];
+}"""
+PAIR = np.dtype([("a", "i4"), ("b", "i4")])
+
+
+@pytest.mark.parametrize("offsets", [False, True])
+@pytest.mark.parametrize("signature", [None, "c: int8, p: PAIR, v: int32x8, y: int32*"])
+def test_P5_shared_is_the_size_of_a_local_argument(
+    device: hal.Compiled, signature: str | None, offsets: bool
+) -> None:
+    pair = hal.as_dtype(PAIR).name
+    text = LOCAL.replace("*y", "*y, long y0") if offsets else LOCAL
+    given = signature and signature.replace("PAIR", pair)
+    program = device.compile(hal.Source("one", text, given, language="opencl", offsets=offsets))
+    assert str(program.signature) == f"c: int8, p: {pair}, v: int32x8, y: int32*"
+    y = hal.zeros(16, hal.int32, device)
+    values = (1, np.array((0, 10), PAIR)[()], range(8))
+    expected = np.tile(np.arange(25, 17, -1), 2)
+    program(y, vals=values, threads=16, block=8, shared=32)
+    assert (y.numpy() == expected).all()
+    with device.capture() as graph:
+        program(y.fill(0), vals=values, threads=16, block=8, shared=32)
+    with device.queue() as queue:
+        graph.replay(queue=queue)
+    assert (y.numpy() == expected).all()
+    with pytest.raises(hal.InvalidArgument, match=r"has a __local argument.*got 0"):
+        program(y, vals=values, threads=16)
+    too_much = device.info.limits.shared_nbytes + 1
+    with pytest.raises(hal.InvalidArgument, match="shared"):
+        program(y, vals=values, threads=16, shared=too_much)
+
+
+def test_P5_one_argument_is_local(device: hal.Compiled) -> None:
+    text = "__kernel void one(__global int *x, __local int *s, __local int *t) { x[0] = s[0]; }"
+    with pytest.raises(hal.Unsupported, match=r"'t' is __local.*so is 's'.*defines"):
+        device.compile(hal.Source("one", text, language="opencl"))
+    text = text.replace(", __local int *t", "")
+    with pytest.raises(hal.CompileError, match=r"is __local int. s, its signature says s: int32"):
+        device.compile(hal.Source("one", text, "x: int32*, s: int32*", language="opencl"))
+    program = device.compile(hal.Source("one", "__kernel void one(int n) {}", language="opencl"))
+    with pytest.raises(hal.Unsupported, match=r"has no __local argument.*got 8"):
+        program(vals=(1,), threads=8, shared=8)
 
 
 def test_a_source_kernel_takes_pointers_without_a_dtype(device: hal.Compiled) -> None:

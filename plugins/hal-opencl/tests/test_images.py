@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import hal_core as hal
+from hal_opencl.command_buffer import calls_of
 
 SAMPLED = """
 __constant sampler_t nearest = CLK_NORMALIZED_COORDS_FALSE | CLK_ADDRESS_CLAMP | CLK_FILTER_NEAREST;
@@ -90,6 +91,7 @@ def test_a_text_with_offsets_has_none_for_images(device: hal.Compiled, offsets: 
     ("text", "signature", "why"),
     [
         (DOUBLED, "x: const image2d, y: const image2d", "is __write_only image2d_t y"),
+        (DOUBLED, "x: image2d, y: image2d", "is __read_only image2d_t x"),
         (DOUBLED, "x: const image3d, y: image2d", "is __read_only image2d_t x"),
         (DOUBLED, "x: const float32*, y: image2d", "signature says x: const float32"),
         (DOUBLED, "x: any*, y: image2d", r"signature says x: any\*"),
@@ -106,6 +108,22 @@ def test_P18_a_signature_has_the_image_of_the_text(
         compiled(device, text, signature)
 
 
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        (("__read_only", "__write_only"), "reads argument 'x', which is __write_only image2d_t x"),
+        (("__write_only", "read_only"), "writes argument 'y', which is read_only image2d_t y"),
+        (("__write_only image2d_t y", "image2d_t y"), "writes argument 'y', which is image2d_t y"),
+    ],
+)
+def test_an_image_that_the_text_uses_against_its_qualifier(
+    device: hal.Compiled, wrong: tuple[str, str], why: str
+) -> None:
+    with pytest.raises(hal.CompileError, match=why) as caught:
+        compiled(device, DOUBLED.replace(*wrong))
+    assert caught.value.line == 4 and "image" in caught.value.log
+
+
 def test_an_argument_is_an_image_of_the_right_kind(device: hal.Compiled) -> None:
     program = compiled(device, DOUBLED)
     x, y = made(device, hal.Image(4, 4)).fill(1), made(device, hal.Image(4, 4)).allocate()
@@ -118,21 +136,43 @@ def test_an_argument_is_an_image_of_the_right_kind(device: hal.Compiled) -> None
     }.items():
         with pytest.raises(hal.InvalidArgument, match=why):
             program(*bufs, threads=(4, 4))
+    with pytest.raises(hal.InvalidArgument, match=r"argument 'y: image2d': .*is larger"):
+        program(x, made(device, hal.Image(1 << 20, 1)), threads=(4, 4))
     takes_any = compiled(device, "__kernel void k(__global float *p) {}", "p: any*")
     takes_any(plain, threads=1)
     for of_plain in (compiled(device, "__kernel void k(__global float *p) {}"), takes_any):
         with pytest.raises(hal.InvalidArgument, match="argument 'p' is an image"):
             of_plain(x, threads=1)
     with device.capture() as graph:
-        with pytest.raises(hal.Unsupported, match="no graph takes"):
-            program(x, y, threads=(4, 4))
         takes_any(plain, threads=1)
-    with pytest.raises(hal.Unsupported, match="no graph takes"):
+    with pytest.raises(hal.InvalidArgument, match="has another dtype"):
         graph.replay({plain: x})
-    queue = device.queue()
-    program(x, y, threads=(4, 4), queue=queue)
-    queue.synchronize()
+    with device.queue() as queue:
+        program(x, y, threads=(4, 4), queue=queue)
     assert (y.numpy() == 2).all()
+
+
+def test_a_graph_launches_kernels_with_images(device: hal.Compiled) -> None:
+    program = compiled(device, DOUBLED)
+    x, y, z = (made(device, hal.Image(4, 4)) for _ in range(3))
+    with device.capture() as graph:
+        x.fill(1)
+        program(x, y, threads=(4, 4))
+        program(y, z, threads=(4, 4))
+        x.copy_from(z)
+        with pytest.raises(hal.InvalidArgument, match="'x' and 'y' are one image"):
+            program(x, x, threads=(4, 4))
+    assert graph.dependencies == [(), (0,), (1,), (0, 1, 2)]
+    graph.replay()
+    if calls_of(device.hardware):
+        assert graph._plan.native() is not None
+    assert (x.numpy() == 4).all()
+    with pytest.raises(hal.InvalidArgument, match="'x' and 'y' are one image"):
+        graph.replay({y: x})
+    other = made(device, hal.Image(4, 4))
+    with device.queue() as queue:
+        graph.replay({y: other}, queue=queue)
+    assert (other.numpy() == 2).all() and (z.numpy() == 4).all()
 
 
 @pytest.mark.parametrize(
@@ -143,7 +183,7 @@ def test_an_argument_is_an_image_of_the_right_kind(device: hal.Compiled) -> None
         (hal.Image(4, 0), hal.uint8, "from 1 on"),
         (hal.Image(4.0, 4), hal.uint8, "from 1 on"),  # type: ignore[arg-type]
         (hal.Image(4, None, 4), hal.uint8, "depth needs a height"),
-        (hal.Image(4, channels=3), hal.uint8, "channels"),
+        (hal.Image(4, channels=3), hal.uint8, "channels is 1, 2 or 4.*channels=3"),
         (hal.Image(4), hal.float64, "dtype is no float64"),
         (hal.Image(4), hal.complex64, "dtype is no complex64"),
         (hal.Image(4, normalised=True), hal.float32, "normalised"),
@@ -163,6 +203,11 @@ def test_a_format_that_the_device_lacks(
 ) -> None:
     from hal_opencl.driver import cl
 
+    program = compiled(device, DOUBLED)
     monkeypatch.setattr(cl, "get_supported_image_formats", lambda *_: [])
+    image = made(device, hal.Image(4, 1, normalised=True), hal.uint8)
     with pytest.raises(hal.Unsupported, match="RGBA, UNORM_INT8"):
-        made(device, hal.Image(4, normalised=True), hal.uint8).allocate()
+        image.allocate()
+    plain = made(device, hal.Image(4, 1))
+    with pytest.raises(hal.Unsupported, match=r"argument 'x: const image2d': .*RGBA, UNORM_INT8"):
+        program(image, plain, threads=(4, 1))

@@ -411,7 +411,8 @@ def fits(one: Declared, param: Param, text: Text) -> bool:
     written = text.dtype(one.type)
     writes = param.kind == CONST_POINTER and not one.words & _CONSTANT
     if "I" in (param.dtype.kind, written.kind if written else ""):
-        return written is param.dtype and not one.stars and not writes
+        same_access = bool(one.words & _CONSTANT) == (param.kind == CONST_POINTER)
+        return written is param.dtype and not one.stars and same_access
     if bool(one.stars) != param.is_pointer or one.stars > 1:
         return False
     if param.is_pointer:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from math import prod
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -49,27 +50,51 @@ class TestImages:
         more.copy_from(made)
         assert (other.copy_from(more).numpy() == data).all()
 
-    def test_IM4_images_have_no_views_and_no_work_in_queues_and_graphs(
-        self, device: hal.Compiled
-    ) -> None:
-        made = image_of(device, hal.Image(4, 4), hal.float32).fill(1)
-        plain, queue = hal.zeros(64, hal.float32, device), device.queue()
-        for refused in (
-            lambda: made.view(4),
-            lambda: made[:4],
-            lambda: made.fill(2, queue=queue),
-            lambda: made.copyin(bytes(256), queue=queue),
-            lambda: made.copyout(bytearray(256), queue=queue),
-            lambda: plain.copy_from(made, queue=queue),
-        ):
-            with pytest.raises(hal.Unsupported, match="is an image"):
-                refused()
-        with device.capture(), pytest.raises(hal.Unsupported, match="is an image"):
-            made.fill(2)
-        assert (made.numpy() == 1).all()
+    def test_IM4_queues_copy_and_fill_images(self, device: hal.Compiled) -> None:
+        data, there = np.arange(144, dtype=np.float32), bytearray(576)
+        plain = hal.Buffer.from_numpy(data, device)
+        made, more = (image_of(device, hal.Image(9, 4), hal.float32) for _ in range(2))
+        with device.queue() as queue:
+            made.copyin(data, queue=queue)
+            more.copy_from(made, queue=queue)
+            made.fill(2.5, queue=queue)
+            plain.copy_from(made, queue=queue)
+            more.copyout(there, queue=queue)
+            made.copy_from(plain, queue=queue)
+        assert bytes(there) == data.tobytes()
+        assert (made.numpy() == 2.5).all()
 
-    def test_IM5_another_size_is_refused(self, device: hal.Compiled) -> None:
+    def test_IM5_graphs_copy_and_fill_images(self, device: hal.Compiled, tmp_path: Path) -> None:
+        data = np.arange(64, dtype=np.float32)
+        plain = hal.zeros(64, hal.float32, device)
+        made, more, third = (image_of(device, hal.Image(4, 4), hal.float32) for _ in range(3))
+        with device.capture() as graph:
+            made.copyin(data)
+            more.copy_from(made)
+            plain.copy_from(more)
+            made.fill(2)
+        graph.save(tmp_path / "graph")
+        for _ in range(2):
+            more.fill(0)
+            graph.replay({made: third})
+            assert (plain.numpy() == data).all() and (third.numpy() == 2).all()
+        with device.queue() as queue:
+            graph.replay(queue=queue)
+        assert (more.numpy().reshape(-1) == data).all() and (made.numpy() == 2).all()
+        again = hal.load_graph(tmp_path / "graph", device)
+        again.replay()
+        assert [one.options.image for one in again.buffers] == [made.options.image] * 2 + [None]
+        assert (again.buffers[2].numpy() == data).all()
+        for other in (plain, image_of(device, hal.Image(8, 2), hal.float32)):
+            with pytest.raises(hal.InvalidArgument, match="another"):
+                graph.replay({made: other})
+
+    def test_IM6_views_and_other_sizes_are_refused(self, device: hal.Compiled) -> None:
         options = hal.BufferSpec(image=hal.Image(4, 4))
+        made = image_of(device, hal.Image(4, 4), hal.float32)
+        for bounds in (slice(4), slice(None)):
+            with pytest.raises(hal.Unsupported, match="is an image"):
+                made[bounds]
         with pytest.raises(hal.InvalidArgument, match="another size"):
             hal.empty(63, hal.float32, device, options)
         with pytest.raises(hal.InvalidArgument, match="dtype of an image"):
