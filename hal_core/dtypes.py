@@ -380,9 +380,10 @@ def _compound(name: str, operation: str) -> DType | None:
         nbytes = DTYPES[match[1]].itemsize * int(match[2])
     elif name.startswith("struct<"):
         try:
-            nbytes = int(name[:-1].rpartition(";")[2])
-            _numpy_of(name)
-        except (ValueError, LookupError, TypeError):
+            nbytes = _numpy_of(name).itemsize
+            if not nbytes:
+                raise ValueError(name)
+        except (ValueError, LookupError, TypeError, OverflowError, RecursionError):
             raise InvalidArgument(
                 operation, "a struct cannot be read", got=name,
                 fix="Write struct<a:float32@0;b:int32@4;8>, or give a numpy dtype with fields.",

@@ -110,9 +110,11 @@ def temporary_folder(operation: str, device: str) -> Iterator[str]:
 
 
 def missing(operation: str, path: str, fix: str) -> InvalidArgument:
-    """Return the error for a path where there is no file, with the name of one that is near."""
+    """Return the error for a path that is no file, with the name of one that is near."""
     if os.path.isdir(path):
         return InvalidArgument(operation, "a folder, not a file", got=path, fix=fix)
+    if os.path.exists(path):
+        return InvalidArgument(operation, "a pipe or a device, not a file", got=path, fix=fix)
     folder, name = os.path.split(path)
     try:
         beside = [one for one in os.listdir(folder or ".") if one.endswith(".py")]

@@ -215,8 +215,7 @@ def _bytes_of(value: Any, param: Param, operation: str, device: str) -> bytes:
         is_complex = isinstance(value, complex) or getattr(given, "kind", "") == "c"
         is_number = isinstance(value, (int, float)) or getattr(given, "kind", "") in tuple("biuf")
         if is_complex or (is_number and dtype.kind == "c"):
-            number = complex(value)
-            parts = number.real, number.imag
+            parts = value.real, value.imag
     try:
         if len(parts) == int(count or 0):
             scalar = Param(param.name, DTYPES[base], VALUE, param.position)

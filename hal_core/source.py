@@ -27,6 +27,7 @@ else:
 SEVERAL = "several-kernels"  # the name of a text of several, in errors and logs
 # Compilers written in C would stop at a zero; a lone surrogate cannot be encoded.
 _UNREADABLE = re.compile("[\0\ud800-\udfff]")
+_LINES = re.compile(r"[\r\n]|\\\Z")  # the next line would be a macro's, too
 _MACRO = re.compile(r"[A-Za-z_]\w*(\([\w\s,.]*\))?", re.ASCII)  # WIDTH, or MAX(a, b)
 
 _COUNTED = {"shared_nbytes": "bytes of a block", "work": "operations of a thread"}
@@ -213,9 +214,15 @@ def _macros(given: Mapping[str, object] | None, operation: str) -> tuple[tuple[s
             fix = 'Write defines={"WIDTH": 16}.'
             raise InvalidArgument(operation, "no name of a macro", got=name, fix=fix)
     try:
-        return tuple((key, str(value)) for key, value in (given or {}).items())
+        found = tuple((key, str(value)) for key, value in (given or {}).items())
     except ValueError:  # an integer of more than 4,300 digits, which Python does not write
         raise InvalidArgument(operation, "a macro's number is too long", got=given) from None
+    for name, text in found:
+        if _LINES.search(name + text):
+            fix = "Write it in one line, or in the text, as #define."
+            problem = f"the macro {name!r} has a line break"
+            raise InvalidArgument(operation, problem, got=text, fix=fix)
+    return found
 
 
 class Writable(Protocol):

@@ -41,7 +41,7 @@ class Image(NamedTuple):
 
     def _checked(self, dtype: DType, operation: str) -> Image:
         """Return the image with elements of a dtype. Raises: InvalidArgument naming the field."""
-        sizes, problem = self.shape[:-1], ""
+        sizes, problem = (self.width, *self.shape[:-1]), ""
         if not all(type(one) is int and one > 0 for one in sizes):
             problem = "width, height and depth are integers from 1 on"
         elif self.depth is not None and self.height is None:

@@ -132,6 +132,10 @@ def masked_by(mask: Any) -> Any:
     return seen
 
 
+def benched(value: Any) -> Any:
+    return elements(value, Param("x", hal.int32, POINTER, 0), "bench", 1 << 10, "the memory")
+
+
 # Each takes an array of int32, and gives its numbers; those that copy values take either order.
 OF_ARRAYS: dict[str, Callable[[Any], Any]] = {
     "Buffer.copyin src": lambda it: copied_in(it, queue=False),
@@ -144,7 +148,7 @@ OF_ARRAYS: dict[str, Callable[[Any], Any]] = {
     "MultiBuffer.from_numpy array": lambda it: hal.MultiBuffer.from_numpy(it, [DEVICE]).numpy(),
     "testing.interpret bufs": interpreted,
     "a captured table": captured,
-    "hal bench NAME=VALUE": lambda it: elements(it, Param("x", hal.int32, POINTER, 0), "bench"),
+    "hal bench NAME=VALUE": benched,
 }
 CONVERT = {
     "Buffer.from_numpy array", "MultiBuffer.from_numpy array", "a captured table",

@@ -59,7 +59,10 @@ def test_a_dtype_has_one_object_and_a_text() -> None:
     assert pickle.loads(pickle.dumps(hal.complex64)) is hal.complex64
     text = f"a: {made}*, b: const float32x4*, c: complex64, d: {made}"
     assert str(hal.Signature.parse("k", text)) == text
-    for wrong in ("struct<>", "struct<a:float32@0;x>", "struct<a@0;4>", "float32x5"):
+    texts = ["struct<>", "struct<a:float32@0;x>", "struct<a@0;4>", "float32x5"]
+    texts += ["struct<a:float32[0]@0;0>", f"struct<a:int8@0;{10**20}>"]
+    texts += ["struct<a:" * 2000 + "int8@0;1>" + "@0;1>" * 1999]
+    for wrong in texts:
         with pytest.raises(hal.InvalidArgument):
             hal.as_dtype(wrong)
 

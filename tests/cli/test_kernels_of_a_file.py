@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from fake_site import FakeSite
 
 import hal_core as hal
 from hal_core.cli import main
-from hal_kernel.cli import bench
+from hal_kernel.cli import arguments, bench
 
 pytestmark = pytest.mark.partial
 
@@ -273,8 +274,8 @@ def test_commands_take_the_kernels_of_another_front_end(
         (["scale", "y=inf"], "'y' takes a number of elements"),
         (["scale", "y=nan"], "'y' takes a number of elements"),
         (["scale", "y=True"], "'y' takes a number of elements"),
-        (["scale", "y=1e15"], "'y' is too large for this machine's memory"),
-        (["scale", "y=10**9999"], "'y' is too large for this machine's memory"),
+        (["scale", "y=1e15"], "'y' is too large for "),
+        (["scale", "y=10**9999"], "'y' is too large for "),
         (["scale", "n=0"], "scale: the launch has no threads"),
         (["scale", "--threads", "0"], "scale: the launch has no threads"),
         (["scale", "--block", "0"], "scale: threads cannot run in blocks of none"),
@@ -295,6 +296,32 @@ def test_bench_and_try_say_what_is_wrong(
         assert main(["try", f"{file}:{given[0]}", *given[1:]]) == 2
         out, err = capsys.readouterr()
         assert out == "" and said in err
+
+
+def test_sizes_are_refused_that_a_command_would_take_long_for(
+    file: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The interpreter keeps a record of each element; `bench` copies all arrays together."""
+    for size in ("2**24 + 1", "np.zeros(2**24 + 1, 'f4')"):
+        assert main(["try", f"{file}:scale", f"y={size}"]) == 2
+        said = "'y' is too large for the interpreter (got 16777217; limit 16777216)"
+        assert said in capsys.readouterr().err
+    monkeypatch.setattr(arguments, "_room", lambda: 64)
+    assert main(["bench", f"{file}:transpose", "y=10", "x=10", "w=3", "h=3"]) == 2
+    said = "'x' is too large for this machine's memory (got 10; limit 6)"
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no named pipes")
+@pytest.mark.parametrize("command", ["try", "bench", "render", "profile"])
+def test_a_pipe_is_no_file_that_is_missing(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "pipe.py"
+    os.mkfifo(path)
+    assert main([command, str(path)]) == 2
+    said = capsys.readouterr().err
+    assert "a pipe or a device, not a file" in said and "Did you mean" not in said
 
 
 def test_numbers_that_are_not_finite_and_no_arguments(

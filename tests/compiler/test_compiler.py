@@ -219,6 +219,9 @@ def test_sources_check_what_they_are_given() -> None:
     for macro in ("", "A B", "A=1", "-DA", "1A", "A\n", "MAX(a"):
         with pytest.raises(hal.InvalidArgument, match="no name of a macro"):
             hal.Source("k", TEXT, "", language="c", defines={macro: 1})
+    for value in ("1\n#error", "1\r", "1\\"):
+        with pytest.raises(hal.InvalidArgument, match="the macro 'A' has a line break"):
+            hal.Source("k", TEXT, "", language="c", defines={"A": value})
     hal.Source("k", TEXT, "", language="c", defines={"MAX(a, b)": "((a) > (b) ? (a) : (b))"})
     for language in (None, b"c", 3):
         with pytest.raises(hal.InvalidArgument, match="language must be a str"):

@@ -44,6 +44,34 @@ def test_P16_one_object_with_structs_and_complex_numbers(device: hal.Compiled) -
     assert z.numpy().tolist() == [107.75, 107.75 + 1j, 107.75 + 2j]
 
 
+def test_C3_faults_in_texts_of_several_kernels_are_named(device: hal.Compiled) -> None:
+    """A kernel that the text lacks, a struct that is declared as something else, a line."""
+    record = hal.as_dtype(RECORD)
+    for name, signature, said in (
+        ({"nope": "y: int32*, n: int32"}, None, "void nope(const hal_thread *t, int32_t *y"),
+        ({"nope": f"r: {record}"}, None, "void nope(const hal_thread *t, struct<"),
+        ("call", f"r: {record}, y: int32*", "call"),
+    ):
+        text = TEXT + "void call(const hal_thread *t, void (*f)(int), int32_t *y) { y[0] = 1; }"
+        with pytest.raises(hal.CompileError) as caught:
+            device.compile(hal.Source(name, text, signature, language="c"))
+        assert said in str(caught.value)
+    with pytest.raises(hal.CompileError, match=r"several-kernels\.c:2:2: error: here") as caught:
+        device.compile(hal.Source(None, "\n#error here", language="c"))
+    assert "OPENCL" not in str(caught.value) and ">    2 | #error here" in str(caught.value)
+
+
+def test_C3_a_complex_number_that_is_too_large_is_refused(device: hal.Compiled) -> None:
+    text = "void one(const hal_thread *t, float _Complex *z, float _Complex v) { z[0] = v; }"
+    program = device.compile(hal.Source("one", text, "z: complex64*, v: complex64", language="c"))
+    z = hal.zeros(1, hal.complex64, device)
+    for value in (10**400, complex(1e300, 0), np.longdouble("1e400")):
+        with pytest.raises(hal.InvalidArgument, match="out of range"):
+            program(z, vals=(value,), threads=1)
+    program(z, vals=(np.complex64(1 + 2j),), threads=1)
+    assert z.numpy()[0] == 1 + 2j
+
+
 def test_G7_a_saved_graph_keeps_values_of_structs_and_shared_variables(
     device: hal.Compiled, tmp_path: Path
 ) -> None:

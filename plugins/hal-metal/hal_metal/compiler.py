@@ -12,7 +12,7 @@ from hal_core.compiler import Compiler, CompilerPair, Module
 from hal_core.compiler.seal import seal, unseal
 from hal_core.concurrency import Late
 from hal_core.dtypes import float64
-from hal_core.errors import CompileError, InvalidArgument, Unsupported
+from hal_core.errors import CompileError, Unsupported
 from hal_core.signature import Signature
 from hal_core.source import Source
 from hal_kernel.c_texts.logs import fault_line
@@ -65,7 +65,7 @@ class MetalCompiler(Compiler):
     def _compile_module(self, source: Source[Any]) -> Module:
         device, operation = self.device, f"compile {source.name}"
         self._check(source, operation)
-        text, reading = with_macros(source, operation), None
+        text, reading = with_macros(source), None
         kernels: tuple[Signature, ...] = (source.signature,)
         if not source.interface.rendered:
             reading = Reading(source, "kernel", device.name, three="4")
@@ -150,10 +150,7 @@ def library_of(device: MetalDevice, image: bytes, operation: str) -> Any:
     return library
 
 
-def with_macros(source: Source, operation: str) -> str:
+def with_macros(source: Source) -> str:
     """Put macros as lines above a text, which keeps its line numbers."""
-    for name, value in source.defines:
-        if "\n" in name + value:
-            raise InvalidArgument(operation, f"the macro {name!r} has a line break", got=value)
     lines = "".join(f"#define {name} {value}\n" for name, value in source.defines)
     return f'{lines}#line 1 "{FILE}"\n{source.text}' if lines else source.text

@@ -58,7 +58,7 @@ class XcrunCompiler(Compiler):
         operation, device = f"compile {source.name}", self.device
         check_room(source.signature, source.interface.rendered, operation, device.name)
         refuse_files(source.options, _READS_FILES, operation, device.name)
-        text = with_macros(source, operation)
+        text = with_macros(source)
         folders = [f"-I{folder}" for folder in source.includes]
         with temporary_folder(operation, device.name) as folder:
             path, made = Path(folder) / f"{FILE}.metal", Path(folder) / "made.metallib"

@@ -9,7 +9,7 @@ from hal_core.compiler import Compiler, CompilerPair, Module
 from hal_core.compiler.module import asked
 from hal_core.compiler.seal import seal, unseal
 from hal_core.dtypes import IMAGES
-from hal_core.errors import CompileError, InvalidArgument, Unsupported
+from hal_core.errors import CompileError, Unsupported
 from hal_core.source import Source
 from hal_kernel.c_texts.included import digest_of_headers
 from hal_kernel.c_texts.logs import fault_line
@@ -84,7 +84,7 @@ class OpenCLCompiler(Compiler):
                 for name, params in reading.declared.items()
             }
             reading.text.vectors |= {f"{name}_t": dtype for name, dtype in IMAGES.items()}
-        head = _head(source, reading.declared if reading else (), operation)
+        head = _head(source, reading.declared if reading else ())
         text = head + source.text + (reading.confirmed() if reading else "")
         with build_lock(self.device.hardware, source.name):
             try:
@@ -178,11 +178,8 @@ def _file(source: Source) -> str:
     return f"<{source.name}>"
 
 
-def _head(source: Source[Any], declared: Iterable[str], operation: str) -> str:
+def _head(source: Source[Any], declared: Iterable[str]) -> str:
     """Return macros to put above the text: how -D splits and quotes differs between drivers."""
-    for name, value in source.defines:
-        if "\n" in name + value:
-            raise InvalidArgument(operation, f"the macro {name!r} has a line break", got=value)
     lines = "".join(f"#define {name} {value}\n" for name, value in source.defines)
     # PoCL's built-in functions are macros: a kernel called `dot` would become `_cl_dot`.
     names = dict.fromkeys([*(name for name, _ in source.kernels or ()), *declared])

@@ -181,6 +181,7 @@ def test_a_graph_launches_kernels_with_images(device: hal.Compiled) -> None:
         (hal.Image(1 << 20, 1), hal.uint8, "larger than images of"),
         (hal.Image(1 << 20), hal.uint8, "larger than images of"),
         (hal.Image(4, 0), hal.uint8, "from 1 on"),
+        (hal.Image(None), hal.uint8, "from 1 on"),  # type: ignore[arg-type]
         (hal.Image(4.0, 4), hal.uint8, "from 1 on"),  # type: ignore[arg-type]
         (hal.Image(4, None, 4), hal.uint8, "depth needs a height"),
         (hal.Image(4, channels=3), hal.uint8, "channels is 1, 2 or 4.*channels=3"),

@@ -158,7 +158,7 @@ class CCompilerProgram(ObjectCompiler):
                 file.write(declared_text(source))
             done = _run([*self._command, *arguments_of(source), path, "-E", "-P"])
         if done.returncode:
-            raise self.refusal(source, done.stderr.strip(), "kernel.c")
+            raise self.refusal(source, done.stderr.strip(), f"{source.name}.c")
         return reading_of(source, done.stdout)
 
     def _compile_module(self, source: Source[Any]) -> Module:

@@ -56,7 +56,7 @@ class ObjectCompiler(Compiler):
             source=source.text,
             line=fault_line(log, file),
             device="CPU",
-            fix=suggest_signature(source.signature, log),
+            fix=suggest_signature(source, log),
         )
 
 

@@ -102,7 +102,8 @@ class Words(dict[str, str]):
     """The C types of the values and elements of a text, by their dtypes' names."""
 
     def of(self, param: Param) -> str:
-        name = self.get(param.name) or _TYPES[param.dtype.name]
+        # A type that C lacks is shown as the signature has it: the compiler refuses the kernel.
+        name = self.get(param.name) or _TYPES.get(param.dtype.name, param.dtype.name)
         if not param.is_pointer:
             return name
         return f"const {name} *" if param.kind == CONST_POINTER else f"{name} *"
@@ -110,7 +111,7 @@ class Words(dict[str, str]):
 
 def declared_text(source: Source[Any]) -> str:
     """Return the user's text as a preprocessor is given it."""
-    return f"{_DECLARATIONS}\n{source.text}"
+    return f'{_DECLARATIONS}#line 1 "{source.name}.c"\n{source.text}'
 
 
 def reading_of(source: Source[Any], preprocessed: str) -> Reading:
@@ -124,7 +125,9 @@ def complete_all(reading: Reading) -> str:
     entries = ""
     for signature in reading.kernels:
         words = Words()
-        for param, one in zip(signature.params, reading.declared[signature.name], strict=True):
+        # What is not read, or otherwise declared, the compiler refuses.
+        declared = reading.declared.get(signature.name, ())
+        for param, one in zip(signature.params, declared, strict=False):
             if param.dtype.kind in ("c", "V") or (param.dtype is any_ and one.type):
                 struct = "struct " if "struct" in one.words else ""
                 words[param.name] = struct + one.type
@@ -166,8 +169,8 @@ _OF_BLOCKS = re.compile(
 )
 
 
-def suggest_signature(signature: Signature, log: str) -> str | None:
-    """Return the function's right first line, as advice, if the log says that it is wrong.
+def suggest_signature(source: Source[Any], log: str) -> str | None:
+    """Return a function's right first line, as advice, if the log says that it is wrong.
 
     For a text in another language, which has blocks, the advice is the device that takes it.
     """
@@ -177,10 +180,15 @@ def suggest_signature(signature: Signature, log: str) -> str | None:
             "OpenCL C to the device OPENCL, which PoCL makes of this processor: "
             "pip install hal-opencl pocl-binary-distribution. Or write the kernel in Python."
         )
-    mark = f"signature of {signature.name}:1:"
-    if not any(mark in line and "error" in line for line in log.splitlines()):
+    faults = [line for line in log.splitlines() if "error" in line]
+    wrong = [
+        signature
+        for name, signature in source.kernels or ()
+        if signature and any(f"signature of {name}:1:" in line for line in faults)
+    ]
+    if not wrong:
         return None
-    takes = ["const hal_thread *t"]
+    takes, signature = ["const hal_thread *t"], wrong[0]
     for param in signature.params:
         name = Words().of(param)
         takes.append(f"{name}{'' if name.endswith('*') else ' '}{param.name}")

@@ -91,12 +91,18 @@ def _extent(text: str) -> tuple[int, ...]:
         raise argparse.ArgumentTypeError(f"expected 256 or 16x16 (got {text!r})") from None
 
 
-def given(options: argparse.Namespace, file: KernelFile, signature: Signature) -> Given:
-    """Read what the user gave. Raises: InvalidArgument for a name or a value that does not fit."""
+def given(
+    options: argparse.Namespace, file: KernelFile, signature: Signature, most: int | None = None
+) -> Given:
+    """Read what the user gave; the interpreter takes arrays of at most `most` elements.
+
+    Raises: InvalidArgument for a name or a value that does not fit; without `most` for arrays that
+    are together larger than a quarter of the machine's memory.
+    """
     params = {param.name: param for param in signature.params}
     numbers: dict[str, int | float | bool] = {}
     arrays: dict[str, Array] = {}
-    with_data = set()
+    with_data, room = set(), _room()
     for text in options.assignments:
         name, _, expression = (part.strip() for part in text.partition("="))
         problem = "a parameter without a value" if not expression else ""
@@ -111,27 +117,38 @@ def given(options: argparse.Namespace, file: KernelFile, signature: Signature) -
                 value = int(value)  # n=1e6
             numbers[name] = convert_value(value, params[name], signature.name, "every device")
         else:
-            arrays[name] = elements(value, params[name], signature.name)
+            size = room // params[name].dtype.itemsize if most is None else most
+            where = "this machine's memory" if most is None else "the interpreter"
+            arrays[name] = elements(value, params[name], signature.name, size, where)
+            room -= arrays[name].nbytes
             with_data |= {name} if isinstance(value, np.ndarray) else set()
     chosen = {name: getattr(options, name) for name in ("threads", "block", "grid")}
     geometry = {name: extent for name, extent in chosen.items() if extent is not None}
     return Given(numbers, arrays, geometry, frozenset(with_data))
 
 
-def elements(value: Any, param: Param, operation: str) -> Array:
-    """Return the array for a pointer, of which a number gives the size."""
+def _room() -> int:
+    """Return the bytes that all arrays may have: a command copies them more than once."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 4
+    except (AttributeError, ValueError, OSError):  # the system does not say
+        return 4 << 30
+
+
+def elements(value: Any, param: Param, operation: str, most: int, where: str) -> Array:
+    """Return the array for a pointer, of which a number gives the size.
+
+    Raises: InvalidArgument for another dtype, and for more elements than there is room for.
+    """
     is_whole = type(value) is int or (isinstance(value, float) and value.is_integer())
-    if is_whole and value >= 0:
-        try:  # a quarter of the memory, where it is known
-            room = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 4
-        except (AttributeError, ValueError, OSError):
-            room = 4 << 30
-        most = room // param.dtype.itemsize
-        if value > most:
-            raise InvalidArgument(
-                operation, f"{param.name!r} is too large for this machine's memory", got=value,
-                limit=most, fix="Give fewer elements.",
-            )  # fmt: skip
+    is_size = is_whole and value >= 0
+    size = value if is_size else np.size(value)
+    if size > most:
+        raise InvalidArgument(
+            operation, f"{param.name!r} is too large for {where}", got=size, limit=most,
+            fix="Give fewer elements.",
+        )  # fmt: skip
+    if is_size:
         return made_up(param.dtype, int(value))
     if isinstance(value, np.ndarray):
         values, dtype = values_of(value, operation, as_number)

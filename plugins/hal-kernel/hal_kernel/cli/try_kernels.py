@@ -19,6 +19,7 @@ HELP = "Run the kernels of a file in the interpreter, and show what is wrong wit
 # multiple of it, so that a missing guard is seen.
 _SIZE = (1, 100, 12, 6)
 _SECONDS = 5.0  # for one kernel
+_MOST = 1 << 24  # elements of an array: the interpreter keeps up to 96 bytes about each
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,7 +36,8 @@ def run(options: argparse.Namespace) -> int:
         if len(kernels) > 1:
             problem = f"arguments are for one kernel, and {file.path} has {', '.join(kernels)}"
             raise InvalidArgument("try", problem, fix="Give FILE:KERNEL.")
-        launch = given(options, file, lowered(next(iter(kernels.values()))).signature)
+        signature = lowered(next(iter(kernels.values()))).signature
+        launch = given(options, file, signature, _MOST)
     table, faults = output.table(("kernel", "result", "launched with")), []
     for name, kernel in kernels.items():
         try:
