@@ -37,6 +37,7 @@ class DType(type):
     min: float  # smallest finite value
     is_float: bool  # True for a floating-point dtype
     is_integer: bool  # True for an integer dtype, signed or not; False for bool
+    _numpy: np.dtype[Any]  # made at the first use
 
     def __repr__(cls) -> str:
         return cls.name
@@ -61,19 +62,11 @@ class DType(type):
 
         Raises: Unsupported for bfloat16 without ml_dtypes.
         """
-        if cls.kind in ("c", "V"):
-            return _numpy_of(cls.name)
-        if cls.name != "bfloat16":
-            return np.dtype(cls.name)
         try:
-            bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
-        except ImportError:
-            raise Unsupported(
-                "bfloat16 as a numpy dtype",
-                "numpy has none of its own",
-                fix="Install ml_dtypes, or copy bytes with copyin/copyout.",
-            ) from None
-        return bfloat16
+            return cls._numpy
+        except AttributeError:  # the first call
+            cls._numpy = _numpy_of(cls.name)
+            return cls._numpy
 
 
 class Scalar(metaclass=DType):
@@ -231,25 +224,14 @@ class complex128(Scalar):
     name, itemsize, kind, format, min, max = "complex128", 16, "c", "16s", 0, 0
 
 
-class image1d(Scalar):
-    """An image of one dimension, among the parameters of kernels that are text."""
-
-    name, itemsize, kind, format, min, max = "image1d", 1, "I", "", 0, 0
-
-
-class image2d(Scalar):
-    """An image of two dimensions, among the parameters of kernels that are text."""
-
-    name, itemsize, kind, format, min, max = "image2d", 1, "I", "", 0, 0
+def _made(name: str, nbytes: int, kind: str) -> DType:
+    """Make the dtype of a vector, a struct or an image, which no class stands for."""
+    facts = {"name": name, "itemsize": nbytes, "kind": kind, "format": f"{nbytes}s"}
+    return DType(name, (Scalar,), {**facts, "min": 0, "max": 0})
 
 
-class image3d(Scalar):
-    """An image of three dimensions, among the parameters of kernels that are text."""
-
-    name, itemsize, kind, format, min, max = "image3d", 1, "I", "", 0, 0
-
-
-IMAGES: dict[str, DType] = {one.name: one for one in (image1d, image2d, image3d)}
+# Images of one to three dimensions, among the parameters of kernels that are text.
+IMAGES = {name: _made(name, 1, "I") for name in ("image1d", "image2d", "image3d")}
 
 # Of elements that are several numbers, which kernels written as text alone compute with. Vectors
 # and structs are added at their first use.
@@ -319,7 +301,7 @@ def as_dtype(value: object, operation: str = "dtype") -> DType:
     return found
 
 
-_VECTOR = re.compile(r"([a-z]+[0-9]*)x([0-9]+)", re.ASCII)
+_VECTOR = re.compile(r"(?!complex)([a-z]+[0-9]*)x([0-9]+)", re.ASCII)
 _WIDTHS = (2, 4, 8, 16)
 _ITEM = re.compile(r"(?:([A-Za-z_]\w*):)?(struct<|[a-z]+[0-9]*(?:x[0-9]+)?)", re.ASCII)
 _AFTER = re.compile(r"((?:\[[0-9]+\])*)(?:@([0-9]+);)?", re.ASCII)
@@ -390,9 +372,7 @@ def _compound(name: str, operation: str) -> DType | None:
             ) from None  # fmt: skip
     else:
         return None
-    facts = {"name": name, "itemsize": nbytes, "kind": "V", "format": f"{nbytes}s"}
-    made = DType(name, (Scalar,), {**facts, "min": 0, "max": 0})
-    return COMPOUND.setdefault(name, made)
+    return COMPOUND.setdefault(name, _made(name, nbytes, "V"))
 
 
 def _text_of(kind: np.dtype[Any], operation: str) -> str:
@@ -427,16 +407,28 @@ def _numpy_of(text: str) -> np.dtype[Any]:
     return _read_item(text, 0)[1]
 
 
+def _numpy_number(name: str) -> np.dtype[Any]:
+    """Return the numpy dtype of a number. Raises: LookupError; Unsupported."""
+    if (DTYPES.get(name) or COMPOUND[name]) is not bfloat16:
+        return np.dtype(name)
+    try:
+        made: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+    except ImportError:
+        raise Unsupported(
+            "bfloat16 as a numpy dtype", "numpy has none of its own",
+            fix="Install ml_dtypes, or copy bytes with copyin/copyout.",
+        ) from None  # fmt: skip
+    return made
+
+
 def _read_item(text: str, place: int) -> tuple[str | None, np.dtype[Any], int]:
     match = _ITEM.match(text, place)
     if match is None:
         raise ValueError(text)
     name, kind, place = match[1], match[2], match.end()
     if kind != "struct<":
-        is_complex = kind in (complex64.name, complex128.name)
-        vector = None if is_complex else _VECTOR.fullmatch(kind)
-        base = kind if vector is None else vector[1]
-        made = np.dtype(base) if is_complex else DTYPES[base].to_numpy()
+        vector = _VECTOR.fullmatch(kind)
+        made = _numpy_number(kind if vector is None else vector[1])
         return name, np.dtype((made, int(vector[2]))) if vector else made, place
     fields: dict[str, list[Any]] = {"names": [], "formats": [], "offsets": []}
     while not (end := re.compile("([0-9]+)>").match(text, place)):
@@ -498,9 +490,12 @@ def pack(number: float, dtype: DType) -> bytes:
     return struct.pack("=H", (bits + 0x7FFF + (bits >> 16 & 1)) >> 16)
 
 
+def _named(name: str) -> DType:
+    return IMAGES.get(name) or as_dtype(name)
+
+
 def _reduce(dtype: DType) -> str | tuple[Any, ...]:
-    made = dtype.kind == "V"
-    return (as_dtype, (dtype.name,)) if made else dtype.__qualname__
+    return (_named, (dtype.name,)) if dtype.kind in ("V", "I") else dtype.__qualname__
 
 
-copyreg.pickle(DType, _reduce)  # vectors and structs have no global name
+copyreg.pickle(DType, _reduce)  # dtypes of `_made` have no global name

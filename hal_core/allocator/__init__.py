@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from hal_core import concurrency, config
 from hal_core.allocator.accounts import Accounts, AllocatorStatistics, Opaque
-from hal_core.allocator.spec import DEFAULT_SPEC, BufferSpec, Image, checked_spec
+from hal_core.allocator.spec import DEFAULT_SPEC, BufferSpec, Image, checked_spec, examined
 from hal_core.dtypes import as_dtype
 from hal_core.errors import (
     HalError,
@@ -401,16 +401,14 @@ class Allocator(Accounts[Opaque], concurrency.OfThisProcess):
         options = checked_spec(options, "allocate")
         if options is DEFAULT_SPEC:
             return options
-        for field, value, default in zip(options._fields, options, DEFAULT_SPEC, strict=True):
-            if value != default and field not in self.honours:
-                raise Unsupported(
-                    "allocate",
-                    f"BufferSpec({field}=...) is not honoured",
-                    got=value,
-                    limit=f"honoured are {', '.join(sorted(self.honours))}",
-                    device=self.device.name,
-                    fix="Leave it out: a buffer without it works on every device.",
-                )
+        refused = examined(options)[1] - self.honours
+        if refused:
+            field = min(refused)
+            raise Unsupported(
+                "allocate", f"BufferSpec({field}=...) is not honoured", got=getattr(options, field),
+                limit=f"honoured are {', '.join(sorted(self.honours))}", device=self.device.name,
+                fix="Leave it out: a buffer without it works on every device.",
+            )  # fmt: skip
         if options.image is not None:
             dtype = as_dtype(options.image.dtype, "allocate: the dtype of an image")
             image = options.image._checked(dtype, "allocate")

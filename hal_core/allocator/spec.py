@@ -82,11 +82,13 @@ def checked_spec(options: BufferSpec | None, operation: str) -> BufferSpec:
     """
     if options is None or options is DEFAULT_SPEC:
         return DEFAULT_SPEC
-    check_class(options, BufferSpec, operation, "Write hal.BufferSpec(zero=True).")
+    if options.__class__ is not BufferSpec:  # else the call would show in the time of `zeros`
+        check_class(options, BufferSpec, operation, "Write hal.BufferSpec(zero=True).")
     try:
-        wrong = _wrong_field(options)
+        wrong, fields = examined(options)
     except TypeError:  # a value that cannot be a key, such as an array
-        wrong = _wrong_field.__wrapped__(options)
+        fields = frozenset(options._fields)
+        wrong = next(one for one in options._fields if not _is_key(getattr(options, one)))
     if wrong:
         problem = f"BufferSpec({wrong}=...) has a value of the wrong kind"
         fix = f"Its default is {getattr(DEFAULT_SPEC, wrong)}."
@@ -94,17 +96,22 @@ def checked_spec(options: BufferSpec | None, operation: str) -> BufferSpec:
     if options.image is not None:
         fix = "Write hal.BufferSpec(image=hal.Image(width, height))."
         check_class(options.image, Image, operation, fix)
-    return DEFAULT_SPEC if options == DEFAULT_SPEC else options
+    return options if fields else DEFAULT_SPEC
 
 
 @lru_cache(maxsize=128)  # the same few options, at every allocation
-def _wrong_field(options: BufferSpec) -> str:
-    """Return the name of a field whose value is of a wrong kind; empty where all are right."""
-    for field, value in options._asdict().items():
-        try:
-            known = {value} <= {False, True} or not isinstance(DEFAULT_SPEC._asdict()[field], bool)
-        except TypeError:
-            known = False
-        if not known:
-            return field
-    return ""
+def examined(options: BufferSpec) -> tuple[str, frozenset[str]]:
+    """Return a field whose value is of a wrong kind, if any, and the fields that are given."""
+    pairs = zip(options._fields, options, DEFAULT_SPEC, strict=True)
+    given = {field: value for field, value, default in pairs if value != default}
+    flags = given.keys() - {"image", "external_ptr"}
+    wrong = next((field for field in flags if given[field] not in (False, True)), "")
+    return wrong, frozenset(given)
+
+
+def _is_key(value: object) -> bool:
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True

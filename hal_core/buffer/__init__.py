@@ -193,17 +193,13 @@ class Buffer(Elements):
         Raises: InvalidArgument.
         """
         array = np.empty(self.size, self.dtype.to_numpy())
-        plain = array.ndim == 1  # those of vectors have an axis more
-        self.copyout((array if plain else array.reshape(-1)).view(np.uint8))
-        if shape is None and self.options.image is not None:
-            shape = self.options.image.shape
+        self.copyout(array.view(np.uint8))
         if shape is None:
-            return array
+            image = self.options.image
+            return array if image is None else array.reshape(image.shape)
         try:
-            if plain:
-                return array.reshape(shape)
-            places = array.reshape(-1).view(f"V{self.dtype.itemsize}").reshape(shape).shape
-            return array.reshape(places + array.shape[1:])
+            one = array if array.ndim == 1 else array[:, 0]  # of each vector its first number
+            return array.reshape(one.reshape(shape).shape + array.shape[1:])
         except (TypeError, ValueError, OverflowError):
             raise InvalidArgument(
                 "numpy", "no shape of this number of elements",

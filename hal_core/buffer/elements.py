@@ -102,9 +102,8 @@ class Elements:
     def allocate(self) -> Self:
         """Get the memory now. Raises: InvalidState when allocated already, OutOfMemory."""
         if self._key is not None or not self._allocate():
-            raise InvalidState(
-                "allocate", f"{self!r} is allocated already", fix="Use ensure_allocated()."
-            )
+            fix = "Use ensure_allocated()."
+            raise InvalidState("allocate", f"{self!r} is allocated already", fix=fix)
         return self
 
     def ensure_allocated(self) -> Self:
@@ -171,13 +170,11 @@ class Elements:
         count = room if size is None else checked_size(size, "view")
         if start + count * kind.itemsize > self.nbytes:
             raise InvalidArgument(
-                "view",
-                f"beyond the end of {self!r}",
+                "view", f"beyond the end of {self!r}",
                 got=f"{shown(count)} x {kind.name} at byte {shown(start)}",
-                limit=f"has {self.nbytes} bytes",
-                device=self.device,
+                limit=f"has {self.nbytes} bytes", device=self.device,
                 fix="size counts elements of the view's dtype, offset bytes.",
-            )
+            )  # fmt: skip
         root = self if self.base is None else self.base
         if self.base is not None and root._freed != self._freed:
             raise self._was_freed("view")
@@ -229,11 +226,9 @@ class Elements:
         root = self if self.base is None else self.base
         if root._key is None and not root._freed and root.options.external_ptr is None:
             self._device._check_open(operation)
-            raise InvalidState(
-                operation,
-                f"{self!r} was never allocated, so it holds nothing",
-                fix="Write to it first: copyin, fill or a launch.",
-            )
+            problem = f"{self!r} was never allocated, so it holds nothing"
+            fix = "Write to it first: copyin, fill or a launch."
+            raise InvalidState(operation, problem, fix=fix)
         return self._opaque_for(operation)
 
     def _allocate(self, operation: str = "allocate") -> bool:
@@ -246,9 +241,11 @@ class Elements:
         options, nbytes = self.options, self.nbytes
         if self._freed and options.external_ptr is not None:
             raise self._was_freed(operation)
-        owned = nbytes and (options is DEFAULT_SPEC or options.external_ptr is None)
-        # Ahead of the memory, which Ctrl-C would lose. As `_taken_as`, without the call.
-        own = device._keys[self.dtype if options.image is None else options.image.kind]
+        # Ahead of the memory, which Ctrl-C would lose.
+        if options is DEFAULT_SPEC:
+            owned, own = nbytes, device._keys[self.dtype]
+        else:
+            owned, own = nbytes and options.external_ptr is None, device._keys[self._taken_as]
         opaque = allocator.alloc(nbytes, options)
         key = own if owned else self._aligned_key(operation)
         if self._key is None:  # from here to the last assignment it is one step under the GIL
@@ -283,13 +280,11 @@ class Elements:
             step = gcd(step, alignment(self.dtype))
         if start % step:
             raise InvalidArgument(
-                operation,
-                "the start is not a multiple of the element size",
+                operation, "the start is not a multiple of the element size",
                 got=start if start == self.offset else hex(start),
-                limit=f"{self.dtype.name} begins at a multiple of {step} bytes",
-                device=self.device,
+                limit=f"{self.dtype.name} begins at a multiple of {step} bytes", device=self.device,
                 fix="Offsets count bytes; memory at such an address can be copied, not wrapped.",
-            )
+            )  # fmt: skip
         return self._device._key(self.dtype, start % self._device.info.limits.view_alignment == 0)
 
     def _start(self) -> int:
@@ -363,7 +358,6 @@ def checked_size(value: Any, operation: str, what: str = "size") -> int:
         fix = "Convert it by int(...)." if isinstance(value, float) else None
         if isinstance(value, (tuple, list)):
             fix = "A buffer has one dimension: give the product, and numpy(shape) at the end."
-        raise InvalidArgument(
-            operation, f"{what} must be an integer that is not negative", got=value, fix=fix
-        )
+        problem = f"{what} must be an integer that is not negative"
+        raise InvalidArgument(operation, problem, got=value, fix=fix)
     return int(number)
