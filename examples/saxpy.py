@@ -18,5 +18,5 @@ dev = hal.Device[hal.Device.DEFAULT]  # or "CPU", "OPENCL:1", "GPU"
 x = hal.Buffer.from_numpy(np.arange(1024, dtype="f4"), device=dev)
 y = hal.Buffer.from_numpy(np.ones(1024, dtype="f4"), device=dev)
 program = dev.compile(saxpy)  # render -> compile (cached on disk) -> load
-seconds = program(y, x, vals=(2.0, 1024), threads=1024, wait=True)
+seconds = program(y, x, 2.0, 1024, threads=1024, wait=True)
 print(f"y = {y.numpy()}, in {seconds * 1e6:.1f} us on {dev.name}")

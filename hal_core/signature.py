@@ -30,7 +30,7 @@ class Param(NamedTuple):
 
     @property
     def is_pointer(self) -> bool:
-        """True for a parameter that takes a buffer at a launch, False for a number in `vals`."""
+        """True for a parameter that takes a buffer at a launch, False where it takes a value."""
         return self.kind != VALUE
 
     def __str__(self) -> str:
@@ -42,8 +42,8 @@ class Param(NamedTuple):
 class Signature(NamedTuple):
     """A kernel's name and parameters, in the order of its definition.
 
-    At a launch, buffers are given in the order of the pointers and `vals` in the order of the
-    values, however the two are mixed here.
+    A launch takes its arguments in this order; or buffers in the order of the pointers, and `vals`
+    in that of the values.
     """
 
     name: str

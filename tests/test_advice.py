@@ -53,7 +53,7 @@ MISTAKES: list[tuple[str, Callable[[Any], object]]] = [
     ("a value too large", lambda t: t.program(t.buffer, vals=(1.0, 1 << 40), threads=8)),
     ("a float too large", lambda t: t.program(t.buffer, vals=(1e60, 8), threads=8)),
     ("a float", lambda t: t.program(t.buffer, vals=(1.0, 8.0), threads=8)),
-    ("values among buffers", lambda t: t.program(t.buffer, 1.0, 8, threads=8)),
+    ("values before buffers", lambda t: t.program(1.0, t.buffer, 8, threads=8)),
     ("no geometry", lambda t: t.program(t.buffer, vals=(1.0, 8))),
     ("no kernel", lambda t: t.device.compile("scale")),
     ("a kernel that is called", lambda t: scale(t.buffer)),  # type: ignore[arg-type, call-arg]

@@ -60,15 +60,18 @@ class Graph(OfThisProcess):
     # -- making it
 
     def add(
-        self, program: Program, *bufs: Buffer, vals: tuple[Any, ...] | list[Any] = (),
+        self, program: Program, *given: Any, vals: tuple[Any, ...] | list[Any] | None = None,
         grid: Extent | None = None, block: Extent | None = None, threads: Extent | None = None,
         shared: int = 0,
     ) -> Node:  # fmt: skip
-        """Add a launch. Raises: as the launch would; InvalidArgument where it has no threads."""
+        """Add a launch, whose arguments are given as to the program.
+
+        Raises: as the launch would; InvalidArgument where it has no threads.
+        """
         check_class(program, Program, "add", "device.compile(kernel) makes one.")
         before = len(self.nodes)
         program(
-            *bufs, vals=vals, grid=grid, block=block, threads=threads, shared=shared,
+            *given, vals=vals, grid=grid, block=block, threads=threads, shared=shared,
             queue=self._recorder,
         )  # fmt: skip
         if len(self.nodes) == before:

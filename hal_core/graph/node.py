@@ -91,9 +91,10 @@ class Node(OfThisProcess):
             return ()
         return tuple(self._args[param.position] for param in self.program.signature.values)
 
-    def update(self, *bufs: Buffer, vals: Sequence[Any] | None = None, **how: Any) -> None:
+    def update(self, *given: Any, vals: Sequence[Any] | None = None, **how: Any) -> None:
         """Launch with other buffers, values or sizes, from the next replay on.
 
+        `given` are all arguments in the order of the signature, or the buffers alone.
         An argument that is left out keeps its value. `how` takes `grid`, `block`, `threads` and
         `shared`, as a launch does.
         Raises: as the launch would, and the node stays as it was; InvalidArgument for a node that
@@ -108,15 +109,17 @@ class Node(OfThisProcess):
             fix = f"Did you mean {near[0]}=?" if near else f"It takes vals, {', '.join(_SIZES)}."
             problem = "a launch has no such argument"
             raise InvalidArgument("update", problem, got=unknown, fix=fix)
-        given = bufs or self.bufs
-        args = program._arguments(given, self.vals if vals is None else vals)
+        bufs: tuple[Buffer, ...] = given or self.bufs
+        if vals is None and len(given) > len(self.bufs):
+            bufs, vals = program._split(given, None)
+        args = program._arguments(bufs, self.vals if vals is None else vals)
         if how:
             found = program._resolved(**how)
             if found is None:
                 fix = "Leave the node out of the graph, or let its kernel do nothing."
                 raise InvalidArgument("update", "the launch has no threads", got=how, fix=fix)
             self.geometry, self._sizes = found
-        self.bufs, self._args = given, args
+        self.bufs, self._args = bufs, args
         self._changed()
 
     def writes(self) -> list[bool]:

@@ -141,8 +141,8 @@ class Program(OfThisProcess):
     @overload
     def __call__(
         self,
-        *bufs: Buffer,
-        vals: Sequence[Any] = ...,
+        *given: Any,
+        vals: Sequence[Any] | None = ...,
         grid: Extent | None = ...,
         block: Extent | None = ...,
         threads: Extent | None = ...,
@@ -153,8 +153,8 @@ class Program(OfThisProcess):
     @overload
     def __call__(
         self,
-        *bufs: Buffer,
-        vals: Sequence[Any] = ...,
+        *given: Any,
+        vals: Sequence[Any] | None = ...,
         grid: Extent | None = ...,
         block: Extent | None = ...,
         threads: Extent | None = ...,
@@ -164,8 +164,8 @@ class Program(OfThisProcess):
     ) -> float | None: ...
     def __call__(
         self,
-        *bufs: Buffer,
-        vals: Sequence[Any] = (),
+        *given: Any,
+        vals: Sequence[Any] | None = None,
         grid: Extent | None = None,
         block: Extent | None = None,
         threads: Extent | None = None,
@@ -173,8 +173,9 @@ class Program(OfThisProcess):
         wait: bool = False,
         queue: Queue | None = None,
     ) -> float | None:
-        """Launch: `bufs` for the signature's pointers, `vals` for its values, both in order.
+        """Launch with buffers and values in the order of the signature.
 
+        Or with buffers for its pointers alone, and `vals`, a tuple or list, for its values.
         Give `grid` (blocks) and `block` (threads of a block), or `threads` and optionally `block`:
         `threads` rounds up to whole blocks, and the surplus threads run - kernels guard.
         0 along any axis launches nothing, but `threads` to run in a block of 0 are refused.
@@ -191,6 +192,7 @@ class Program(OfThisProcess):
         # The generated `__call__` has launched already where nothing is unusual.
         if self._unloaded:
             self._refuse_unloaded()
+        bufs, vals = self._split(given, vals)
         if type(vals) in (tuple, list) and learn_casts(vals, self._numbers):
             launch: Any = self
             return launch(  # type: ignore[no-any-return]
@@ -284,6 +286,25 @@ class Program(OfThisProcess):
 
     # -- checks
 
+    def _split(
+        self, given: tuple[Any, ...], vals: Sequence[Any] | None
+    ) -> tuple[tuple[Any, ...], Sequence[Any]]:
+        """Return the buffers and the values of a launch, in whichever of both forms it is."""
+        if vals is not None:
+            return given, vals
+        params = self.signature.params
+        for param, one in zip(params, given, strict=False):
+            if param.is_pointer and not isinstance(one, Buffer):
+                self._check_buffer(param, one)
+            elif isinstance(one, Buffer) and not param.is_pointer:
+                self._refuse(f"argument {param.name!r} is a number, not a buffer", one, param)
+        if len(given) != len(params):
+            missing = [f"{param.name!r}" for param in params[len(given) :]]
+            what = f": {', '.join(missing)} missing" if missing else ""
+            self._refuse(f"wrong number of arguments{what}", len(given), len(params))
+        bufs = tuple(given[param.position] for param in self.signature.pointers)
+        return bufs, tuple(given[param.position] for param in self.signature.values)
+
     def _arguments(self, bufs: tuple[Buffer, ...], vals: Sequence[Any]) -> tuple[Any, ...]:
         pointers, values = self.signature.pointers, self.signature.values
         if len(bufs) != len(pointers):
@@ -308,17 +329,17 @@ class Program(OfThisProcess):
         return tuple(args)
 
     def _refuse(self, problem: str, got: object, expected: object, fix: str = "") -> NoReturn:
-        pointers = ", ".join(param.name for param in self.signature.pointers)
+        call = ", ".join([*(param.name for param in self.signature.params), "..."])
         names = [param.name for param in self.signature.values]
         values = ", ".join(names) + ("," if len(names) == 1 else "")
-        call = ", ".join(filter(None, (pointers, values and f"vals=({values})", "...")))
+        other = f", or buffers first and vals=({values})" if names else ""
         raise InvalidArgument(
             f"launch {self.name}",
             problem,
             got=got,
             limit=f"expected {expected}",
             device=self.device.name,
-            fix=fix or f"Write program({call}): buffers first, numbers in vals=.",
+            fix=fix or f"Write program({call}), in the order of the kernel{other}.",
         )
 
     def _check_buffers(self, bufs: Sequence[Buffer]) -> None:
@@ -335,8 +356,8 @@ class Program(OfThisProcess):
     def _check_buffer(self, param: Param, buffer: object) -> None:
         what = f"argument {param.name!r}"
         if not isinstance(buffer, Buffer):
-            fix = "Make one: hal.Buffer.from_numpy(array, device). Numbers go into vals=, and "
-            fix += "hal.launch takes a hal.MultiBuffer."
+            fix = "Make one: hal.Buffer.from_numpy(array, device). hal.launch takes a "
+            fix += "hal.MultiBuffer."
             self._refuse(f"{what} is not a hal.Buffer", type(buffer).__name__, param, fix)
         kind = buffer._taken_as
         if "I" in (kind.kind, param.dtype.kind) and kind is not param.dtype:

@@ -4,12 +4,15 @@ A loop over the arguments costs as much again as a launch itself, so a program's
 and so is the launch of some backends. A rendered kernel with the signature `y: float32*, n: int32`
 gets this call:
 
-    def __call__(self, *bufs, vals=(), grid=None, block=None, threads=None, shared=0, wait=False,
+    def __call__(self, *given, vals=None, grid=None, block=None, threads=None, shared=0, wait=False,
                  queue=None):
         # While some thread captures a graph: if queue is None: queue = captures.get(get_ident())
         try:
-            [b0] = bufs
-            [v1] = vals
+            if vals is None:  # all arguments in the order of the signature
+                [b0, v1] = given
+            else:
+                [b0] = given
+                [v1] = vals if vals.__class__ is tuple or vals.__class__ is list else None
             [k0] = self._keys
             try:
                 geometry = self._geometries[grid, block, threads, shared]
@@ -17,18 +20,17 @@ gets this call:
                 geometry, (grid, block, threads, shared) = self._resolved(
                     grid, block, threads, shared)
             if v1.__class__ is not int: v1 = to_int[v1.__class__](v1)
-            known = (vals.__class__ is tuple or vals.__class__ is list)
-                and (b0._key is k0 or b0._key is self._misaligned[0])
-                and -2147483648 <= v1 <= 2147483647
+            known = True if ((b0._key is k0 or b0._key is self._misaligned[0])
+                and -2147483648 <= v1 <= 2147483647) else False
         except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
             known = False
         if known:
             if wait is not False or queue is not None:
-                return handed(self, geometry, queue, bufs, (b0._buf, v1), wait,
+                return handed(self, geometry, queue, (b0,), (b0._buf, v1), wait,
                               (grid, block, threads, shared))
             self._launch(geometry, b0._buf, v1)
             return None
-        return checked(self, *bufs, vals=vals, grid=grid, block=block, threads=threads,
+        return checked(self, *given, vals=vals, grid=grid, block=block, threads=threads,
                        shared=shared, wait=wait, queue=queue)
 """
 
@@ -62,11 +64,14 @@ _SHAPES: dict[
 ] = {}
 
 _CALL = """
-def __call__(self, *bufs, vals=(), grid=None, block=None, threads=None, shared=0, wait=False,
+def __call__(self, *given, vals=None, grid=None, block=None, threads=None, shared=0, wait=False,
              queue=None):
     {begin}try:
-        [{buffers}] = bufs
-        [{values}] = vals
+        if vals is None:
+            [{all}] = given
+        else:
+            [{buffers}] = given
+            [{values}] = vals if vals.__class__ is tuple or vals.__class__ is list else None
         [{keys}] = self._keys
         try:
             geometry = self._geometries[grid, block, threads, shared]
@@ -74,16 +79,16 @@ def __call__(self, *bufs, vals=(), grid=None, block=None, threads=None, shared=0
             geometry, (grid, block, threads, shared) = self._resolved(
                 grid, block, threads, shared)
         {numbers}
-        known = {tests}
+        known = True if {tests} else False
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
         known = False
     if known:
         if wait is not False or queue is not None:
-            return handed(self, geometry, queue, bufs, ({tuple}), wait,
+            return handed(self, geometry, queue, ({owners}), ({tuple}), wait,
                           (grid, block, threads, shared))
         self._launch(geometry, {args})
         return None
-    return checked(self, *bufs, vals=vals, grid=grid, block=block, threads=threads,
+    return checked(self, *given, vals=vals, grid=grid, block=block, threads=threads,
                    shared=shared, wait=wait, queue=queue)
 """
 _IN_CAPTURES = "if queue is None: queue = captures.get(get_ident())\n    "
@@ -102,8 +107,7 @@ def specialised(cls: P, signature: Signature, any_offset: bool) -> P:
     buffers = [f"b{param.position}" for param in signature.pointers]
     values = [f"v{param.position}" for param in signature.values]
     keys = [f"k{param.position}" for param in signature.pointers]
-    tests = ["(vals.__class__ is tuple or vals.__class__ is list)"] if values else ["True"]
-    numbers = []
+    tests, numbers = [], []
     for place, (buffer, key) in enumerate(zip(buffers, keys, strict=True)):
         dtype = signature.pointers[place].dtype
         untyped = dtype is any_
@@ -127,12 +131,14 @@ def specialised(cls: P, signature: Signature, any_offset: bool) -> P:
     args = [f"b{p.position}._buf" if p.is_pointer else f"v{p.position}" for p in signature.params]
     text = _CALL.format(
         begin="{begin}",
+        all=", ".join(f"{'b' if p.is_pointer else 'v'}{p.position}" for p in signature.params),
         buffers=", ".join(buffers),
         values=", ".join(values),
         keys=", ".join(keys),
         numbers="\n        ".join(numbers),
-        tests=" and ".join(tests),
+        tests=" and ".join(tests) or "True",
         args=", ".join(args),
+        owners="".join(f"{buffer}, " for buffer in buffers),
         tuple="".join(f"{arg}, " for arg in args),
     )
     made: Any = type(cls.__name__, (cls,), {"__module__": cls.__module__})
@@ -164,7 +170,7 @@ def _call(cls: Any, text: str, begin: str) -> Call:
     call = define(text.format(begin=begin), "__call__", f"launch of {cls.__name__}", names)
     call.__doc__ = cls.__call__.__doc__
     # Python's own error for a misspelt keyword begins with this name.
-    call.__qualname__ = "program(*buffers, vals, grid, block, threads, shared, wait, queue)"
+    call.__qualname__ = "program(*arguments, vals, grid, block, threads, shared, wait, queue)"
     return call
 
 
@@ -174,9 +180,9 @@ def _choose_call(made: Any, plain: Call, make_captured: Callable[[], Call]) -> N
         made.__call__ = plain
         return
 
-    def first(self: Any, *bufs: Any, **how: Any) -> Any:
+    def first(self: Any, *given: Any, **how: Any) -> Any:
         made.__call__ = make_captured()  # at the first launch, as it takes a millisecond
-        return made.__call__(self, *bufs, **how)
+        return made.__call__(self, *given, **how)
 
     made.__call__ = first
 

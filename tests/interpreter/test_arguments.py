@@ -35,7 +35,8 @@ def ints(*values: int) -> Any:
 
 REFUSED: list[tuple[tuple[Any, ...], dict[str, Any], str]] = [
     ((floats(),), {"vals": (1,), "threads": 1}, r"wrong number of buffers \(got 1; expected 2\)"),
-    ((floats(), floats()), {"threads": 1}, r"wrong number of vals \(got 0; expected 1\)"),
+    ((floats(), floats()), {"vals": (), "threads": 1}, r"of vals \(got 0; expected 1\)"),
+    ((floats(), floats()), {"threads": 1}, r"wrong number of arguments \(got 2; expected 3\)"),
     ((floats(), ints(1)), {"vals": (1,), "threads": 1}, r"'x' has the wrong dtype \(got 'int32'"),
     ((floats(), [1.0]), {"vals": (1,), "threads": 1}, "'x' is not a C-contiguous numpy array"),
     ((floats(), floats()[::2]), {"vals": (1,), "threads": 1}, "is not a C-contiguous numpy array"),
@@ -46,12 +47,12 @@ REFUSED: list[tuple[tuple[Any, ...], dict[str, Any], str]] = [
 ]
 
 
-SHIFTED = "Write interpret(shift, y, x, vals=(by,), ...)."
+SHIFTED = "Write interpret(shift, y, x, by, ...)."
 REFUSED += [
     ((floats(),), {"vals": (1,), "threads": 1}, re.escape(SHIFTED)),
     ((floats(), floats()), {"threads": 1}, re.escape(SHIFTED)),
     ((floats(), floats()), {"vals": ("1",), "threads": 1}, re.escape(SHIFTED)),
-    ((floats(), ints(1)), {"vals": (1,), "threads": 1}, r"x\.astype\('float32'\).*y, x, vals"),
+    ((floats(), ints(1)), {"vals": (1,), "threads": 1}, r"x\.astype\('float32'\).*y, x, by"),
     ((floats(), floats()[::2]), {"vals": (1,), "threads": 1}, "np.ascontiguousarray"),
 ]  # fmt: skip
 
@@ -76,7 +77,13 @@ def test_a_buffer_is_refused_with_what_to_do(fake: hal.Compiled) -> None:
         interpret(shift, y, floats(), vals=(0,), threads=1)
 
 
+def test_arguments_may_stand_in_the_order_of_the_kernel() -> None:
+    y = floats()
+    interpret(shift, y, np.arange(SIZE + 1, dtype=np.float32), 1, threads=SIZE, block=SIZE)
+    assert y.tolist() == list(range(1, SIZE + 1))
+
+
 def test_an_error_shows_the_right_order_of_values() -> None:
-    text = "'n' is a float where .* Write interpret(scale, y, vals=(n, a), ...)."
+    text = "'n' is a float where .* Write interpret(scale, y, n, a, ...)."
     with pytest.raises(hal.InvalidArgument, match=re.escape(text).replace(r"\.\*", ".*", 1)):
         interpret(scale, floats(), vals=(0.5, 8), threads=8)

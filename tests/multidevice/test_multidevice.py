@@ -247,8 +247,11 @@ def test_M1_a_launch_runs_each_part_on_its_device(devices: list[Any]) -> None:
         seen.append((shard.number, shard.device.name, shard.start, shard.size))
         return shard.size
 
-    for _ in range(3):
-        hal.launch(twice, multi, vals=lambda shard: (shard.size, shard.number), threads=count)
+    hal.launch(twice, multi, vals=lambda shard: (shard.size, shard.number), threads=count)
+    for _ in range(2):
+        hal.launch(
+            twice, multi, count, lambda shard: shard.number, threads=lambda shard: shard.size
+        )
     extra = np.repeat([0, 2], [6, 5]) * 7
     np.testing.assert_array_equal(multi.numpy(), array * 8 + extra)
     assert seen[:3] == [(0, "SIM", 0, 6), (1, "SIM:1", 6, 0), (2, "SIM:2", 6, 5)]

@@ -50,6 +50,27 @@ def test_P2_mixed_parameters_reach_their_places(axpy: Any, repeat: int) -> None:
     assert y.numpy().tolist() == [1 + 2 * repeat] * 5 + [1] * 3
 
 
+@pytest.mark.parametrize("how", ["at once", "waited for", "queued", "captured"])
+def test_P2_arguments_may_stand_in_the_order_of_the_signature(axpy: Any, how: str) -> None:
+    device, y, x = axpy.device, vector(axpy.device), vector(axpy.device)
+    axpy(y, 2.0, x, np.int32(5), threads=8)
+    if how == "captured":
+        with device.capture() as graph:
+            axpy(y, 1.0, x, 5, threads=8)
+        assert graph[0].bufs == (y, x) and graph[0].vals == (1.0, 5)
+        graph[0].update(y, 2.0, x, 5)
+        graph.add(axpy, y, 2, x, 5, threads=8)
+        graph.replay(wait=True)
+    else:
+        options: dict[str, Any] = {"waited for": {"wait": True}, "queued": {}, "at once": {}}[how]
+        options["queue"] = queue = device.queue() if how == "queued" else None
+        for number in (2.0, np.float64(2)):
+            axpy(y, number, x, 5, threads=8, **options)
+        if queue is not None:
+            queue.synchronize()
+    assert y.numpy().tolist() == [1 + 2 * 3] * 5 + [1] * 3
+
+
 @pytest.mark.parametrize(
     "vals",
     [(2, 5), (np.float32(2), 5), (2.0, np.int64(5)), (np.float64(2), np.uint8(5)), [2.0, 5],
@@ -113,7 +134,27 @@ BAD_LAUNCHES = {
         lambda y, x: ((y, x), 3),
         "vals must be a tuple of numbers.*got 3; expected 2 of them",
     ),
-    "numbers as buffers": (lambda y, x: ((y, x, 1.0, 3), ()), r"vals=\(a, n\).*numbers in vals="),
+    "numbers as buffers": (
+        lambda y, x: ((y, x, 1.0, 3), ()),
+        r"Write program\(y, a, x, n, ...\), .*, or buffers first and vals=\(a, n\)",
+    ),
+    "too few in order": (
+        lambda y, x: ((y, 1.0), None),
+        "wrong number of arguments: 'x', 'n' missing .got 2; expected 4",
+    ),
+    "too many in order": (
+        lambda y, x: ((y, 1.0, x, 1, 2), None),
+        "wrong number of arguments .got 5; expected 4",
+    ),
+    "a buffer for a number": (
+        lambda y, x: ((y, x, 1.0, 1), None),
+        "'a' is a number, not a buffer .got <Buffer .* expected a: float32",
+    ),
+    "a number for a buffer": (
+        lambda y, x: ((y, 1.0, 1, x), None),
+        "'x' is not a hal.Buffer .got 'int'; expected x: const float32",
+    ),
+    "an int too large in order": (lambda y, x: ((y, 1.0, x, 2**31), None), "'n' is out of range"),
     "an array": (
         lambda y, x: ((y, np.ones(8)), (1.0, 1)),
         "'x' is not a hal.Buffer.*ndarray.*from_numpy",

@@ -260,15 +260,13 @@ class Prepared(base.PreparedKernelAdapter):
         self._program, self._threads, self._block = program, threads, block
 
     def __call__(self, queue: Any, *args: Any, cu_dynamic_local_mem: int = 0) -> Any:
-        buffers, values = [], []
-        for arg, param in zip(args, self._program.signature.params, strict=True):
-            if param.is_pointer:
-                buffers.append(arg.kernel_arg.as_(param.dtype))
-            else:
-                values.append(arg if isinstance(arg, np.generic) else np.asarray(arg)[()])
+        given = [
+            arg.kernel_arg.as_(param.dtype) if param.is_pointer else np.asarray(arg)[()]
+            for arg, param in zip(args, self._program.signature.params, strict=True)
+        ]
         return self._program(
-            *buffers, vals=tuple(values), threads=self._threads, block=self._block,
-            shared=cu_dynamic_local_mem, queue=queue.queue,
+            *given, threads=self._threads, block=self._block, shared=cu_dynamic_local_mem,
+            queue=queue.queue,
         )  # fmt: skip
 
 

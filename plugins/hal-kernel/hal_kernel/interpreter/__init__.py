@@ -28,8 +28,8 @@ Array = npt.NDArray[Any]
 
 def interpret(
     kernel: KernelFunction | Kernel,
-    *bufs: Array,
-    vals: Sequence[Any] = (),
+    *given: Any,
+    vals: Sequence[Any] | None = None,
     grid: Extent | None = None,
     block: Extent | None = None,
     threads: Extent | None = None,
@@ -40,7 +40,7 @@ def interpret(
 ) -> None:
     """Run a kernel by the rules of its language, on numpy arrays, which are written in place.
 
-    The arguments are those of a launch: `bufs` in the order of the pointers, `vals` in that of the
+    The arguments are those of a launch, in either of its forms: arrays in the places of buffers,
     values, and the geometry. A bfloat16 array has the dtype of ml_dtypes, or its bits as uint16.
     With `threads=` alone a block has 64 threads, 8 x 8 or 4 x 4 x 4. The last block then usually
     has more threads than are needed, which shows that a guard is missing.
@@ -61,7 +61,7 @@ def interpret(
     """
     lowered = kernel.lower() if isinstance(kernel, KernelFunction) else kernel
     verify(lowered)
-    arguments = Arguments(lowered, bufs, tuple(vals), initialised)
+    arguments = Arguments(lowered, given, vals, initialised)
     extents, shape = arguments.geometry(grid, block, threads)
     if 0 in extents or 0 in shape:
         return

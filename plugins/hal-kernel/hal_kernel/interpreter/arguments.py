@@ -41,20 +41,26 @@ class Arguments:
     def __init__(
         self,
         kernel: Kernel,
-        bufs: Sequence[Array],
-        vals: Sequence[Any],
+        given: Sequence[Any],
+        vals: Sequence[Any] | None,
         initialised: Sequence[Array | None],
     ) -> None:
         self.kernel = kernel
         self.operation = f"interpret {kernel.name}"
+        params = kernel.signature.params
         pointers, values = kernel.signature.pointers, kernel.signature.values
-        for what, given, wanted in (
-            ("buffers", len(bufs), len(pointers)),
-            ("vals", len(vals), len(values)),
-            ("initialised masks", len(initialised) or len(bufs), len(pointers)),
-        ):
-            if given != wanted:
-                self._refuse(f"wrong number of {what}", given, wanted, self._call())
+        counts = [("initialised masks", len(initialised) or len(pointers), len(pointers))]
+        if vals is None:
+            counts.append(("arguments", len(given), len(params)))
+        else:
+            counts += ("buffers", len(given), len(pointers)), ("vals", len(vals), len(values))
+        for what, count, wanted in counts:
+            if count != wanted:
+                self._refuse(f"wrong number of {what}", count, wanted, self._call())
+        bufs = given
+        if vals is None:
+            bufs = [given[param.position] for param in pointers]
+            vals = [given[param.position] for param in values]
         arrays = {
             param.position: self._elements(param, array)
             for param, array in zip(pointers, bufs, strict=True)
@@ -92,11 +98,7 @@ class Arguments:
 
     def _call(self) -> str:
         """Return the fix of an error: the call that the signature asks for."""
-        signature = self.kernel.signature
-        names = [self.kernel.name, *(param.name for param in signature.pointers)]
-        vals = "".join(f"{param.name}, " for param in signature.values).strip()
-        if vals:
-            names.append(f"vals=({vals})" if len(signature.values) == 1 else f"vals=({vals[:-1]})")
+        names = [self.kernel.name, *(param.name for param in self.kernel.signature.params)]
         return f"Write interpret({', '.join(names)}, ...)."
 
     def _value(self, param: Param, value: Any) -> Array:

@@ -98,10 +98,9 @@ class KernelFunction:
         raise self._not_launched()
 
     def _not_launched(self) -> Unsupported:
-        buffers = "".join(f"{param.name}, " for param in self.signature.pointers)
-        values = ", ".join(param.name for param in self.signature.values)
-        vals = f"vals=({values},), " if len(self.signature.values) == 1 else f"vals=({values}), "
-        call = f"program({buffers}{vals if values else ''}threads=...)"
+        call = (
+            f"program({''.join(f'{param.name}, ' for param in self.signature.params)}threads=...)"
+        )
         return Unsupported(
             f"kernel {self.name}",
             "a kernel is launched through a program, not called or indexed",

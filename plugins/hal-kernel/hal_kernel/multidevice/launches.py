@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from hal_core.buffer import Buffer
 from hal_core.errors import InvalidArgument, as_flag
 from hal_core.geometry import Extent
 from hal_core.graph.capture import Recorder
@@ -23,33 +24,37 @@ T = TypeVar("T")
 
 def launch(
     kernel: Source | Writable,
-    *bufs: MultiBuffer,
-    vals: Sequence[Any] | Callable[[Shard], Sequence[Any]] = (),
+    *given: Any,
+    vals: Sequence[Any] | Callable[[Shard], Sequence[Any]] | None = None,
     grid: Extent | Callable[[Shard], Extent] | None = None,
     block: Extent | None = None,
     threads: Extent | Callable[[Shard], Extent] | None = None,
     shared: int = 0,
     wait: bool = False,
 ) -> None:
-    """Launch a kernel on every device of `bufs`, each on its part.
+    """Launch a kernel on every device of its MultiBuffers, each on its part.
 
     The kernel is compiled and every argument checked for all devices first; it is started on all
     before one is waited for.
-    `vals`, `grid` and `threads` may be functions of the part that a device has of the first of
-    `bufs`, a record with number, device, buffer, start, size and shape.
+    The arguments are those of a launch, with a MultiBuffer for each buffer. A value, `vals`, `grid`
+    and `threads` may be functions of the part that a device has of the first MultiBuffer, a record
+    with number, device, buffer, start, size and shape.
     Order: after all earlier work of each device. With `wait` it is done on return.
     Raises: InvalidArgument for buffers of different devices; as `Program` and `compile`, before
     anything is started; DeviceFault of the first device that fails, after the others have ended.
     """
     operation = f"launch {getattr(kernel, 'name', kernel)}"
+    bufs = [one for one in given if vals is not None or isinstance(one, (MultiBuffer, Buffer))]
     _check_buffers(operation, bufs)
     wait = as_flag(wait, operation, "wait")
     first = bufs[0]
     programs = [device.compile(kernel) for device in first.devices]
     checked: dict[Compiled, list[Node]] = {device: [] for device in first.devices}
-    for shard, program, *parts in zip(
-        first.shards, programs, *(one.bufs for one in bufs), strict=True
-    ):
+    for shard, program in zip(first.shards, programs, strict=True):
+        parts = [
+            one.bufs[shard.number] if isinstance(one, MultiBuffer) else _for(shard, one)
+            for one in given
+        ]
         # Stands where a queue does: it keeps launches whose arguments are checked, and starts none.
         recorder = Recorder(shard.device, checked[shard.device], lambda: None)
         program(

@@ -228,6 +228,24 @@ class TestProgram:
             for buffer, value in zip(made, vals, strict=True):
                 assert numbers(buffer)[0] == buffer.dtype.to_numpy().type(value), buffer
 
+    def test_P3_arguments_may_stand_in_the_order_of_the_kernel(self, device: hal.Compiled) -> None:
+        program, made = device.compile(count_up), zeros(device, 8)
+        queue = device.queue()
+        launches: list[tuple[Any, hal.Queue | None]] = [(1, None), (2, None), (3, queue)]
+        for start, where in [*launches, (np.int64(4), None)]:
+            program(made, start, 5, threads=8, queue=where)
+            queue.synchronize()
+            assert numbers(made) == [*range(start, start + 5), 0, 0, 0]
+        with pytest.raises(hal.InvalidArgument, match="arguments: 'n' missing .got 2; expected 3"):
+            program(made, 1, threads=8)
+        with pytest.raises(hal.InvalidArgument, match="arguments .got 4; expected 3"):
+            program(made, 1, 5, 6, threads=8)
+        with pytest.raises(hal.InvalidArgument, match=r"'start' is a number, not a buffer"):
+            program(made, made, 5, threads=8)
+        with pytest.raises(hal.InvalidArgument, match=r"'y' is not a hal.Buffer .*int32\*"):
+            program(1, made, 5, threads=8)
+        assert numbers(made) == [*range(4, 9), 0, 0, 0]
+
     # -- time
 
     def test_P4_wait_gives_seconds(self, device: hal.Compiled) -> None:
