@@ -14,6 +14,7 @@ import hal_core as hal
 sys.path.insert(0, str(Path(__file__).parent))
 
 from fake_backend import FakePlugin
+from fake_site import FakeSite
 
 
 @pytest.fixture(scope="session")
@@ -43,3 +44,16 @@ def plugin() -> Iterator[FakePlugin]:
 @pytest.fixture
 def fake(plugin: FakePlugin) -> hal.Compiled:
     return hal.Device["FAKE"]
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> FakeSite:
+    """A folder for distributions of which the tests' process knows nothing."""
+    return FakeSite(tmp_path / "site")
+
+
+@pytest.fixture
+def own_sys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Undo what a command does to `sys.argv` and `sys.path` for the file that it runs."""
+    for name in ("argv", "path"):
+        monkeypatch.setattr(sys, name, list(getattr(sys, name)))

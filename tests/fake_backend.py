@@ -18,6 +18,7 @@ from hal_core.device.base import Compiled, DeviceInfo, Limits
 from hal_core.errors import CompileError, OutOfMemory
 from hal_core.hookspecs import hookimpl
 from hal_core.program import Program
+from hal_core.queue import Queue
 from hal_core.source import Binary, Source
 from hal_kernel.ir import Kernel
 from hal_kernel.render import Renderer
@@ -149,6 +150,12 @@ class FakeProgram(Program):
     def _launch_timed(self, geometry: Any, args: tuple[Any, ...]) -> float:
         self._run(geometry, *args)
         return 1e-6
+
+
+def put(queue: Queue, work: Callable[[], object], what: str = "launch") -> None:
+    """Put a function of Python behind the work of a queue, as a backend does with its own."""
+    made: Any = queue
+    made._add(work, what, ())
 
 
 class FakePlugin:

@@ -10,6 +10,8 @@ from types import ModuleType
 import pytest
 
 import hal_core as hal
+from hal_kernel.ir import Kernel
+from hal_kernel.ir.verify import verify
 
 _numbers = count()
 IMPORTS = "import math\n\nimport hal_core as hal\n\n"
@@ -24,6 +26,19 @@ def load(folder: Path, text: str) -> ModuleType:
     module.__file__ = str(path)
     exec(compile(text, str(path), "exec", dont_inherit=True), module.__dict__)
     return module
+
+
+def function(head: str, body: str, folder: Path) -> hal.KernelFunction:
+    """Return the kernel `f` of a text: a head that ends within it, and the rest of its body."""
+    lines = "".join(f"    {line}\n" for line in body.splitlines())
+    made: hal.KernelFunction = load(folder, head + lines).f
+    verify(made.lower())
+    return made
+
+
+def lowered(head: str, body: str, folder: Path) -> Kernel:
+    """Return the IR of the kernel of a text."""
+    return function(head, body, folder).lower()
 
 
 def refusal(work: Callable[[], object], at: str, says: str, fix: str) -> hal.KernelSyntaxError:

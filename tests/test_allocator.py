@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from counts import calls
+from fake_backend import FakeAllocator
 from in_threads import results
 from interrupted import Scene, everywhere
 
@@ -96,7 +97,7 @@ def test_A4_what_a_backend_left_out_is_no_lack_of_memory(allocator: Any) -> None
     with pytest.raises(KeyboardInterrupt):
         allocator.fail_next, allocator.error = 1, KeyboardInterrupt()
         allocator.alloc(16)
-    assert unfinished._held == 0 and allocator._held == 0
+    assert unfinished.statistics().cached == allocator.statistics().cached == 0
 
 
 def test_A5_a_finalizer_may_call_the_allocator_in_the_middle_of_any_call(plugin: Any) -> None:
@@ -126,9 +127,9 @@ def test_A5_a_finalizer_may_call_the_allocator_in_the_middle_of_any_call(plugin:
             held.clear()
             facts = allocator.statistics()
             assert (facts.current, facts.live) == (0, 0) and facts.cached <= 3 * 1024
-            assert facts.cached == allocator._held == sum(map(len, allocator.memory.values()))
+            assert facts.cached == sum(map(len, allocator.memory.values()))
             allocator.free_cache()
-            assert not allocator.memory and not allocator._cache
+            assert not allocator.memory and not allocator.statistics().cached
 
         return Scene(work, other, check)
 
@@ -142,27 +143,27 @@ def test_A8_the_limit_holds_for_what_the_device_really_holds(
     """Eight threads, and a device that takes its time to free: memory counts until it is free."""
     limit = 96 << 10
     monkeypatch.setenv("HAL_MEMORY_LIMIT", str(limit))
-    allocator: Any = hal.Device["FAKE:1"].allocator
-    allocator.cache_limit = 48 << 10
     counting = threading.Lock()
     held, most, refused = 0, 0, 0
-    inner_alloc, inner_free = allocator._alloc, allocator._free
 
-    def alloc(nbytes: int, options: Any) -> Any:
-        nonlocal held, most
-        with counting:
-            held += nbytes
-            most = max(most, held)
-        return inner_alloc(nbytes, options)
+    class Slow(FakeAllocator):
+        def _alloc(self, nbytes: int, options: Any) -> Any:
+            nonlocal held, most
+            with counting:
+                held += nbytes
+                most = max(most, held)
+            return super()._alloc(nbytes, options)
 
-    def free(opaque: Any, nbytes: int, options: Any) -> None:
-        nonlocal held
-        time.sleep(0.0005)  # others go on meanwhile
-        inner_free(opaque, nbytes, options)
-        with counting:
-            held -= nbytes
+        def _free(self, opaque: Any, nbytes: int, options: Any) -> None:
+            nonlocal held
+            time.sleep(0.0005)  # others go on meanwhile
+            super()._free(opaque, nbytes, options)
+            with counting:
+                held -= nbytes
 
-    allocator._alloc, allocator._free = alloc, free
+    device = hal.Device["FAKE:1"]
+    device.allocator = allocator = Slow(device)
+    allocator.cache_limit = 48 << 10
 
     def churn(number: int) -> None:
         nonlocal refused
@@ -183,7 +184,7 @@ def test_A8_the_limit_holds_for_what_the_device_really_holds(
     results(*(partial(churn, number) for number in range(8)))
     assert refused and most <= limit
     allocator.free_cache()
-    assert held == allocator._held == allocator.statistics().current == 0
+    assert held == allocator.statistics().current == len(allocator.memory) == 0
 
 
 def test_A_options_that_were_checked_cost_a_look_up(fake: hal.Compiled) -> None:

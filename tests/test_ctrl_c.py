@@ -25,13 +25,8 @@ def check_accounts(allocator: Any, heard: Heard) -> None:
     facts = allocator.statistics()
     if not heard.in_finalizer():  # Python swallows the signal there, and the block is lost
         assert (facts.current, facts.live) == (0, 0)
-        assert allocator._held == facts.cached
-    if not heard.in_finalizer() and not heard.within(*BACKEND):
-        assert sum(map(len, allocator.memory.values())) == allocator._held
-    blocks = {
-        key if isinstance(key, int) else key[0]: len(b) for key, b in allocator._cache.items()
-    }
-    assert facts.cached == sum(nbytes * count for nbytes, count in blocks.items())
+        if not heard.within(*BACKEND):
+            assert sum(map(len, allocator.memory.values())) == facts.cached
     assert facts.cached <= allocator.cache_limit
     allocator.free_cache()
     assert allocator.statistics().cached == 0
@@ -101,8 +96,7 @@ def test_A6_ctrl_c_while_memory_is_freed(plugin: FakePlugin) -> None:
             for buffer in buffers:
                 if buffer.is_allocated:
                     buffer.deallocate()
-            allocator.statistics()
-            if opaque in allocator._live:
+            with suppress(hal.InvalidArgument):  # it was freed
                 allocator.free(opaque, 1500)
             check_accounts(allocator, heard)
 

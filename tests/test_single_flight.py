@@ -12,6 +12,11 @@ import hal_core as hal
 from hal_core.concurrency import SingleFlight, fresh_copy, is_importing
 
 
+def is_idle(flights: SingleFlight) -> bool:
+    """Tell whether no work is noted as under way, and no thread as waiting."""
+    return not (flights._flights or flights._waiting)
+
+
 def test_R14_a_keyboard_interrupt_is_its_own_threads_and_the_work_is_taken_over() -> None:
     flights = SingleFlight()
     runs: list[int] = []
@@ -40,7 +45,7 @@ def test_R14_a_keyboard_interrupt_is_its_own_threads_and_the_work_is_taken_over(
     first.join(20)
     assert outcomes.count(KeyboardInterrupt) == 1
     assert outcomes.count("done") == 3
-    assert flights._flights == {} and flights._waiting == {}
+    assert is_idle(flights)
 
 
 def test_R14_work_that_asks_for_itself() -> None:
@@ -134,7 +139,7 @@ def test_R14_a_thread_that_asks_while_it_waits_still_counts_as_waiting() -> None
     flights.run("second", second, operation="test")
     owner.join(20)
     assert not owner.is_alive(), "dead-lock"
-    assert len(told) == 1 and flights._flights == {} and flights._waiting == {}
+    assert len(told) == 1 and is_idle(flights)
 
 
 OPERATION = {"operation": "test"}
@@ -171,11 +176,10 @@ def test_R14_ctrl_c_leaves_nothing_that_others_would_wait_for(busy: bool) -> Non
     flights._lock = InterruptedLock()  # type: ignore[assignment]
     with pytest.raises(KeyboardInterrupt):
         flights.run("key", lambda: 1, operation="test")
-    assert flights._waiting == {}
     end.set()
     if busy:
         owner.join(20)
-    assert flights._flights == {}
+    assert is_idle(flights)
     assert flights.run("key", lambda: 2, operation="test") == 2
 
 

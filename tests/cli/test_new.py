@@ -93,17 +93,6 @@ def _imported_from_the_core(tree: ast.AST) -> set[str]:
     return {a.name for node in found if str(node.module)[:9] == "hal_core." for a in node.names}
 
 
-@pytest.mark.parametrize("name", ["X", "NPU2", "AAA", "my_chip", "ZZZZZZZZ"])
-def test_imports_and_lines_stand_as_ruff_has_them(name: str) -> None:
-    """The nox session `template` runs ruff and mypy on the files."""
-    called = new.names_of(name)
-    for path, text in (*new.contents(called), *new.contents(called, text=True)):
-        assert max(map(len, text.splitlines()), default=0) <= 100, path
-        for run in re.findall(r"(?:^from hal_.*(?:\n .*|\n\))*\n)+", text, re.MULTILINE):
-            modules = re.findall(r"^from (\S+)", run, re.MULTILINE)
-            assert modules == sorted(modules), path
-
-
 @both
 def test_the_files_are_those_of_every_backend(tmp_path: Path, text: bool) -> None:
     folder = written("NPU2", tmp_path, text=text)

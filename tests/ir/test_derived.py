@@ -4,10 +4,7 @@ the same on every device. Errors are in units in the last place of the result.""
 from __future__ import annotations
 
 import math
-import subprocess
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -214,26 +211,3 @@ def test_what_is_written_out_is_plain(name: str) -> None:
 def test_every_function_without_an_operation_has_a_formula() -> None:
     derived = {function.op for function in MATH.values() if function.derived}
     assert derived == set(DERIVED) == {name.upper() for name in (*EXACT, *TESTS, *BITS)}
-
-
-def test_formulas_are_imported_only_for_kernels_that_need_them(tmp_path: Path) -> None:
-    program = tmp_path / "program.py"
-    program.write_text(_IMPORTS)
-    done = subprocess.run(
-        [sys.executable, program], capture_output=True, text=True, timeout=60, check=False
-    )
-    assert (done.stdout, done.stderr) == ("False\nTrue\n", "")
-
-
-_IMPORTS = """
-import sys
-import hal_core as hal
-
-for function in hal.exp, hal.erf:
-    @hal.kernel
-    def k(y: hal.Ptr[hal.float32]):
-        y[0] = function(y[0])
-
-    k.lower()
-    print("hal_kernel.ir.math" in sys.modules)
-"""

@@ -5,11 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from kernel_files import IMPORTS, load
+from kernel_files import IMPORTS, lowered
 
 import hal_core as hal
-from hal_kernel.ir import Kernel
-from hal_kernel.ir.verify import verify
 
 HEAD = (
     IMPORTS
@@ -51,19 +49,13 @@ MISSED = [
 ]  # fmt: skip
 
 
-def lowered(body: str, folder: Path) -> Kernel:
-    lines = "".join(f"    {line}\n" for line in body.splitlines())
-    kernel: Kernel = load(folder, HEAD + lines).f.lower()
-    return kernel
-
-
 @pytest.mark.parametrize("body", REACHED)
 def test_a_barrier_that_all_reach(body: str, tmp_path: Path) -> None:
-    verify(lowered(body, tmp_path))
+    lowered(HEAD, body, tmp_path)
 
 
 @pytest.mark.parametrize(("body", "why"), MISSED)
 def test_a_barrier_that_some_pass_by(body: str, why: str, tmp_path: Path) -> None:
     with pytest.raises(hal.KernelSyntaxError, match=f"this barrier: {why}") as caught:
-        lowered(body, tmp_path)
+        lowered(HEAD, body, tmp_path)
     assert caught.value.text is not None and "hal.barrier()" in caught.value.text

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
+import kernel_files
 import pytest
 import run_on_lists
 from kernel_files import IMPORTS, load
 
 import hal_core as hal
 from hal_kernel.ir import Kernel
-from hal_kernel.ir.verify import verify
 
 HEAD = (
     IMPORTS
@@ -24,11 +25,7 @@ def f(y: hal.Ptr[hal.int32], n: hal.int32):
 )
 
 
-def lowered(body: str, tmp_path: Path) -> Kernel:
-    lines = "".join(f"    {line}\n" for line in body.splitlines())
-    kernel: Kernel = load(tmp_path, HEAD + lines).f.lower()
-    verify(kernel)
-    return kernel
+lowered = partial(kernel_files.lowered, HEAD)
 
 
 def ran(kernel: Kernel, n: int, threads: int = 4) -> list[int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import kernel_files
 import numpy as np
 import pytest
 from kernel_files import IMPORTS, load, refusal
@@ -29,9 +30,7 @@ def written(functions: str, body: str) -> str:
 
 
 def lowered(functions: str, body: str, tmp_path: Path) -> Kernel:
-    kernel: Kernel = load(tmp_path, written(functions, body)).f.lower()
-    verify(kernel)
-    return kernel
+    return kernel_files.lowered(IMPORTS + functions + KERNEL, body, tmp_path)
 
 
 def ran(kernel: Kernel, count: int = 4) -> list[float]:
@@ -398,11 +397,6 @@ HEADS = [
 def test_bad_signature_is_refused_at_the_definition(
     head: str, at: str, says: str, fix: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(hal.KernelSyntaxError) as raised:
-        load(tmp_path, f"{IMPORTS}@hal.func\n{head}\n    return a\n")
-    error = raised.value
-    assert says in str(error) and fix in str(error).partition(says)[2]
+    text = f"{IMPORTS}@hal.func\n{head}\n    return a\n"
+    error = refusal(lambda: load(tmp_path, text), at, says, fix)
     assert str(error).startswith("kernel: in g: ")
-    if at:
-        assert error.text is not None and error.offset is not None
-        assert error.text[error.offset - 1 :].startswith(at)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from pathlib import Path
 
+import kernel_files
 import numpy as np
 import pytest
 from kernel_files import IMPORTS, load, refusal
@@ -12,9 +14,8 @@ from kernel_files import IMPORTS, load, refusal
 import hal_core as hal
 from hal_core.dtypes import DTYPES, DType
 from hal_kernel.interpreter import interpret
-from hal_kernel.ir import Kernel, UOp
+from hal_kernel.ir import UOp
 from hal_kernel.ir.uop import ATOMIC_OPS
-from hal_kernel.ir.verify import verify
 
 HEAD = (
     IMPORTS
@@ -33,11 +34,7 @@ def f(
 )
 
 
-def lowered(body: str, tmp_path: Path) -> Kernel:
-    lines = "".join(f"    {line}\n" for line in body.splitlines())
-    kernel: Kernel = load(tmp_path, HEAD + lines).f.lower()
-    verify(kernel)
-    return kernel
+lowered = partial(kernel_files.lowered, HEAD)
 
 
 def text(node: UOp) -> str:
@@ -112,34 +109,6 @@ def test_arrays_of_every_dtype(dtype: DType, tmp_path: Path) -> None:
 def test_a_barrier_is_a_statement(tmp_path: Path) -> None:
     kernel = lowered("for k in range(n):\n    hal.barrier()", tmp_path)
     assert [node.op for node in kernel.uops[-3:]] == ["RANGE", "BARRIER", "ENDRANGE"]
-
-
-@pytest.mark.parametrize(
-    ("body", "line", "because", "at"),
-    [
-        ("if i < n:\n    hal.barrier()", 2, "the condition differs between them", 1),
-        ("for k in range(i):\n    y[i] = k\n    hal.barrier()", 3, "the range differs", 1),
-        ("if i > 3:\n    return\nhal.barrier()", 3, "some threads have returned before", 2),
-        (
-            "while True:\n    hal.barrier()\n    if y[i] > 3:\n        break",
-            2,
-            "some threads break out",
-            4,
-        ),
-    ],
-)
-def test_a_barrier_that_some_threads_pass_by(
-    body: str, line: int, because: str, at: int, tmp_path: Path
-) -> None:
-    start = HEAD.count("\n")
-    with pytest.raises(hal.KernelSyntaxError, match="not all threads of a block reach") as raised:
-        lowered(body, tmp_path)
-    error = raised.value
-    assert error.lineno == start + line
-    assert error.text is not None and error.offset is not None
-    assert error.text[error.offset - 1 :] == "hal.barrier()\n"
-    assert because in str(error) and f"(line {start + at})" in str(error)
-    assert "Move it to a place that all threads reach" in str(error)
 
 
 def test_a_fixed_block_is_a_constant(tmp_path: Path) -> None:

@@ -510,8 +510,7 @@ BAD = [
 
 @pytest.mark.parametrize("bad", BAD, ids=lambda bad: bad.body.replace("\n", "; ")[:40])
 def test_refused_with_place_and_advice(bad: Bad, tmp_path: Path) -> None:
-    lines = "".join(f"    {line}\n" for line in bad.body.splitlines())
-    module = load(tmp_path, HEAD + lines)
+    module = load(tmp_path, HEAD + indented(bad.body))
     with pytest.raises(hal.KernelSyntaxError) as raised:
         module.bad.lower()
     error = raised.value

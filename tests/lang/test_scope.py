@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import symtable
 from pathlib import Path
 from typing import Any
 
@@ -108,32 +107,6 @@ def make(dtype):
 made = make(hal.int32)
 """,
 }
-
-
-def test_the_file_is_read_again_only_where_a_call_is_unknown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    read: list[str] = []
-    symbols = symtable.symtable
-    monkeypatch.setattr(
-        symtable, "symtable", lambda *args: (read.append(args[1]), symbols(*args))[1]
-    )
-    known = [text for name, text in SCOPES.items() if name != "the closure"]
-    for number, text in enumerate(known):
-        load(tmp_path, HEAD + text)
-        assert not read, known[number]
-    text = """
-class Kernels:
-    def make(self, dtype):
-        @hal.kernel
-        def f(y: hal.Ptr[dtype]): y[0] = 1
-Kernels().make(hal.int32)
-"""
-    load(tmp_path, HEAD + text)
-    assert not read
-    with pytest.raises(hal.KernelSyntaxError):
-        load(tmp_path, HEAD + LOST["a factory that has ended"])
-    assert read
 
 
 # Texts in which it is a variable of a call or a class that is not at hand; the global is not meant.

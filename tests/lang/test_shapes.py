@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
+import kernel_files
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kernel_files import IMPORTS, load, refusal
+from kernel_files import IMPORTS, refusal
 
 import hal_core as hal
 from hal_kernel.interpreter import interpret
-from hal_kernel.ir.verify import verify
 from hal_kernel.render import RENDERERS
 
 
@@ -129,11 +130,7 @@ def f(
 )
 
 
-def lowered(body: str, tmp_path: Path) -> hal.KernelFunction:
-    lines = "".join(f"    {line}\n" for line in body.splitlines())
-    kernel: hal.KernelFunction = load(tmp_path, HEAD + lines).f
-    verify(kernel.lower())
-    return kernel
+lowered = partial(kernel_files.function, HEAD)
 
 
 BAD = [

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from pathlib import Path
 
+import kernel_files
 import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kernel_files import IMPORTS, load
+from kernel_files import IMPORTS
 
 import hal_core as hal
 from hal_core.dtypes import DType
 from hal_kernel.interpreter import interpret
 from hal_kernel.ir import Kernel
-from hal_kernel.ir.verify import verify
 from hal_kernel.lang import KernelFunction
 
 HEAD = (
@@ -33,11 +34,7 @@ def f(
 )
 
 
-def lowered(body: str, tmp_path: Path) -> Kernel:
-    lines = "".join(f"    {line}\n" for line in body.splitlines())
-    kernel: Kernel = load(tmp_path, HEAD + lines).f.lower()
-    verify(kernel)
-    return kernel
+lowered = partial(kernel_files.lowered, HEAD)
 
 
 def shown(kernel: Kernel) -> list[str]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pickle
+from functools import partial
 from pathlib import Path
 
+import kernel_files
 import ml_dtypes
 import numpy as np
 import pytest
-from kernel_files import IMPORTS, load, refusal
+from kernel_files import IMPORTS, refusal
 
 import hal_core as hal
 from hal_core.dtypes import DTYPES, DType, float32
@@ -91,11 +93,7 @@ def f(y: hal.Ptr[hal.float32], n: hal.int32):
 )
 
 
-def lowered(body: str, tmp_path: Path, head: str = HEAD) -> hal.KernelFunction:
-    lines = "".join(f"    {line}\n" for line in body.splitlines())
-    kernel: hal.KernelFunction = load(tmp_path, head + lines).f
-    verify(kernel.lower())
-    return kernel
+lowered = partial(kernel_files.function, HEAD)
 
 
 @pytest.mark.parametrize("dtype", DTYPES.values(), ids=str)
@@ -104,7 +102,7 @@ def test_arrays_of_every_dtype(dtype: DType, tmp_path: Path) -> None:
     module = "ml_dtypes" if dtype.name == "bfloat16" else "np"
     head = HEAD.replace("LARGE", f"A = np.array([1, 0, 1]).astype({module}.{dtype.name})\nLARGE", 1)
     head = head.replace("np.bool)", "np.bool_)")
-    kernel = lowered("y[i] = hal.float32(A[n - i])", tmp_path, head)
+    kernel = kernel_files.function(head, "y[i] = hal.float32(A[n - i])", tmp_path)
     (table,) = (node for node in kernel.lower().uops if node.op == "TABLE")
     assert table.dtype is (float32 if dtype.name in ("float16", "bfloat16") else dtype)
     y = np.zeros(3, "f4")
@@ -153,7 +151,7 @@ def test_an_index_outside_is_out_of_bounds(body: str, says: str, tmp_path: Path)
 def test_all_tables_of_a_kernel_have_a_limit(tmp_path: Path) -> None:
     head = HEAD.replace("HALF =", 'OTHER = np.zeros(9000, "f4")\nHALF =')
     with pytest.raises(hal.KernelSyntaxError, match="76000 bytes up to here, and 65536"):
-        lowered("v = HALF[i, 0] + OTHER[i]", tmp_path, head)
+        kernel_files.function(head, "v = HALF[i, 0] + OTHER[i]", tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -105,28 +105,6 @@ def test_M1_a_layout_becomes_any_other(data: st.DataObject, devices: list[Any]) 
     np.testing.assert_array_equal(multi.numpy(), array)
 
 
-@FAST
-@given(data=st.data(), operation=st.sampled_from(["sum", "prod", "min", "max"]))
-def test_M1_a_reduction_is_numpys_on_every_device(
-    data: st.DataObject, operation: str, devices: list[Any]
-) -> None:
-    shape = data.draw(shapes)
-    array = np.random.default_rng(2).integers(-3, 4, shape).astype("i4")
-    names, axis, sizes = data.draw(layouts(shape).filter(lambda layout: layout[1] is not None))
-    multi = hal.MultiBuffer.from_numpy(array, names, axis, sizes)
-    if operation in ("min", "max") and not shape[axis or 0]:
-        with pytest.raises(hal.InvalidArgument, match="of no element"):
-            multi.reduce(operation)
-        return
-    expected = getattr(np, operation)(array, axis=axis, **(
-        {"dtype": "i4"} if operation in ("sum", "prod") else {}
-    ))  # fmt: skip
-    made = multi.reduce(operation)
-    assert made.axis is None and made.shape == expected.shape
-    for buffer in made.bufs:
-        np.testing.assert_array_equal(buffer.numpy(made.shape or 1), expected)
-
-
 # Every sum and product of a few of them is exact in each dtype, or infinite, or not a number.
 NUMBERS = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 2.0]
 FOLDS: dict[str, Callable[[Any, Any], Any]] = {  # as kernel-language.md has it
@@ -266,16 +244,6 @@ def test_M1_all_are_started_before_one_is_waited_for(devices: list[Any]) -> None
         device.chip.launch = lambda *args, inner=inner: (met.wait(), inner(*args))[1]
     hal.launch(twice, multi, vals=(1, 0), threads=1)
     assert (multi.numpy() == 2).all()
-
-
-def test_M1_a_launch_comes_after_earlier_work_and_before_later(devices: list[Any]) -> None:
-    multi = hal.MultiBuffer(devices, 6, hal.int32)
-    for turn in range(20):
-        for buffer in multi.bufs:
-            buffer.fill(turn)
-        hal.launch(twice, multi, vals=(2, 1), threads=2)
-        for buffer in multi.bufs:
-            assert buffer.numpy().tolist() == [2 * turn + 1] * 2
 
 
 def test_M1_one_devices_failure_names_it_and_the_others_go_on(devices: list[Any]) -> None:

@@ -7,8 +7,6 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
-from functools import partial
 from importlib import import_module
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -19,7 +17,6 @@ import numpy as np
 import pytest
 
 import hal_core as hal
-from hal_kernel.interpreter import interpret
 from hal_kernel.ir import uop
 
 pytestmark = pytest.mark.quick
@@ -49,35 +46,33 @@ def printed(code: str) -> list[str]:
     return re.findall(r"(?:print\(.*\)  |^)# (.*)", code, re.MULTILINE)
 
 
-@needs_cpu
-@pytest.mark.parametrize(
-    "page",
-    [
-        "kernel-language.md",
-        "testing-kernels.md",
-        "memory.md",
-        "ir.md",
-        "compilers.md",
-        "queues.md",
-        "graphs.md",
-        "many-devices.md",
-        "speed.md",
-    ],
-)
-def test_the_code_of_the_page_runs(page: str, tmp_path: Path) -> None:
-    code = "\n".join(blocks(page))
-    script = tmp_path / "page.py"
-    script.write_text(code, encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, "-W", "error", str(script)],
-        env=os.environ | {"HAL_CACHE_DIR": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def run(code: str, path: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run code as a file of its own, whose folder has the cache; warnings are errors."""
+    path.write_text(code, encoding="utf-8")
+    return subprocess.run(
+        [sys.executable, "-W", "error", path.name], cwd=path.parent,
+        env=os.environ | {"HAL_CACHE_DIR": str(path.parent)} | variables,
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+def runs_as_promised(code: str, path: Path, **variables: str) -> None:
+    done = run(code, path, **variables)
     assert done.returncode == 0, done.stderr
     promised = printed(code)
     assert promised and done.stdout.splitlines() == promised
+
+
+PAGES_THAT_RUN = (
+    "kernel-language", "testing-kernels", "memory", "ir", "compilers", "queues", "graphs",
+    "many-devices", "speed",
+)  # fmt: skip
+
+
+@needs_cpu
+@pytest.mark.parametrize("page", PAGES_THAT_RUN)
+def test_the_code_of_the_page_runs(page: str, tmp_path: Path) -> None:
+    runs_as_promised("\n".join(blocks(f"{page}.md")), tmp_path / "page.py")
 
 
 @pytest.mark.parametrize(
@@ -86,17 +81,7 @@ def test_the_code_of_the_page_runs(page: str, tmp_path: Path) -> None:
 def test_the_recipes_run(name: str, tmp_path: Path) -> None:
     """On each device, with the results that the page promises."""
     _opened(name)
-    script = tmp_path / "page.py"
-    script.write_text("\n".join(blocks("recipes.md")), encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, "-W", "error", str(script)],
-        env=os.environ | {"HAL_CACHE_DIR": str(tmp_path), "HAL_DEVICE": name},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == printed(script.read_text(encoding="utf-8"))
+    runs_as_promised("\n".join(blocks("recipes.md")), tmp_path / "page.py", HAL_DEVICE=name)
 
 
 @needs_cpu
@@ -105,15 +90,7 @@ def test_the_profiling_page_prints_its_table(tmp_path: Path) -> None:
     code = "\n".join(blocks("profiling.md"))
     page = (ROOT / "docs" / "profiling.md").read_text(encoding="utf-8")
     (table,) = re.findall(r"^```text\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
-    script = tmp_path / "page.py"
-    script.write_text(code, encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, "-W", "error", str(script)],
-        env=os.environ | {"HAL_CACHE_DIR": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run(code, tmp_path / "page.py")
     assert done.returncode == 0, done.stderr
     lines, shown = done.stdout.splitlines(), table.splitlines()
 
@@ -125,18 +102,6 @@ def test_the_profiling_page_prints_its_table(tmp_path: Path) -> None:
     assert lines[len(shown) :] == printed(code)
 
 
-def _run_checked(code: str, path: Path) -> subprocess.CompletedProcess[str]:
-    path.write_text(code, encoding="utf-8")
-    return subprocess.run(
-        [sys.executable, "-W", "error", path.name],
-        env=os.environ | {"HAL_CACHE_DIR": str(path.parent), "HAL_CHECK": "1"},
-        cwd=path.parent,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
 @needs_cpu
 def test_the_ten_lines_of_the_readme_print_what_it_shows(tmp_path: Path) -> None:
     """But for the time, and on the CPU, which is the default of no machine with a GPU."""
@@ -144,7 +109,7 @@ def test_the_ten_lines_of_the_readme_print_what_it_shows(tmp_path: Path) -> None
     (code,) = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     (shown,) = re.findall(r"^prints\n\n```text\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     code = code.replace("hal.Device.DEFAULT", '"CPU"')
-    done = _run_checked(code, tmp_path / "saxpy.py")
+    done = run(code, tmp_path / "saxpy.py", HAL_CHECK="1")
     assert done.returncode == 0, done.stderr
     printed, promised = (re.sub(r"[\d.]+ us", "time", line) for line in (done.stdout, shown))
     assert printed == promised
@@ -158,15 +123,8 @@ def test_the_tutorial_runs_and_prints_what_it_shows(tmp_path: Path) -> None:
     code = [cell for cell in cells if cell["cell_type"] == "code"]
     outputs = [output for cell in code for output in cell["outputs"]]
     assert sum("image/png" in output.get("data", {}) for output in outputs) == 2
-    script = tmp_path / "tutorial.py"
-    script.write_text("\n\n".join("".join(cell["source"]) for cell in code), encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, "-W", "error", str(script)],
-        env=os.environ | {"HAL_CACHE_DIR": str(tmp_path), "HAL_CHECK": ""},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    text = "\n\n".join("".join(cell["source"]) for cell in code)
+    done = run(text, tmp_path / "tutorial.py", HAL_CHECK="")
     assert done.returncode == 0, done.stderr
     promised = "".join("".join(output.get("text", [])) for output in outputs)
     printed, promised = (
@@ -181,7 +139,7 @@ def test_P9_the_wrong_kernel_of_the_page_ends_as_it_says(tmp_path: Path) -> None
     (code,) = re.findall(r"^```py\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     shown = re.findall(r"^```text\n(.*?)\n```", page, re.MULTILINE | re.DOTALL)[0]
     assert len(code.splitlines()) <= 12
-    done = _run_checked(code, tmp_path / "blur.py")
+    done = run(code, tmp_path / "blur.py", HAL_CHECK="1")
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == " ".join(shown.split())
 
@@ -191,10 +149,7 @@ def test_the_code_of_the_page_on_checked_mode_runs(tmp_path: Path) -> None:
     code = "\n".join(blocks("checked-mode.md"))
     if not any(map(which, ("clang", "gcc", "zig"))) and find_spec("ziglang") is None:
         pytest.skip("the page has a kernel in C, and no C compiler is installed")
-    done = _run_checked(code, tmp_path / "page.py")
-    assert done.returncode == 0, done.stderr
-    promised = printed(code)
-    assert promised and done.stdout.splitlines() == promised
+    runs_as_promised(code, tmp_path / "page.py", HAL_CHECK="1")
 
 
 def test_the_error_on_the_kernel_language_page_is_the_one_raised(tmp_path: Path) -> None:
@@ -312,67 +267,6 @@ def test_the_source_kernels_of_the_page_run(device: Any) -> None:
         device.compile(hal.Source("k", "", "", language="cobol"))
 
 
-# -- the table of the kernel language page
-
-
-@hal.kernel
-def integers(y: hal.Ptr[hal.int32], a: hal.int32, b: hal.int32) -> None:
-    y[0] = a // b
-    y[1] = a % b
-    y[2] = a << b
-    y[3] = a >> b
-    y[4] = a * b
-    y[5] = -a
-    y[6] = abs(a)
-    y[7] = a**2
-    y[8] = a ^ ~b
-
-
-@hal.kernel
-def numbers(y: hal.Ptr[hal.int64], a: hal.int32) -> None:
-    y[0] = 1 << 33
-    y[1] = hal.int64(a << 33)
-    y[2] = -7 // 2
-    y[3] = hal.int64(2.7)
-
-
-@hal.kernel
-def casts(y: hal.Ptr[hal.int32], z: hal.Ptr[hal.uint8], x: hal.float32) -> None:
-    y[0] = hal.int32(x)
-    z[0] = hal.uint8(x)
-    y[1] = hal.int32(hal.bool_(x))
-    z[1] = hal.uint8(hal.int32(x))
-
-
-@hal.kernel(contract=False)
-def floats(y: hal.Ptr[hal.float32], a: hal.float32, b: hal.float32) -> None:
-    y[0] = min(a, b)
-    y[1] = max(a, b)
-    y[2] = round(a)
-    y[3] = a / b
-    y[4] = a**2
-    y[5] = hal.fmod(a, b)
-    y[6] = hal.floor(a)
-    y[7] = hal.ceil(a)
-    y[8] = hal.trunc(a)
-
-
-@hal.kernel
-def comparisons(y: hal.Ptr[hal.bool_], a: hal.float32, b: hal.float32) -> None:
-    y[0] = a < b
-    y[1] = a >= b
-    y[2] = a == b
-    y[3] = a != b
-    y[4] = hal.isnan(a)
-
-
-@hal.kernel
-def widths(y: hal.Ptr[hal.float32], h: hal.Ptr[hal.float16], x: hal.float64) -> None:
-    y[0] = hal.float32(x)
-    h[0] = hal.float32(x)
-    y[1] = h[0]
-
-
 def _opened(name: str) -> hal.Compiled:
     try:
         return hal.Device[name]
@@ -383,101 +277,3 @@ def _opened(name: str) -> hal.Compiled:
 @pytest.fixture(params=DEVICES or [pytest.param("", marks=pytest.mark.skip("no backend here"))])
 def device(request: pytest.FixtureRequest) -> Any:
     return _opened(request.param)
-
-
-@pytest.fixture(params=["interpreter", *DEVICES])
-def run(request: pytest.FixtureRequest) -> Callable[..., None]:
-    """Launches one thread on numpy arrays, which are written in place."""
-    if request.param == "interpreter":
-        return partial(interpret, threads=1)
-    device = _opened(request.param)
-
-    def launch(kernel: hal.KernelFunction, *arrays: Any, vals: tuple[float, ...]) -> None:
-        buffers = [hal.Buffer.from_numpy(array, device) for array in arrays]
-        device.compile(kernel)(*buffers, vals=vals, threads=1)
-        for array, buffer in zip(arrays, buffers, strict=True):
-            array[:] = buffer.numpy()
-
-    return launch
-
-
-LEAST = -(2**31)
-NAN, INF = float("nan"), float("inf")
-
-
-@pytest.mark.parametrize(
-    ("a", "b", "expected"),
-    [
-        (-7, 2, [-4, 1, -28, -2, -14, 7, 7, 49, 4]),
-        (7, -2, [-4, -1, -1073741824, 0, -14, -7, 7, 49, 6]),
-        (5, 0, [0, 0, 5, 5, 0, -5, 5, 25, -6]),
-        (LEAST, -1, [LEAST, 0, 0, -1, LEAST, LEAST, LEAST, 0, LEAST]),
-        (1, 33, [0, 1, 2, 0, 33, -1, 1, 1, -33]),
-    ],
-)
-def test_integer_arithmetic_is_the_page_s(run: Any, a: int, b: int, expected: Any) -> None:
-    y = np.zeros(9, "i4")
-    run(integers, y, vals=(a, b))
-    assert y.tolist() == expected
-
-
-def test_python_s_own_arithmetic_is_the_page_s(run: Any) -> None:
-    y = np.zeros(4, "i8")
-    run(numbers, y, vals=(1,))
-    assert y.tolist() == [8589934592, 2, -4, 2]
-
-
-@pytest.mark.parametrize(
-    ("x", "expected"),
-    [
-        (NAN, [0, 1, 0, 0]),
-        (300.0, [300, 1, 255, 44]),
-        (-1.0, [-1, 1, 0, 255]),
-        (-2.9, [-2, 1, 0, 254]),
-        (1e20, [2**31 - 1, 1, 255, 255]),
-        (-INF, [LEAST, 1, 0, 0]),
-        (0.0, [0, 0, 0, 0]),
-    ],
-    ids=str,
-)
-def test_casts_are_the_page_s(run: Any, x: float, expected: Any) -> None:
-    y, z = np.zeros(2, "i4"), np.zeros(2, "u1")
-    run(casts, y, z, vals=(x,))
-    assert [*y.tolist(), *z.tolist()] == expected
-
-
-@pytest.mark.parametrize(
-    ("a", "b", "expected"),
-    [
-        (1, 2, [1, 2, 1, 0.5, 1, 1, 1, 1, 1]),
-        (2.5, NAN, [2.5, 2.5, 2, NAN, 6.25, NAN, 2, 3, 2]),
-        (NAN, 1, [NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN]),
-        (-3.5, 2, [-3.5, 2, -4, -1.75, 12.25, -1.5, -4, -3, -3]),
-        (1, 0, [0, 1, 1, INF, 1, NAN, 1, 1, 1]),
-        (0, 0, [0, 0, 0, NAN, 0, NAN, 0, 0, 0]),
-    ],
-)
-def test_floats_are_the_page_s(run: Any, a: float, b: float, expected: Any) -> None:
-    y = np.zeros(9, "f4")
-    run(floats, y, vals=(a, b))
-    assert np.array_equal(y, np.array(expected, "f4"), equal_nan=True)
-
-
-@pytest.mark.parametrize(
-    ("a", "b", "expected"),
-    [(1, 2, [1, 0, 0, 1, 0]), (2, 2, [0, 1, 1, 0, 0]), (NAN, NAN, [0, 0, 0, 1, 1])],
-)
-def test_comparisons_are_the_page_s(run: Any, a: float, b: float, expected: Any) -> None:
-    y = np.zeros(5, bool)
-    run(comparisons, y, vals=(a, b))
-    assert y.tolist() == expected
-
-
-@pytest.mark.parametrize(
-    ("x", "expected"),
-    [(0.1, [0.1, 0.0999755859375]), (2049.0, [2049, 2048]), (1e5, [1e5, INF]), (1e40, [INF, INF])],
-)
-def test_rounding_is_the_page_s(run: Any, x: float, expected: Any) -> None:
-    y, h = np.zeros(2, "f4"), np.zeros(1, "f2")
-    run(widths, y, h, vals=(x,))
-    assert y.tolist() == np.array(expected, "f4").tolist()

@@ -124,50 +124,6 @@ def test_a_page_of_the_software_driver(tmp_path: Path) -> None:
     assert "| 0.77 x |" in text and "Sizes were made smaller: arrays up to " in text
 
 
-@pytest.mark.full
-@pytest.mark.parametrize(
-    ("family", "compiler"), [("CPU", "llvm"), ("OPENCL", "driver"), ("HIP", "hiprtc")]
-)
-def test_other_devices_have_rows_too(family: str, compiler: str, tmp_path: Path) -> None:
-    if find_spec(f"hal_{family.lower()}") is None:
-        pytest.skip(f"hal-{family.lower()} is not installed here")
-    environment = {}
-    if family == "HIP":
-        environment["LD_LIBRARY_PATH"] = _software_hip()
-    elif family not in hal.Device.get_available_devices():
-        assert family not in REQUIRED
-        pytest.skip(f"no {family} device on this machine")
-    command = ("-m", "bench", "--device", family, "--quick", "--json", "rows.json")
-    done = _python(tmp_path, *command, **environment)
-    assert done.returncode == 0, done.stdout + done.stderr
-    rows = report.from_json((tmp_path / "rows.json").read_text(encoding="utf-8"))
-    found = {row.what: row for row in rows}
-    assert f"saxpy to a loaded program, {compiler}, no cache" in found
-    launch = found["launch, 3 buffers + 1 int"]
-    if family == "OPENCL":
-        assert launch.floor_name == "pyopencl" and launch.target is None
-    elif family == "HIP":  # 1.3 times a bare call
-        assert launch.floor_name == "ctypes" and launch.target == 0.77
-    else:
-        assert isinstance(launch, report.Figure)
-
-
-def _software_hip() -> str:
-    """Return the folder of the software HIP runtime."""
-    from hal_hip import hiprtc
-
-    try:
-        hiprtc.find()
-    except hal.CompilerUnavailable as error:
-        pytest.skip(str(error))
-    sys.path.insert(0, str(SIMULATOR.parent / "hip"))
-    build = importlib.import_module("hip_build")
-    try:
-        return str(Path(build.build(build.kept())).parent)
-    except build.NoCompiler as error:
-        pytest.skip(f"the software runtime cannot be built: {error}")
-
-
 def _python(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """In a process that finds `bench`, and nothing else of the checkout."""
     (folder / "bench").symlink_to(ROOT / "bench")
@@ -233,31 +189,6 @@ def test_what_failed_is_on_the_page_and_fails_the_run(
     assert f"**Failed: {failure}.**" in text
     if BROKEN in [part.ended for found in changed.values() for part in found]:
         assert "ValueError: | '''" in text  # its last words, which do not end the block
-
-
-def test_a_run_that_is_cut_short_leaves_the_page_of_what_it_had(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupted(path: Path, *given: Any) -> Example:
-        if path.stem == "b":
-            raise KeyboardInterrupt
-        return Example(path.stem, (), END)
-
-    for name in ("a", "b", "c"):
-        (tmp_path / f"{name}.py").write_text("")
-    monkeypatch.setattr(hardware, "compilers", lambda device: {"llvm": ""})
-    monkeypatch.setattr(hardware, "check", lambda name, pair, how: Kit(pair, END, REPORT))
-    monkeypatch.setattr(hardware, "example", interrupted)
-    into = str(tmp_path / "pages")
-    given = ["hardware", "CPU", "--quick", "--into", into, "--examples", str(tmp_path)]
-    monkeypatch.setattr(sys, "argv", given)
-    with pytest.raises(KeyboardInterrupt):
-        hardware.main()
-    (path,) = (tmp_path / "pages").iterdir()
-    text = path.read_text(encoding="utf-8")
-    assert "| llvm | 5 |" in text and "| a.py |" in text
-    pending = "b.py, c.py, benchmarks, benchmarks of the CPU"
-    assert f"Everything below passed. **Cut short: {pending} did not end.**" in text
 
 
 def test_no_device_is_an_error_without_a_page(

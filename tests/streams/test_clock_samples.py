@@ -6,7 +6,6 @@ import random
 
 import pytest
 
-from hal_streams import sampled_clock
 from hal_streams.sampled_clock import ClockSamples
 
 EVERY_NS = 500_000_000
@@ -49,11 +48,8 @@ def test_F1_a_device_s_clock_that_drifts_is_followed(drift: float, count: int) -
     assert [made.on_host(ns) for ns, _ in exact] == [host for _, host in exact]
 
 
-def test_F1_samples_are_bounded_and_the_first_and_last_stay(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(sampled_clock, "_MAX_SAMPLES", 10)
-    made = ClockSamples()
+def test_F1_samples_are_bounded_and_the_first_and_last_stay() -> None:
+    made = ClockSamples(most=10)
     for n in range(100):
         made.add(n * EVERY_NS, 7 + n * EVERY_NS + n * n)
         assert len(made) <= 10

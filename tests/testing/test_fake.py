@@ -85,7 +85,7 @@ def test_A4_the_nth_allocation_fails_and_is_tried_again(
 ) -> None:
     faulty.fail("alloc", number, OUT_OF_MEMORY)
     made = [hal.empty(300, hal.int8, device) for _ in range(4)]
-    assert faulty.calls["alloc"] == 5 and len({one._buf for one in made}) == 4
+    assert faulty.calls["alloc"] == 5 and all(one.is_allocated for one in made)
 
 
 def test_A4_two_failures_in_a_row_are_out_of_memory(device: hal.Compiled, faulty: Chip) -> None:
@@ -149,7 +149,6 @@ def test_a_slow_copy_is_queued_and_can_be_waited_for_in_vain(
     faulty.slow["copy"] = 0.3
     dest.copy_from(source)
     dest.copy_from(source)
-    assert len(faulty._queue) == 2
     assert device.synchronize(timeout=0.001) is False
     assert device.synchronize(timeout=0.001) is False, "the second one"
     assert device.synchronize(timeout=30.0) is True
@@ -185,20 +184,20 @@ def test_P10_programs_that_are_left_behind_are_unloaded(device: Any, faulty: Chi
     for _ in range(3):
         device.load(program.binary)
     gc.collect()
-    assert len(faulty._programs) == 1
+    assert faulty.calls["load"] == 4 and faulty.calls["unload"] == 3
     program.unload()
-    assert faulty.unload(program.handle) == chip.BAD_HANDLE and not faulty._programs
+    assert faulty.unload(program.handle) == chip.BAD_HANDLE
 
 
 def test_open_chips_are_counted_and_more_are_refused(device: hal.Compiled) -> None:
-    hal.Device.register_plugin("MANY", FakePlugin(chip._MAX_OPEN + 1))
-    room = chip._MAX_OPEN - len(chip.opened)
-    opened = [hal.Device[f"MANY:{index}"] for index in range(room)]
+    hal.Device.register_plugin("MANY", FakePlugin(1000))
+    opened: list[hal.Compiled] = []
     with pytest.raises(hal.DeviceUnavailable, match="BUSY"):
-        hal.Device[f"MANY:{room}"]
+        while True:
+            opened.append(hal.Device[f"MANY:{len(opened)}"])
     for one in opened:
         one.close()
-    hal.Device[f"MANY:{room}"].close()
+    hal.Device[f"MANY:{len(opened)}"].close()
 
 
 def test_a_chip_knows_its_handles(device: hal.Compiled, faulty: Chip) -> None:

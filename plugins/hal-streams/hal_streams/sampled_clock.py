@@ -32,7 +32,6 @@ T = TypeVar("T")
 
 _SAMPLE_EVERY_NS = 500_000_000
 _TRIES = 5
-_MAX_SAMPLES = 4096  # at two a second, half an hour until the older ones are thinned out
 
 
 class ClockSamples:
@@ -52,7 +51,8 @@ class ClockSamples:
     Concurrency: one thread adds at a time; any thread may translate, at any time.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = 4096) -> None:
+        self.most = most  # at two a second, half an hour until the older ones are thinned out
         # Of (device_ns, host_ns); replaced as a whole, so readers need no lock.
         self._samples: tuple[tuple[int, int], ...] = ()
 
@@ -62,7 +62,7 @@ class ClockSamples:
     def add(self, device_ns: int, host_ns: int) -> None:
         """Add a sample; when there are too many, drop every other one but the first and last."""
         samples = (*self._samples, (device_ns, host_ns))
-        many = len(samples) > _MAX_SAMPLES
+        many = len(samples) > self.most
         self._samples = (samples[0], *samples[2:-1:2], samples[-1]) if many else samples
 
     def on_host(self, device_ns: int) -> int:
