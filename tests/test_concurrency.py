@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Iterator
-from types import SimpleNamespace
 
 import pytest
+from in_threads import results
 
 from hal_core.concurrency import Living, poll, threads
 
@@ -46,16 +46,14 @@ def test_X1_objects_come_and_go_while_they_are_listed(busy_threads: None) -> Non
             for one in [One() for _ in range(50)]:
                 known.add(one)
 
-    threads = [threading.Thread(target=change) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    try:
-        for _ in range(300):
-            assert set(stay) <= set(known)
-    finally:
-        end.set()
-        for thread in threads:
-            thread.join()
+    def look() -> None:
+        try:
+            for _ in range(300):
+                assert set(stay) <= set(known)
+        finally:
+            end.set()
+
+    results(*[change] * 3, look)
     assert set(known) == set(stay)
 
 
@@ -71,39 +69,43 @@ def test_it_is_done_after_some_looks() -> None:
     assert not list(looks)
 
 
-def test_a_thread_that_waits_looks_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each look would take a core from the work that it waits for."""
-    now, sleeps = 0.0, list[float]()
+class Clock:
+    """A clock that goes on while a thread sleeps, and by 5 us at each look."""
 
-    def sleep(seconds: float) -> None:
-        nonlocal now
-        now += seconds
-        sleeps.append(seconds)
+    def __init__(self) -> None:
+        self.now, self.sleeps, self.looks = 0.0, list[float](), 0
 
-    monkeypatch.setattr(threads, "time", SimpleNamespace(monotonic=lambda: now, sleep=sleep))
-    assert not poll(lambda: False, 1e-3, awake=0)
-    assert len(sleeps) < 40 and min(sleeps[:-1]) >= 20e-6
-    assert now == pytest.approx(1e-3)
+    def monotonic(self) -> float:
+        return self.now
 
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        self.sleeps.append(seconds)
 
-def test_Q2_a_long_wait_ends_in_time_and_sleeps(monkeypatch: pytest.MonkeyPatch) -> None:
-    now, asleep, looks = 0.0, 0.0, 0
-
-    def sleep(seconds: float) -> None:
-        nonlocal now, asleep
-        now += seconds
-        asleep += seconds
-
-    def look() -> bool:
-        nonlocal now, looks
-        now += 5e-6
-        looks += 1
+    def look(self) -> bool:
+        self.now += 5e-6
+        self.looks += 1
         return False
 
-    monkeypatch.setattr(threads, "time", SimpleNamespace(monotonic=lambda: now, sleep=sleep))
-    assert not poll(look, 0.3)
-    assert 0.3 <= now < 0.302 and asleep > 0.9 * now
-    assert 30 < looks < 700, "it looks about once in a millisecond, more often at first"
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(threads, "time", made)
+    return made
+
+
+def test_a_thread_that_waits_looks_rarely(clock: Clock) -> None:
+    """Each look would take a core from the work that it waits for."""
+    assert not poll(lambda: False, 1e-3, awake=0)
+    assert len(clock.sleeps) < 40 and min(clock.sleeps[:-1]) >= 20e-6
+    assert clock.now == pytest.approx(1e-3)
+
+
+def test_Q2_a_long_wait_ends_in_time_and_sleeps(clock: Clock) -> None:
+    assert not poll(clock.look, 0.3)
+    assert 0.3 <= clock.now < 0.302 and sum(clock.sleeps) > 0.9 * clock.now
+    assert 30 < clock.looks < 700, "it looks about once in a millisecond, more often at first"
 
 
 def test_what_the_look_raises_gets_out() -> None:

@@ -20,7 +20,7 @@ from ctrl_c import Heard, Scene, press_everywhere
 from fake_backend import put
 
 import hal_core as hal
-from hal_core.concurrency import Servers, serve_alone, start_server
+from hal_core.concurrency import Servers, make_calls, serve_alone, start_server
 from hal_core.queue import PolledEvent
 from hal_core.queue.watcher import Watcher
 
@@ -430,8 +430,6 @@ def test_Q2_an_await_looks_now_and_then(fake: hal.Compiled) -> None:
             await asyncio.wait_for(task, 20)
 
     asyncio.run(main())
-    second.set()
-    assert two.synchronize(20)
 
 
 async def awaited(event: hal.Event) -> None:
@@ -497,3 +495,20 @@ def test_X2_a_child_works_whatever_queues_its_parent_has(
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     gate.set()
     assert busy.synchronize(20)
+
+
+def test_make_calls_is_resumed_after_ctrl_c() -> None:
+    calls: deque[Callable[[], object]] = deque()
+
+    def once() -> None:
+        if not made:
+            made.append(0)
+            raise KeyboardInterrupt
+        made.append(1)
+
+    made: list[int] = []
+    calls.extend([once, lambda: made.append(2)])
+    with pytest.raises(KeyboardInterrupt):
+        make_calls(calls)
+    make_calls(calls)
+    assert made == [0, 1, 2]
