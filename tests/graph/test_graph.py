@@ -79,44 +79,32 @@ def test_G4_two_threads_capture_at_once(fake: hal.Compiled) -> None:
     assert list(map(len, graphs)) == [3, 5] and first(made) == 2
 
 
-@pytest.mark.parametrize("queued", [False, True])
+@pytest.mark.parametrize("how", ["replay", "replay in a queue", "launch in a queue"])
 @pytest.mark.parametrize("error", [AttributeError("'NoneType' has no 'entry'"), TypeError("None")])
-def test_a_replay_on_a_device_that_another_thread_closes_is_refused(
-    error: Exception, queued: bool, fake: hal.Compiled, monkeypatch: pytest.MonkeyPatch
+def test_work_on_a_device_that_another_thread_closes_is_refused(
+    error: Exception, how: str, fake: hal.Compiled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Play a driver whose functions are gone with its programs."""
     program, made = double(fake)
+    queue = fake.queue()
     with fake.capture() as graph:
         program(made, vals=(N,), threads=N)
+    owner, name, work = {
+        "replay": (type(fake), "graph", graph.replay),
+        "replay in a queue": (queue, "_add_replay", lambda: graph.replay(queue=queue)),
+        "launch in a queue": (
+            queue, "_launch", lambda: program(made, vals=(N,), threads=N, queue=queue)
+        ),
+    }[how]  # fmt: skip
 
     def meanwhile(*anything: Any) -> None:
         monkeypatch.undo()
         fake.close()
         raise error
 
-    queue = fake.queue() if queued else None
-    if queue is None:
-        monkeypatch.setattr(type(fake), "graph", meanwhile)
-    else:
-        monkeypatch.setattr(queue, "_add_replay", meanwhile)
-    with pytest.raises(hal.InvalidState, match="replay: the device is closed"):
-        graph.replay(queue=queue)
-
-
-def test_a_launch_in_a_queue_of_a_device_that_another_thread_closes_is_refused(
-    fake: hal.Compiled, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    program, made = double(fake)
-    queue = fake.queue()
-
-    def meanwhile(*anything: Any) -> None:
-        monkeypatch.undo()
-        fake.close()
-        raise TypeError("None")
-
-    monkeypatch.setattr(queue, "_launch", meanwhile)
-    with pytest.raises(hal.InvalidState, match="launch double: the device is closed"):
-        program(made, vals=(N,), threads=N, queue=queue)
+    monkeypatch.setattr(owner, name, meanwhile)
+    with pytest.raises(hal.InvalidState, match=f"{how.split()[0]}.*: the device is closed"):
+        work()
 
 
 def test_G7_what_has_no_end_is_no_graph(fake: hal.Compiled, tmp_path: Path) -> None:

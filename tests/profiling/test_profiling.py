@@ -11,33 +11,25 @@ import threading
 import weakref
 from collections import Counter
 from collections.abc import Iterator
-from importlib.util import find_spec
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from counts import calls
 from fake_backend import FakePlugin
+from in_threads import results
+from installed import installed, opened
+from run_python import printed
 
 import hal_core as hal
-from hal_core import buffer as buffer_module
-from hal_core.profiling import HostClock, events, instrumentation, session
+from hal_core.profiling import HostClock, events
 
-BACKENDS = [name for name in ("CPU", "OPENCL") if find_spec(f"hal_{name.lower()}") is not None]
-ORDERED = [name for name in BACKENDS if name != "CPU"]  # there, threads run at once
+BACKENDS = installed("CPU", "OPENCL")
 
 SIGNATURE = "y: float32*, n: int32"
 PYTHON = "def work(t, y, n):\n    if t[0] == 0:\n        y[0] = y[0] + n\n"
-
-
-def recording() -> list[Any]:
-    """The allocators and programs whose methods a profile has replaced."""
-    found = [
-        target
-        for device in hal.concurrency.devices
-        for target in (vars(device).get("allocator"), *device._loaded)
-    ]
-    return [one for one in found if one is not None and "_before_profile" in vars(one)]
 
 
 @hal.kernel
@@ -59,25 +51,8 @@ def compiled(device: hal.Compiled) -> hal.Program:
 def device(request: pytest.FixtureRequest) -> Iterator[hal.Compiled]:
     if request.param == "FAKE":
         hal.Device.register_plugin("FAKE", FakePlugin())
-    try:
-        opened = hal.Device[request.param]
-    except hal.DeviceUnavailable as error:
-        pytest.skip(str(error))
-    with opened:
-        yield opened
-
-
-NONE = [pytest.param("", marks=pytest.mark.skip("no backend here"))]
-
-
-@pytest.fixture(params=BACKENDS or NONE)
-def real(request: pytest.FixtureRequest) -> Iterator[hal.Compiled]:
-    try:
-        opened = hal.Device[request.param]
-    except hal.DeviceUnavailable as error:
-        pytest.skip(str(error))
-    with opened:
-        yield opened
+    with opened(request.param) as device:
+        yield device
 
 
 def everything(device: hal.Compiled) -> None:
@@ -96,36 +71,34 @@ def everything(device: hal.Compiled) -> None:
     hal.Buffer(device, 0, hal.float32).allocate()  # takes no memory
 
 
-def parts(device: hal.Compiled, program: hal.Program) -> list[dict[str, Any]]:
-    device.allocator.statistics()  # closes the accounts that finalizers left open
-    state = [dict(vars(part)) for part in (device, device.allocator, program)]
-    for attributes in state:
-        for account in ("_hits", "_misses", "_current", "_peak", "_held", "_cached", "allocs",
-                        "last_event"):  # fmt: skip
-            attributes.pop(account, None)
-    return state
+def methods(device: hal.Compiled, program: hal.Program) -> list[dict[str, Any]]:
+    """What the parts of a device have of their own in place of their class's methods."""
+    return [
+        {name: value for name, value in vars(part).items() if callable(value)}
+        for part in (device, device.allocator, program)
+    ]
 
 
 def test_F1_off_means_that_nothing_is_there(device: hal.Compiled) -> None:
-    program = compiled(device)
+    """No method is another, and a short copy and a launch cost what they did."""
+    program, data = compiled(device), bytes(256)
     x = hal.Buffer.from_numpy(np.ones(64, "f4"), device)
-    program(x, vals=(1,), threads=64)
-    short = buffer_module._direct_nbytes
-    before = parts(device, program)
+
+    def use() -> None:
+        x.copyin(data)
+        program(x, vals=(1,), threads=64)
+
+    def cost() -> int:
+        return min(calls(use) for _ in range(4))
+
+    least, before = cost(), methods(device, program)
     with hal.profile(), hal.profile():
-        during = parts(device, program)
-        assert buffer_module._direct_nbytes < 0
+        assert methods(device, program) != before
         everything(device)
-    after = parts(device, program)
-    assert after == before
+    after = methods(device, program)
+    assert after == before and cost() <= least
     assert [list(part) for part in after] == [list(part) for part in before]
-    assert all(after[1][name] is before[1][name] for name in before[1])
-    assert all(after[2][name] is before[2][name] for name in before[2])
-    assert set(during[1]) > set(before[1]) and set(during[2]) > set(before[2])
-    assert buffer_module._direct_nbytes == short > 0
     assert events.open_profiles == ()
-    assert not recording() and not instrumentation._clocks
-    program(x, vals=(1,), threads=64)  # the fast path of before still works
 
 
 def test_F1_a_program_first_launched_in_a_profile_launches_after_it(device: hal.Compiled) -> None:
@@ -155,7 +128,7 @@ def test_F1_devices_and_programs_made_while_it_is_on() -> None:
     assert counts["FAKE", "copyout"] == 2 and counts["FAKE:1", "copyin"] == 4, "a staged copy"
 
 
-@pytest.mark.parametrize("device", ORDERED or NONE, indirect=True)
+@pytest.mark.parametrize("device", installed("OPENCL"), indirect=True)
 def test_F1_a_launch_is_not_waited_for_where_the_queue_tells_the_time(device: Any) -> None:
     if "oclgrind" in device.info.vendor["platform"].lower():
         pytest.skip("Oclgrind runs kernels in the calling thread")
@@ -177,6 +150,7 @@ def test_F1_a_launch_is_not_waited_for_where_the_queue_tells_the_time(device: An
 
 
 def test_F1_memory_is_bounded_and_what_was_dropped_is_counted(fake: hal.Compiled) -> None:
+    """By ranges of one thread, and by memory of four."""
     with hal.profile(limit=10) as profile:
         for n in range(25):
             with hal.profile_range(f"step {n}"):
@@ -184,36 +158,33 @@ def test_F1_memory_is_bounded_and_what_was_dropped_is_counted(fake: hal.Compiled
         assert profile.dropped == 15
     assert [event.name for event in profile.events] == [f"step {n}" for n in range(15, 25)]
     assert profile.dropped == 15 and "10 events, 15 dropped" in repr(profile)
+
+    def work() -> None:
+        for _ in range(200):
+            hal.zeros(4, hal.int8, fake)
+
     with hal.profile(limit=100) as profile:
-        threads = [
-            threading.Thread(target=lambda: [hal.zeros(4, hal.int8, fake) for _ in range(200)])
-            for _ in range(4)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        results(*[work] * 4)
     # alloc, fill and free of each
     assert len(profile.events) == 100 and profile.dropped == 4 * 200 * 3 - 100
 
 
 def test_F1_a_clock_is_stopped_when_the_last_profile_closes(fake: hal.Compiled) -> None:
     """The clock is stopped before the profile is read, with no lock held, and can be used again."""
-    stopped: list[tuple[int, bool]] = []
+    stopped: list[int] = []
 
     def look() -> None:
-        free = session._lock.acquire(blocking=False)
-        if free:
-            session._lock.release()
-        stopped.append((len(events.open_profiles), free))
+        """Another thread opens a profile, for which it needs the lock."""
+        with hal.profile():
+            stopped.append(len(events.open_profiles))
 
     class Clock(HostClock):
         def stop(self) -> None:
-            thread = threading.Thread(target=look)
-            thread.start()
-            thread.join()
+            if not looking.locked():
+                with looking:
+                    results(look, seconds=20)
 
-    clock = Clock(fake)
+    looking, clock = threading.Lock(), Clock(fake)
     fake._make_clock = lambda: clock  # type: ignore[method-assign]
     x = hal.zeros(64, hal.float32, fake)
     for turn in range(2):
@@ -222,7 +193,7 @@ def test_F1_a_clock_is_stopped_when_the_last_profile_closes(fake: hal.Compiled) 
                 x.fill(1)
             x.fill(2)
             assert len(stopped) == turn
-        assert stopped == [(0, True)] * (turn + 1)
+        assert stopped == [1] * (turn + 1)
         assert len(outer.events) == 2 and len(inner.events) == 1
 
 
@@ -329,36 +300,30 @@ def test_what_fails_is_no_event(fake: Any) -> None:
 def test_F1_on_and_off_beside_threads_that_work_loses_nothing(device: hal.Compiled) -> None:
     program = compiled(device)
     ending = threading.Event()
-    wrong: list[Any] = []
 
     def run(seed: int) -> None:
+        while not ending.is_set():
+            x = hal.Buffer.from_numpy(np.full(64, seed, "f4"), device)
+            program(x, vals=(0,), threads=64)
+            y = hal.zeros(64, hal.float32, device).copy_from(x)
+            assert y.numpy()[63] == seed
+            x.deallocate()
+
+    def profile() -> None:
         try:
-            while not ending.is_set():
-                x = hal.Buffer.from_numpy(np.full(64, seed, "f4"), device)
-                program(x, vals=(0,), threads=64)
-                y = hal.zeros(64, hal.float32, device).copy_from(x)
-                assert y.numpy()[63] == seed
-                x.deallocate()
-        except BaseException as error:
-            wrong.append(error)
-            raise
+            for _ in range(20):
+                with hal.profile(limit=50) as profile:
+                    ending.wait(0.01)
+                assert all(event.start_ns <= event.end_ns for event in profile.events)
+        finally:
+            ending.set()
 
     gc.collect()
     held = device.allocator.statistics().live
-    threads = [threading.Thread(target=run, args=(seed,)) for seed in range(3)]
-    for thread in threads:
-        thread.start()
-    for _ in range(20):
-        with hal.profile(limit=50) as profile:
-            ending.wait(0.01)
-        assert all(event.start_ns <= event.end_ns for event in profile.events)
-    ending.set()
-    for thread in threads:
-        thread.join(30)
-    assert not wrong
+    results(*(partial(run, seed) for seed in range(3)), profile)
     gc.collect()
     assert device.allocator.statistics().live == held
-    assert events.open_profiles == () and not recording()
+    assert events.open_profiles == ()
 
 
 # -- the whole of a process
@@ -406,15 +371,8 @@ x = hal.zeros(4, hal.int8, device)
 def test_F1_HAL_PROFILE_records_from_the_first_device_to_the_end() -> None:
     text = AT_EXIT.format(tests=os.path.dirname(os.path.dirname(__file__)))
     for value, expected in (("1", "alloc fill True"), ("0", "True")):
-        done = subprocess.run(
-            [sys.executable, "-W", "error", "-c", text],
-            env=os.environ | {"HAL_PROFILE": value},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert (done.returncode, done.stderr) == (0, "")
-        assert done.stdout.startswith(expected) and "'synchronize', 'close'" in done.stdout
+        said = printed(text, HAL_PROFILE=value)
+        assert said.startswith(expected) and "'synchronize', 'close'" in said
 
 
 def test_HAL_PROFILE_is_a_flag(monkeypatch: pytest.MonkeyPatch) -> None:

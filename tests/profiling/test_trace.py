@@ -8,8 +8,6 @@ import os
 import pickle
 import random
 import re
-import subprocess
-import sys
 from collections import Counter, defaultdict
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,6 +18,7 @@ import pytest
 from fake_backend import FakePlugin
 from hypothesis import given
 from hypothesis import strategies as st
+from run_python import run
 
 import hal_core as hal
 from hal_core.cli import main
@@ -229,18 +228,11 @@ hal.zeros(8, hal.int32, "FAKE").numpy()
 """
 
 
-def run(code: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-W", "error", "-c", code],
-        cwd=folder, env=os.environ | variables, capture_output=True, text=True, timeout=60,
-    )  # fmt: skip
-
-
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows has no fork")
 def test_F1_the_environment_names_a_file(tmp_path: Path) -> None:
     """It is where the program began, and a forked child leaves it to its parent."""
     code = PROGRAM + "os.makedirs('other'); os.chdir('other')\nif os.fork(): os.wait()\n"
-    done = run(code, tmp_path, HAL_PROFILE="trace.json")
+    done = run(code, cwd=tmp_path, HAL_PROFILE="trace.json")
     assert (done.returncode, done.stderr) == (0, "")
     document = json.loads((tmp_path / "trace.json").read_text())
     check(document)
@@ -249,20 +241,21 @@ def test_F1_the_environment_names_a_file(tmp_path: Path) -> None:
 
 
 def test_a_trace_that_cannot_be_written_is_elsewhere_and_stderr_says_so(tmp_path: Path) -> None:
-    done = run(PROGRAM, tmp_path, HAL_PROFILE="absent/trace.json", TMPDIR=str(tmp_path))
+    done = run(PROGRAM, cwd=tmp_path, HAL_PROFILE="absent/trace.json", TMPDIR=str(tmp_path))
     assert (done.returncode, done.stdout) == (0, "")
     assert done.stderr.startswith("hal: profile.save: the trace cannot be written: No such file")
     (line,) = done.stderr.splitlines()
     check(json.loads(Path(line.rpartition(" The trace is in ")[2]).read_text()))
-    done = run(PROGRAM, tmp_path, HAL_PROFILE="trace.txt")
+    done = run(PROGRAM, cwd=tmp_path, HAL_PROFILE="trace.txt")
     assert "expected 1, 0 or a file: .json, .html, .pickle" in done.stderr
 
 
 def test_F2_the_command_writes_a_trace(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    own_sys: None,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for name in ("argv", "path"):
-        monkeypatch.setattr(sys, name, list(getattr(sys, name)))
     hal.Device.register_plugin("FAKE", FakePlugin())
     program, path = tmp_path / "program.py", tmp_path / "trace.json"
     program.write_text(f"{PROGRAM}os.chdir('/')\n")
@@ -291,7 +284,7 @@ def work():
 threads = [threading.Thread(target=work) for _ in range(3)]
 [one.start() for one in threads]; [one.join() for one in threads]
 """
-    done = run(code, tmp_path, HAL_PROFILE="trace.json")
+    done = run(code, cwd=tmp_path, HAL_PROFILE="trace.json")
     assert (done.returncode, done.stderr) == (0, "")
     check(json.loads((tmp_path / "trace.json").read_text()))
 

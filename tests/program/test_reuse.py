@@ -7,16 +7,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 import pytest
 from in_threads import results
+from installed import installed, opened
 
 import hal_core as hal
 
-BACKENDS = [name for name in ("CPU", "OPENCL") if find_spec(f"hal_{name.lower()}") is not None]
 SIZE = 64
 
 
@@ -30,17 +29,10 @@ def slow(y: hal.Ptr[hal.float32], n: hal.int32) -> None:
         y[i] = s
 
 
-NONE = [pytest.param("", marks=pytest.mark.skip("no backend here"))]
-
-
-@pytest.fixture(params=BACKENDS or NONE)
+@pytest.fixture(params=installed("CPU", "OPENCL"))
 def device(request: pytest.FixtureRequest) -> Iterator[hal.Compiled]:
-    try:
-        opened = hal.Device[request.param]
-    except hal.DeviceUnavailable as error:
-        pytest.skip(str(error))
-    with opened:
-        yield opened
+    with opened(request.param) as device:
+        yield device
 
 
 SPECS = [None, hal.BufferSpec(nolru=True)]
@@ -78,10 +70,10 @@ def begun(device: Any, work: Callable[..., object], *args: Any) -> threading.Thr
     return thread
 
 
-ON_CPU = [name for name in BACKENDS if name == "CPU"]  # where work runs inside of its call
+ON_CPU = installed("CPU")  # where work runs inside of its call
 
 
-@pytest.mark.parametrize("device", ON_CPU or NONE, indirect=True)
+@pytest.mark.parametrize("device", ON_CPU, indirect=True)
 @pytest.mark.parametrize("spec", SPECS, ids=["cached", "nolru"])
 @pytest.mark.parametrize("size", [SIZE, 1 << 18], ids=["small", "pages"])
 def test_A7_a_block_freed_while_another_thread_launches(
@@ -160,7 +152,7 @@ COPIES: dict[str, Callable[[hal.Buffer, hal.Buffer, bytearray], object]] = {
 }
 
 
-@pytest.mark.parametrize("device", ON_CPU or NONE, indirect=True)
+@pytest.mark.parametrize("device", ON_CPU, indirect=True)
 @pytest.mark.parametrize("copy", COPIES)
 def test_A7_a_block_freed_while_another_thread_copies(device: hal.Compiled, copy: str) -> None:
     nbytes = 48 << 20

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from counts import calls
 
 import hal_core as hal
 from hal_kernel.interpreter import interpret
@@ -37,15 +38,14 @@ def buffer(cpu: hal.Compiled, values: Any, kind: str) -> hal.Buffer:
 
 
 @pytest.mark.parametrize("kind", ["u1", "bool", "f2", "u4", "f8"])
-def test_every_dtype_is_taken_and_launched_fast(
-    kind: str, cpu: hal.Compiled, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_dtype_is_taken_and_launched_fast(kind: str, cpu: hal.Compiled) -> None:
     program = cpu.compile(doubled)
     x, y = buffer(cpu, [1, 2, 3, 4], kind), hal.zeros(16, hal.uint8, cpu)
     program(y, x, vals=(4,), threads=4)
     assert y.numpy().view("f4").tolist() == [2, 4, 6, 8]
-    monkeypatch.setattr(hal.Program, "_arguments", None)  # the checks of an unusual launch
-    program(y, y, vals=(4,), threads=4)
+    assert calls(lambda: program(y, y, vals=(4,), threads=4)) < 10, (
+        "the checks of an unusual launch"
+    )
     assert y.numpy().view("f4").tolist() == [4, 8, 12, 16]
 
 
