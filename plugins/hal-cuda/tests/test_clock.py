@@ -17,9 +17,6 @@ from any_order import add_one
 from simulator import SYSTEM, Simulator
 
 import hal_core as hal
-from hal_streams import clock as module
-from hal_streams import sampled_clock
-from hal_streams.staging import HELD_COPIES
 
 SLACK_NS = 2_000_000  # a loaded machine may look at its clock so much later
 QUEUED = {"fill", "copy", "copyin", "copyout", "launch"}
@@ -103,9 +100,6 @@ def test_F1_a_launch_is_not_waited_for(
     assert len(profile.events) == 4
 
 
-# -- what it tells
-
-
 # -- what is left, and what goes wrong
 
 
@@ -133,21 +127,6 @@ def test_F1_nothing_is_left_in_the_driver(
             device.clock.measure(lambda: 1 // 0)
         launch()
     assert live(simulator) == clean and len(profile.events) == 1
-
-
-def test_F1_events_that_nobody_reads_are_bounded(
-    device: hal.Compiled,
-    launch: Callable[..., Any],
-    simulator: Simulator,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(module, "_MAX_UNREAD", 20)
-    before = live(simulator)["events"]
-    with hal.profile() as profile:
-        for _ in range(200):
-            launch()
-        assert live(simulator)["events"] - before < 80
-    assert len(profile.events) == 200
 
 
 @pytest.mark.parametrize("lost", [False, True])
@@ -262,48 +241,6 @@ def test_F1_others_launch_while_one_waits_for_what_it_reads(
         assert reader.is_alive(), "the launch waited for the reader"
         reader.join(60)
     assert len(profile.events) == 2
-
-
-def test_F1_on_and_off_beside_threads_that_work_leaves_nothing(
-    device: hal.Compiled,
-    launch: Callable[..., Any],
-    simulator: Simulator,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(sampled_clock, "_SAMPLE_EVERY_NS", 1_000_000)
-    monkeypatch.setattr(module, "_MAX_UNREAD", 16)
-    for _ in range(HELD_COPIES):  # then the copies' own event exists
-        hal.Buffer.from_numpy(np.zeros(1, "i4"), device)
-    clean, ending, wrong = live(simulator), threading.Event(), list[BaseException]()
-
-    def work(number: int) -> None:
-        try:
-            while not ending.is_set():
-                mine = hal.Buffer.from_numpy(np.full(64, number, "i4"), device)
-                launch()
-                launch(wait=True)
-                assert set(mine.numpy().tolist()) == {number}
-        except BaseException as error:
-            wrong.append(error)
-
-    threads = [threading.Thread(target=work, args=(n,), daemon=True) for n in range(3)]
-    for thread in threads:
-        thread.start()
-    for turn in range(30):
-        with hal.profile(limit=50) as profile:
-            ending.wait(0.01)
-            assert all(event.start_ns <= event.end_ns for event in profile.events)
-            if turn % 3 == 0:
-                device.synchronize()
-        assert all(event.start_ns <= event.end_ns for event in profile.events)
-    ending.set()
-    for thread in threads:
-        thread.join(60)
-    assert not wrong
-    with hal.profile():
-        launch()  # a launch may have begun in the last profile and ended after it
-    assert live(simulator)["events"] == clean["events"]
-    assert live(simulator)["streams"] == clean["streams"]
 
 
 @pytest.mark.parametrize("unread", [False, True])

@@ -14,9 +14,7 @@ from any_order import N, twofold
 from simulator import Simulator
 
 import hal_core as hal
-from hal_streams import queue as queues
 from hal_streams.driver import Refused, explain
-from hal_streams.staging import BLOCK_NBYTES
 
 
 @hal.kernel
@@ -293,66 +291,6 @@ def test_Q2_done_does_not_wait_for_a_launch_of_another_thread(
     leave.set()
     thread.join(20)
     assert all(left) and event.wait(20) and queue.synchronize(20)
-
-
-def test_Q2_done_does_not_wait_while_a_copy_waits_for_pinned_memory(
-    device: hal.Compiled, simulator: Simulator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(queues, "_MOST_STAGED", 2)
-    nbytes = 6 * BLOCK_NBYTES
-    queue, x, found = device.queue(), hal.empty(nbytes, hal.uint8, device), np.zeros(nbytes, "u1")
-    data, gate, wait = np.arange(nbytes, dtype="u1"), hal.Event(), device.api.wait_event
-    free = list[bool]()
-
-    def look_whether_free(handle: object) -> None:
-        def look() -> None:
-            free.append(queue._lock.acquire(blocking=False))
-            if free[-1]:
-                queue._lock.release()
-
-        thread = threading.Thread(target=look)
-        thread.start()
-        thread.join(20)
-        wait(handle)
-
-    monkeypatch.setattr(device.api, "wait_event", look_whether_free)
-    for held in (False, True):
-        found[:] = 0
-        if held:
-            queue.wait(gate)
-        x.copyin(data, queue=queue)
-        done = x.copyout(found, queue=queue)
-        gate.set()
-        assert done.wait(60) and np.array_equal(found, data)
-    assert len(free) > 4 and all(free) and len(device.pinned._made) <= 4
-
-
-@pytest.mark.parametrize("dropped", [False, True])
-def test_P10_unload_waits_for_kernels_on_every_stream(
-    device: hal.Compiled, simulator: Simulator, monkeypatch: pytest.MonkeyPatch, dropped: bool
-) -> None:
-    program = device.compile(twofold.lower())  # one of its own
-    x, y = ints(device, 1), ints(device, 0)
-    queue, unload = device.queue(), device.api.unload
-    idle = list[bool]()
-    device.synchronize()
-    simulator.shuffle(1)
-    program(y, x, vals=(N,), threads=N, queue=queue)
-    program(y, x, vals=(N,), threads=N)
-    streams = queue.stream, device.stream
-    if dropped:
-        del queue
-        gc.collect()
-        streams = streams[1:]  # the first is destroyed when its work is done
-
-    def see(module: object) -> None:
-        ends = [end._done for end in device._ends]
-        idle.append(all([*ends, *map(device.api.is_done, streams)]))
-        unload(module)
-
-    monkeypatch.setattr(device.api, "unload", see)
-    program.unload()
-    assert idle == [True]
 
 
 def test_Q6_the_default_stream_of_another_library_is_that_of_our_context(

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import threading
-import time
 import weakref
-from collections import deque
 from typing import Any
 
 import numpy as np
@@ -14,40 +12,10 @@ from any_order import N, twofold
 from simulator import Simulator
 
 import hal_core as hal
-from hal_streams import queue as queues
 
 
 def ints(device: hal.Compiled, value: int) -> hal.Buffer:
     return hal.Buffer.from_numpy(np.full(N, value, "i4"), device)
-
-
-def test_Q2_a_wait_sees_work_whose_end_another_thread_marks_meanwhile(
-    device: hal.Compiled, simulator: Simulator
-) -> None:
-    queue, x = device.queue(), ints(device, 1)
-    device.synchronize()
-    simulator.shuffle(1)
-    device.compile(twofold)(x, x, vals=(N,), threads=N, queue=queue)
-    events = list[hal.Event]()
-    other = threading.Thread(target=lambda: events.append(queue.record()))
-
-    class Pending(deque[Any]):
-        """Stretches; while a thread looks whether there are any, another one adds the first."""
-
-        def __len__(self) -> int:
-            found = super().__len__()
-            if threading.current_thread() is not other and not other.ident:
-                other.start()
-                other.join(0.5)
-            return found
-
-    queue._pending = Pending(queue._pending)
-    end = queue._record_end()
-    assert not end._done or device.call("test", device.api.is_done, queue.stream)
-    simulator.shuffle(0)
-    assert end.wait(20)
-    other.join(20)
-    assert events[0].wait(20)
 
 
 def test_Q5_work_before_a_failure_does_not_fail_with_it(
@@ -66,64 +34,6 @@ def test_Q5_work_before_a_failure_does_not_fail_with_it(
     assert good.wait(20)
     with pytest.raises(hal.DeviceFault, match="fill failed"):
         bad.wait(20)
-
-
-def test_Q5_an_event_that_fails_during_the_wait_does_not_end_the_default_queue(
-    device: hal.Compiled, other: hal.Compiled, simulator: Simulator
-) -> None:
-    default, there = device.default_queue, other.queue()
-    x, z = ints(device, 1), hal.zeros(N, hal.int32, other)
-    for one in (device, other):
-        one.synchronize()
-    simulator.shuffle(1)
-    event, asked = z.fill(1, queue=there), []
-
-    def is_over() -> bool:
-        asked.append(1)
-        if len(asked) == 2:  # it was pending when it was asked first
-            simulator.fail("cuEventQuery", 999)
-        return event._poll() if len(asked) > 1 else False
-
-    event._is_over = is_over
-    with pytest.raises(hal.DeviceFault, match=r"failed in queue .* of CUDA:1"):
-        default.wait(event)
-    simulator.shuffle(0)
-    x.fill(4, queue=default)
-    assert default.synchronize(20) and x.numpy().tolist() == [4] * N
-    with pytest.raises(hal.DeviceFault):
-        there.close()
-
-
-def test_Q6_a_closed_queue_makes_none_of_the_calls_that_were_kept(
-    device: hal.Compiled, simulator: Simulator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Raise what Ctrl-C raises in the wait of `close`."""
-    queue, gate, x = device.queue(), hal.Event(), ints(device, 1)
-    device.synchronize()
-    queue.wait(gate)
-    for value in range(20):
-        x.fill(value, queue=queue)
-    stale, fill, begun = simulator.stale(), device.api.fill, threading.Event()
-
-    def slow(*arguments: Any) -> None:
-        begun.set()
-        time.sleep(0.02)
-        fill(*arguments)
-
-    monkeypatch.setattr(device.api, "fill", slow)
-    gate.set()
-    assert begun.wait(20)
-
-    def interrupted(timeout: float | None = None) -> bool:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(queue, "synchronize", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        queue.close()
-    at_work = queue._servers.get(0)
-    if at_work is not None:
-        at_work.join(20)
-    assert simulator.stale() == stale
 
 
 def test_Q2_a_look_does_not_wait_for_a_call_that_was_kept(
@@ -221,29 +131,6 @@ def test_P10_a_graph_is_given_no_kernel_that_another_thread_unloads_meanwhile(
         graph.replay()
     unload.join(20)
     assert simulator.stale() == stale
-
-
-def test_Q4_a_queue_that_is_dropped_while_its_device_lists_it_is_destroyed_once(
-    device: hal.Compiled, simulator: Simulator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Weak references find an object until its finalizer has ended."""
-    queue, x, made, stale = device.queue(), ints(device, 1), queues.Dropped, simulator.stale()
-    x.fill(5, queue=queue)
-    found = weakref.ref(queue)
-
-    def drop(*given: Any) -> Any:
-        known = found()
-        end = made(*given)
-        assert known is not None and end._reached(20)
-        thread = threading.Thread(target=known._stop)
-        thread.start()
-        thread.join(20)
-        return end
-
-    monkeypatch.setattr(queues, "Dropped", drop)
-    del queue
-    assert device.synchronize(20) and not device._ends
-    assert simulator.stale() == stale and x.numpy().tolist() == [5] * N
 
 
 def test_Q4_a_queue_that_is_made_and_dropped_while_its_device_closes_is_waited_for(

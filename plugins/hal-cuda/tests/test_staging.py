@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
 from simulator import Simulator
 
 import hal_core as hal
-from hal_streams.staging import PinnedBlocks
 
 UNKNOWN = 999
 NBYTES = 5 << 20  # more than one half
@@ -95,29 +93,6 @@ def test_B5_a_large_copy_leaves_its_source_to_the_caller(
     simulator.clear()
     simulator.read_late(False)
     assert set(y.numpy().tolist()) == {9}
-
-
-def test_pinned_memory_that_a_closing_device_frees_meanwhile_is_freed_once(
-    device: hal.Compiled, simulator: Simulator
-) -> None:
-    pinned = PinnedBlocks(device)
-    taken = [pinned.take(10) for _ in range(2)]
-    before = simulator.all_calls()
-    del taken
-
-    class Spare(list[int]):
-        """Blocks that another thread frees when this one has taken the first."""
-
-        def pop(self, index: Any = -1) -> int:
-            address = super().pop(index)
-            pinned.destroy()
-            return address
-
-    with device.own("test"):
-        pinned._spare = {size: Spare(one) for size, one in pinned._spare.items()}
-        pinned.free_idle()
-    assert simulator.calls_since(before)["cuMemFreeHost"] == 2
-    assert not pinned._made
 
 
 def test_free_cache_gives_back_pinned_memory_that_nobody_uses(

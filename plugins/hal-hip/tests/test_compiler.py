@@ -166,54 +166,6 @@ def test_threads_compile_in_turns() -> None:
     assert len(set(results.values())) == 8
 
 
-SPENT = """
-import os, sys
-from hal_hip import hiprtc
-
-def seconds():
-    times = os.times()
-    spent = times.user + times.system
-    if process := hiprtc._helper._process:
-        stat = open(f"/proc/{process.pid}/stat").read().rpartition(")")[2].split()
-        spent += (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
-    return spent
-
-options = ("--gpu-architecture=gfx906", "-DFACTOR=2.0f")
-if sys.argv[1] == "here":
-    begin = seconds()
-    library = hiprtc._load()
-    def compile():
-        library.compile(TEXT, "kernel.hip", options, "Code", hiprtc._HEADERS)
-else:
-    begin = seconds()
-    def compile():
-        hiprtc.compile(TEXT, options)
-compile()
-first = seconds()
-for _ in range(3):
-    compile()
-print(first - begin, seconds() - first)
-"""
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="the time of a process is read in /proc")
-def test_a_process_of_its_own_costs_little() -> None:
-    """Time on a processor: the first kernel at most 1.8 times that in process, the next 1.1."""
-
-    def spent(where: str) -> tuple[float, ...]:
-        command = [sys.executable, "-c", f"TEXT = {TEXT!r}\n{SPENT}", where]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-        return tuple(map(float, done.stdout.split()))
-
-    ratios: list[tuple[float, ...]] = []
-    while len(ratios) < 6:  # what else the machine does is in the times
-        here, there = spent("here"), spent("there")
-        ratios.append(tuple(b / a for a, b in zip(here, there, strict=True)))
-        if ratios[-1][0] <= 1.8 and ratios[-1][1] <= 1.1:
-            return
-    pytest.fail(f"first and next compilation: {ratios}")
-
-
 def test_it_lives_beside_another_LLVM() -> None:
     """Debian's hiprtc and Debian's PoCL end a process that has both."""
     code = f"""
