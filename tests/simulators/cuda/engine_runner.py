@@ -10,11 +10,10 @@ from typing import Any
 
 import build
 import cxx
+import launch_arguments
 import numpy as np
-import numpy.typing as npt
 import pytest
 
-Array = npt.NDArray[Any]
 Triple = tuple[int, int, int]
 
 SOURCES = (
@@ -68,8 +67,7 @@ class Engine:
         schedule: str = SCHEDULES[0],
         most: int = 0,
     ) -> None:
-        """Arrays are written to; views of one array stay views of one. Others are numpy scalars."""
-        sent, roots = self._arguments(arguments)
+        sent, roots = launch_arguments.sent(arguments)
         words = map(str, (*grid, *block, shared, schedule, most))
         done = self._call("run", self._file(text), kernel, *words, sent=sent)
         said = done.stderr.decode(errors="replace")
@@ -77,36 +75,13 @@ class Engine:
             raise Refused(said)
         if done.returncode not in (0, 2):
             raise RuntimeError(f"status {done.returncode}: {said}")
-        place = 0
-        for root in roots:
-            data = np.frombuffer(done.stdout[place : place + root.nbytes], np.uint8)
-            root.reshape(-1).view(np.uint8)[:] = data
-            place += root.nbytes
-        if place != len(done.stdout):
+        if launch_arguments.write_back(done.stdout, roots) != len(done.stdout):
             raise RuntimeError("the engine gave back more than it was given")
         if done.returncode:
             *before, last = said.rstrip("\n").split("\n")
             self.printed = "\n".join(before)
             raise Fault(*last.split(": ", 1))
         self.printed = said
-
-    def _arguments(self, arguments: Sequence[Any]) -> tuple[bytes, list[Array]]:
-        parts: list[bytes] = []
-        roots: list[Array] = []
-        for value in arguments:
-            if not isinstance(value, np.ndarray):
-                scalar = np.asarray(value)
-                parts.append(b"value %d\n%s" % (scalar.nbytes, scalar.tobytes()))
-                continue
-            root: Any = value
-            while isinstance(root.base, np.ndarray):
-                root = root.base
-            if not any(other is root for other in roots):
-                roots.append(root)
-                parts.append(b"memory %d\n%s" % (root.nbytes, root.tobytes()))
-            number = next(k for k, other in enumerate(roots) if other is root)
-            parts.append(b"inside %d %d\n" % (number, value.ctypes.data - root.ctypes.data))
-        return b"".join(parts), roots
 
     def _file(self, text: str | bytes) -> str:
         path = self.folder / f"{os.getpid()}.ptx"

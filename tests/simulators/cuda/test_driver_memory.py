@@ -77,12 +77,6 @@ def test_copies_out_of_bounds(cuda: Driver, offset: int, nbytes: int) -> None:
     cuda.cuMemFree(other)
 
 
-# -- host memory
-
-
-# -- what an address is
-
-
 # -- two devices
 
 
@@ -103,6 +97,3 @@ def test_pageable_memory_is_read_late_on_request(cuda: Driver) -> None:
     cuda.library.sim_read_late(0)
     cuda.cuStreamDestroy(stream)
     cuda.cuMemFree(memory)
-
-
-# -- pools

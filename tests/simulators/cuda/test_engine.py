@@ -13,9 +13,6 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
     return shared_engine(tmp_path_factory)
 
 
-# -- facts
-
-
 # -- variables of the module
 
 
@@ -33,9 +30,6 @@ def test_dynamic_shared_memory_starts_behind_the_static(engine: Engine) -> None:
         fault(engine, entry(body + STORE, before=before), np.zeros(1, np.uint32), shared=60).kind
         == "OutOfBounds"
     )
-
-
-# -- calls
 
 
 # -- faults

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-Array = npt.NDArray[Any]
+import launch_arguments
+
 Triple = tuple[int, int, int]
 
 
@@ -48,16 +49,10 @@ class Engine:
         shared: int = 0,
         most: int = 0,
     ) -> None:
-        """Arrays are written to; views of one array stay views of one. Others are numpy scalars."""
-        parts, roots = _arguments(arguments)
-        given = b"".join(parts)
+        given, roots = launch_arguments.sent(arguments)
         words = map(str, ("run", len(image), len(given), kernel, *grid, *block, shared, most))
         memory = self._ask(" ".join(words), image + given)
-        place = 0
-        for root in roots:
-            data = np.frombuffer(memory[place : place + root.nbytes], np.uint8)
-            root.reshape(-1).view(np.uint8)[:] = data
-            place += root.nbytes
+        launch_arguments.write_back(memory, roots)
 
     def _ask(self, line: str, sent: bytes) -> bytes:
         if self.process.stdin is None or self.process.stdout is None:
@@ -82,22 +77,3 @@ class Engine:
             self.process.stdin.close()
             self.process.wait()
             self.process.stdout.close()
-
-
-def _arguments(arguments: Sequence[Any]) -> tuple[list[bytes], list[Array]]:
-    parts: list[bytes] = []
-    roots: list[Array] = []
-    for value in arguments:
-        if not isinstance(value, np.ndarray):
-            scalar = np.asarray(value)
-            parts.append(b"value %d\n%s" % (scalar.nbytes, scalar.tobytes()))
-            continue
-        root: Any = value
-        while isinstance(root.base, np.ndarray):
-            root = root.base
-        if not any(other is root for other in roots):
-            roots.append(root)
-            parts.append(b"memory %d\n%s" % (root.nbytes, root.tobytes()))
-        number = next(k for k, other in enumerate(roots) if other is root)
-        parts.append(b"inside %d %d\n" % (number, value.ctypes.data - root.ctypes.data))
-    return parts, roots
