@@ -13,12 +13,13 @@ from pathlib import Path
 import pytest
 
 import hal_core as hal
-from hal_core.device.backend import Backend
 from hal_cpu import plugin
 from hal_cpu.checked.device import CheckedDevice
-from hal_cpu.device import CPUDevice, describe
 
 sys.path.append(str(Path(__file__).resolve().parents[3] / "tests"))
+sys.path.append(str(Path(__file__).parent))
+
+from unregistered import open_device
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -42,8 +43,7 @@ def device(own_cache: None) -> Iterator[hal.Compiled]:
 @pytest.fixture
 def own_device(own_cache: None) -> Iterator[hal.Compiled]:
     """A device that the test may close; the registry does not know it."""
-    opened = CPUDevice("CPU", describe("CPU"))
-    opened._backend = Backend(plugin, "CPU", "tests")
+    opened = open_device()
     yield opened
     opened.close()
 
@@ -51,10 +51,7 @@ def own_device(own_cache: None) -> Iterator[hal.Compiled]:
 @pytest.fixture
 def checked(own_cache: None) -> Iterator[CheckedDevice]:
     """A device that was opened under HAL_CHECK=1."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HAL_CHECK", "1")
-        opened = plugin.hal_open_device("CPU", 0, describe("CPU"))
-    opened._backend = Backend(plugin, "CPU", "tests")
+    opened = open_device(HAL_CHECK="1")
     yield opened
     opened.close()
 

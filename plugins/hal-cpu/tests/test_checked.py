@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from unregistered import open_device
 
 import hal_core as hal
 from hal_core.errors import FailedAssert, KernelFault, OutOfBounds
-from hal_cpu import plugin
 from hal_cpu.allocator import CPUAllocator
 from hal_cpu.checked.allocator import CheckedAllocator
 from hal_cpu.checked.device import CheckedDevice
@@ -217,23 +217,12 @@ def test_the_text_of_a_fault(checked: CheckedDevice) -> None:
     )
 
 
-def test_a_loop_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HAL_CHECK", "1")
-    monkeypatch.setenv("HAL_CPU_CHECK_SECONDS", "0.2")
-    with opened() as device:
+def test_a_loop_that_does_not_end() -> None:
+    with open_device(HAL_CHECK="1", HAL_CPU_CHECK_SECONDS="0.2") as device:
         start = time.monotonic()
         with pytest.raises(KernelFault, match=r"does not end.*limit 0\.2 s.*_CHECK_SECONDS"):
             device.compile(spin)(ints(device, 5), threads=1)
         assert 0.2 < time.monotonic() - start < 20
-
-
-def opened() -> CheckedDevice:
-    from hal_core.device.backend import Backend
-    from hal_cpu.device import describe
-
-    device: CheckedDevice = plugin.hal_open_device("CPU", 0, describe("CPU"))
-    device._backend = Backend(plugin, "CPU", "tests")
-    return device
 
 
 # -- views
@@ -275,18 +264,14 @@ def test_an_index_raises_exactly_if_it_is_outside_of_the_view(
 # -- order
 
 
-def test_another_order_of_threads_shows_what_depends_on_it(
-    checked: CheckedDevice, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_order_of_threads_shows_what_depends_on_it(checked: CheckedDevice) -> None:
     def order(device: CheckedDevice) -> list[int]:
         found = hal.empty(200, hal.int32, device)
         device.compile(places)(found, ints(device, 0), threads=200, block=40)
         return found.numpy().tolist()
 
     assert order(checked) == list(range(200))
-    monkeypatch.setenv("HAL_CHECK", "1")
-    monkeypatch.setenv("HAL_CPU_CHECK_SEED", "3")
-    with opened() as device:
+    with open_device(HAL_CHECK="1", HAL_CPU_CHECK_SEED="3") as device:
         shuffled = order(device)
         assert sorted(shuffled) == list(range(200)) and shuffled != list(range(200))
         assert order(device) == shuffled
@@ -350,13 +335,9 @@ def test_the_setting_is_read_when_a_device_is_opened(
 @pytest.mark.parametrize(
     ("name", "text"), [("SECONDS", "0"), ("SECONDS", "soon"), ("SEED", "-1"), ("SEED", "x")]
 )
-def test_settings_that_cannot_be_read(
-    monkeypatch: pytest.MonkeyPatch, name: str, text: str
-) -> None:
-    monkeypatch.setenv("HAL_CHECK", "1")
-    monkeypatch.setenv(f"HAL_CPU_CHECK_{name}", text)
+def test_settings_that_cannot_be_read(name: str, text: str) -> None:
     with pytest.raises(hal.InvalidArgument, match=f"HAL_CPU_CHECK_{name}: expected .*It means: "):
-        opened()
+        open_device(HAL_CHECK="1", **{f"HAL_CPU_CHECK_{name}": text})
 
 
 # -- programs

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from mapped import resident
 
 import hal_core as hal
-from hal_cpu import driver, processor
+from hal_cpu import processor
 from hal_cpu.compilers import c as c_module
 from hal_cpu.compilers import files
 from hal_cpu.compilers import llvm as module
@@ -162,8 +163,7 @@ def test_a_thousand_compilations_leave_no_memory_behind() -> None:
     def compile_many(count: int) -> int:
         for _ in range(count):
             compiler.compile(rendered())
-        with open("/proc/self/statm") as file:
-            return int(file.read().split()[1]) * driver.PAGE
+        return resident()
 
     before = compile_many(100)
     assert compile_many(1000) - before < 8 << 20

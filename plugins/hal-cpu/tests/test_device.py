@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from mapped import resident
 
 import hal_core as hal
 from hal_cpu import driver, processor
@@ -25,12 +26,6 @@ def allocator(own_device: hal.Compiled) -> CPUAllocator:
     made = own_device.allocator
     assert isinstance(made, CPUAllocator)
     return made
-
-
-def resident() -> int:
-    """Return the bytes of this process that are in memory."""
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * driver.PAGE
 
 
 def test_facts(device: hal.Compiled) -> None:

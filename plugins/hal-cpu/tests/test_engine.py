@@ -12,12 +12,10 @@ from pathlib import Path
 import llvmlite
 import pytest
 from ctrl_c import Place, Scene, play
+from unregistered import open_device
 
 import hal_core as hal
-from hal_core.device.backend import Backend
-from hal_cpu import plugin
 from hal_cpu.compilers.llvm import LLVMCompiler
-from hal_cpu.device import describe
 from hal_cpu.loader import engine
 from hal_cpu.loader.engine import EngineCode
 from hal_cpu.loader.mapped import Code
@@ -33,9 +31,7 @@ def once(y: hal.Ptr[hal.int32]):
 def test_the_loader_is_chosen_when_the_device_opens(monkeypatch: pytest.MonkeyPatch) -> None:
     kinds = []
     for chosen in ("llvmlite", "elf"):
-        monkeypatch.setenv("HAL_CPU_LOADER", chosen)
-        device = plugin.hal_open_device("CPU", 0, describe("CPU"))
-        device._backend = Backend(plugin, "CPU", "tests")
+        device = open_device(HAL_CPU_LOADER=chosen)
         monkeypatch.setenv("HAL_CPU_LOADER", "nonsense")  # read once
         kinds.append(type(device.compile(once).code))
         device.close()
@@ -76,10 +72,9 @@ def test_an_engine_is_closed_once_wherever_ctrl_c_comes() -> None:
     assert Half.closed == 1
 
 
-def test_another_loader_is_refused_when_the_device_opens(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HAL_CPU_LOADER", "dlopen")
+def test_another_loader_is_refused_when_the_device_opens() -> None:
     with pytest.raises(hal.InvalidArgument, match="expected elf or llvmlite"):
-        plugin.hal_open_device("CPU", 0, describe("CPU"))
+        open_device(HAL_CPU_LOADER="dlopen")
 
 
 @pytest.mark.full

@@ -7,13 +7,11 @@ import gc
 import struct
 import threading
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import pytest
 
 import hal_core as hal
-from hal_core.graph.plan import Plan
 from hal_cpu import graph as native
 from hal_testing.conformance import test_graph as kit
 
@@ -103,78 +101,6 @@ def test_G3_cores_that_never_come_are_not_missed(
     for number in (core, 0, 3):
         replay._function(args, None, *replay._chunks[number])
     for _ in range(2):
-        other.replay()
-    assert np.array_equal(a.numpy(), wanted.numpy())
-
-
-def test_G3_a_replay_leads_the_team_that_shares_launches(
-    four_threads: hal.Compiled, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Workers look for it in machine code; none has to be called by Python."""
-    shared(monkeypatch)
-    graph, _, _ = steps(four_threads, 5)
-    replay, led = native_of(graph), []
-    team: Any = four_threads.pool._team  # type: ignore[attr-defined]
-    lead = team.lead
-    monkeypatch.setattr(team, "lead", lambda *call: (led.append(call), lead(*call))[1])
-    graph.replay()
-    assert len(led) == 1 and led[0][0] == replay._kept[0]["hal_graph"].entry
-
-
-def test_G3_steps_without_an_order_are_dealt_to_the_cores(
-    four_threads: hal.Compiled, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """None of six launches is worth a cut; all six together are worth three cores."""
-    program, n = four_threads.compile(smooth), 64
-    bufs = [hal.zeros(n, hal.float32, four_threads) for _ in range(12)]
-    with four_threads.capture() as graph:
-        for b, a in zip(bufs[::2], bufs[1::2], strict=True):
-            program(b, a, vals=(n,), threads=n, block=16)
-    work = program.binary.interface.work * n
-    for worth, shares in ((work, [2, 2, 1, 1]), (2 * work, [2, 2, 2]), (30 * work, [6])):
-        monkeypatch.setattr(native, "SPLIT_FROM", 2 * worth)
-        steps = Plan(four_threads, graph.nodes, None).steps
-        found = native.NativeReplay(four_threads, steps)._shares(steps)  # type: ignore[arg-type]
-        assert [len(share) for share in found] == shares
-
-
-@pytest.mark.parametrize(("times", "best"), [((3.0, 1.0), 1), ((1.0, 3.0), 0)])
-def test_the_faster_way_is_found_and_the_other_tried_rarely(
-    times: tuple[float, float], best: int
-) -> None:
-    ways, gone = native.Faster(), []
-    for turn in range(1000):
-        gone.append(ways.choose())
-        slow_chance = 50.0 if turn == 7 else 0.0
-        ways.note(gone[-1], times[gone[-1]] + slow_chance)
-    assert gone[:2] == [0, 1], "both are tried at once"
-    assert 3 <= gone.count(1 - best) <= 1000 // (3 * 32) + 3 + 3
-    after = list[int]()
-    for _ in range(1000):  # now the other one is faster
-        after.append(ways.choose())
-        ways.note(after[-1], times[1 - after[-1]])
-    assert after[-100:].count(1 - best) > 90
-
-
-@pytest.mark.parametrize("way", [0, 1])
-def test_G3_small_phases_run_as_is_faster(
-    way: int, four_threads: hal.Compiled, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shared(monkeypatch)
-    (graph, a, _), (other, wanted, _) = steps(four_threads, 5), steps(four_threads, 5)
-    native_of(graph)
-    assert graph._plan is not None
-    monkeypatch.setattr(native.Faster, "choose", lambda self: way)
-    ran, pool = [], four_threads.pool  # type: ignore[attr-defined]
-    run = pool.run
-    monkeypatch.setattr(pool, "run", lambda *call: (ran.append(call), run(*call)))
-    for limit, runs in ((1 << 60, 1 - way), (0, 1)):
-        monkeypatch.setattr(native, "SHARED_FROM", limit)
-        replay: Any = native.native_replay(four_threads, graph._plan.steps)
-        ran.clear()
-        replay()
-        assert len(ran) == runs
-    for _ in range(3):
         other.replay()
     assert np.array_equal(a.numpy(), wanted.numpy())
 

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import hal_core as hal
-from hal_core.compiler import compile_source
 from hal_cpu import processor
 from hal_cpu.compilers import llvm as llvm_module
 
@@ -17,38 +16,46 @@ from hal_cpu.compilers import llvm as llvm_module
 WIDE = {"x86-64": r"v?(mulps|fm\w+ps) .*%[xyz]mm", "aarch64": r"fml?[al]?\w* .*v\d+\.4s"}
 
 
-def saxpy() -> hal.KernelFunction:
-    @hal.kernel
-    def saxpy(
-        y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32], a: hal.float32, n: hal.int32
-    ) -> None:
-        i = hal.global_idx(0)
-        if i < n:
-            y[i] = a * x[i] + y[i]
-
-    return saxpy
-
-
-def blur() -> hal.KernelFunction:
-    @hal.kernel
-    def blur(y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32], n: hal.int32) -> None:
-        i = hal.global_idx(0)
-        if 0 < i < n - 1:
-            y[i] = 0.25 * x[i - 1] + 0.5 * x[i] + 0.25 * x[i + 1]
-
-    return blur
-
-
-@pytest.mark.parametrize("pair", ["llvm", "clang", "gcc", "zig"])
-@pytest.mark.parametrize("make", [saxpy, blur], ids=["saxpy", "blur"])
-def test_threads_are_lanes(
-    device: hal.Compiled, monkeypatch: pytest.MonkeyPatch, make: type, pair: str
+@pytest.fixture(params=["llvm", "clang", "gcc", "zig"])
+def pair(
+    request: pytest.FixtureRequest, device: hal.Compiled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("CPU_CC", pair)
+    """Let one compiler serve; skip the test where it is not installed."""
+    monkeypatch.setenv("CPU_CC", request.param)
     try:
-        text = device.compiler.disassemble(device.compile(make()).binary.image)
-    except (hal.CompilerUnavailable, hal.Unsupported) as error:
+        device.compiler
+    except hal.CompilerUnavailable as error:
         pytest.skip(str(error))
+
+
+def disassembled(device: hal.Compiled, kernel: hal.KernelFunction) -> str:
+    """Return the machine code of a kernel as text; skip the test without objdump."""
+    try:
+        return device.compiler.disassemble(device.compile(kernel.lower()).binary.image)
+    except hal.Unsupported as error:
+        pytest.skip(str(error))
+
+
+@hal.kernel
+def saxpy(
+    y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32], a: hal.float32, n: hal.int32
+) -> None:
+    i = hal.global_idx(0)
+    if i < n:
+        y[i] = a * x[i] + y[i]
+
+
+@hal.kernel
+def blur(y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32], n: hal.int32) -> None:
+    i = hal.global_idx(0)
+    if 0 < i < n - 1:
+        y[i] = 0.25 * x[i - 1] + 0.5 * x[i] + 0.25 * x[i + 1]
+
+
+@pytest.mark.usefixtures("pair")
+@pytest.mark.parametrize("kernel", [saxpy, blur], ids=["saxpy", "blur"])
+def test_threads_are_lanes(device: hal.Compiled, kernel: hal.KernelFunction) -> None:
+    text = disassembled(device, kernel)
     assert re.search(WIDE[processor.machine()], text), text
 
 
@@ -61,79 +68,60 @@ def chase_atomically(y: hal.Ptr[hal.int32], x: hal.ConstPtr[hal.int32], n: hal.i
     hal.atomic_store(y, i, at, hal.release)
 
 
-@pytest.mark.parametrize("pair", ["llvm", "clang", "gcc", "zig"])
+@pytest.mark.usefixtures("pair")
 def test_an_atomic_load_costs_what_a_plain_one_does(
-    device: hal.Compiled, monkeypatch: pytest.MonkeyPatch, pair: str
+    device: hal.Compiled,
 ) -> None:
     """It takes no lock, no fence and no exchange."""
-    monkeypatch.setenv("CPU_CC", pair)
-    try:
-        [program] = compile_source(device, chase_atomically.__hal_source__(device))
-        text = device.compiler.disassemble(program.binary.image)
-    except (hal.CompilerUnavailable, hal.Unsupported) as error:  # or no objdump
-        pytest.skip(str(error))
+    text = disassembled(device, chase_atomically)
     dear = re.search(r"\block\b|\bmfence\b|\bxchg\b.*\(|\bldx|\bcas|\bdmb\b|\bldadd", text)
     assert dear is None, dear
 
 
-def divided() -> hal.KernelFunction:
-    @hal.kernel
-    def divided(y: hal.Ptr[hal.int32], x: hal.ConstPtr[hal.int32], n: hal.int32) -> None:
-        i = hal.global_idx(0)
-        total = 0
-        if i < n:
-            for k in range(n):
-                if x[i] > 10:
-                    total += x[k % n] + x[k // n]
-            y[i] = total
-
-    return divided
+@hal.kernel
+def divided(y: hal.Ptr[hal.int32], x: hal.ConstPtr[hal.int32], n: hal.int32) -> None:
+    i = hal.global_idx(0)
+    total = 0
+    if i < n:
+        for k in range(n):
+            if x[i] > 10:
+                total += x[k % n] + x[k // n]
+        y[i] = total
 
 
-@pytest.mark.parametrize("pair", ["llvm", "clang", "gcc", "zig"])
+@pytest.mark.usefixtures("pair")
 def test_threads_that_divide_where_data_say_load_what_the_first_does_not(
-    device: hal.Compiled, monkeypatch: pytest.MonkeyPatch, pair: str
+    device: hal.Compiled,
 ) -> None:
     """LLVM 22 computed the address in the first lane of a vector, which may not run the IF."""
-    monkeypatch.setenv("CPU_CC", pair)
-    try:
-        program = device.compile(divided())
-    except (hal.CompilerUnavailable, hal.Unsupported) as error:
-        pytest.skip(str(error))
+    program = device.compile(divided.lower())
     x = np.random.default_rng(0).integers(0, 50, 100).astype("i4")
     y = hal.Buffer.from_numpy(np.zeros(100, "i4"), device=device)
     program(y, hal.Buffer.from_numpy(x, device=device), vals=(100,), grid=1, block=100, wait=True)
     np.testing.assert_array_equal(y.numpy(), np.where(x > 10, x.sum() + 100 * x[0], 0))
 
 
-def of_four() -> hal.KernelFunction:
-    @hal.kernel(block=(64, 1, 1), contract=False)
-    def of_four(
-        y: hal.Ptr[hal.float32], k: hal.Ptr[hal.int32], x: hal.ConstPtr[hal.int16], n: hal.int32
-    ) -> None:
-        i = hal.global_idx(0)
-        if i >= n:
-            return
-        total = hal.float32(0)
-        for u in range(9):
-            if u % 2 == 0:
-                total += hal.float32(x[u * 4 + i % 4])
-            k[i] = u
-        y[i] = total
-
-    return of_four
+@hal.kernel(block=(64, 1, 1), contract=False)
+def of_four(
+    y: hal.Ptr[hal.float32], k: hal.Ptr[hal.int32], x: hal.ConstPtr[hal.int16], n: hal.int32
+) -> None:
+    i = hal.global_idx(0)
+    if i >= n:
+        return
+    total = hal.float32(0)
+    for u in range(9):
+        if u % 2 == 0:
+            total += hal.float32(x[u * 4 + i % 4])
+        k[i] = u
+    y[i] = total
 
 
-@pytest.mark.parametrize("pair", ["llvm", "clang", "gcc", "zig"])
+@pytest.mark.usefixtures("pair")
 def test_low_bits_of_an_index_in_a_loop_are_no_neighbours(
-    device: hal.Compiled, monkeypatch: pytest.MonkeyPatch, pair: str
+    device: hal.Compiled,
 ) -> None:
     """clang 22 loaded a vector of neighbours from the first lane's address on."""
-    monkeypatch.setenv("CPU_CC", pair)
-    try:
-        program = device.compile(of_four())
-    except (hal.CompilerUnavailable, hal.Unsupported) as error:
-        pytest.skip(str(error))
+    program = device.compile(of_four.lower())
     x = np.arange(36, dtype="i2")
     y = hal.Buffer.from_numpy(np.zeros(200, "f4"), device=device)
     k = hal.Buffer.from_numpy(np.zeros(200, "i4"), device=device)
@@ -164,9 +152,5 @@ def test_vectors_have_512_bits_here(device: hal.Compiled, monkeypatch: pytest.Mo
     with llvm_module.llvm_lock:
         if "-prefer-256-bit" not in llvm_module._features(llvm_module.import_llvm()):
             pytest.skip("this processor has no vectors of 512 bits, or runs slower with them")
-    image = device.compile(saxpy()).binary.image
-    try:
-        text = device.compiler.disassemble(image)
-    except hal.Unsupported as error:
-        pytest.skip(str(error))
+    text = disassembled(device, saxpy)
     assert re.search(r"vfmadd\w+ps .*%zmm", text), text

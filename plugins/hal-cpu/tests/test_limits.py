@@ -120,19 +120,6 @@ def test_beyond_the_limit_texts_are_not_optimised(
     assert own_device.compile(again).binary.image != quick
 
 
-def test_long_texts_are_not_put_in_order(
-    own_device: hal.Compiled, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """LLVM's passes run as for short ones; the machine code is for another level."""
-    short, x = selections(100), np.arange(64, dtype="i4")
-    assert run(own_device, short, x, 64).tolist() == selected(x, 100)
-    made = own_device.compiler._machines  # type: ignore[attr-defined]
-    assert set(made) <= {3}
-    monkeypatch.setattr(llvm, "MOST_LINES_ORDERED", 10)
-    assert run(own_device, selections(100), x, 64).tolist() == selected(x, 100)
-    assert 1 in made
-
-
 _SMALL_STACK = """
 import sys, threading
 sys.path.insert(0, sys.argv[1])

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mapped import mappings, rights_at
 
 from hal_core.errors import CompileError
 from hal_cpu import driver, loader, processor
@@ -60,15 +61,6 @@ def refusal(image: bytes, *entries: str, load: Make = loader.load) -> str:
     return str(caught.value)
 
 
-def maps() -> list[tuple[int, int, str]]:
-    rows = []
-    for line in Path("/proc/self/maps").read_text().splitlines():
-        span, rights, *_ = line.split()
-        low, high = (int(part, 16) for part in span.split("-"))
-        rows.append((low, high, rights))
-    return rows
-
-
 @BOTH
 @pytest.mark.parametrize(
     "options",
@@ -112,24 +104,20 @@ def test_two_loads_share_no_data(load: Make, c_object: Make) -> None:
     assert out[1] == 1.0
 
 
-def rights_at(address: int) -> str:
-    return next((r for low, high, r in maps() if low <= address < high), "")
-
-
 @BOTH
 def test_P12_no_page_is_writable_and_executable(load: Make, c_object: Make) -> None:
     load(c_object(EVERYTHING), "kernel", "kernel")  # LLVM makes pages of its own
-    was = {low for low, _, r in maps() if "w" in r and "x" in r}
+    was = {low for low, _, r in mappings() if "w" in r and "x" in r}
     code = load(c_object(EVERYTHING), "kernel", "kernel")
     assert rights_at(code.entry) == "r-xp"
-    assert [low for low, _, r in maps() if "w" in r and "x" in r and low not in was] == []
+    assert [low for low, _, r in mappings() if "w" in r and "x" in r and low not in was] == []
 
 
 def test_P12_each_part_has_rights_of_its_own(c_object: Make) -> None:
     code = loader.load(c_object(EVERYTHING), "kernel", "kernel")
     end = code.address + driver.pages(code.nbytes)
     # A part may be shown as one with memory of the same rights beside it.
-    parts = [rights for low, high, rights in maps() if low < end and code.address < high]
+    parts = [rights for low, high, rights in mappings() if low < end and code.address < high]
     # qemu-user shows pages that may only be read as executable ones.
     assert parts in (["r-xp", "r--p", "rw-p"], ["r-xp", "rw-p"])
 
@@ -148,10 +136,10 @@ def test_P10_pages_go_with_the_code(load: Make, c_object: Make) -> None:
 def test_P10_loading_again_and_again_grows_nothing(load: Make, c_object: Make) -> None:
     image = c_object(EVERYTHING)
     load(image, "kernel", "kernel")
-    before = len(maps())
+    before = len(mappings())
     for _ in range(500):
         load(image, "kernel", "kernel")
-    assert len(maps()) <= before + 3
+    assert len(mappings()) <= before + 3
 
 
 @BOTH

@@ -16,17 +16,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from unregistered import open_device
 
 import hal_core as hal
 from hal_core.compiler import CompilerPair
-from hal_core.device.backend import Backend
 from hal_core.errors import CompileError
 from hal_core.hookspecs import hookimpl
 from hal_cpu import CPUPlugin, driver, loader, processor
 from hal_cpu.compiler import llvm_renderer
 from hal_cpu.compilers.c import LARGE
 from hal_cpu.compilers.llvm import LLVMCompiler
-from hal_cpu.device import describe
 from hal_cpu.loader import engine, macho
 from hal_testing.conformance import TestLanguage  # noqa: F401
 
@@ -82,11 +81,7 @@ def library(own_cache: None) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def device(library: None) -> Iterator[hal.Compiled]:
-    plugin = ApplePlugin()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HAL_CPU_LOADER", "llvmlite")
-        opened = plugin.hal_open_device("CPU", 0, describe("CPU"))
-    opened._backend = Backend(plugin, "CPU", "tests")
+    opened = open_device(ApplePlugin(), HAL_CPU_LOADER="llvmlite")
     yield opened
     opened.close()
 

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from mapped import mappings
 
 import hal_core as hal
 from hal_core.errors import DeviceFault, KernelFault, OutOfBounds
@@ -317,18 +318,13 @@ def test_nothing_is_left_of_launches(checked: CheckedDevice) -> None:
     program = checked.compile(source("y[i] += x[i];"))
     program(y, x, vals=(4,), threads=4)
     gc.collect()
-    before = len(os.listdir("/proc/self/fd")), _mappings()
+    before = len(os.listdir("/proc/self/fd")), len(mappings())
     for _ in range(60):
         program(y, x, vals=(4,), threads=4)
     gc.collect()
-    after = len(os.listdir("/proc/self/fd")), _mappings()
+    after = len(os.listdir("/proc/self/fd")), len(mappings())
     assert after[0] <= before[0] and after[1] < before[1] + 20
     assert y.numpy().tolist() == [61 * k - 1 for k in range(4)]
-
-
-def _mappings() -> int:
-    with open("/proc/self/maps", encoding="utf-8") as file:
-        return len(file.readlines())
 
 
 def test_a_program_that_ignores_its_children(checked: CheckedDevice) -> None:

@@ -319,17 +319,6 @@ class _Fallback(pool_module.Job):
         type(self).made += 1
 
 
-def test_a_pool_without_such_code_shares_by_python(
-    pool: Pool, device: hal.Compiled, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(pool_module, "make_team", lambda threads: None)
-    program, hits = device.compile(count), hal.zeros(800, hal.int32, device=device)
-    assert isinstance(program, CPUProgram)
-    where = byref((c_int32 * 6)(100, 1, 1, 8, 1, 1))
-    pool.run(program._releasing, program._pack(hits._buf), where, split(100, 4))
-    assert set(hits.numpy().tolist()) == {1}
-
-
 _HELD = """enter:
   %arrived = getelementptr i64, ptr %job, i64 22
   store atomic i64 1, ptr %arrived seq_cst, align 8
@@ -469,64 +458,12 @@ def test_a_worker_that_has_done_its_part_sleeps_though_the_launch_runs_on(pool: 
         assert len(ran) == 16
 
 
-_COUNTED = """nap:
-  %naps = getelementptr i64, ptr %job, i64 22
-  %ignored = atomicrmw add ptr %naps, i64 1 seq_cst
-"""
-
-
-def test_a_caller_that_waits_for_a_worker_sleeps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that yields over and over loses its own share of the processor."""
-    monkeypatch.setattr(team_module, "_WAIT", team_module._WAIT.replace("nap:\n", _COUNTED))
-    code = team_module._functions.__wrapped__()
-    monkeypatch.setattr(team_module, "_functions", lambda: code)
-    team, over = team_module.Team(2), threading.Event()
-
-    def serve() -> None:
-        while not over.is_set():
-            team.serve(1)
-
-    def kernel(args: int, launch: int, first: int, last: int) -> None:
-        ran.add(threading.current_thread().name)
-        wait_until(lambda: len(ran) == 2)  # both have begun
-        if threading.current_thread() is worker:
-            wait_until(lambda: team._job[22] >= 3)
-
-    ran: set[str] = set()
-    called, entry = as_machine_code(kernel)
-    worker = threading.Thread(target=serve, name="worker")
-    worker.start()
-    try:
-        assert team.lead(entry, b"", None, c_int64(2)) and called
-    finally:
-        over.set()
-        worker.join()
-
-
 def test_idle_workers_sleep(pool: Pool, device: hal.Compiled) -> None:
     program, hits = device.compile(count), hal.zeros(800, hal.int32, device=device)
     assert isinstance(program, CPUProgram)
     where = byref((c_int32 * 6)(100, 1, 1, 8, 1, 1))
     pool.run(program._releasing, program._pack(hits._buf), where, split(100, 4))
     wait_until(lambda: len(pool._idle) == 3)
-
-
-def test_P6_a_worker_that_is_about_to_sleep_helps_with_a_launch_that_begins() -> None:
-    """The launch saw no idle worker, and woke none; the worker looks again before it sleeps."""
-
-    class Team:
-        looks = 0
-
-        def serve(self, me: int) -> bool:
-            self.looks += 1
-            return self.looks < 3  # other launches have begun when the first two looks end
-
-    tasks: SimpleQueue[Any] = SimpleQueue()
-    for task in (pool_module._LOOK, None):
-        tasks.put(task)
-    team: Any = Team()
-    pool_module._serve(tasks, [], team, 1)
-    assert team.looks == 3
 
 
 def test_ctrl_c_while_a_team_is_led_and_a_thread_is_started() -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from kernel_files import IMPORTS, load
+from vector_kernels import compiled
 
 import hal_core as hal
 from hal_core.dtypes import DType
@@ -17,9 +17,6 @@ from hal_cpu import processor
 from hal_cpu.vectors import LLVMRenderer
 from hal_cpu.vectors.width import Registers, subgroup_of
 from hal_kernel.interpreter import interpret
-
-sys.path.insert(0, str(Path(__file__).parent))
-from vector_kernels import compiled
 
 P, C, I32, F = hal.Ptr, hal.ConstPtr, hal.int32, hal.float32
 

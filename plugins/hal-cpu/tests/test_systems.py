@@ -20,10 +20,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from mapped import resident, rights_at
+from unregistered import open_device
 
 import hal_core as hal
-from hal_core.device.backend import Backend
-from hal_cpu import driver, plugin, processor
+from hal_cpu import driver, processor
 from hal_cpu.checked.guarded_memory import Block
 from hal_cpu.device import describe
 from hal_cpu.system import linux, macos, posix
@@ -191,26 +192,13 @@ def test_guarded_memory(system: ModuleType) -> None:
     driver.memory_at(block.end, 1)[0] = 0
     assert block.find_damage() == 100
     driver.retire_guarded(block.low, block.high - block.low)
-    assert mapping_of(block.low)[1].startswith("---p")
+    assert rights_at(block.low).startswith("---p")
     driver.unmap_guarded(block.low, block.high - block.low)
-
-
-def mapping_of(address: int) -> tuple[int, str]:
-    with open("/proc/self/maps", encoding="utf-8") as lines:
-        for line in lines:
-            low, high = (int(part, 16) for part in line.split()[0].split("-"))
-            if low <= address < high:
-                return low, line.split()[1]
-    return 0, ""
 
 
 def test_retired_pages_take_no_memory() -> None:
     address = driver.map_pages(8 << 20)
     ctypes.memset(address, 1, 8 << 20)
-
-    def resident() -> int:
-        with open("/proc/self/statm", encoding="utf-8") as file:
-            return int(file.read().split()[1]) * driver.PAGE
 
     before = resident()
     driver.retire_guarded(address, 8 << 20)
@@ -238,9 +226,7 @@ def test_a_device_over_the_memory_of_windows(
     monkeypatch.setattr(driver, "system", windows)
     monkeypatch.setattr(driver, "allocate_small", windows.allocate_small)
     monkeypatch.setattr(driver, "free_small", windows.free_small)
-    monkeypatch.setenv("HAL_CPU_LOADER", "llvmlite")
-    device = plugin.hal_open_device("CPU", 0, describe("CPU"))
-    device._backend = Backend(plugin, "CPU", "tests")
+    device = open_device(HAL_CPU_LOADER="llvmlite")
     for size in (10, 100_000, 3_000_000):
         buffer = hal.Buffer.from_numpy(np.arange(size, dtype=np.float32), device)
         assert (buffer.numpy() == np.arange(size)).all()
@@ -289,10 +275,8 @@ def test_a_thread_has_enough_stack_where_the_system_names_none(
 def test_machine_code_in_checked_mode_is_refused_where_there_is_no_fork(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("HAL_CHECK", "1")
     monkeypatch.setenv("CPU_CC", "llvm")
-    device = plugin.hal_open_device("CPU", 0, describe("CPU"))
-    device._backend = Backend(plugin, "CPU", "tests")
+    device = open_device(HAL_CHECK="1")
     monkeypatch.setattr(processor, "is_linux", lambda: False)
 
     @hal.kernel

@@ -13,6 +13,9 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+import vector_kernels
+from index_kernels import LIMITED, SHAPED
+from vector_kernels import AVX2, CASES, Case, compiled
 
 import hal_core as hal
 from hal_core.dtypes import DTYPES
@@ -22,11 +25,6 @@ from hal_cpu.vectors.width import Registers
 from hal_kernel.interpreter import interpret
 from hal_kernel.ir.blocks.fission import at_barriers
 from hal_kernel.ir.fold import fold
-
-sys.path.insert(0, str(Path(__file__).parent))
-import vector_kernels
-from index_kernels import LIMITED, SHAPED
-from vector_kernels import AVX2, CASES, Case, compiled
 
 WIDTHS = [None, 1, 4, pytest.param(16, marks=pytest.mark.full)]
 SIZES = [1, 3, 8, 17, 64, 65, 130]

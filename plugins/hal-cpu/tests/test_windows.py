@@ -16,17 +16,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from unregistered import open_device
 
 import hal_core as hal
 from hal_core.compiler import CompilerPair
-from hal_core.device.backend import Backend
 from hal_core.errors import CompilerUnavailable
 from hal_core.hookspecs import hookimpl
 from hal_cpu import CPUPlugin, driver, loader, processor
 from hal_cpu.compiler import llvm_renderer
 from hal_cpu.compilers.c import C_COMPILERS, ELF_ON_WINDOWS, CCompilerProgram
 from hal_cpu.compilers.llvm import LLVMCompiler
-from hal_cpu.device import describe
 from hal_cpu.loader import elf
 from hal_cpu.threads.stacks import has_large_frame
 from hal_testing.conformance import TestLanguage  # noqa: F401
@@ -129,12 +128,9 @@ def device(own_cache: None) -> Iterator[hal.Compiled]:
         return Kept(outer.entry, (outer, code, run))
 
     engine_load = loader.named("llvmlite")
-    plugin = WindowsPlugin()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HAL_CPU_LOADER", "llvmlite")
         patch.setattr(loader, "named", lambda name: load)
-        opened = plugin.hal_open_device("CPU", 0, describe("CPU"))
-        opened._backend = Backend(plugin, "CPU", "tests")
+        opened = open_device(WindowsPlugin(), HAL_CPU_LOADER="llvmlite")
         yield opened
         opened.close()
 

@@ -1,0 +1,37 @@
+"""Memory of this process, as the system shows it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from hal_cpu import driver
+
+
+class Mapping(NamedTuple):
+    """A range of addresses and its rights, as `r-xp`."""
+
+    low: int
+    high: int
+    rights: str
+
+
+def mappings() -> list[Mapping]:
+    """Return the ranges of addresses that the process has."""
+    found = []
+    with open("/proc/self/maps", encoding="utf-8") as file:
+        for line in file:
+            span, rights, *_ = line.split()
+            low, high = (int(part, 16) for part in span.split("-"))
+            found.append(Mapping(low, high, rights))
+    return found
+
+
+def rights_at(address: int) -> str:
+    """Return the rights of an address, or "" where nothing is mapped."""
+    return next((one.rights for one in mappings() if one.low <= address < one.high), "")
+
+
+def resident() -> int:
+    """Return the bytes of this process that are in memory."""
+    with open("/proc/self/statm", encoding="utf-8") as file:
+        return int(file.read().split()[1]) * driver.PAGE
