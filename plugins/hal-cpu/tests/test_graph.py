@@ -7,9 +7,11 @@ import gc
 import struct
 import threading
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 import pytest
+from in_threads import results
 
 import hal_core as hal
 from hal_cpu import graph as native
@@ -113,21 +115,13 @@ def test_G5_replays_of_several_threads_have_counters_of_their_own(
     expected, a, _ = graphs[0]
     for _ in range(10):
         expected.replay()
-    wanted, failed = a.numpy(), []
+    wanted = a.numpy()
 
     def work(graph: hal.Graph) -> None:
-        try:
-            for _ in range(10):
-                graph.replay()
-        except BaseException as error:
-            failed.append(error)
+        for _ in range(10):
+            graph.replay()
 
-    threads = [threading.Thread(target=work, args=(one[0],)) for one in graphs[1:]]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
-    assert not failed and not any(thread.is_alive() for thread in threads)
+    results(*(partial(work, graph) for graph, _, _ in graphs[1:]))
     assert all(np.array_equal(one[1].numpy(), wanted) for one in graphs[1:])
 
 

@@ -343,10 +343,3 @@ def test_B3_empty_buffers_have_no_element(checked: CheckedDevice) -> None:
     nothing = hal.empty(0, hal.float32, checked)
     with pytest.raises(OutOfBounds, match=r"a read of 'x' by .* \(got 0; it has no element\)"):
         checked.compile(copy)(floats(checked, 1), nothing, threads=1)
-
-
-def test_A8_freed_blocks_count_as_they_were_allocated(checked: hal.Compiled) -> None:
-    """To the byte, as no block is rounded here."""
-    hal.Buffer(checked, 100, hal.int8).allocate().deallocate()
-    allocator: Any = checked.allocator
-    assert allocator.statistics().current == 0 and allocator._held == 0

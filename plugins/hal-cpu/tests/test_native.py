@@ -12,12 +12,14 @@ import subprocess
 import sys
 import threading
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from in_threads import results
 from mapped import mappings
 
 import hal_core as hal
@@ -291,11 +293,7 @@ def test_launches_of_several_threads(checked: CheckedDevice) -> None:
         for _ in range(20):
             program(view, x, vals=(16,), threads=1)
 
-    threads = [threading.Thread(target=work, args=(part,)) for part in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    results(*(partial(work, part) for part in range(4)))
     assert whole.numpy().tolist() == [20 * k - 1 for k in range(16)] * 4
     assert not children()
 

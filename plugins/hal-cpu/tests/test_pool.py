@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from ctypes import CFUNCTYPE, byref, c_int32, c_int64, c_void_p, cast
+from functools import partial
 from queue import SimpleQueue
 from types import SimpleNamespace
 from typing import Any, Self
@@ -17,6 +18,7 @@ import pytest
 from ctrl_c import Heard, Scene, press_everywhere
 from hypothesis import given
 from hypothesis import strategies as st
+from in_threads import results
 
 import hal_core as hal
 from hal_cpu.program import CPUProgram
@@ -85,11 +87,7 @@ def test_X1_concurrent_callers_each_get_their_own(pool: Pool) -> None:
         for _ in range(10):
             pool.run(record, b"", None, split(16, 4))
 
-    threads = [threading.Thread(target=call, args=(record,)) for record in records]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    results(*(partial(call, record) for record in records))
     for record in records:
         assert sorted(first for first, _ in record.seen) == sorted([*range(16)] * 10)
 
@@ -302,11 +300,7 @@ def test_P6_machine_code_runs_every_block_once(
     found: list[bool] = []
     launch(20_000, found)
     assert found == [True] and not _Fallback.made
-    callers = [threading.Thread(target=launch, args=(n, found)) for n in (1, 370, 5000)]
-    for caller in callers:
-        caller.start()
-    for caller in callers:
-        caller.join()
+    results(*(partial(launch, blocks, found) for blocks in (1, 370, 5000)))
     assert len(found) == 4
     assert _Fallback.made < 3 * launches
 

@@ -23,6 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "tests" / "simulato
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "tests" / "simulators" / "cuda"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "tests" / "streams"))
 sys.path.insert(0, str(Path(__file__).parent))
+sys.path.append(str(Path(__file__).resolve().parents[3] / "tests"))
 
 import build
 from simulator import SYSTEM, Simulator

@@ -35,33 +35,6 @@ def row(device: hal.Compiled) -> hal.Buffer:
     return hal.Buffer.from_numpy(np.zeros(40, "f4"), device)
 
 
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"data": (None, False)}, "no memory"),
-        ({"data": (0, False)}, "no memory"),
-        ({"data": ("x", False)}, "garbles"),
-        ({"data": (4096,)}, "garbles"),
-        ({"shape": 40}, "garbles"),
-        ({"shape": (4.5,)}, "garbles"),
-        ({"shape": (-40,)}, "negative"),
-        ({"strides": (4, 4)}, "do not match"),
-        ({"strides": 4}, "garbles"),
-        ({"strides": "abc"}, "garbles"),
-        ({"stream": 0}, "stream"),
-        ({"stream": -1}, "stream"),
-        ({"stream": 1 << 64}, "stream"),
-        ({"stream": "abc"}, "garbles"),
-        ({"stream": 2.5}, "garbles"),
-    ],
-)
-def test_a_broken_interface_is_refused_by_name(
-    device: hal.Compiled, row: hal.Buffer, changes: dict[str, Any], said: str
-) -> None:
-    with pytest.raises(hal.InvalidArgument, match=rf"^wrap: .*{said}"):
-        hal.Buffer.wrap(Theirs(row, **changes), device)
-
-
 def test_numbers_of_numpy_are_numbers(device: hal.Compiled, row: hal.Buffer) -> None:
     place = np.uint64(row.__cuda_array_interface__["data"][0]), np.bool_(False)
     shape, strides = (np.int64(40),), (np.int32(4),)

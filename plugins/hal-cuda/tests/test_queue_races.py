@@ -36,28 +36,6 @@ def test_Q5_work_before_a_failure_does_not_fail_with_it(
         bad.wait(20)
 
 
-def test_Q2_a_look_does_not_wait_for_a_call_that_was_kept(
-    device: hal.Compiled, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    queue, gate, x = device.queue(), hal.Event(), ints(device, 1)
-    fill, begun, looked = device.api.fill, threading.Event(), threading.Event()
-    in_time = list[bool]()
-
-    def slow(*arguments: Any) -> None:
-        begun.set()
-        in_time.append(looked.wait(2))
-        fill(*arguments)
-
-    monkeypatch.setattr(device.api, "fill", slow)
-    queue.wait(gate)
-    done = x.fill(5, queue=queue)
-    gate.set()
-    assert begun.wait(20)
-    queue.look()
-    looked.set()
-    assert done.wait(20) and in_time == [True]
-
-
 def test_Q6_a_queue_that_two_threads_close_is_destroyed_once(
     device: hal.Compiled, simulator: Simulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -69,47 +47,6 @@ def test_Q6_a_queue_that_two_threads_close_is_destroyed_once(
     for thread in threads:
         thread.join(20)
     assert queue.closed and simulator.stale() == stale
-
-
-def test_B9_an_export_asks_nothing_of_a_queue_that_is_closed_meanwhile(
-    device: hal.Compiled, simulator: Simulator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    queue, x, stale = device.queue(), ints(device, 1), simulator.stale()
-    done = x.fill(5, queue=queue)
-    device.call("test", device.api.wait, queue.stream)
-    look = queue.look
-
-    def export() -> None:  # of another thread, which had seen it open
-        assert queue.precede(device.stream)
-        look()
-
-    monkeypatch.setattr(queue, "synchronize", lambda: True)
-    monkeypatch.setattr(queue, "look", export)
-    queue.close()
-    assert done.wait(20) and simulator.stale() == stale
-
-
-@pytest.mark.parametrize(
-    ("call", "method"),
-    [("synchronize", "_synchronize"), ("queue", "_has_work"), ("close", "_record")],
-)
-def test_Q6_a_queue_that_another_thread_closes_ends_no_call_of_the_device(
-    device: hal.Compiled, monkeypatch: pytest.MonkeyPatch, call: str, method: str
-) -> None:
-    queue, record = device.queue(), device.queue().record()
-    x, begin = ints(device, 1), getattr(queue, method)
-    queue.wait(record)
-    x.fill(5, queue=queue)
-    assert record.wait(20)
-
-    def close_first(*given: Any) -> object:
-        monkeypatch.setattr(queue, method, begin)
-        queue.close()
-        return begin(*given)
-
-    monkeypatch.setattr(queue, method, close_first)
-    getattr(device, call)()
-    assert queue.closed
 
 
 def test_P10_a_graph_is_given_no_kernel_that_another_thread_unloads_meanwhile(

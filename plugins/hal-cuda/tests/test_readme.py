@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
-
-sys.path.append(str(Path(__file__).resolve().parents[3] / "tests"))
-
 from readme_example import (  # noqa: F401
     example,
     test_P6_the_example_guards_against_surplus_threads,

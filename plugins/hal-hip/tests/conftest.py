@@ -21,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "tests" / "simulato
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "tests" / "simulators" / "hip"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "tests" / "streams"))
 sys.path.insert(0, str(Path(__file__).parent))
+sys.path.append(str(Path(__file__).resolve().parents[3] / "tests"))
 
 import hip_build
 from runtime_control import SYSTEM, Runtime

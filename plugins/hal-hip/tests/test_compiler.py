@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import threading
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from in_threads import results
 
 import hal_core as hal
 from hal_core.compiler.seal import unseal
@@ -153,17 +154,8 @@ def test_code_that_is_damaged_is_not_taken_apart() -> None:
 
 
 def test_threads_compile_in_turns() -> None:
-    results: dict[int, bytes] = {}
-
-    def work(number: int) -> None:
-        results[number] = _compile(TEXT, defines={"FACTOR": f"{number}.0f"})
-
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(120)
-    assert len(set(results.values())) == 8
+    factors = [{"FACTOR": f"{number}.0f"} for number in range(8)]
+    assert len(set(results(*(partial(_compile, TEXT, defines=one) for one in factors)))) == 8
 
 
 def test_it_lives_beside_another_LLVM() -> None:
