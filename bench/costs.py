@@ -374,12 +374,7 @@ def cases() -> Iterator[tuple[str, Case, str, Case]]:
     outside = inside._replace(kernel=atomic_in_memory)
     yield "an atomic sum in memory", outside, "in hal.shared", inside
     tree = Case(halves, two, (COUNT,), COUNT)
-    yield (
-        "a sum by halves",
-        tree,
-        "sums at a stride",
-        Case(strided_sums, two, (COUNT,), BLOCK),
-    )
+    yield ("a sum by halves", tree, "sums at a stride", Case(strided_sums, two, (COUNT,), BLOCK))
     yield "a sum by t % (2 * s) == 0", tree._replace(kernel=every_other), "by halves", tree
 
 

@@ -75,10 +75,7 @@ def blur(
 
 @hal.kernel
 def edges(
-    out: hal.Ptr[hal.float32],
-    image: hal.ConstPtr[hal.float32],
-    width: hal.int32,
-    height: hal.int32,
+    out: hal.Ptr[hal.float32], image: hal.ConstPtr[hal.float32], width: hal.int32, height: hal.int32
 ):
     """Compute the magnitude of the Sobel gradient."""
     x = hal.global_idx(0)

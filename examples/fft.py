@@ -26,12 +26,7 @@ Input = hal.ConstPtr[hal.float32]
 
 @hal.kernel
 def combine(
-    out: Numbers,
-    x: Input,
-    roots: Input,
-    done: hal.int32,
-    half: hal.int32,
-    signals: hal.int32,
+    out: Numbers, x: Input, roots: Input, done: hal.int32, half: hal.int32, signals: hal.int32
 ) -> None:
     """Make transforms of 2 * done numbers of those of `done`; a signal has 2 * half numbers."""
     j = hal.global_idx(0)

@@ -69,9 +69,7 @@ def chase_atomically(y: hal.Ptr[hal.int32], x: hal.ConstPtr[hal.int32], n: hal.i
 
 
 @pytest.mark.usefixtures("pair")
-def test_an_atomic_load_costs_what_a_plain_one_does(
-    device: hal.Compiled,
-) -> None:
+def test_an_atomic_load_costs_what_a_plain_one_does(device: hal.Compiled) -> None:
     """It takes no lock, no fence and no exchange."""
     text = disassembled(device, chase_atomically)
     dear = re.search(r"\block\b|\bmfence\b|\bxchg\b.*\(|\bldx|\bcas|\bdmb\b|\bldadd", text)
@@ -117,9 +115,7 @@ def of_four(
 
 
 @pytest.mark.usefixtures("pair")
-def test_low_bits_of_an_index_in_a_loop_are_no_neighbours(
-    device: hal.Compiled,
-) -> None:
+def test_low_bits_of_an_index_in_a_loop_are_no_neighbours(device: hal.Compiled) -> None:
     """clang 22 loaded a vector of neighbours from the first lane's address on."""
     program = device.compile(of_four.lower())
     x = np.arange(36, dtype="i2")

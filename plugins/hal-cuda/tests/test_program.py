@@ -147,9 +147,7 @@ def test_P5_much_dynamic_shared_memory_is_asked_for(device: hal.Compiled) -> Non
     assert y.numpy().tolist() == list(range(31, -1, -1))
 
 
-def test_P5_what_one_geometry_was_allowed_another_does_not_take_away(
-    device: hal.Compiled,
-) -> None:
+def test_P5_what_one_geometry_was_allowed_another_does_not_take_away(device: hal.Compiled) -> None:
     program = device.compile(_holding(device, static=0))
     y = hal.Buffer(device, 32, hal.int32).allocate()
     for shared in (96_000, 60_000, 96_000, 1_000, 60_000, 96_000):

@@ -84,11 +84,7 @@ def test_Q6_exports_come_after_the_work_of_queues(
             queue, made = device.queue(), hal.zeros(N, hal.int32, device)
             made.fill(seed, queue=queue)
             capsule: Any = made.__dlpack__(stream=int(theirs))
-            found = hal.empty(
-                N,
-                hal.int32,
-                device,
-            )
+            found = hal.empty(N, hal.int32, device)
             reader = hal.Queue.wrap(int(theirs), device)
             assert found.copy_from(made, queue=reader).wait(20)
             assert found.numpy().tolist() == [seed] * N

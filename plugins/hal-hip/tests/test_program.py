@@ -33,10 +33,7 @@ def test_calls_of_launches_copies_and_cached_allocations(
     for work, expected in (
         (lambda: program(y, vals=(100,), threads=100), {"hipModuleLaunchKernel": 1}),
         (lambda: y.copyin(bytes(400)), {"hipMemcpyHtoDAsync": 1}),
-        (
-            lambda: y.copyout(bytearray(400)),
-            {"hipMemcpyDtoHAsync": 1, "hipStreamSynchronize": 1},
-        ),
+        (lambda: y.copyout(bytearray(400)), {"hipMemcpyDtoHAsync": 1, "hipStreamSynchronize": 1}),
         (lambda: hal.Buffer(device, 100, hal.int32).allocate().deallocate(), {}),
         (device.synchronize, {"hipStreamSynchronize": 1}),
     ):

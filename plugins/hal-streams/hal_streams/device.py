@@ -38,9 +38,7 @@ keeping: Living[StreamAllocator] = Living()  # of closed devices whose memory is
 
 
 def enumerate_devices(
-    family: str,
-    api: driver.StreamDriver,
-    describe: Callable[[str, driver.Facts, bool], DeviceInfo],
+    family: str, api: driver.StreamDriver, describe: Callable[[str, driver.Facts, bool], DeviceInfo]
 ) -> list[DeviceInfo]:
     """Return the facts of every device, without a context, each put into words by the backend's
     `describe`."""

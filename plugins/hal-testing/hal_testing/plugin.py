@@ -22,12 +22,7 @@ import pytest
 import hal_core as hal
 from hal_core import config as settings
 from hal_core.compiler.selection import forced, select
-from hal_testing.kit.abilities import (
-    is_declared,
-    need_spec,
-    nothing_to_try,
-    skip_without_renderer,
-)
+from hal_testing.kit.abilities import is_declared, need_spec, nothing_to_try, skip_without_renderer
 from hal_testing.kit.report import TEST, Collector, check_suffix
 
 if TYPE_CHECKING:

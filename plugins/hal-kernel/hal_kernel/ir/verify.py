@@ -14,16 +14,7 @@ from hal_core.errors import InvalidKernel, check_class, shown
 from hal_core.signature import LONGEST_NAME, Signature
 from hal_kernel.ir.rules import RULES, SOURCE_COUNTS
 from hal_kernel.ir.uniformity import divergent
-from hal_kernel.ir.uop import (
-    CLOSES,
-    LEAVES,
-    LOCAL_LIMIT,
-    OPENS,
-    TABLE_LIMIT,
-    Kernel,
-    UOp,
-    is_gated,
-)
+from hal_kernel.ir.uop import CLOSES, LEAVES, LOCAL_LIMIT, OPENS, TABLE_LIMIT, Kernel, UOp, is_gated
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z", re.ASCII)
 

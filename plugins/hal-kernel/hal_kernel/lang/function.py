@@ -175,10 +175,7 @@ def kernel(
 
 
 def _make(
-    function: object,
-    caller: FrameType,
-    block: tuple[int, int, int] | None,
-    contract: bool,
+    function: object, caller: FrameType, block: tuple[int, int, int] | None, contract: bool
 ) -> KernelFunction:
     if not isinstance(function, FunctionType):
         raise InvalidArgument(

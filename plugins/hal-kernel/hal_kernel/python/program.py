@@ -39,13 +39,7 @@ class InterpretedProgram(Program):
         super().__init__(device, binary)
         operation = f"load {binary.name}"
         _, text = unseal(MAKER, binary.image, operation, device.name)
-        kernel = parse(
-            text.decode(),
-            binary.name,
-            binary.signature,
-            operation,
-            device.name,
-        )
+        kernel = parse(text.decode(), binary.name, binary.signature, operation, device.name)
         self._kernel: PreparedKernel | None = PreparedKernel(kernel, device.name)
         self.info = self.info._replace(max_block_threads=device.info.limits.max_block_threads)
 

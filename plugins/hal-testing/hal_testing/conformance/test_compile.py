@@ -258,11 +258,7 @@ class TestCompile:
             device.compile(hal_source.source(hal_source.two, "tenfold"))
 
     def test_P16_a_text_of_several_kernels_is_compiled_once(
-        self,
-        device: hal.Compiled,
-        folder: Path,
-        hal_source: Texts,
-        monkeypatch: pytest.MonkeyPatch,
+        self, device: hal.Compiled, folder: Path, hal_source: Texts, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         compiler = need_modules(device, hal_source)
         seen: list[Source[Any]] = []

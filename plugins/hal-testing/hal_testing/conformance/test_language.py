@@ -12,11 +12,7 @@ import pytest
 import hal_core as hal
 from hal_core.dtypes import DTYPES
 from hal_testing.conformance.differential import check
-from hal_testing.conformance.functions import (
-    sample_of_bits,
-    sample_of_derived,
-    sample_of_math,
-)
+from hal_testing.conformance.functions import sample_of_bits, sample_of_derived, sample_of_math
 from hal_testing.conformance.language import SAMPLES, Sample, sample
 
 INTEGERS = [dtype for dtype in DTYPES.values() if dtype.is_integer]

@@ -3,13 +3,7 @@
 from __future__ import annotations
 
 from hal_core.dtypes import DType, float32, float64
-from hal_kernel.ir.math.exponential import (
-    bounded,
-    expm1_near_zero,
-    power_of_two,
-    reduced,
-    scaled,
-)
+from hal_kernel.ir.math.exponential import bounded, expm1_near_zero, power_of_two, reduced, scaled
 from hal_kernel.ir.math.logarithm import INFINITY, NAN, log1p
 from hal_kernel.ir.math.value import Value
 
