@@ -467,7 +467,7 @@ class Compiled(concurrency.OfThisProcess):
         for program in programs:
             program._stop()
         for compiler in self._ready_compilers.values():
-            for step in ("_compile", "_compile_module", "_disassemble"):
+            for step in ("_compile", "_compile_module", "_headers", "_disassemble"):
                 setattr(compiler, step, concurrency.refuse_after_fork(step[1:], self.name))
         if allocator is not None:
             allocator._abandon()
