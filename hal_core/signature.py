@@ -11,6 +11,7 @@ from hal_core.errors import InvalidArgument
 
 POINTER, CONST_POINTER, VALUE = "pointer", "const pointer", "value"
 
+_FORM = 'Write "y: float32*, x: const float32*, n: int32".'
 _WIDER = "Give a number that the dtype holds, or use a wider dtype."
 LONGEST_NAME = 128  # letters; some compilers crash on a name of 255
 
@@ -80,20 +81,14 @@ class Signature(NamedTuple):
         _check_length(operation, name)
         given: object = text
         if not isinstance(given, str):
-            fix = 'Write "y: float32*, x: const float32*, n: int32".'
-            raise InvalidArgument(operation, "a signature is a str", got=text, fix=fix)
+            raise InvalidArgument(operation, "a signature is a str", got=text, fix=_FORM)
         params: list[Param] = []
         for position, part in enumerate(text.split(",")) if text.strip() else ():
-            label, colon, rest = part.partition(":")
-            label = label.strip()
-            match = _PARAM.match(rest.strip()) if colon else None
+            label, _, rest = map(str.strip, part.partition(":"))
+            match = _PARAM.match(rest)
             if match is None or not _NAME.match(label):
-                raise InvalidArgument(
-                    operation,
-                    f"parameter {position} cannot be read",
-                    got=part.strip(),
-                    fix='Write "y: float32*, x: const float32*, n: int32".',
-                )
+                problem = f"parameter {position} cannot be read"
+                raise InvalidArgument(operation, problem, got=part.strip(), fix=_FORM)
             _check_length(operation, label)
             const, word, star = match.groups()
             dtype = any_ if word == "any" and star else DTYPES.get(word)
@@ -102,17 +97,13 @@ class Signature(NamedTuple):
             image = None if star else IMAGES.get(word)
             dtype = image or dtype
             if dtype is None:
-                raise InvalidArgument(
-                    operation,
-                    f"parameter {label!r} has no known dtype",
-                    got=word,
-                    fix="C's int, float and float4 are int32, float32 and float32x4. Use one of "
-                    f"{', '.join(DTYPES)}, complex64, or a vector of them.",
-                )
+                problem = f"parameter {label!r} has no known dtype"
+                fix = "C's int, float and float4 are int32, float32 and float32x4. Use one of "
+                fix += f"{', '.join(DTYPES)}, complex64, or a vector of them."
+                raise InvalidArgument(operation, problem, got=word, fix=fix)
             if const and not (star or image):
-                raise InvalidArgument(
-                    operation, f"parameter {label!r}: const is for memory", got=part.strip()
-                )
+                problem = f"parameter {label!r}: const is for memory"
+                raise InvalidArgument(operation, problem, got=part.strip())
             if any(label == param.name for param in params):
                 raise InvalidArgument(operation, "two parameters have the same name", got=label)
             kind = CONST_POINTER if const else POINTER if star or image else VALUE
@@ -137,12 +128,8 @@ class Interface(NamedTuple):
 
 def _check_length(operation: str, name: str) -> None:
     if len(name) > LONGEST_NAME:
-        raise InvalidArgument(
-            operation,
-            f"the name {name[:20]!r}... has too many letters",
-            got=len(name),
-            limit=LONGEST_NAME,
-        )
+        problem = f"the name {name[:20]!r}... has too many letters"
+        raise InvalidArgument(operation, problem, got=len(name), limit=LONGEST_NAME)
 
 
 _PYTHON = frozenset({int, float, bool})

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterable, Mapping
 from functools import partial
 from os import PathLike
-from types import NoneType
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol
 
 from hal_core.errors import InvalidArgument, as_flag
@@ -204,17 +203,14 @@ def _texts(given: Iterable[str], what: str, operation: str) -> tuple[str, ...]:
 
 
 def _macros(given: Mapping[str, object] | None, operation: str) -> tuple[tuple[str, str], ...]:
-    if not isinstance(given, (Mapping, NoneType)) or not all(
-        isinstance(key, str) for key in given or ()
-    ):
-        fix = 'Write defines={"WIDTH": 16}.'
+    macros, fix = {} if given is None else given, 'Write defines={"WIDTH": 16}.'
+    if not isinstance(macros, Mapping):
         raise InvalidArgument(operation, "defines must be a dict", got=given, fix=fix)
-    for name in given or ():
-        if not _MACRO.fullmatch(name):
-            fix = 'Write defines={"WIDTH": 16}.'
+    for name in macros:
+        if not (isinstance(name, str) and _MACRO.fullmatch(name)):
             raise InvalidArgument(operation, "no name of a macro", got=name, fix=fix)
     try:
-        found = tuple((key, str(value)) for key, value in (given or {}).items())
+        found = tuple((key, str(value)) for key, value in macros.items())
     except ValueError:  # an integer of more than 4,300 digits, which Python does not write
         raise InvalidArgument(operation, "a macro's number is too long", got=given) from None
     for name, text in found:
@@ -273,11 +269,7 @@ def block_shape(block: int | tuple[int, ...] | None, operation: str) -> tuple[in
         return None
     sizes = block if isinstance(block, tuple) else (block,)
     if not 1 <= len(sizes) <= 3 or not all(type(size) is int and size > 0 for size in sizes):
-        raise InvalidArgument(
-            operation,
-            "block must be one to three positive ints",
-            got=block,
-            fix="Write block=(16, 16, 1).",
-        )
+        problem, fix = "block must be one to three positive ints", "Write block=(16, 16, 1)."
+        raise InvalidArgument(operation, problem, got=block, fix=fix)
     x, y, z = (*sizes, 1, 1)[:3]
     return x, y, z

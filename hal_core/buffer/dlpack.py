@@ -71,13 +71,11 @@ def export(
     target = home if target is None else integers(target)
     if target not in (home, native, _HOST):
         raise NotShareable(
-            "__dlpack__",
-            "memory goes to its own device or to the host",
-            got=target,
+            "__dlpack__", "memory goes to its own device or to the host", got=target,
             limit=" or ".join(map(str, dict.fromkeys((home, native or home, _HOST)))),
             device=buffer.device,
             fix="Copy it to a buffer of that device first: there.copy_from(buffer).",
-        )
+        )  # fmt: skip
     if target == _HOST and not visible and copy is False:
         raise _must_copy("__dlpack__", "the host does not see the memory", device)
     array: NDArray[Any] | None = None
@@ -203,12 +201,10 @@ def _host_array(obj: Any, place: Place, device: Compiled, copy: bool | None) -> 
     try:
         return np.from_dlpack(obj if on_host else there)
     except _REFUSALS as error:
-        raise InvalidArgument(
-            "from_dlpack",
-            f"not a DLPack array whose data can come to the host: {error}",
-            got=type(obj).__name__,
-            fix="Bring it to the host first, or use copyin with its bytes.",
-        ) from None
+        problem = f"not a DLPack array whose data can come to the host: {error}"
+        fix = "Bring it to the host first, or use copyin with its bytes."
+        got = type(obj).__name__
+        raise InvalidArgument("from_dlpack", problem, got=got, fix=fix) from None
 
 
 def _must_copy(operation: str, why: str, device: Compiled) -> NotShareable:

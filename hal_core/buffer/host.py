@@ -69,14 +69,11 @@ def host_bytes(
 def check_nbytes(got: int, expected: int, operation: str, device: str) -> None:
     """Refuse to copy between memories of two sizes. Raises: InvalidArgument naming both."""
     if got != expected:
+        fix = "Bytes are copied as they are: give the buffer's dtype and size, or a part: [:n]."
         raise InvalidArgument(
-            operation,
-            "the sizes differ",
-            got=f"{got} bytes",
-            limit=f"expected {expected} bytes",
-            device=device,
-            fix="Bytes are copied as they are: give the buffer's dtype and size, or a part: [:n].",
-        )
+            operation, "the sizes differ", got=f"{got} bytes", limit=f"expected {expected} bytes",
+            device=device, fix=fix,
+        )  # fmt: skip
 
 
 def array_at(address: int, size: int, typestr: str, owner: object) -> NDArray[Any]:

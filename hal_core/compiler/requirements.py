@@ -44,19 +44,13 @@ def check(interface: Interface, info: DeviceInfo, needs: Iterable[Need] = ()) ->
     fits = all(used <= most for used, most in zip(block, limits.max_block, strict=True))
     if not fits or x * y * z > limits.max_block_threads:
         raise Unsupported(
-            operation,
-            "the block that the kernel fixes is too large",
-            got=block,
+            operation, "the block that the kernel fixes is too large", got=block,
             limit=f"limit {limits.max_block}, {limits.max_block_threads} threads in all",
-            device=info.name,
-            fix="Fix a smaller block, and let each thread do more.",
-        )
+            device=info.name, fix="Fix a smaller block, and let each thread do more.",
+        )  # fmt: skip
     if interface.shared_nbytes > limits.shared_nbytes:
         raise Unsupported(
-            operation,
-            "a block's shared memory is larger than the device's",
-            got=interface.shared_nbytes,
-            limit=limits.shared_nbytes,
-            device=info.name,
+            operation, "a block's shared memory is larger than the device's",
+            got=interface.shared_nbytes, limit=limits.shared_nbytes, device=info.name,
             fix="Make the tiles smaller: each array is rounded up to 16 bytes.",
-        )
+        )  # fmt: skip

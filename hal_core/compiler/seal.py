@@ -31,6 +31,5 @@ def unseal(maker: str, image: bytes, operation: str, device: str) -> tuple[Any, 
     else:
         label, _, payload = body.partition(b"\n")
         return json.loads(label), payload
-    raise CompileError(
-        operation, problem, device=device, fix="Compile the kernel again from its source."
-    )
+    fix = "Compile the kernel again from its source."
+    raise CompileError(operation, problem, device=device, fix=fix)

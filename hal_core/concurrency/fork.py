@@ -125,13 +125,9 @@ def survives_fork(capabilities: frozenset[str]) -> bool:
 
 
 def fork_error(operation: str, device: str) -> ForkError:
-    return ForkError(
-        operation,
-        "the parent process used this driver, which does not survive a fork",
-        device=device,
-        fix='Start the process with multiprocessing.get_context("spawn"), or fork before '
-        "the first use.",
-    )
+    problem = "the parent process used this driver, which does not survive a fork"
+    fix = 'Start the process with multiprocessing.get_context("spawn"), or fork before '
+    return ForkError(operation, problem, device=device, fix=f"{fix}the first use.")
 
 
 def refuse_after_fork(operation: str, device: str) -> Callable[..., NoReturn]:

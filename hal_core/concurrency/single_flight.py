@@ -109,11 +109,9 @@ class SingleFlight:
         seen = set[int]()
         while owner not in seen:
             if owner == me:
-                raise InvalidState(
-                    operation,
-                    "it is already under way and waits for this very call",
-                    fix="A plugin must not use a device while it imports or opens that device.",
-                )
+                problem = "it is already under way and waits for this very call"
+                fix = "A plugin must not use a device while it imports or opens that device."
+                raise InvalidState(operation, problem, fix=fix)
             seen.add(owner)
             pending = self._waiting.get(owner)
             if pending is not None and not pending.ended:  # else it is only waking up

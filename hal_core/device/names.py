@@ -17,12 +17,9 @@ def parse(name: object, operation: str = "device name") -> tuple[str, int]:
     numbered = index.isascii() and index.isdigit() and len(index) < 7 and str(int(index)) == index
     if (family == "GPU" or is_family(family)) and (numbered or not colon):
         return family, int(index or 0)
-    raise InvalidArgument(
-        operation,
-        "reserved" if family in RESERVED else "a device is FAMILY or FAMILY:INDEX",
-        got=name,
-        fix='Write "CPU", "CUDA:1" or "GPU"; None is the default device.',
-    )
+    problem = "reserved" if family in RESERVED else "a device is FAMILY or FAMILY:INDEX"
+    fix = 'Write "CPU", "CUDA:1" or "GPU"; None is the default device.'
+    raise InvalidArgument(operation, problem, got=name, fix=fix)
 
 
 def join(family: str, index: int) -> str:

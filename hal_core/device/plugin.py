@@ -92,9 +92,8 @@ class Plugin:
         if isinstance(plugin, type):
             raise self.refuse(f"the entry point names the class {plugin.__name__}, not an instance")
         if plugin is None or isinstance(plugin, (str, bytes, int, float, Sequence, Mapping)):
-            raise self.refuse(
-                f"the entry point names {short_repr(plugin)}, which is no plugin object"
-            )
+            named = f"the entry point names {short_repr(plugin)}"
+            raise self.refuse(f"{named}, which is no plugin object")
         version: Any = getattr(plugin, "hal_api", None)
         has_hooks = any(self.manager.parse_hookimpl_opts(plugin, name) for name in dir(plugin))
         # The version before the hooks: a newer plugin may have hooks that this core lacks.
@@ -110,9 +109,8 @@ class Plugin:
             raise self.refuse("a hook does not match its specification", error) from error
         for name in sorted(vars(self.manager.hook).keys() - set(HOOKS)):
             near = difflib.get_close_matches(name, HOOKS, 1)
-            raise self.refuse(
-                f"unknown hook {name!r}" + (f", did you mean {near[0]!r}" if near else "")
-            )
+            hint = f", did you mean {near[0]!r}" if near else ""
+            raise self.refuse(f"unknown hook {name!r}{hint}")
 
     def _check_version(self, version: Any) -> None:
         is_pair = isinstance(version, tuple) and [type(part) for part in version] == [int, int]
@@ -125,22 +123,17 @@ class Plugin:
             else:
                 problem = f"was written for plugin API {version[0]}.{version[1]}"
                 upgrade = "hal-core" if version > API_VERSION else upgrade
-            raise IncompatiblePlugin(
-                f"plugin {self.name}",
-                f"it {problem}, hal-core has {'.'.join(map(str, API_VERSION))}; from {self.origin}",
-                fix=f"Run: python -m pip install --upgrade {upgrade}",
-            )
+            ours = f"hal-core has {'.'.join(map(str, API_VERSION))}"
+            problem = f"it {problem}, {ours}; from {self.origin}"
+            fix = f"Run: python -m pip install --upgrade {upgrade}"
+            raise IncompatiblePlugin(f"plugin {self.name}", problem, fix=fix)
 
     def refuse(self, problem: str, error: BaseException | None = None) -> PluginError:
         """Return the error that names this plugin, its origin, and what to do about it."""
         if error is not None:
             problem = f"{problem}: {one_line(error)}"
-        return PluginError(
-            f"plugin {self.name}",
-            f"{problem}; from {self.origin}",
-            fix="Upgrade or uninstall it"
-            + (f": {self.distribution}." if self.distribution else "."),
-        )
+        fix = "Upgrade or uninstall it" + (f": {self.distribution}" if self.distribution else "")
+        return PluginError(f"plugin {self.name}", f"{problem}; from {self.origin}", fix=f"{fix}.")
 
     def implements(self, hook: str) -> bool:
         """Return whether the plugin itself has the hook, other than as a wrapper."""

@@ -204,11 +204,9 @@ def start_profile(limit: int = LIMIT) -> Profile:
     try:
         with _lock:
             if _process_profile is not None and _process_profile._result is None:
-                raise InvalidState(
-                    "start_profile",
-                    "the profile of the process is open already",
-                    fix="Call finalize_profile() first.",
-                )
+                problem = "the profile of the process is open already"
+                fix = "Call finalize_profile() first."
+                raise InvalidState("start_profile", problem, fix=fix)
             started._open()
             _process_profile = started
     except BaseException:
