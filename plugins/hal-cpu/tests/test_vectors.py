@@ -19,6 +19,7 @@ from vector_kernels import AVX2, CASES, Case, compiled
 
 import hal_core as hal
 from hal_core.dtypes import DTYPES
+from hal_cpu.vectors import LLVMRenderer
 from hal_cpu.vectors.gangs import Gangs
 from hal_cpu.vectors.width import WIDE as WIDE_REGISTERS
 from hal_cpu.vectors.width import Registers
@@ -202,3 +203,49 @@ def test_the_variables_of_a_gang_fit_the_registers() -> None:
     few = gangs_of(vector_kernels.sums).widths
     many = gangs_of(vector_kernels.sixteen_sums).widths
     assert few.whole > many.whole == many.few == 8
+
+
+@hal.kernel
+def scaled_quotients(y: hal.Ptr[hal.int32], w: hal.int32, n: hal.int32) -> None:
+    i = hal.global_idx(0)
+    if i < n:
+        y[i] = i // w + i // w
+
+
+def test_what_no_loop_changes_is_written_once_ahead_of_all() -> None:
+    text = LLVMRenderer().render(scaled_quotients.lower())
+    assert text.count("fdiv double 1.0") == 1  # for all bodies
+    assert text.index("fdiv double 1.0") < text.index("\nblocks:")
+
+
+@hal.kernel
+def loaded_again(y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32], n: hal.int32) -> None:
+    i = hal.global_idx(0)
+    if i < n:
+        for _ in range(3):
+            y[i] = x[i] + 1.0
+        y[i] += x[i]
+
+
+@pytest.mark.parametrize("width", [None, 1, 4], ids=str)
+def test_a_store_may_change_what_is_loaded_through_another_pointer(width: int | None) -> None:
+    y = hal.Buffer.from_numpy(np.arange(100, dtype="f4"), "CPU")
+    compiled(loaded_again, width)(y, y, vals=(100,), threads=100, wait=True)
+    np.testing.assert_array_equal(y.numpy(), 2 * (np.arange(100, dtype="f4") + 3))
+
+
+@hal.kernel
+def sums_of_none(y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32], w: hal.int32) -> None:
+    i = hal.global_idx(0)
+    total = hal.float32(0)
+    for _ in range(w):
+        total += x[i] + x[0]
+    y[i] = total
+
+
+@pytest.mark.parametrize("width", [None, 1, 4], ids=str)
+def test_a_loop_without_iterations_loads_nothing(width: int | None) -> None:
+    """Though what it loads is loaded ahead of it."""
+    y, none = hal.zeros(100, hal.float32, "CPU"), hal.Buffer("CPU", 0, hal.float32)
+    compiled(sums_of_none, width)(y, none, vals=(0,), threads=100, wait=True)
+    assert not y.numpy().any()

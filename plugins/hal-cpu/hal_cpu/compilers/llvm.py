@@ -21,6 +21,13 @@ MOST_LINES = 6_000
 # In longer ones, whose barriers leave thousands of instructions in one block, instructions are not
 # put in the best order: LLVM spent 60 % of its time on that, and the code was no faster.
 MOST_LINES_ORDERED = 2_000
+# A rendered text says what is known once, ahead of all loops that do not change it, so a few passes
+# are enough: all of LLVM's take five times as long. They find more where the text asks for them.
+_FEW = (
+    "always_inliner", "sroa", "simplify_cfg", "instruction_combine", "loop_rotate", "loop_unroll",
+    "instruction_combine", "simplify_cfg", "aggressive_dce",
+)  # fmt: skip
+ALL_PASSES = "; all passes"
 # Where LLVM 22 joins straight code to vectors (SLP), it narrows sign-extended 64-bit integers to
 # 32 bits, and then converts these as unsigned ones: float(-1 as uint64) became 4.29e9.
 _MISTAKEN = "uitofp i64"
@@ -64,7 +71,7 @@ class LLVMCompiler(ObjectCompiler):
                 fix="pip install llvmlite",
             )
         limits = f"O3 to {MOST_LINES_ORDERED} and {MOST_LINES} lines, no SLP for {_MISTAKEN}"
-        limits += f", 256 bits on {', '.join(sorted(_SLOWED))}"
+        limits += f", 256 bits on {', '.join(sorted(_SLOWED))}, {' '.join(_FEW)}"
         how = f"{limits} pic for {self.system}, hal-cpu {__version__},"
         self.identity = f"llvmlite {version or 'unknown'} {how} {processor.cpu_identity()}"
         self._machines: dict[int, Any] = {}  # optimisation level -> LLVM's target machine
@@ -171,11 +178,17 @@ def _check_convention(module: Any, entry: str) -> None:
 def _run_passes(llvm: Any, machine: Any, module: Any, level: int, source: Source) -> None:
     """Optimise a module. A rendered one has its vectors already: LLVM looks for none."""
     own = not source.interface.rendered
+    few = not own and level > 0 and not source.text.startswith(ALL_PASSES)
     with llvm.create_pipeline_tuning_options(speed_level=level if own else min(level, 2)) as tuning:
         tuning.loop_vectorization = own and level > 0
         tuning.slp_vectorization = own and level > 0 and _MISTAKEN not in source.text
         with llvm.create_pass_builder(machine, tuning) as builder:
-            manager = builder.getModulePassManager()
+            if few:
+                manager = llvm.create_new_module_pass_manager()
+                for name in _FEW:
+                    getattr(manager, f"add_{name}_pass")()
+            else:
+                manager = builder.getModulePassManager()
             try:
                 manager.run(module, builder)
             finally:

@@ -13,9 +13,12 @@ from hal_cpu.vectors.shapes import lanes_leave
 from hal_cpu.vectors.subgroups import Subgroups
 from hal_cpu.vectors.tree import Facts, If, Item, Loop, facts, jumps
 from hal_cpu.vectors.value import Value
-from hal_kernel.ir.uop import LEAVES, UOp, dtype_of
+from hal_kernel.ir.uop import ATOMIC_OPS, LEAVES, UOp, dtype_of
 
 CHEAP = 24  # nodes that are computed for all lanes rather than behind a test
+
+
+CHANGES = ATOMIC_OPS | {"STORE", "FENCE"}
 
 
 class Frame(NamedTuple):
@@ -61,6 +64,7 @@ class Branches(Subgroups):
         writer = self.writers.get(uop.op)
         if writer is not None:
             writer(self, uop)
+            self.changes += uop.op in CHANGES
         elif uop.op in LEAVES:
             self._leave_block(uop)
         else:
@@ -189,19 +193,23 @@ class Branches(Subgroups):
             some = self.let(f"icmp ne i{n} {bits}, 0")
             self.branch(some, f"some.{place}", f"fi.{place}")
             self.label(f"some.{place}")
+            marks = self.enter()
             self._under(self.as_mask(bools), then)
+            self.leave(marks)
+            self.forget(then)
             self.jump(f"fi.{place}")
             self.label(f"fi.{place}")
             return
         always, never = self.let(f"icmp eq i{n} {bits}, -1"), self.let(f"icmp eq i{n} {bits}, 0")
-        self._part(item, condition, always, never, restarts=False)
+        self._part(item, condition, always, never, restarts=False, exact=True)
 
     def _part(
-        self, item: If, condition: Value, always: str | None, never: str | None, restarts: bool
-    ) -> None:
+        self, item: If, condition: Value, always: str | None, never: str | None, restarts: bool,
+        exact: bool = False,
+    ) -> None:  # fmt: skip
         """Write an IF for three cases: all lanes go one way, or the other, or both.
 
-        In the last one the gang starts again if it `restarts`.
+        In the last one the gang starts again if it `restarts`. `exact`: each side has a lane then.
         """
         place, pure, after = self.number(), self.pure, True
         for test, name, side in ((always, "all", item.sides[0]), (never, "none", item.sides[1])):
@@ -230,7 +238,11 @@ class Branches(Subgroups):
             for name, side, one in (
                 ("then", item.sides[0], mask), ("else", item.sides[1], self.inverse(mask)),
             ):  # fmt: skip
-                if side:  # it may have no lane, as the tests only suffice
+                if not side:
+                    continue
+                if exact:
+                    self._under(one, side)
+                else:  # it may have no lane, as the tests only suffice
                     self._if_any(one, f"{name}.{place}", side)
             self.leave(marks)
             self.jump(f"fi.{place}")

@@ -68,8 +68,7 @@ class Flat(Loops):
             marks = self.enter()
             self.label(f"then.{place}")
         elif node.op == "LOOP":
-            self.jump(f"step.{place}")
-            self.label(f"step.{place}")
+            self.open_loop(f"step.{place}")
             marks = self.enter()
         else:
             start, stop = (self.get(source) for source in node.src[:2])
@@ -94,6 +93,7 @@ class Flat(Loops):
         elif node.op == "ENDLOOP":
             self.jump(f"step.{place}")
             self.leave(one.marks)
+            self.close_loop()
             self.label(f"end.{place}")
         else:
             self.jump(f"step.{place}")

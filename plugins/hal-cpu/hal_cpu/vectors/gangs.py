@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from hal_core.dtypes import bool_, int32
 from hal_core.errors import Unsupported
+from hal_cpu.compilers.llvm import ALL_PASSES
 from hal_cpu.vectors.arithmetic import literal, of, scalar, stored
 from hal_cpu.vectors.branches import Frame
 from hal_cpu.vectors.bundles import bundles
@@ -23,7 +24,7 @@ from hal_cpu.vectors.coarse import with_merged_guards, written_out
 from hal_cpu.vectors.flat import Flat
 from hal_cpu.vectors.rows import limits, needed
 from hal_cpu.vectors.shapes import Shapes
-from hal_cpu.vectors.text import Scoped
+from hal_cpu.vectors.text import METADATA, Scoped
 from hal_cpu.vectors.tree import Item, Loop, Region, nested, walk, with_one_store, with_sides
 from hal_cpu.vectors.value import Value
 from hal_cpu.vectors.width import DEEP, WIDE, Registers, Widths, is_deep, subgroup_of, widths
@@ -95,14 +96,18 @@ class Gangs(Flat):
         self.frames, self.noting = [Frame("blocks", "blocks")], "once a block"
         self.flat(self.kernel.uops)
         self.jump("blocks")
+        self.close_loop()
         self.label("done")
         self.line("ret void")
         name = self.kernel.name
-        parts = [*self.declarations, "", *self.helpers.values()]
+        # LLVM forwards what is stored in arrays of the kernel, and joins shuffles back and forth.
+        mixed = any(bundle.apart for bundle in self.bundles.values())
+        arrays = any("alloca [" in line for line in self.frame)
+        parts = [ALL_PASSES] if arrays or mixed else []
+        parts += [*self.declarations, "", *self.helpers.values()]
         parts += [f"define void @{name}({_PARAMETERS}) {{", "hal.entry:"]
-        parts += [*self.frame, *self.lines, "}"]
-        parts += [f"!{n} = {text}" for n, text in enumerate(self.metadata)]
-        return "\n".join(parts).lstrip("\n") + "\n"
+        parts += [*self.frame, *self.whole(), "}", METADATA]
+        return "\n".join(parts).lstrip("\n")
 
     # -- the function
 
@@ -148,8 +153,7 @@ class Gangs(Flat):
         slots = [self.slot("i64", "block") for _ in starts]
         for slot, start in zip(slots, starts, strict=True):
             self.store("i64", start, slot)
-        self.jump("blocks")
-        self.label("blocks")
+        self.open_loop("blocks")
         at, *places = [self.load("i64", slot) for slot in slots]
         self.branch(self.let(f"icmp slt i64 {at}, %hal.last"), "block", "done")
         self.label("block")
@@ -236,6 +240,8 @@ class Gangs(Flat):
         after = f"after.{place}"
         rows = [self._open_rows(axis, place, end) for axis, end in ((2, after), (1, f"z.{place}"))]
         self._gangs(region, place, rows)
+        self.close_loop()
+        self.close_loop()
         self.label(after)
         self.cache, self.true, self.env, self.indices, self.values, self.slots = outside
         self.frames, self.specials = frames, specials
@@ -246,8 +252,7 @@ class Gangs(Flat):
         """Open the loop over z or y; return the index of the row along it."""
         name, slot = "xyz"[axis], self.slot("i64", "row")
         self.store("i64", "0", slot)
-        self.jump(f"{name}.{place}")
-        self.label(f"{name}.{place}")
+        self.open_loop(f"{name}.{place}")
         at = self.load("i64", slot)
         more = self.let(f"icmp ult i64 {at}, {self.sizes[axis]}")
         self.branch(more, f"{name}.in.{place}", end)
@@ -273,8 +278,7 @@ class Gangs(Flat):
         row = self.let(f"mul i64 {self.let(f'add i64 {row}, {rows[1]}')}, {size}")
         start, end = self._with_work(region, size)
         self.store("i64", start, slot)
-        self.jump(f"x.{place}")
-        self.label(f"x.{place}")
+        self.open_loop(f"x.{place}")
         x = self.load("i64", slot)
         rest = self.let(f"sub nsw i64 {end}, {x}")
         thread = self.let(f"add i64 {row}, {x}")
@@ -283,7 +287,7 @@ class Gangs(Flat):
             bodies += [("few", few)] if few < whole else []
             bodies.append(("mix", few))
         labels = [f"{name}.{place}" for name, _ in bodies]
-        alone = f"one.{place}" if whole > 1 and self._is_short(region) else ""
+        alone = f"alone.{place}" if whole > 1 and self._is_short(region) else ""
         self.branch(
             self.let(f"icmp sge i64 {rest}, {whole}"), f"begin.{labels[0]}", f"rest.{place}", True
         )
@@ -304,13 +308,15 @@ class Gangs(Flat):
             noted, self.notes = self.notes, {}
             self._body_and_step(region, x, rest if name == "mix" else "", thread, labels[n], slot)
             self.notes, self.noting = {**self.notes, **noted}, ""
+        self.close_loop()
         if alone:
             self._write_alone(region, place, row, end, slot)
 
     def _write_alone(self, region: _Region, place: int, row: str, end: str, slot: str) -> None:
         """Write the loop over the last threads of a row, one by one."""
         self.set_width(1)
-        self.label(f"one.{place}")
+        self.label(f"alone.{place}")
+        self.open_loop(f"one.{place}")
         x = self.load("i64", slot)
         self._body_of(region, x, "", self.let(f"add i64 {row}, {x}"), f"next.one.{place}")
         self.label(f"next.one.{place}")
@@ -318,6 +324,7 @@ class Gangs(Flat):
         self.store("i64", following, slot)
         more = self.let(f"icmp slt i64 {following}, {end}")
         self.branch(more, f"one.{place}", f"y.{place}")
+        self.close_loop()
 
     def _choose_rest(self, rest: str, place: int, few: str, alone: str) -> None:
         """Go to the body for the threads behind the last gang of a row, or to the next row."""
@@ -401,10 +408,12 @@ class Gangs(Flat):
             everyone = f"splat (i{self.mask_bits} -1)"
             self.store(self.mask_kind, self.mask or everyone, alive)
         self.frames = [Frame(end, end, active=alive)]
+        marks = self.enter()
         if self.w == 1:
             self.flat(region.uops)
         else:
             self.block(region.body)
+        self.leave(marks)
         self.jump(end)
 
     def _is_short(self, region: _Region) -> bool:

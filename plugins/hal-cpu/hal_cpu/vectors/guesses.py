@@ -50,21 +50,14 @@ class Guesses(LaneValues):
         """Return the tests under which base + lanes does not wrap."""
         if value.fits or value.lanes is None or not any(value.lanes):
             return NO_TESTS
-        key = ("fits", value)
-        name = self.cache.get(key)
-        if name is None:
-            low, high = min(value.lanes), max(value.lanes)
-            dtype, kind, parts = value.dtype, scalar(value.dtype), list[str]()
-            sign = "s" if dtype.kind == "i" else "u"
-            if high > 0:
-                parts.append(
-                    self.let(f"icmp {sign}le {kind} {value.base}, {int(dtype.max) - high}")
-                )
-            if low < 0:
-                parts.append(self.let(f"icmp {sign}ge {kind} {value.base}, {int(dtype.min) - low}"))
-            name = parts[0] if len(parts) == 1 else self.let(f"and i1 {parts[0]}, {parts[1]}")
-            self.cache.put(key, name)
-        return frozenset({name})
+        low, high = min(value.lanes), max(value.lanes)
+        dtype, kind, tests = value.dtype, scalar(value.dtype), set[str]()
+        sign = "s" if dtype.kind == "i" else "u"
+        if high > 0:
+            tests.add(self.let(f"icmp {sign}le {kind} {value.base}, {int(dtype.max) - high}"))
+        if low < 0:
+            tests.add(self.let(f"icmp {sign}ge {kind} {value.base}, {int(dtype.min) - low}"))
+        return frozenset(tests)
 
     def ends(self, value: Value) -> tuple[str, str]:
         """Return the least and the greatest lane of a pattern that does not wrap."""
@@ -253,12 +246,7 @@ class Guesses(LaneValues):
     def _sides(self, value: Value) -> tuple[str | None, str | None]:
         """Return scalars that suffice for all lanes to be true, and false."""
         if value.is_flat:
-            key = ("not", value)
-            opposite = self.cache.get(key)
-            if opposite is None:
-                opposite = self.let(f"xor i1 {value.base}, true")
-                self.cache.put(key, opposite)
-            return value.base, opposite
+            return value.base, self.let(f"xor i1 {value.base}, true")
         return value.always, value.never
 
     def _join(self, how: str, a: str | None, b: str | None) -> str | None:

@@ -48,7 +48,7 @@ class LaneValues(Arithmetic):
 
     def reset(self) -> None:
         """Forget all that is known."""
-        self.cache: Scoped[object, str] = Scoped()  # a Value, or a key -> what was written for it
+        self.cache = Scoped()
         self.true: Scoped[str, bool] = Scoped()  # tests that hold here
         self.mixed: set[Value] = set()  # bools that differ between lanes for sure
         self.quotients: dict[object, tuple[str, str, Tests]] = {}

@@ -26,7 +26,8 @@ class Loads(Memory):
             low, high = min(found.lanes), max(found.lanes)
             if low == high and (uop.src[0].op != "LOCAL" or self.w == 1):
                 self.note(uop, "uniform: one scalar")
-                value = self.load(kind, self.address(uop, self._plus(found.base, low)))
+                at = self.address(uop, self._plus(found.base, low))
+                value = self.let(f"load {kind}, ptr {at}", self.least)
                 return self.uniform(dtype, self._as_value(dtype, value, 1))
             if self._is_near(found.lanes) and (
                 self.mask is None or self._is_linear(found.lanes) or uop.src[0].op == "LOCAL"
@@ -49,25 +50,25 @@ class Loads(Memory):
         align, vector = f"align {dtype.itemsize}", of(kind, n)
         if lanes != self.linear:
             span = max(lanes) + 1
-            whole = self.let(f"load {of(kind, span)}, ptr {at}, {align}")
+            whole = self.let(f"load {of(kind, span)}, ptr {at}, {align}", self.least)
             order = f"{of('i32', n)} {self.per_lane('i32', lanes)}"
             value = self.let(
                 f"shufflevector {of(kind, span)} {whole}, {of(kind, span)} poison, {order}"
             )
         elif self.mask is None or uop.src[0].op == "LOCAL":
-            value = self.let(f"load {vector}, ptr {at}, {align}")
+            value = self.let(f"load {vector}, ptr {at}, {align}", self.least)
         elif dtype.itemsize >= self.least_masked:
             name = f"@llvm.masked.load.{mangled(kind, n)}.p0"
             kinds = ["ptr", "i32", of("i1", n), vector]
             operands = [at, str(dtype.itemsize), self.bools(), "zeroinitializer"]
-            value = self.call(name, vector, kinds, operands)
+            value = self.call(name, vector, kinds, operands, self.least)
         else:
             value = self._small(kind, at)
         return self._as_value(dtype, value, n)
 
     def _small(self, kind: str, at: str) -> str:
         """Load small elements under a mask: all of them where that crosses no page."""
-        n, vector, place = self.w, of(kind, self.w), self.number()
+        n, vector, place, bools = self.w, of(kind, self.w), self.number(), self.bools()
         slot = self.slot(vector, "small")
         offset = self.let(f"and i64 {self.let(f'ptrtoint ptr {at} to i64')}, {_PAGE - 1}")
         fits = self.let(f"icmp ule i64 {offset}, {_PAGE - n * int(kind[1:]) // 8}")
@@ -76,14 +77,15 @@ class Loads(Memory):
         self.store(vector, self.let(f"load {vector}, ptr {at}, align 1"), slot)
         self.jump(f"loaded.{place}")
         self.label(f"pages.{place}")
+        marks = self.enter()
         self.store(vector, "zeroinitializer", slot)
-        bools = self.let(f"icmp ne {self.mask_kind} {self.mask}, zeroinitializer")
 
         def copy(lane: str) -> None:
             value = self.load(kind, self.let(f"getelementptr {kind}, ptr {at}, i64 {lane}"))
             self.store(kind, value, self.let(f"getelementptr {kind}, ptr {slot}, i64 {lane}"))
 
         self.each_lane(bools, copy)
+        self.leave(marks)
         self.jump(f"loaded.{place}")
         self.label(f"loaded.{place}")
         return self.load(vector, slot)
@@ -97,7 +99,7 @@ class Loads(Memory):
         size = dtype_of(uop).itemsize
         if whole is None:
             at = self._first_of(uop, found, low - own)
-            whole = self.let(f"load {wide}, ptr {at}, align {size}")
+            whole = self.let(f"load {wide}, ptr {at}, align {size}", self.least)
             self.cache.put(bundle, whole)
         lanes = [own - low + bundle.stride * lane for lane in self.linear]
         order = f"{of('i32', n)} {self.per_lane('i32', lanes)}"

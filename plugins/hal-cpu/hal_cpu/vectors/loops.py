@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from hal_cpu.vectors.arithmetic import of, scalar
-from hal_cpu.vectors.branches import Branches, Frame
-from hal_cpu.vectors.tree import If, Item, Loop, facts
+from hal_cpu.vectors.branches import CHANGES, Branches, Frame
+from hal_cpu.vectors.tree import If, Item, Loop, facts, nodes_of
 from hal_cpu.vectors.value import Tests, Value
 from hal_kernel.ir.uop import ATOMIC_OPS, UOp, dtype_of
 
@@ -19,7 +19,7 @@ _TOGETHER = "all lanes while all are in, then masked"
 
 
 class Counted(NamedTuple):
-    """A RANGE that is open: the slot of its counter, the counter and its end."""
+    """A RANGE that is open: the slot of its counter, the counter and its end, in 64 bits."""
 
     slot: str
     at: str
@@ -61,9 +61,9 @@ class Loops(Branches):
         return self.w > 1 and node in self.shapes.divergent
 
     def _endless(self, item: Loop, place: int) -> None:
-        self.jump(f"step.{place}")
-        self.label(f"step.{place}")
+        self.open_loop(f"step.{place}")
         self._body(item, Frame(f"end.{place}", f"step.{place}"))
+        self.close_loop()
         self.label(f"end.{place}")
 
     def _body(self, item: Loop, frame: Frame) -> None:
@@ -95,38 +95,43 @@ class Loops(Branches):
     def _counted(self, item: Loop, place: int, start: Value, stop: Value) -> None:
         """Write a RANGE that all lanes run alike."""
         counted = self.open_range(item.node, place, start, stop)
+        if all(node.op not in CHANGES for node in nodes_of(item.body)):
+            self.least -= 1  # memory stays as it is in the loop
         self._body(item, Frame(f"end.{place}", f"step.{place}"))
         self.close_range(item.node, place, counted)
 
     def open_range(self, node: UOp, place: int, start: Value, stop: Value) -> Counted:
         """Begin a RANGE with a scalar for its counter; its body follows, and jumps to its step."""
-        dtype, kind = dtype_of(node), scalar(dtype_of(node))
-        slot = self.slot(kind, "count")
-        self.store(kind, start.base, slot)
+        dtype, slot = dtype_of(node), self.slot("i64", "count")
+        first, last = (self.in_64_bits(dtype, end.base) for end in (start, stop))
+        self.store("i64", first, slot)
         order = "LT" if int(node.src[2].arg) > 0 else "GT"
         some = self.compare(order, dtype, 1, start.base, stop.base)
-        self.branch(some, f"body.{place}", f"end.{place}")
-        self.label(f"body.{place}")
-        at = self.load(kind, slot)
-        self.values[node] = Value(dtype, at, start.lanes, fits=True)
-        return Counted(slot, at, stop.base)
+        self.branch(some, f"enter.{place}", f"end.{place}")
+        self.label(f"enter.{place}")
+        self.open_loop(f"body.{place}", unrolls=True)
+        at = self.load("i64", slot)
+        narrow = at if dtype.itemsize == 8 else self.let(f"trunc i64 {at} to {scalar(dtype)}")
+        self.values[node] = value = Value(dtype, narrow, start.lanes, fits=True)
+        self.long[value] = at
+        return Counted(slot, at, last)
 
     def close_range(self, node: UOp, place: int, counted: Counted) -> None:
         """Write the step of a RANGE, and its end."""
-        dtype, kind, step = dtype_of(node), scalar(dtype_of(node)), int(node.src[2].arg)
+        dtype, step = dtype_of(node), int(node.src[2].arg)
         slot, at, stop = counted
         self.label(f"step.{place}")
-        if abs(step) == 1:
-            wraps = "nsw " if dtype.kind == "i" else "nuw " if step > 0 else ""
-            following = self.let(f"add {wraps}{kind} {at}, {step}")
-            more = self.compare("LT" if step > 0 else "GT", dtype, 1, following, stop)
+        if dtype.itemsize < 8 or (dtype.kind == "i" and step == 1):
+            following = self.let(f"add nsw i64 {at}, {step}")
+            more = self.let(f"icmp s{'lt' if step > 0 else 'gt'} i64 {following}, {stop}")
         else:  # the step after the last may take the counter out of its dtype
-            following = self.let(f"add {kind} {at}, {step}")
+            following = self.let(f"add i64 {at}, {step}")
             ends = (stop, at) if step > 0 else (at, stop)
-            left = self.let(f"sub {kind} {ends[0]}, {ends[1]}")
-            more = self.let(f"icmp ugt {kind} {left}, {abs(step)}")
-        self.store(kind, following, slot)
+            left = self.let(f"sub i64 {ends[0]}, {ends[1]}")
+            more = self.let(f"icmp ugt i64 {left}, {abs(step)}")
+        self.store("i64", following, slot)
         self.branch(more, f"body.{place}", f"end.{place}")
+        self.close_loop()
         self.label(f"end.{place}")
 
     def _loop_by_lanes(self, item: Loop, place: int) -> None:
@@ -141,8 +146,7 @@ class Loops(Branches):
         elif mask is None and counter is not None and counter.together:
             self._range_of_all(item, place, counter)
         self.store(kind, mask or f"splat (i{self.mask_bits} -1)", frame.next)
-        self.jump(f"loop.{place}")
-        self.label(f"loop.{place}")
+        self.open_loop(f"loop.{place}")
         marks = self.enter()
         inside = self.load(kind, frame.next)
         if counter is not None:
@@ -158,6 +162,7 @@ class Loops(Branches):
             counter.advance(frame.next)
         self.leave(marks)
         self.jump(f"loop.{place}")
+        self.close_loop()
         self.label(f"end.{place}")
         self.mask = mask
 
@@ -171,8 +176,7 @@ class Loops(Branches):
             return
         head, test, stays = found
         self.pure = False
-        self.jump(f"all.{place}")
-        self.label(f"all.{place}")
+        self.open_loop(f"all.{place}")
         marks = self.enter()
         for node in head:
             self.node(node)
@@ -188,6 +192,7 @@ class Loops(Branches):
         self.label(f"all.step.{place}")
         self.leave(marks)
         self.jump(f"all.{place}")
+        self.close_loop()
         self._end_of_all(item, place, gone)
 
     def _end_of_all(self, item: Loop, place: int, gone: str) -> None:
@@ -225,8 +230,7 @@ class Loops(Branches):
                 ("min", int(dtype.max) - step) if step > 0 else ("max", int(dtype.min) - step)
             )
             bound = self.call(f"@llvm.{sign}{how}.{kind}", kind, [kind] * 2, [bound, str(end)])
-        self.jump(f"all.{place}")
-        self.label(f"all.{place}")
+        self.open_loop(f"all.{place}")
         marks = self.enter()
         at = self.load(kind, counter.slot)
         more = self.compare("LT" if step > 0 else "GT", dtype, 1, at, bound)
@@ -239,6 +243,7 @@ class Loops(Branches):
         self.store(kind, self.let(f"add {kind} {at}, {step}"), counter.slot)
         self.leave(marks)
         self.jump(f"all.{place}")
+        self.close_loop()
         self._end_of_all(item, place, gone)
 
 

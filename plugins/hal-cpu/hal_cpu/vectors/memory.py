@@ -199,8 +199,7 @@ class Memory(Guesses):
         place, n = self.number(), self.w
         left = self.slot(f"i{n}", "left")
         self.store(f"i{n}", "-1" if bools.startswith("splat") else self.as_bits(bools), left)
-        self.jump(f"each.{place}")
-        self.label(f"each.{place}")
+        self.open_loop(f"each.{place}")
         bits = self.load(f"i{n}", left)
         self.branch(self.let(f"icmp ne i{n} {bits}, 0"), f"one.{place}", f"none.{place}")
         self.label(f"one.{place}")
@@ -213,6 +212,7 @@ class Memory(Guesses):
         rest = self.let(f"and i{n} {bits}, {self.let(f'add i{n} {bits}, -1')}")
         self.store(f"i{n}", rest, left)
         self.jump(f"each.{place}")
+        self.close_loop()
         self.label(f"none.{place}")
 
     def on_TABLE(self, uop: UOp) -> None:

@@ -72,6 +72,7 @@ class Stores(Loads):
         self.line(f"store {of(kind, n)} {vector}, ptr {at}, align {size}")
         self.jump(f"over.{place}")
         self.label(f"some.{place}")
+        marks = self.enter()
         if size >= self.least_masked:
             # Of a mask that LLVM 22 knows to have one lane it makes a store of a wider element,
             # where the values were narrowed: what lies behind in memory is overwritten.
@@ -87,6 +88,7 @@ class Stores(Loads):
                 self.store(kind, value_of(lane), to)
 
             self.each_lane(bools, write)
+        self.leave(marks)
         self.jump(f"over.{place}")
         self.label(f"over.{place}")
 

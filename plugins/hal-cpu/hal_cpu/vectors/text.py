@@ -1,13 +1,34 @@
-"""Write lines of LLVM IR, and take back what was known of values when a block ends."""
+"""Write lines of LLVM IR, and take back what was known of values when a block ends.
+
+An instruction that has no effect stands ahead of all loops that do not change its operands, and is
+written once where it is known, for all bodies of a kernel:
+
+    for each gang:                       inverse = 1 / w
+        q = x * (1 / w)          ->      for each gang:
+                                             q = x * inverse
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Generic, TypeVar
 
 K = TypeVar("K")
 V = TypeVar("V")
-LIKELY = '!{!"branch_weights", i32 2000, i32 1}'
+METADATA = """\
+!0 = !{!"branch_weights", i32 2000, i32 1}
+!1 = distinct !{!1, !2}
+!2 = !{!"llvm.loop.unroll.disable"}
+"""
+_LIKELY, _ROLLED = ", !prof !0", ", !llvm.loop !1"
+_NAME = re.compile(r"%[\w.]+")
+_FREE = {  # instructions that may run where their results are not needed
+    "add", "sub", "mul", "and", "or", "xor", "shl", "lshr", "ashr", "icmp", "select", "fadd",
+    "fsub", "fmul", "fdiv", "fneg", "fcmp", "sext", "zext", "trunc", "fpext", "fptrunc", "sitofp",
+    "uitofp", "fptosi", "fptoui", "bitcast", "ptrtoint", "getelementptr", "extractelement",
+    "insertelement", "shufflevector",
+}  # fmt: skip
 
 
 class Scoped(dict[K, V], Generic[K, V]):
@@ -47,22 +68,74 @@ class Text:
 
     def __init__(self) -> None:
         self.count = 0
-        self.lines: list[str] = []
+        self.lines: list[str] = []  # behind those in `parts`
+        self.parts: list[list[str] | dict[str, str]] = []
+        self.loops: list[dict[str, str]] = []  # that are open: instruction ahead of it -> its name
+        self.headers: list[str] = []  # of the open loops; "" if LLVM may unroll one
+        self.levels: dict[str, int] = {}  # name -> how many loops were open around it, if any
+        self.least = 0  # open loops that what is loaded here must stay in
+        self.cache: Scoped[object, str] = Scoped()  # what was written -> its name
+        self.changes = 0  # of memory, so far
         self.frame: list[str] = []  # the allocas of the entry block
         self.declarations: dict[str, None] = {}
         self.helpers: dict[str, str] = {}  # name -> definition
-        self.metadata: list[str] = []
         self.left = False  # True behind a jump, where LLVM allows no instruction
 
     def line(self, text: str) -> None:
         self.lines.append("  " + text)
 
-    def let(self, text: str) -> str:
-        """Write an instruction and return the name of its result."""
-        name = f"%v.{self.count}"
-        self.count += 1
-        self.lines.append(f"  {name} = {text}")
+    def let(self, text: str, least: int | None = None) -> str:
+        """Write an instruction and return the name of its result.
+
+        `least`: how many of the open loops it must stay in, if not all or, without effects, none.
+        """
+        here = level = len(self.loops)
+        free = text[: text.index(" ")] in _FREE
+        if free or least is not None:
+            key = text if free else (text, self.changes)
+            known = self.cache.get(key)
+            if known is not None:
+                return known
+            level = max([self.levels.get(name, 0) for name in _NAME.findall(text)], default=0)
+            level = max(level, least or 0)
+        if level < here and text in self.loops[level]:
+            return self.loops[level][text]
+        name = f"%v.{self.number()}"
+        if level < here:
+            self.loops[level][text] = name
+        else:
+            self.lines.append(f"  {name} = {text}")
+            if free or least is not None:
+                self.cache.put(key, name)
+        if level:
+            self.levels[name] = level
         return name
+
+    def open_loop(self, label: str, unrolls: bool = False) -> None:
+        """Begin a loop at a label, which is jumped to from here; LLVM may unroll it or not."""
+        if self.left:
+            self.label(f"dead.{self.number()}")
+        self.loops.append({})
+        self.parts += [self.lines, self.loops[-1]]
+        self.lines = []
+        self.jump(label)
+        self.label(label)
+        self.headers.append("" if unrolls else label)
+        self.changes += 1  # an iteration meets those of the one before
+
+    def close_loop(self) -> None:
+        self.loops.pop()
+        self.headers.pop()
+
+    def whole(self) -> list[str]:
+        """Return all lines in order."""
+        found: list[str] = []
+        for part in (*self.parts, self.lines):
+            if isinstance(part, dict):
+                found += [f"  {name} = {text}" for text, name in part.items()]
+            else:
+                found += part
+        return found
 
     def number(self) -> int:
         """Return a new number, which makes a name unique in the text."""
@@ -83,31 +156,32 @@ class Text:
 
     def label(self, name: str) -> None:
         self.lines.append(f"{name}:")
-        self.left = False
+        self.left, self.least = False, len(self.loops)
 
     def jump(self, name: str) -> None:
         """Jump, unless the block has ended with a jump already."""
         if not self.left:
-            self.line(f"br label %{name}")
+            self.line(f"br label %{name}{_ROLLED if name in self.headers else ''}")
         self.left = True
 
     def branch(self, condition: str, name: str, other: str, likely: bool = False) -> None:
         """Go on at `name` if the condition holds, else at the other label."""
-        weights = f", !prof {self.fact(LIKELY)}" if likely else ""
-        self.line(f"br i1 {condition}, label %{name}, label %{other}{weights}")
+        more = _LIKELY if likely else ""
+        if name in self.headers or other in self.headers:
+            more += _ROLLED
+        self.line(f"br i1 {condition}, label %{name}, label %{other}{more}")
         self.left = True
 
-    def fact(self, text: str) -> str:
-        """Return the name of a metadata node, which all that say the same share."""
-        if text not in self.metadata:
-            self.metadata.append(text)
-        return f"!{self.metadata.index(text)}"
-
-    def call(self, callee: str, result: str, kinds: Sequence[str], operands: Sequence[str]) -> str:
-        """Call a function that is declared at the top; return its result."""
+    def call(
+        self, callee: str, result: str, kinds: Sequence[str], operands: Sequence[str],
+        least: int | None = None,
+    ) -> str:  # fmt: skip
+        """Call a function that is declared at the top; return its result. `least`: as of `let`."""
         self.declarations[f"declare {result} {callee}({', '.join(kinds)})"] = None
         given = ", ".join([f"{kind} {value}" for kind, value in zip(kinds, operands, strict=True)])
-        return self.let(f"call {result} {callee}({given})")
+        if callee.startswith("@llvm.") and not callee.startswith("@llvm.masked."):
+            least = 0  # arithmetic
+        return self.let(f"call {result} {callee}({given})", least)
 
     def run(self, callee: str, kinds: Sequence[str], operands: Sequence[str]) -> None:
         """Call a function without a result."""
