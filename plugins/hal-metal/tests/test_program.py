@@ -228,6 +228,14 @@ REFUSED: dict[str, tuple[Callable[[], hal.Source], type[Exception], str]] = {
         lambda: source("bad", "device int *y [[buffer(0)]]", "", "y: int32*", options=("-O3",)),
         hal.Unsupported, "takes no options",
     ),
+    "a texture": (
+        lambda: source("bad", "texture2d<float> t [[texture(0)]]", "", ""),
+        hal.Unsupported, r"argument 't' is a texture.*got 'texture2d<float> t \[\[texture",
+    ),
+    "a sampler": (
+        lambda: source("bad", "sampler s [[sampler(0)]]", "", ""),
+        hal.Unsupported, "argument 's' is a texture or a sampler",
+    ),
     "a macro of two lines": (
         lambda: source("bad", "device int *y [[buffer(0)]]", "", "y: int32*",
                        defines={"A": "1\n2"}),
