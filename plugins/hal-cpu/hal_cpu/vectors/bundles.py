@@ -15,7 +15,7 @@ from hal_cpu.vectors.tree import Item, walk
 from hal_kernel.ir.uop import ATOMIC_OPS, UOp
 
 _WIDEST = 8  # elements from one thread's to the next one's
-_MOST_TERMS = 16
+_MOST_SUMS = 64  # of an index: where sums share their parts, n of them have 2**n terms
 _ORDERED = ATOMIC_OPS | {"FENCE"}
 _OTHER = {"LOAD": "STORE", "STORE": "LOAD"}
 _Key = tuple[UOp, frozenset[tuple[object, int]]]
@@ -123,14 +123,15 @@ def _runs(line: Sequence[UOp]) -> Iterator[list[UOp]]:
 def _affine(index: UOp) -> tuple[dict[object, int], int]:
     """Return an index as terms with their factors, and a constant."""
     terms: dict[object, int] = {}
-    offset, pending = 0, [(index, 1)]
+    offset, sums, pending = 0, 0, [(index, 1)]
     while pending:
         node, factor = pending.pop()
-        inner = node.dtype in (int32, int64) and len(terms) + len(pending) < _MOST_TERMS
+        inner = node.dtype in (int32, int64) and sums < _MOST_SUMS
         times = [part.arg for part in node.src if part.op == "CONST"]
         if node.op == "CONST":
             offset += factor * int(node.arg)
         elif inner and node.op in ("ADD", "SUB"):
+            sums += 1
             pending += [
                 (node.src[0], factor),
                 (node.src[1], factor if node.op == "ADD" else -factor),
