@@ -82,15 +82,18 @@ def test_text_is_the_same_in_another_process(language: str) -> None:
 
 
 def kernel_of_many_names() -> Kernel:
-    """Parameters are called what the user likes; also the words of the text around them."""
+    """Parameters are called what the user likes; also the words of the text around them.
+
+    Each place is a constant: LLVM takes 15 s for 97 stores that may hit one another, else 0.3 s.
+    """
     b = Builder("names", "r: float32*, " + ", ".join(f"{name}: float32" for name in NAMES))
     i = b.index()
     place = b.op("MOD", i, b.op("ADD", i, b.const(len(NAMES))))
     for number, name in enumerate(NAMES):
         value = b.op("ADD", b.params[name], b.op("SQRT", b.const(number**2, float32)))
-        b.store("r", b.op("ADD", place, b.const(number)), value)
+        b.store("r", b.const(number), value)
     variable = b.var("float", b.const(1.0, float32))
-    b.store("r", b.const(len(NAMES)), b.op("ABS", b.get(variable)))
+    b.store("r", b.op("ADD", place, b.const(len(NAMES))), b.op("ABS", b.get(variable)))
     return b.kernel()
 
 
