@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import sys
 import tomllib
@@ -99,6 +100,12 @@ def _package_of(path: Path) -> str:
     return next(name for name, folder in PACKAGES.items() if path.is_relative_to(folder))
 
 
+@functools.cache
+def _tree(path: Path) -> ast.Module:
+    """Return a file's syntax tree, which all tests share and none changes."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def _place_of(path: Path) -> str:
     """The entry of its package's import order that a file belongs to."""
     package = _package_of(path)
@@ -125,7 +132,7 @@ def test_a_module_imports_only_what_stands_before_it(path: Path) -> None:
     package, own = _package_of(path), _place_of(path)
     order = IMPORT_ORDERS[package]
     assert own in order, f"{path.relative_to(ROOT)} is in no place of the import order"
-    for line, dotted in _imports(ast.parse(path.read_text(encoding="utf-8"))):
+    for line, dotted in _imports(_tree(path)):
         noun = _noun(dotted, package)
         if noun is None or noun == own or dotted == package:  # which is always imported first
             continue
@@ -139,7 +146,7 @@ def test_a_module_imports_only_what_stands_before_it(path: Path) -> None:
 def test_type_only_imports_that_point_up_name_a_noun(path: Path) -> None:
     package, own = _package_of(path), _place_of(path)
     order = IMPORT_ORDERS[package]
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = _tree(path)
     for block in ast.walk(tree):
         if not (isinstance(block, ast.If) and ast.unparse(block.test).endswith("TYPE_CHECKING")):
             continue
@@ -160,7 +167,7 @@ def test_import_order_names_only_what_is_there(package: str) -> None:
 def test_a_distribution_imports_those_that_it_needs(name: str) -> None:
     """Import what pyproject.toml names: the core none, the language the core, no other backend."""
     for path in _files(PACKAGES[name]):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+        tree = _tree(path)
         types = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom | ast.Import)]
         for _, dotted in (*_imports(tree), *_imports(ast.Module(list[ast.stmt](types), []))):
             top = dotted.split(".")[0]
@@ -182,7 +189,7 @@ def test_backend_does_not_reach_the_registry(name: str) -> None:
     for path in _files(PLUGINS[name]):
         if _module(path) in commands:
             continue
-        for line, dotted in _imports(ast.parse(path.read_text(encoding="utf-8"))):
+        for line, dotted in _imports(_tree(path)):
             assert _noun(dotted) not in ("device", "cli"), f"{path.name}:{line} uses {dotted}"
 
 
@@ -207,7 +214,7 @@ def test_helpers_of_a_folder_do_not_import_its_init(path: Path) -> None:
         if helper == path or package in _LOOSE:
             continue
         names = _public(path)
-        for line, dotted in _imports(ast.parse(helper.read_text(encoding="utf-8"))):
+        for line, dotted in _imports(_tree(helper)):
             owner, _, name = dotted.rpartition(".")
             assert not (owner == package and name in names), f"{helper.name}:{line} uses {dotted}"
 
@@ -219,7 +226,7 @@ _LOOSE: frozenset[str] = frozenset()
 def _public(path: Path) -> set[str]:
     """Classes and functions that a file defines itself."""
     kinds = (ast.ClassDef, ast.FunctionDef)
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = _tree(path)
     return {node.name for node in tree.body if isinstance(node, kinds)}
 
 
@@ -252,7 +259,7 @@ def _module(path: Path) -> str:
 
 def _imported(path: Path, modules: dict[str, Path]) -> set[str]:
     """The modules of the core that a file imports when it is imported itself, and for its types."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = _tree(path)
 
     def named(imports: Iterator[tuple[int, str]]) -> set[str]:
         found = {name if name in modules else name.rpartition(".")[0] for _, name in imports}
@@ -268,7 +275,7 @@ def _imported(path: Path, modules: dict[str, Path]) -> set[str]:
 @pytest.mark.parametrize("folder", PACKAGES.values(), ids=lambda path: path.name)
 def test_no_function_is_too_long(folder: Path) -> None:
     for path in _files(folder):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(_tree(path)):
             if isinstance(node, figures.Function):
                 length = figures.length_of(node)
                 where = f"{path.relative_to(ROOT)}:{node.lineno} {node.name}"
