@@ -9,10 +9,7 @@ table, and ends with an error when a device's result differs from scipy's.
 from __future__ import annotations
 
 import argparse
-import os
-import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -149,28 +146,6 @@ def reference(photograph: Picture) -> tuple[Picture, Picture]:
     return blurred, np.hypot(across, down)
 
 
-# -- time of compilation
-
-
-def compile_seconds(name: str, cache: str) -> float:
-    """Compile in a new process, so that the folder `cache` alone can make it faster."""
-    command = (sys.executable, __file__, "--only-compile", name)
-    # A driver's own cache would make a cold compile look warm.
-    environment = os.environ | {"HAL_CACHE_DIR": cache, "POCL_CACHE_DIR": cache + "/pocl"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"compiling on {name} failed:\n{done.stderr}")
-    return float(done.stdout)
-
-
-def only_compile(name: str) -> float:
-    device = hal.Device[name]
-    start = time.perf_counter()
-    for kernel in KERNELS:
-        device.compile(kernel)
-    return time.perf_counter() - start
-
-
 # -- pictures and the table
 
 
@@ -194,36 +169,29 @@ def save(folder: Path, name: str, photograph: Picture, result: Result) -> None:
     sheet.save(folder / f"{stem}-sheet.png")
 
 
-def examine(name: str, photograph: Picture, cache: str, folder: Path) -> tuple[float, list[str]]:
+def examine(name: str, photograph: Picture, folder: Path) -> tuple[float, list[str]]:
     """Return the largest difference from scipy, and the device's row of the table."""
-    cold = compile_seconds(name, cache)
-    cached = compile_seconds(name, cache)
     with hal.Device[name] as device:
         title = device.info.title
         result = run(device, photograph)
     save(folder, name, photograph, result)
     pairs = zip((result.blurred, result.edges), reference(photograph), strict=True)
     difference = max(float(np.abs(ours - theirs).max()) for ours, theirs in pairs)
-    times = (f"{value * 1e3:.1f}" for value in (cold, cached))
     speed = result.nbytes / result.seconds / 1e9
     colour = "green" if difference <= TOLERANCE else "red"
     last = (f"{result.seconds * 1e3:.3f}", f"{speed:.1f}", f"[{colour}]{difference:.1e}[/]")
-    return difference, [name, title, *times, *last]
+    return difference, [name, title, *last]
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--device", help="its name; left out: every device of this machine")
     parser.add_argument("--out", type=Path, default=Path("out"), help="folder of the pictures")
-    parser.add_argument("--only-compile", metavar="DEVICE", help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
 def main() -> int:
     chosen = arguments()
-    if chosen.only_compile:
-        print(only_compile(chosen.only_compile))
-        return 0
     console = Console(width=max(Console().width, 110))
     names = [chosen.device] if chosen.device else hal.Device.get_available_devices()
     if not names:
@@ -234,27 +202,23 @@ def main() -> int:
     photograph: Picture = load_sample_image("china.jpg")
     Image.fromarray(photograph).save(folder / "original.png")
 
-    heads = ("device", "hardware", "cold ms", "cached ms", "kernels ms", "GB/s", "difference")
+    heads = ("device", "hardware", "kernels ms", "GB/s", "difference")
     table = Table(
         *heads,
         title=f"{len(KERNELS)} kernels, {photograph.shape[1]} x {photograph.shape[0]} pixels",
     )
     wrong = []
     columns = (TextColumn("{task.description}"), BarColumn())
-    with Progress(*columns, console=console) as progress, tempfile.TemporaryDirectory() as cache:
+    with Progress(*columns, console=console) as progress:
         steps = progress.add_task("", total=len(names))
         for name in names:
-            doing = f"{name}: compiling in two new processes, then running"
-            progress.update(steps, description=doing)
-            if not console.is_terminal:  # the bar is drawn at the end then
-                console.print(doing)
-            difference, row = examine(name, photograph, cache, folder)
+            progress.update(steps, description=name)
+            difference, row = examine(name, photograph, folder)
             table.add_row(*row)
             if not difference <= TOLERANCE:  # a NaN is wrong too
                 wrong.append(name)
             progress.update(steps, description=f"{name}: done", advance=1)
     console.print(table)
-    console.print("cold, cached: compiling all kernels, in a fresh process each.")
     console.print(f"Pictures: {folder}. Difference allowed from scipy: {TOLERANCE:g}.")
     if wrong:
         console.print(f"[red]Wrong result on {', '.join(wrong)}.[/]")

@@ -19,9 +19,9 @@ def cuda(device: hal.Compiled) -> hal.Compiled:
     return device
 
 
-def _source(body: str, name: str = "f", head: str = 'extern "C" ') -> hal.Source:
-    text = f"{head}__global__ void {name}(int *y) {{ {body} }}"
-    return hal.Source(name, text, "y: int32*", language="cuda")
+def _source(body: str, head: str = 'extern "C" ') -> hal.Source:
+    text = f"{head}__global__ void f(int *y) {{ {body} }}"
+    return hal.Source("f", text, "y: int32*", language="cuda")
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from simulator import Simulator
+from test_interchange import Theirs
 
 import hal_core as hal
 
@@ -20,14 +21,6 @@ def add_one(y: hal.Ptr[hal.float32], n: hal.int32) -> None:
     i = hal.global_idx(0)
     if i < n:
         y[i] = y[i] + 1.0
-
-
-class Theirs:
-    """An array of another library."""
-
-    def __init__(self, buffer: hal.Buffer, **changes: Any) -> None:
-        self.__cuda_array_interface__ = {**buffer.__cuda_array_interface__, **changes}
-        self.keeps = buffer
 
 
 @pytest.fixture

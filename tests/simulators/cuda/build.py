@@ -23,12 +23,12 @@ def kept() -> Path:
     return cxx.kept("cuda")
 
 
-def build(folder: Path, *, extra: tuple[str, ...] = ()) -> Path:
-    """The library in `folder`, built where it is not there yet. `extra` goes to the compiler too.
+def build(folder: Path) -> Path:
+    """The library in `folder`, built where it is not there yet.
 
     Raises: NoCompiler; subprocess.CalledProcessError with the compiler's text on stderr.
     """
-    command = (*cxx.compiler(), *COMPILE, *cxx.WARN, *extra)
+    command = (*cxx.compiler(), *COMPILE, *cxx.WARN)
     with cxx.building(folder) as folder:
         made = cxx.objects(folder, command, cxx.units(FOLDERS, TOGETHER), FOLDERS)
         # Both names: programs are linked against the short one.

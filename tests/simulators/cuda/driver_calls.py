@@ -90,9 +90,6 @@ class Driver:
     def alloc(self, nbytes: int) -> int:
         return self.get("cuMemAlloc", nbytes)
 
-    def write(self, address: int, data: bytes) -> None:
-        self.cuMemcpyHtoD(address, data, len(data))
-
     def read(self, address: int, nbytes: int) -> bytes:
         out = ctypes.create_string_buffer(nbytes)
         self.cuMemcpyDtoH(out, address, nbytes)
@@ -141,11 +138,5 @@ class Driver:
     def message(self) -> str:
         return str(self.library.sim_message().decode())
 
-    def fail(self, name: str, nth: int, code: int) -> None:
-        self.library.sim_fail(name.encode(), ctypes.c_uint64(nth), code)
-
     def delay(self, name: str, seconds: float) -> None:
         self.library.sim_delay(name.encode(), ctypes.c_uint64(int(seconds * 1e6)))
-
-    def calls(self, name: str) -> int:
-        return int(self.library.sim_calls(name.encode()))

@@ -41,7 +41,6 @@ class Fault(Exception):
 class Engine:
     def __init__(self, program: Path, folder: Path) -> None:
         self.program, self.folder = program, folder
-        self.printed = ""  # by the kernel that ran last
 
     def logs(self, texts: Sequence[str | bytes]) -> list[str]:
         """What is wrong with each text; "ok" where nothing is."""
@@ -78,10 +77,7 @@ class Engine:
         if launch_arguments.write_back(done.stdout, roots) != len(done.stdout):
             raise RuntimeError("the engine gave back more than it was given")
         if done.returncode:
-            *before, last = said.rstrip("\n").split("\n")
-            self.printed = "\n".join(before)
-            raise Fault(*last.split(": ", 1))
-        self.printed = said
+            raise Fault(*said.rstrip("\n").rpartition("\n")[2].split(": ", 1))
 
     def _file(self, text: str | bytes) -> str:
         path = self.folder / f"{os.getpid()}.ptx"
@@ -93,12 +89,12 @@ class Engine:
         return subprocess.run(command, input=sent, capture_output=True, check=False, timeout=120)
 
 
-def build_engine(folder: Path, flags: tuple[str, ...] = ()) -> Engine:
+def build_engine(folder: Path) -> Engine:
     """In a folder of the driver's, so that both use what the other has compiled.
 
     Raises: build.NoCompiler.
     """
-    command = (*cxx.compiler(), *build.COMPILE, *cxx.WARN, *flags)
+    command = (*cxx.compiler(), *build.COMPILE, *cxx.WARN)
     units = [(name, [build.HERE / f"{name}.cpp"]) for name in SOURCES]
     with cxx.building(folder) as folder:
         made = cxx.objects(folder, command, units, build.FOLDERS)
