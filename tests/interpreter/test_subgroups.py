@@ -67,9 +67,6 @@ HEAD = f"""{IMPORTS}
 def f(y: hal.Ptr[hal.int32], n: hal.int32):
     i = hal.global_idx(0)
 """
-    IMPORTS
-    + "@hal.kernel\ndef f(y: hal.Ptr[hal.int32], n: hal.int32):\n    i = hal.global_idx(0)\n"
-)
 
 
 @pytest.mark.parametrize(("body", "at", "says"), REFUSED)
