@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import hal_core as hal
-from hal_kernel.c_texts.prototypes import Text, signature_of
+from hal_kernel.c_texts.prototypes import Reading, Text, signature_of
 
 
 @pytest.mark.parametrize(
@@ -65,6 +65,13 @@ def test_a_dtype_has_one_object_and_a_text() -> None:
     for wrong in texts:
         with pytest.raises(hal.InvalidArgument):
             hal.as_dtype(wrong)
+
+
+def test_a_kernel_that_is_only_declared_has_no_code() -> None:
+    text = "__global__ void a(int *y); __global__ void b(int *y) { y[0] = 1; }"
+    text += "__global__ void c(int *y); __global__ void c(int *x) {}"
+    reading = Reading(hal.Source(None, text, language="cuda"), "__global__", "CUDA")
+    assert [str(one) for one in reading.compare()] == ["y: int32*", "x: int32*"]
 
 
 def test_a_source_of_several_kernels_is_pickled() -> None:

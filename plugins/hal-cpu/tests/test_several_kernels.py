@@ -61,6 +61,23 @@ def test_C3_faults_in_texts_of_several_kernels_are_named(device: hal.Compiled) -
     assert "OPENCL" not in str(caught.value) and ">    2 | #error here" in str(caught.value)
 
 
+def test_P16_types_are_those_of_the_text_however_it_spells_them(device: hal.Compiled) -> None:
+    """To a compiler `char` is not int8_t, and one of `long` and `long long` is not int64_t."""
+    text = """
+    void later(const hal_thread *t, int *y);
+    void put(const hal_thread *t, char *y, volatile long long *z, long long v, char c) {
+        y[0] = c; z[0] = v;
+    }"""
+    signature = "y: int8*, z: int64*, v: int64, c: int8"
+    all_of_it = device.compile(hal.Source(None, text, language="c"))
+    assert {name: str(one.signature) for name, one in all_of_it.items()} == {"put": signature}
+    given = device.compile(hal.Source("put", text, signature, language="c"))
+    for program in (all_of_it["put"], given):
+        y, z = hal.zeros(1, hal.int8, device), hal.zeros(1, hal.int64, device)
+        program(y, z, vals=(2**40, -3), threads=1)
+        assert (y.numpy()[0], z.numpy()[0]) == (-3, 2**40)
+
+
 def test_C3_a_complex_number_that_is_too_large_is_refused(device: hal.Compiled) -> None:
     text = "void one(const hal_thread *t, float _Complex *z, float _Complex v) { z[0] = v; }"
     program = device.compile(hal.Source("one", text, "z: complex64*, v: complex64", language="c"))

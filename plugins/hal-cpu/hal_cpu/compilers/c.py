@@ -145,9 +145,10 @@ class CCompilerProgram(ObjectCompiler):
         try:
             return self._compile_text(source, text_of(source))
         except CompileError as error:
-            if not source.interface.rendered and "signature of" in error.log:
-                self._read(source).compare()  # names the argument, if it can be read
-            raise
+            if source.interface.rendered or "signature of" not in error.log:
+                raise
+        # Types are compared as they are read, which names the argument that does not fit.
+        return self._compile_module(source).image
 
     def _read(self, source: Source[Any]) -> Reading:
         """Preprocess the text and read its kernels. Raises: CompileError."""

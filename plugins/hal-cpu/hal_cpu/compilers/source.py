@@ -128,9 +128,15 @@ def complete_all(reading: Reading) -> str:
         # What is not read, or otherwise declared, the compiler refuses.
         declared = reading.declared.get(signature.name, ())
         for param, one in zip(signature.params, declared, strict=False):
-            if param.dtype.kind in ("c", "V") or (param.dtype is any_ and one.type):
-                struct = "struct " if "struct" in one.words else ""
-                words[param.name] = struct + one.type
+            known = reading.text.dtype(one.type)
+            if (
+                param.dtype.kind in ("c", "V")
+                or known is param.dtype
+                or (param.dtype is any_ and one.type)
+            ):
+                # As the text spells it: `char` and `long long` are types of their own.
+                kept = [word for word in ("volatile", "struct") if word in one.words]
+                words[param.name] = " ".join([*kept, one.type])
         entries += _entry(signature, words)
     source = reading.source
     return f'{_DECLARATIONS}#line 1 "{source.name}.c"\n{source.text}\n{entries}{reading.checks()}'

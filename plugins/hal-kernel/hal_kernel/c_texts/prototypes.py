@@ -170,17 +170,19 @@ class Text:
     def kernels(self, mark: str) -> dict[str, list[Declared]]:
         """Return the kernels: `mark` is the word before them, or a pattern up to the parenthesis.
 
+        Of those that are declared, `defined` has the ones with a body.
+
         Raises: ValueError naming a kernel that is defined twice, and one that cannot be read.
         """
         found: dict[str, list[Declared]] = {}
+        self.defined: set[str] = set()
         head = mark if "(\\w+)" in mark else rf"\b{mark}\b[^;{{}}()]*?\b(\w+)\s*\("
-        defined = set()
         for match in re.finditer(head, self.text):
             inside, end = self._inside(match.end())
             body = self.text[end:].lstrip()[:1] == "{"
-            if match[1] in defined and body:
+            if match[1] in self.defined and body:
                 raise ValueError(f"the text defines the kernel {match[1]!r} twice")
-            defined |= {match[1]} if body else set()
+            self.defined |= {match[1]} if body else set()
             if body or match[1] not in found:
                 found[match[1]] = [] if inside in ([""], ["void"]) else list(map(_declared, inside))
         return found
@@ -322,9 +324,10 @@ class Reading:
         Raises: CompileError for a kernel that the text lacks, and a parameter that does not fit.
         """
         kernels = []
-        # What macros hide is the compiler's to find.
-        hidden = [] if self.source.kernels is None else [name for name, _ in self.source.kernels]
-        names = list(dict.fromkeys([*self.declared, *hidden]))
+        # What macros hide is the compiler's to find; what is only declared has no code.
+        names = [name for name in self.declared if name in self.text.defined]
+        if self.source.kernels is not None:
+            names = list(dict.fromkeys([*self.declared, *dict(self.source.kernels)]))
         for name, given in asked(self.source, names, self.device).items():
             declared = self.declared.get(name)
             if given is None and declared is None:
