@@ -91,21 +91,24 @@ class Text:
         """
         here = level = len(self.loops)
         free = text[: text.index(" ")] in _FREE
-        if free or least is not None:
+        if not free and least is None:
+            name = f"%v.{self.number()}"
+            self.lines.append(f"  {name} = {text}")
+        else:
             key = text if free else (text, self.changes)
             known = self.cache.get(key)
             if known is not None:
                 return known
-            level = max([self.levels.get(name, 0) for name in _NAME.findall(text)], default=0)
-            level = max(level, least or 0)
-        if level < here and text in self.loops[level]:
-            return self.loops[level][text]
-        name = f"%v.{self.number()}"
-        if level < here:
-            self.loops[level][text] = name
-        else:
-            self.lines.append(f"  {name} = {text}")
-            if free or least is not None:
+            level, levels = least or 0, self.levels
+            for operand in _NAME.findall(text):
+                if operand in levels and levels[operand] > level:
+                    level = levels[operand]
+            ahead = self.loops[level] if level < here else {}
+            if text in ahead:
+                return ahead[text]
+            name = ahead[text] = f"%v.{self.number()}"
+            if level >= here:
+                self.lines.append(f"  {name} = {text}")
                 self.cache.put(key, name)
         if level:
             self.levels[name] = level
