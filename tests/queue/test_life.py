@@ -76,6 +76,22 @@ def test_Q4_an_event_recorded_beside_a_close_happens_or_is_free(fake: hal.Compil
     beside_close(fake, record)
 
 
+def test_Q4_what_is_put_behind_the_end_is_done(fake: hal.Compiled) -> None:
+    """Put work as a thread does that had looked before the queue was closed."""
+    ran: list[int] = []
+    queue: Any = fake.queue()
+    worker, gate, late = queue._worker, threading.Event(), hal.Event()
+    put(queue, lambda: gate.wait(20))
+    for _ in range(2):  # as two threads that close it put two
+        worker.items.put(worker.gone)
+    put(queue, lambda: ran.append(1))
+    queue.record(late)
+    gate.set()
+    assert late.wait(20) and ran == [1]
+    assert worker.over.wait(20)
+    queue.closed = True
+
+
 # -- circles of queues that are closed
 
 
@@ -157,6 +173,19 @@ def test_Q8_a_circle_is_found_and_given_up_when_its_queues_are_closed(
             event.wait(20)
     for queue in queues:
         wait_until(lambda queue=queue: not alive(queue.name))  # type: ignore[misc]
+
+
+@pytest.mark.usefixtures("impatient")
+def test_Q8_a_closed_queue_whose_event_nobody_sets_ends_with_its_device() -> None:
+    """Leave a closed queue with work, as Ctrl-C in its `close` does."""
+    device, late = hal.Device["PYTHON"], hal.Event()
+    queue = device.queue().wait(late)
+    queue.closed = True
+    queue._close()
+    assert not queue.synchronize(0.01)
+    device.close()
+    assert late.done
+    wait_until(lambda: not alive(queue.name))
 
 
 def test_Q4_a_queue_whose_thread_cannot_start_ends(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -310,6 +339,25 @@ def test_Q2_ctrl_c_while_an_event_is_set(fake: hal.Compiled) -> None:
     assert press_everywhere(scene, MOST) > 5
 
 
+def test_Q2_ctrl_c_in_a_wait_leaves_others_awake() -> None:
+    """It comes behind the lock of the event, for which a queue may sleep, too."""
+    event = hal.Event()
+    lock = event._end
+
+    class Interrupted:
+        release = lock.release
+
+        def acquire(self, timeout: float) -> bool:
+            event.set()
+            assert lock.acquire(timeout=timeout)
+            raise KeyboardInterrupt
+
+    event._end = Interrupted()  # type: ignore[assignment]
+    with pytest.raises(KeyboardInterrupt):
+        event.wait(20)
+    assert event.done and lock.acquire(timeout=1)
+
+
 def test_Q2_ctrl_c_while_an_event_is_recorded(fake: hal.Compiled) -> None:
     """It has its place and happens there, or it is free."""
 
@@ -350,6 +398,24 @@ def test_Q4_ctrl_c_while_a_queue_is_closed_or_dropped(fake: hal.Compiled) -> Non
         return Scene(work_, check)
 
     assert press_everywhere(scene, MOST) > 50
+
+
+def test_Q4_ctrl_c_between_two_steps_of_a_close_lets_the_device_end(
+    fake: hal.Compiled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread was told of no end, and `device.close()` waited for it without one."""
+    queue: Any = fake.queue()
+    put(queue, lambda: None)
+
+    def interrupted_close() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(queue, "_close", interrupted_close)
+    with pytest.raises(KeyboardInterrupt):
+        queue.close()
+    name = queue.name
+    fake.close()
+    wait_until(lambda: not alive(name))
 
 
 def test_X1_one_thread_serves_and_none_misses_work() -> None:

@@ -155,6 +155,25 @@ def test_Q6_an_object_that_is_no_queue_is_refused(fake: hal.Compiled) -> None:
         hal.Queue.wrap(object(), fake)
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_X2_a_forked_child_is_refused_and_does_not_hang(fake: hal.Compiled) -> None:
+    queue, gate = fake.queue(), hal.Event()
+    pending = queue.wait(gate).record()
+    pid = os.fork()
+    if not pid:
+        code = 0
+        for use in (queue.record, lambda: pending.wait(1)):
+            try:
+                use()
+                code = 1
+            except hal.ForkError:
+                pass
+        os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    gate.set()
+    assert pending.wait(5)
+
+
 def test_a_queue_of_another_device_is_refused(fake: hal.Compiled) -> None:
     other = hal.Device["FAKE:1"].queue()
     with pytest.raises(hal.InvalidArgument, match=r"queue belongs to another device.*FAKE:1"):
@@ -246,6 +265,18 @@ def test_Q2_a_wait_for_a_device_without_a_timeout_says_it_too(
     assert fake.synchronize()
     [record] = caplog.records
     assert f"{queue.name} waits for <Event of the host pending>" in record.getMessage()
+
+
+@pytest.mark.usefixtures("impatient")
+def test_Q4_a_long_wait_for_a_dropped_queue_blames_no_event(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class End(PolledEvent):
+        def _poll(self) -> bool:
+            return time.monotonic() > start + 0.3
+
+    start = time.monotonic()
+    assert End()._reached(threading.TIMEOUT_MAX) and not caplog.records
 
 
 @pytest.mark.usefixtures("impatient")

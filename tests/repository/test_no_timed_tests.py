@@ -66,6 +66,7 @@ RIGHT = {
         "tests/fuzz/",
         "tests/interrupts/__main__.py::",
         "tests/interrupts/child.py::count",
+        "tests/queue/test_queue.py::test_Q4_a_long_wait_for_a_dropped_queue_blames_no_event",
     },
     "a backend in software, or a broken one, has a clock": {
         "tests/simulators/metal/",
