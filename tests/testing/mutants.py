@@ -35,13 +35,19 @@ def every() -> dict[str, Mutant]:
     return MUTANTS
 
 
-def mutant(promises: str, chapters: str) -> Callable[[Callable[[], None]], Callable[[], None]]:
-    """Register a function that breaks something, with the promises that this violates."""
+def mutant(
+    promises: str, chapters: str, owner: Any = None, method: str = ""
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register a function that breaks something, with the promises that this violates.
 
-    def enter(spoil: Callable[[], None]) -> Callable[[], None]:
-        name = spoil.__name__
+    With an `owner`, the function stands `around` its method.
+    """
+
+    def enter(made: Callable[..., Any]) -> Callable[..., Any]:
+        spoil = made if owner is None else lambda: around(owner, method)(made)
+        name = made.__name__
         MUTANTS[name] = Mutant(name, spoil, tuple(chapters.split()), tuple(promises.split()))
-        return spoil
+        return made
 
     return enter
 

@@ -22,20 +22,16 @@ from hal_testing.fake.compiler import FakeCompiler
 # -- the cache and its key
 
 
-@mutant("C1 C2 C3", "compile")
-def key_forgets_the_source() -> None:
-    @around(compiler, "digest")
-    def digest(inner: Any, source: Source, identity: str, headers: str) -> str:
-        interface = source.interface
-        plain = Source("k", "", "", language="", rendered=True, block=interface.block)
-        return str(inner(plain, identity, headers))
+@mutant("C1 C2 C3", "compile", compiler, "digest")
+def key_forgets_the_source(inner: Any, source: Source, identity: str, headers: str) -> str:
+    interface = source.interface
+    plain = Source("k", "", "", language="", rendered=True, block=interface.block)
+    return str(inner(plain, identity, headers))
 
 
-@mutant("C2", "compile")
-def key_forgets_the_compiler() -> None:
-    @around(compiler, "digest")
-    def digest(inner: Any, source: Source, identity: str, headers: str) -> str:
-        return str(inner(source, "any", headers))
+@mutant("C2", "compile", compiler, "digest")
+def key_forgets_the_compiler(inner: Any, source: Source, identity: str, headers: str) -> str:
+    return str(inner(source, "any", headers))
 
 
 @mutant("C1", "compile")
@@ -74,15 +70,13 @@ def a_damaged_entry_is_believed() -> None:
 # -- errors
 
 
-@mutant("C5", "compile")
-def compiler_prints_its_errors() -> None:
-    @around(FakeCompiler, "_compile")
-    def _compile(inner: Any, self: Any, source: Source) -> bytes:
-        try:
-            return inner(self, source)  # type: ignore[no-any-return]
-        except CompileError as error:
-            os.write(2, str(error).encode())
-            raise
+@mutant("C5", "compile", FakeCompiler, "_compile")
+def compiler_prints_its_errors(inner: Any, self: Any, source: Source) -> bytes:
+    try:
+        return inner(self, source)  # type: ignore[no-any-return]
+    except CompileError as error:
+        os.write(2, str(error).encode())
+        raise
 
 
 def _changes_errors(**facts: Any) -> None:
@@ -101,23 +95,19 @@ def compile_errors_show_another_line() -> None:
     _changes_errors(line=1)
 
 
-@mutant("C5", "compile")
-def compile_errors_escape_raw() -> None:
-    @around(FakeCompiler, "_compile")
-    def _compile(inner: Any, self: Any, source: Source) -> bytes:
-        try:
-            parse_listing(source.text)
-        except InvalidKernel as error:
-            raise RuntimeError(str(error)) from None
-        return inner(self, source)  # type: ignore[no-any-return]
+@mutant("C5", "compile", FakeCompiler, "_compile")
+def compile_errors_escape_raw(inner: Any, self: Any, source: Source) -> bytes:
+    try:
+        parse_listing(source.text)
+    except InvalidKernel as error:
+        raise RuntimeError(str(error)) from None
+    return inner(self, source)  # type: ignore[no-any-return]
 
 
-@mutant("options", "compile")
-def options_mean_nothing() -> None:
-    @around(FakeCompiler, "_compile")
-    def _compile(inner: Any, self: Any, source: Source) -> bytes:
-        plain = Source(source.name, source.text, source.signature, language=source.language)
-        return inner(self, plain)  # type: ignore[no-any-return]
+@mutant("options", "compile", FakeCompiler, "_compile")
+def options_mean_nothing(inner: Any, self: Any, source: Source) -> bytes:
+    plain = Source(source.name, source.text, source.signature, language=source.language)
+    return inner(self, plain)  # type: ignore[no-any-return]
 
 
 # -- which compiler, and what it can
@@ -143,16 +133,14 @@ def disassembly_is_empty() -> None:
     FakeCompiler._disassemble = lambda self, image: ""  # type: ignore[method-assign]
 
 
-@mutant("V3", "compile")
-def sources_take_any_offset() -> None:
-    @around(Program, "_check_buffer")
-    def _check_buffer(inner: Any, self: Any, param: Any, buffer: Any) -> None:
-        binary = self.binary
-        self.binary = binary._replace(interface=binary.interface._replace(rendered=True))
-        try:
-            inner(self, param, buffer)
-        finally:
-            self.binary = binary
+@mutant("V3", "compile", Program, "_check_buffer")
+def sources_take_any_offset(inner: Any, self: Any, param: Any, buffer: Any) -> None:
+    binary = self.binary
+    self.binary = binary._replace(interface=binary.interface._replace(rendered=True))
+    try:
+        inner(self, param, buffer)
+    finally:
+        self.binary = binary
 
 
 @mutant("D1", "dtype")
@@ -161,21 +149,15 @@ def kernels_are_compiled_for_what_the_device_lacks() -> None:
     compiler.check = lambda interface, info: None
 
 
-@mutant("C9", "dtype")
-def a_dtype_is_claimed_and_not_compiled() -> None:
-    @around(FakeCompiler, "_compile")
-    def _compile(inner: Any, self: Any, source: Source) -> bytes:
-        if "uint16" in source.text:
-            raise CompileError(
-                f"compile {source.name}", "no uint16", log="none", source=source.text
-            )
-        return inner(self, source)  # type: ignore[no-any-return]
+@mutant("C9", "dtype", FakeCompiler, "_compile")
+def a_dtype_is_claimed_and_not_compiled(inner: Any, self: Any, source: Source) -> bytes:
+    if "uint16" in source.text:
+        raise CompileError(f"compile {source.name}", "no uint16", log="none", source=source.text)
+    return inner(self, source)  # type: ignore[no-any-return]
 
 
-@mutant("D1", "dtype")
-def bfloat16_is_cut_and_not_rounded() -> None:
-    @around(operations, "cast")
-    def cast(inner: Any, value: Any, source: DType, target: DType) -> Any:
-        if target is bfloat16:
-            return (value.view(np.uint32) >> np.uint32(16)).astype(np.uint16)
-        return inner(value, source, target)
+@mutant("D1", "dtype", operations, "cast")
+def bfloat16_is_cut_and_not_rounded(inner: Any, value: Any, source: DType, target: DType) -> Any:
+    if target is bfloat16:
+        return (value.view(np.uint32) >> np.uint32(16)).astype(np.uint16)
+    return inner(value, source, target)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from time import perf_counter_ns
 from typing import Any
 
-from mutants import around, mutant
+from mutants import mutant
 
 from hal_core import profiling
 from hal_core.profiling import events, instrumentation, trace
@@ -45,19 +45,15 @@ def events_tell_when_work_was_queued() -> None:
     FakeDevice._make_clock = lambda self: Clock(self)  # type: ignore[method-assign]
 
 
-@mutant("F1", "event")
-def frees_are_not_recorded() -> None:
-    @around(instrumentation, "record")
-    def record(inner: Any, kind_of: Any, kind: str, *rest: Any) -> None:
-        if kind != "free":
-            inner(kind_of, kind, *rest)
+@mutant("F1", "event", instrumentation, "record")
+def frees_are_not_recorded(inner: Any, kind_of: Any, kind: str, *rest: Any) -> None:
+    if kind != "free":
+        inner(kind_of, kind, *rest)
 
 
-@mutant("F1", "event")
-def what_is_dropped_is_not_counted() -> None:
-    @around(profiling.Profile, "_read")
-    def _read(inner: Any, self: Any) -> Any:
-        return inner(self)[0], 0
+@mutant("F1", "event", profiling.Profile, "_read")
+def what_is_dropped_is_not_counted(inner: Any, self: Any) -> Any:
+    return inner(self)[0], 0
 
 
 @mutant("F1", "event")
@@ -65,22 +61,16 @@ def profiles_stay_on() -> None:
     profiling.Profile._end = lambda self: None  # type: ignore[method-assign]
 
 
-@mutant("F1", "event")
-def every_event_is_of_one_thread() -> None:
-    @around(events, "get_ident")
-    def get_ident(inner: Any) -> int:
-        return 1
+@mutant("F1", "event", events, "get_ident")
+def every_event_is_of_one_thread(inner: Any) -> int:
+    return 1
 
 
-@mutant("F2", "event")
-def queues_share_a_row_of_the_trace() -> None:
-    @around(trace, "rows_of")
-    def rows_of(inner: Any, found: Any) -> Any:
-        return inner([event._replace(queue="one") for event in found])
+@mutant("F2", "event", trace, "rows_of")
+def queues_share_a_row_of_the_trace(inner: Any, found: Any) -> Any:
+    return inner([event._replace(queue="one") for event in found])
 
 
-@mutant("F2", "event")
-def arrows_begin_at_the_first_work() -> None:
-    @around(trace, "arrows_of")
-    def arrows_of(inner: Any, rows: Any) -> Any:
-        return [arrow._replace(tail=(0, 0)) for arrow in inner(rows)]
+@mutant("F2", "event", trace, "arrows_of")
+def arrows_begin_at_the_first_work(inner: Any, rows: Any) -> Any:
+    return [arrow._replace(tail=(0, 0)) for arrow in inner(rows)]

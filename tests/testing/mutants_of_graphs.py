@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mutants import around, mutant
+from mutants import mutant
 
 from hal_core.device.base import Compiled
 from hal_core.graph import capture, plan
@@ -14,41 +14,35 @@ from hal_core.graph.plan import Plan
 from hal_core.queue import in_capture
 
 
-@mutant("G1 G4", "graph")
-def work_runs_during_capture() -> None:
-    @around(Recorder, "_add_launch")
-    def _add_launch(
-        inner: Any, self: Any, program: Any, geometry: Any, bufs: Any, args: Any, sizes: Any
-    ) -> None:
-        inner(self, program, geometry, bufs, args, sizes)
-        program._launch(geometry, *args)
+@mutant("G1 G4", "graph", Recorder, "_add_launch")
+def work_runs_during_capture(
+    inner: Any, self: Any, program: Any, geometry: Any, bufs: Any, args: Any, sizes: Any
+) -> None:
+    inner(self, program, geometry, bufs, args, sizes)
+    program._launch(geometry, *args)
 
 
-@mutant("G1", "graph")
-def replays_run_nodes_backwards() -> None:
-    @around(Plan, "run")
-    def run(inner: Any, self: Any) -> None:
-        self.steps.reverse()
-        inner(self)
-        self.steps.reverse()
+@mutant("G1", "graph", Plan, "run")
+def replays_run_nodes_backwards(inner: Any, self: Any) -> None:
+    self.steps.reverse()
+    inner(self)
+    self.steps.reverse()
 
 
-@mutant("G1 G6", "graph")
-def views_lose_their_offset() -> None:
-    @around(Node, "step")
-    def step(inner: Any, self: Any, bufs: Any, after: Any) -> Any:
-        whole = [one if one.base is None else one.base.view(one.size, one.dtype) for one in bufs]
-        return inner(self, whole, after)
+@mutant("G1 G6", "graph", Node, "step")
+def views_lose_their_offset(inner: Any, self: Any, bufs: Any, after: Any) -> Any:
+    whole = [one if one.base is None else one.base.view(one.size, one.dtype) for one in bufs]
+    return inner(self, whole, after)
 
 
-@mutant("G1", "graph")
-def host_data_is_read_at_the_replay() -> None:
-    @around(Recorder, "_add_memory_work")
-    def _add_memory_work(inner: Any, self: Any, method: str, args: Any, *bufs: Any) -> Any:
-        event = inner(self, method, args, *bufs)
-        if method == "_copyin":
-            self._nodes[-1].data = args[-1]
-        return event
+@mutant("G1", "graph", Recorder, "_add_memory_work")
+def host_data_is_read_at_the_replay(
+    inner: Any, self: Any, method: str, args: Any, *bufs: Any
+) -> Any:
+    event = inner(self, method, args, *bufs)
+    if method == "_copyin":
+        self._nodes[-1].data = args[-1]
+    return event
 
 
 @mutant("G2", "graph")
@@ -56,35 +50,27 @@ def other_buffers_are_ignored() -> None:
     plan.exchanged = lambda device, nodes, buffers: {}
 
 
-@mutant("G2", "graph")
-def views_of_exchanged_buffers_stay() -> None:
-    @around(plan, "_part_of")
-    def _part_of(inner: Any, old: Any, new: Any, buffer: Any) -> Any:
-        made = inner(old, new, buffer)
-        return buffer if buffer.base is not None else made
+@mutant("G2", "graph", plan, "_part_of")
+def views_of_exchanged_buffers_stay(inner: Any, old: Any, new: Any, buffer: Any) -> Any:
+    made = inner(old, new, buffer)
+    return buffer if buffer.base is not None else made
 
 
-@mutant("G2", "graph")
-def updates_are_forgotten() -> None:
-    @around(Node, "update")
-    def update(inner: Any, self: Any, *bufs: Any, **how: Any) -> None:
-        before = self.bufs, self._args, self.geometry
-        inner(self, *bufs, **how)
-        self.bufs, self._args, self.geometry = before
+@mutant("G2", "graph", Node, "update")
+def updates_are_forgotten(inner: Any, self: Any, *bufs: Any, **how: Any) -> None:
+    before = self.bufs, self._args, self.geometry
+    inner(self, *bufs, **how)
+    self.bufs, self._args, self.geometry = before
 
 
-@mutant("G2", "graph")
-def dependencies_are_by_buffer() -> None:
-    @around(Node, "uses")
-    def uses(inner: Any, self: Any, bufs: Any) -> Any:
-        return inner(self, [one if one.base is None else one.base for one in bufs])
+@mutant("G2", "graph", Node, "uses")
+def dependencies_are_by_buffer(inner: Any, self: Any, bufs: Any) -> Any:
+    return inner(self, [one if one.base is None else one.base for one in bufs])
 
 
-@mutant("G2", "graph")
-def reads_order_nothing() -> None:
-    @around(Node, "uses")
-    def uses(inner: Any, self: Any, bufs: Any) -> Any:
-        return [use for use in inner(self, bufs) if use.writes]
+@mutant("G2", "graph", Node, "uses")
+def reads_order_nothing(inner: Any, self: Any, bufs: Any) -> Any:
+    return [use for use in inner(self, bufs) if use.writes]
 
 
 @mutant("G3", "graph")

@@ -11,28 +11,26 @@ from hal_core.buffer import Buffer, capsule, dlpack, files
 from hal_testing.fake.allocator import FakeAllocator
 
 
-@mutant("B9", "interchange")
-def exports_do_not_keep_their_memory() -> None:
-    @around(capsule, "make")
-    def make(
-        inner: Any, pointer: int, size: int, dtype: Any, device: Any, owner: Any, **how: Any
-    ) -> Any:
-        owner[:] = 0  # as memory that is used again
-        return inner(pointer, size, dtype, device, None, **how)
+@mutant("B9", "interchange", capsule, "make")
+def exports_do_not_keep_their_memory(
+    inner: Any, pointer: int, size: int, dtype: Any, device: Any, owner: Any, **how: Any
+) -> Any:
+    owner[:] = 0  # as memory that is used again
+    return inner(pointer, size, dtype, device, None, **how)
 
 
-@mutant("B9", "interchange")
-def exports_go_to_any_device() -> None:
-    @around(Buffer, "__dlpack__")
-    def export(inner: Any, self: Any, *, dl_device: Any = None, **options: Any) -> Any:
-        return inner(self, dl_device=dl_device and (1, 0), **options)
+@mutant("B9", "interchange", Buffer, "__dlpack__")
+def exports_go_to_any_device(
+    inner: Any, self: Any, *, dl_device: Any = None, **options: Any
+) -> Any:
+    return inner(self, dl_device=dl_device and (1, 0), **options)
 
 
-@mutant("B9", "interchange")
-def arrays_are_taken_though_a_copy_is_refused() -> None:
-    @around(dlpack, "take")
-    def take(inner: Any, cls: Any, obj: Any, device: Any, copy: Any) -> Any:
-        return inner(cls, obj, device, None)
+@mutant("B9", "interchange", dlpack, "take")
+def arrays_are_taken_though_a_copy_is_refused(
+    inner: Any, cls: Any, obj: Any, device: Any, copy: Any
+) -> Any:
+    return inner(cls, obj, device, None)
 
 
 @mutant("B12", "interchange")
@@ -40,11 +38,11 @@ def any_memory_is_called_the_host_s() -> None:
     FakeAllocator._host_sees = lambda self, options: True  # type: ignore[method-assign]
 
 
-@mutant("B9 B12", "interchange")
-def pinned_memory_is_shown_from_where_the_base_begins() -> None:
-    @around(FakeAllocator, "_as_buffer")
-    def as_buffer(inner: Any, self: Any, opaque: Any, nbytes: int) -> Any:
-        return inner(self, opaque._replace(offset=0), nbytes)
+@mutant("B9 B12", "interchange", FakeAllocator, "_as_buffer")
+def pinned_memory_is_shown_from_where_the_base_begins(
+    inner: Any, self: Any, opaque: Any, nbytes: int
+) -> Any:
+    return inner(self, opaque._replace(offset=0), nbytes)
 
 
 @mutant("B9", "interchange")
@@ -60,8 +58,8 @@ def pinned_memory_is_shown_while_work_is_queued() -> None:
                 del buffer._device.allocator.host_ordered
 
 
-@mutant("F3", "buffer")
-def a_file_keeps_its_bytes_where_a_piece_ends() -> None:
-    @around(files, "_write_at")
-    def write_at(inner: Any, file: int, memory: memoryview, at: int) -> Any:
-        return inner(file, memory[:-1] or memory, at) + (len(memory) > 1)
+@mutant("F3", "buffer", files, "_write_at")
+def a_file_keeps_its_bytes_where_a_piece_ends(
+    inner: Any, file: int, memory: memoryview, at: int
+) -> Any:
+    return inner(file, memory[:-1] or memory, at) + (len(memory) > 1)

@@ -43,21 +43,19 @@ def block_x_and_y_are_swapped() -> None:
     _interprets(lambda grid, block: [(grid, (block[1], block[0], block[2]))])
 
 
-@mutant("P6", "program")
-def surplus_threads_do_not_run() -> None:
-    @around(Rules, "resolve")
-    def resolve(inner: Any, self: Any, grid: Any, block: Any, threads: Any, shared: int) -> Any:
-        if threads is not None and self.fixed is None:
-            grid, block, threads = threads, 1, None
-        return inner(self, grid, block, threads, shared)
+@mutant("P6", "program", Rules, "resolve")
+def surplus_threads_do_not_run(
+    inner: Any, self: Any, grid: Any, block: Any, threads: Any, shared: int
+) -> Any:
+    if threads is not None and self.fixed is None:
+        grid, block, threads = threads, 1, None
+    return inner(self, grid, block, threads, shared)
 
 
-@mutant("P5", "program")
-def zero_launches_one() -> None:
-    @around(Rules, "resolve")
-    def resolve(inner: Any, self: Any, *extents: Any) -> Any:
-        grid, block = inner(self, *extents)
-        return tuple(max(1, n) for n in grid), tuple(max(1, n) for n in block)
+@mutant("P5", "program", Rules, "resolve")
+def zero_launches_one(inner: Any, self: Any, *extents: Any) -> Any:
+    grid, block = inner(self, *extents)
+    return tuple(max(1, n) for n in grid), tuple(max(1, n) for n in block)
 
 
 # -- arguments
@@ -94,93 +92,77 @@ def bools_are_always_true() -> None:
     _changes_values(lambda values: [True if type(v) is bool else v for v in values])
 
 
-@mutant("V3 P7", "view language")
-def nans_are_made_alike() -> None:
-    @around(chip_kernels, "_elements")
-    def _elements(inner: Any, memory: Any, dtype: Any) -> Any:
-        found = inner(memory, dtype)
-        if found.dtype.kind == "f":
-            found[np.isnan(found)] = np.nan
-        return found
+@mutant("V3 P7", "view language", chip_kernels, "_elements")
+def nans_are_made_alike(inner: Any, memory: Any, dtype: Any) -> Any:
+    found = inner(memory, dtype)
+    if found.dtype.kind == "f":
+        found[np.isnan(found)] = np.nan
+    return found
 
 
-@mutant("X1", "process")
-def threads_share_the_storage_of_arguments() -> None:
-    @around(FakeProgram, "_bind")
-    def _bind(inner: Any, self: Any) -> Any:
-        launch, storage = inner(self), [None] * len(self.signature.params)
+@mutant("X1", "process", FakeProgram, "_bind")
+def threads_share_the_storage_of_arguments(inner: Any, self: Any) -> Any:
+    launch, storage = inner(self), [None] * len(self.signature.params)
 
-        def shared(geometry: Any, *args: Any) -> None:
-            storage[:] = args
-            time.sleep(0)  # as a binding that releases the GIL
-            launch(geometry, *storage)
+    def shared(geometry: Any, *args: Any) -> None:
+        storage[:] = args
+        time.sleep(0)  # as a binding that releases the GIL
+        launch(geometry, *storage)
 
-        return shared
+    return shared
 
 
-@mutant("X1", "process")
-def a_program_belongs_to_its_thread() -> None:
-    @around(FakeProgram, "_bind")
-    def _bind(inner: Any, self: Any) -> Any:
-        launch, owner = inner(self), threading.get_ident()
+@mutant("X1", "process", FakeProgram, "_bind")
+def a_program_belongs_to_its_thread(inner: Any, self: Any) -> Any:
+    launch, owner = inner(self), threading.get_ident()
 
-        def checked(geometry: Any, *args: Any) -> None:
-            if threading.get_ident() == owner:
-                launch(geometry, *args)
+    def checked(geometry: Any, *args: Any) -> None:
+        if threading.get_ident() == owner:
+            launch(geometry, *args)
 
-        return checked
+    return checked
 
 
 # -- order
 
 
-@mutant("P8", "program process")
-def copies_overtake_launches() -> None:
-    @around(Chip, "copy")
-    def copy(inner: Any, self: Any, dest: Block, src: Block, nbytes: int) -> int:
-        with self._lock:
-            if any(work.call == "write" for work in self._queue):
-                return int(inner(self, dest, src, nbytes))
-            return int(self._put(dest, bytes(self._at(src, nbytes))))
+@mutant("P8", "program process", Chip, "copy")
+def copies_overtake_launches(inner: Any, self: Any, dest: Block, src: Block, nbytes: int) -> int:
+    with self._lock:
+        if any(work.call == "write" for work in self._queue):
+            return int(inner(self, dest, src, nbytes))
+        return int(self._put(dest, bytes(self._at(src, nbytes))))
 
 
-@mutant("P8 P6 P3 P5", "program")
-def reads_do_not_wait_for_launches() -> None:
-    @around(Chip, "read")
-    def read(inner: Any, self: Any, dest: memoryview, src: Block) -> int:
-        with self._lock:
-            launches = [work for work in self._queue if work.call == "run"]
-            self._queue = type(self._queue)(work for work in self._queue if work.call != "run")
-            try:
-                return int(inner(self, dest, src))
-            finally:
-                self._queue.extend(launches)
+@mutant("P8 P6 P3 P5", "program", Chip, "read")
+def reads_do_not_wait_for_launches(inner: Any, self: Any, dest: memoryview, src: Block) -> int:
+    with self._lock:
+        launches = [work for work in self._queue if work.call == "run"]
+        self._queue = type(self._queue)(work for work in self._queue if work.call != "run")
+        try:
+            return int(inner(self, dest, src))
+        finally:
+            self._queue.extend(launches)
 
 
-@mutant("P8", "program process")
-def the_queue_is_a_stack() -> None:
-    @around(Chip, "_drain")
-    def _drain(inner: Any, self: Any, *args: Any, **named: Any) -> Any:
-        tail = []
-        while self._queue and self._queue[-1].call == "run":
-            tail.append(self._queue.pop())
-        self._queue.extend(tail)
-        return inner(self, *args, **named)
+@mutant("P8", "program process", Chip, "_drain")
+def the_queue_is_a_stack(inner: Any, self: Any, *args: Any, **named: Any) -> Any:
+    tail = []
+    while self._queue and self._queue[-1].call == "run":
+        tail.append(self._queue.pop())
+    self._queue.extend(tail)
+    return inner(self, *args, **named)
 
 
-@mutant("synchronize", "program")
-def waiting_returns_at_once() -> None:
-    @around(FakeDevice, "_synchronize")
-    def _synchronize(inner: Any, self: Any, timeout: float | None) -> bool:
-        return True
+@mutant("synchronize", "program", FakeDevice, "_synchronize")
+def waiting_returns_at_once(inner: Any, self: Any, timeout: float | None) -> bool:
+    return True
 
 
-@mutant("P9", "process")
-def close_does_not_wait() -> None:
-    @around(FakeDevice, "close")
-    def close(inner: Any, self: Any) -> None:
-        self.chip._queue.clear()
-        inner(self)
+@mutant("P9", "process", FakeDevice, "close")
+def close_does_not_wait(inner: Any, self: Any) -> None:
+    self.chip._queue.clear()
+    inner(self)
 
 
 # -- times
@@ -197,36 +179,30 @@ def times_are_missing() -> None:
     _lies(lambda seconds: None)
 
 
-@mutant("P4", "program")
-def times_are_known_before_the_end() -> None:
-    @around(FakeProgram, "_launch_timed")
-    def _launch_timed(inner: Any, self: Any, geometry: Any, args: Any) -> float:
-        start = time.perf_counter()
-        self._bind()(geometry, *args)
-        return time.perf_counter() - start
+@mutant("P4", "program", FakeProgram, "_launch_timed")
+def times_are_known_before_the_end(inner: Any, self: Any, geometry: Any, args: Any) -> float:
+    start = time.perf_counter()
+    self._bind()(geometry, *args)
+    return time.perf_counter() - start
 
 
 # -- binaries and failures
 
 
-@mutant("P1", "program")
-def the_name_of_the_entry_is_ignored() -> None:
-    @around(Chip, "load")
-    def load(inner: Any, self: Any, image: bytes, entry: str) -> Any:
-        for line in image.decode(errors="replace").splitlines():
-            words = line.replace("(", " ").split()
-            for word in words[:3]:
-                status, handle = inner(self, image, word)
-                if status == chip.OK:
-                    return status, handle
-        return inner(self, image, entry)
+@mutant("P1", "program", Chip, "load")
+def the_name_of_the_entry_is_ignored(inner: Any, self: Any, image: bytes, entry: str) -> Any:
+    for line in image.decode(errors="replace").splitlines():
+        words = line.replace("(", " ").split()
+        for word in words[:3]:
+            status, handle = inner(self, image, word)
+            if status == chip.OK:
+                return status, handle
+    return inner(self, image, entry)
 
 
-@mutant("P1", "program")
-def a_bad_binary_is_another_error() -> None:
-    @around(driver, "check")
-    def check(inner: Any, call: str, status: int, *rest: Any) -> None:
-        inner(call, chip.FAULT if status == chip.BAD_BINARY else status, *rest)
+@mutant("P1", "program", driver, "check")
+def a_bad_binary_is_another_error(inner: Any, call: str, status: int, *rest: Any) -> None:
+    inner(call, chip.FAULT if status == chip.BAD_BINARY else status, *rest)
 
 
 @mutant("P10", "program process")
@@ -234,39 +210,31 @@ def unloading_does_nothing() -> None:
     FakeProgram._unload = lambda self: None  # type: ignore[method-assign]
 
 
-@mutant("P10", "program")
-def unloading_does_not_wait_for_the_queue() -> None:
-    @around(Chip, "unload")
-    def unload(inner: Any, self: Any, program: int) -> int:
-        kernel = self._programs.get(program)
-        name = kernel.name if kernel is not None else ""
-        self._queue = type(self._queue)(work for work in self._queue if work.name != name)
-        return int(inner(self, program))
+@mutant("P10", "program", Chip, "unload")
+def unloading_does_not_wait_for_the_queue(inner: Any, self: Any, program: int) -> int:
+    kernel = self._programs.get(program)
+    name = kernel.name if kernel is not None else ""
+    self._queue = type(self._queue)(work for work in self._queue if work.name != name)
+    return int(inner(self, program))
 
 
-@mutant("P9", "process")
-def failures_on_the_device_are_not_raised() -> None:
-    @around(Chip, "_drain")
-    def _drain(inner: Any, self: Any, *args: Any, **named: Any) -> int:
-        inner(self, *args, **named)
-        return chip.OK
+@mutant("P9", "process", Chip, "_drain")
+def failures_on_the_device_are_not_raised(inner: Any, self: Any, *args: Any, **named: Any) -> int:
+    inner(self, *args, **named)
+    return chip.OK
 
 
-@mutant("P9", "process")
-def failures_name_no_program() -> None:
-    @around(FakeDevice, "check")
-    def check(inner: Any, self: Any, call: str, status: int) -> None:
-        driver.check(call, status, self.name)
+@mutant("P9", "process", FakeDevice, "check")
+def failures_name_no_program(inner: Any, self: Any, call: str, status: int) -> None:
+    driver.check(call, status, self.name)
 
 
-@mutant("P9", "process")
-def failures_are_raw_errors() -> None:
-    @around(driver, "check")
-    def check(inner: Any, *args: Any) -> None:
-        try:
-            inner(*args)
-        except HalError as error:
-            raise RuntimeError(str(error)) from None
+@mutant("P9", "process", driver, "check")
+def failures_are_raw_errors(inner: Any, *args: Any) -> None:
+    try:
+        inner(*args)
+    except HalError as error:
+        raise RuntimeError(str(error)) from None
 
 
 @mutant("P5", "program")

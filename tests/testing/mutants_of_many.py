@@ -4,24 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from mutants import around, mutant
+from mutants import mutant
 
 from hal_kernel.multidevice import multi_buffer
 from hal_kernel.multidevice.multi_buffer import MultiBuffer
 
 
-@mutant("M1", "many")
-def parts_begin_one_element_late() -> None:
-    @around(MultiBuffer, "_place")
-    def place(inner: Any, self: Any, shard: Any) -> Any:
-        return inner(self, shard._replace(start=max(0, shard.start - 1)))
+@mutant("M1", "many", MultiBuffer, "_place")
+def parts_begin_one_element_late(inner: Any, self: Any, shard: Any) -> Any:
+    return inner(self, shard._replace(start=max(0, shard.start - 1)))
 
 
-@mutant("M1", "many")
-def a_part_is_copied_from_the_beginning_of_its_source() -> None:
-    @around(multi_buffer, "pieces")
-    def pieces(inner: Any, *layouts: Any) -> Any:
-        return [piece._replace(src_start=0) for piece in inner(*layouts)]
+@mutant("M1", "many", multi_buffer, "pieces")
+def a_part_is_copied_from_the_beginning_of_its_source(inner: Any, *layouts: Any) -> Any:
+    return [piece._replace(src_start=0) for piece in inner(*layouts)]
 
 
 @mutant("M1", "many")

@@ -20,18 +20,14 @@ from hal_testing.fake.device import FakeDevice
 # -- copies
 
 
-@mutant("B4", "buffer")
-def copyin_drops_the_last_byte() -> None:
-    @around(FakeAllocator, "_copyin")
-    def _copyin(inner: Any, self: Any, dest: Block, src: memoryview) -> None:
-        inner(self, dest, src[:-1])
+@mutant("B4", "buffer", FakeAllocator, "_copyin")
+def copyin_drops_the_last_byte(inner: Any, self: Any, dest: Block, src: memoryview) -> None:
+    inner(self, dest, src[:-1])
 
 
-@mutant("B4 B5", "buffer")
-def copyout_drops_the_last_byte() -> None:
-    @around(FakeAllocator, "_copyout")
-    def _copyout(inner: Any, self: Any, dest: memoryview, src: Block) -> None:
-        inner(self, dest[:-1], src)
+@mutant("B4 B5", "buffer", FakeAllocator, "_copyout")
+def copyout_drops_the_last_byte(inner: Any, self: Any, dest: memoryview, src: Block) -> None:
+    inner(self, dest[:-1], src)
 
 
 @mutant("B4 B5", "buffer")
@@ -46,44 +42,42 @@ def copyin_keeps_the_callers_memory() -> None:
         self.device.chip.write(dest, src)
 
 
-@mutant("B6", "buffer")
-def copy_drops_the_last_byte() -> None:
-    @around(Chip, "copy")
-    def copy(inner: Any, self: Any, dest: Block, src: Block, nbytes: int) -> int:
-        return int(inner(self, dest, src, nbytes - 1))
+@mutant("B6", "buffer", Chip, "copy")
+def copy_drops_the_last_byte(inner: Any, self: Any, dest: Block, src: Block, nbytes: int) -> int:
+    return int(inner(self, dest, src, nbytes - 1))
 
 
-@mutant("B6", "buffer")
-def transfer_between_devices_is_claimed_and_not_done() -> None:
-    @around(FakeAllocator, "_transfer")
-    def _transfer(inner: Any, self: Any, dest: Block, src: Block, nbytes: int, there: Any) -> bool:
-        return there is not self.device or inner(self, dest, src, nbytes, there)
+@mutant("B6", "buffer", FakeAllocator, "_transfer")
+def transfer_between_devices_is_claimed_and_not_done(
+    inner: Any, self: Any, dest: Block, src: Block, nbytes: int, there: Any
+) -> bool:
+    return there is not self.device or inner(self, dest, src, nbytes, there)
 
 
-@mutant("B6", "buffer")
-def overlapping_copies_go_forward_only() -> None:
-    @around(FakeAllocator, "_transfer")
-    def _transfer(inner: Any, self: Any, dest: Block, src: Block, nbytes: int, there: Any) -> bool:
-        for start in range(0, nbytes, 64):
-            size = min(64, nbytes - start)
-            parts = (place._replace(offset=place.offset + start) for place in (dest, src))
-            if not inner(self, *parts, size, there):
-                return False
-        return True
+@mutant("B6", "buffer", FakeAllocator, "_transfer")
+def overlapping_copies_go_forward_only(
+    inner: Any, self: Any, dest: Block, src: Block, nbytes: int, there: Any
+) -> bool:
+    for start in range(0, nbytes, 64):
+        size = min(64, nbytes - start)
+        parts = (place._replace(offset=place.offset + start) for place in (dest, src))
+        if not inner(self, *parts, size, there):
+            return False
+    return True
 
 
-@mutant("fill", "buffer")
-def fill_ignores_the_patterns_phase() -> None:
-    @around(FakeAllocator, "_fill")
-    def _fill(inner: Any, self: Any, dest: Block, nbytes: int, pattern: bytes) -> None:
-        inner(self, dest, nbytes, pattern[1:] + pattern[:1])
+@mutant("fill", "buffer", FakeAllocator, "_fill")
+def fill_ignores_the_patterns_phase(
+    inner: Any, self: Any, dest: Block, nbytes: int, pattern: bytes
+) -> None:
+    inner(self, dest, nbytes, pattern[1:] + pattern[:1])
 
 
-@mutant("fill B14", "buffer")
-def fill_sets_the_first_element_only() -> None:
-    @around(FakeAllocator, "_fill")
-    def _fill(inner: Any, self: Any, dest: Block, nbytes: int, pattern: bytes) -> None:
-        inner(self, dest, len(pattern), pattern)
+@mutant("fill B14", "buffer", FakeAllocator, "_fill")
+def fill_sets_the_first_element_only(
+    inner: Any, self: Any, dest: Block, nbytes: int, pattern: bytes
+) -> None:
+    inner(self, dest, len(pattern), pattern)
 
 
 @mutant("B6", "buffer")
@@ -104,43 +98,37 @@ def zero_is_not_zero_when_memory_is_used_again() -> None:
     FakeAllocator.fresh_is_zero = True  # it is not: the chip fills what is new with 0xaa
 
 
-@mutant("B7", "buffer")
-def options_are_ignored() -> None:
-    @around(FakeAllocator, "_check")
-    def _check(inner: Any, self: Any, nbytes: int, options: Any) -> Any:
-        return inner(self, nbytes, None)
+@mutant("B7", "buffer", FakeAllocator, "_check")
+def options_are_ignored(inner: Any, self: Any, nbytes: int, options: Any) -> Any:
+    return inner(self, nbytes, None)
 
 
 # -- views
 
 
-@mutant("B6 V1 V3", "buffer view")
-def view_ignores_its_offset() -> None:
-    @around(FakeAllocator, "_offset")
-    def _offset(inner: Any, self: Any, opaque: Block, nbytes: int, offset: int) -> Block:
-        return opaque
+@mutant("B6 V1 V3", "buffer view", FakeAllocator, "_offset")
+def view_ignores_its_offset(
+    inner: Any, self: Any, opaque: Block, nbytes: int, offset: int
+) -> Block:
+    return opaque
 
 
-@mutant("V1 V3", "view")
-def views_begin_at_multiples_of_sixteen() -> None:
-    @around(FakeAllocator, "_offset")
-    def _offset(inner: Any, self: Any, opaque: Block, nbytes: int, offset: int) -> Block:
-        return inner(self, opaque, nbytes, offset & -16)  # type: ignore[no-any-return]
+@mutant("V1 V3", "view", FakeAllocator, "_offset")
+def views_begin_at_multiples_of_sixteen(
+    inner: Any, self: Any, opaque: Block, nbytes: int, offset: int
+) -> Block:
+    return inner(self, opaque, nbytes, offset & -16)  # type: ignore[no-any-return]
 
 
-@mutant("V5", "view")
-def freeing_a_view_frees_its_base() -> None:
-    @around(buffers.Buffer, "deallocate")
-    def deallocate(inner: Any, self: Any) -> None:
-        inner(self if self.base is None else self.base)
+@mutant("V5", "view", buffers.Buffer, "deallocate")
+def freeing_a_view_frees_its_base(inner: Any, self: Any) -> None:
+    inner(self if self.base is None else self.base)
 
 
-@mutant("V5 B2", "view buffer")
-def old_views_stay_usable() -> None:
-    @around(buffers.Buffer, "_detach")
-    def _detach(inner: Any, self: Any) -> None:
-        if self.base is None:
-            inner(self)
+@mutant("V5 B2", "view buffer", buffers.Buffer, "_detach")
+def old_views_stay_usable(inner: Any, self: Any) -> None:
+    if self.base is None:
+        inner(self)
 
 
 # -- allocation
@@ -151,84 +139,72 @@ def free_does_nothing() -> None:
     FakeAllocator._free = lambda self, opaque, nbytes, options: None  # type: ignore[method-assign]
 
 
-@mutant("A1", "allocator")
-def cache_returns_another_keys_block() -> None:
-    @around(core.Allocator, "alloc")
-    def alloc(inner: Any, self: Any, nbytes: int, options: Any = None) -> Any:
-        size = block_nbytes(nbytes)
-        others = [key for key, blocks in self._cache.items() if blocks and key != size]
-        if others and options in (None, hal.BufferSpec()):
-            blocks = self._cache[others[0]]
-            self._cache.setdefault(size, blocks).append(blocks.pop())
-        return inner(self, nbytes, options)
+@mutant("A1", "allocator", core.Allocator, "alloc")
+def cache_returns_another_keys_block(
+    inner: Any, self: Any, nbytes: int, options: Any = None
+) -> Any:
+    size = block_nbytes(nbytes)
+    others = [key for key, blocks in self._cache.items() if blocks and key != size]
+    if others and options in (None, hal.BufferSpec()):
+        blocks = self._cache[others[0]]
+        self._cache.setdefault(size, blocks).append(blocks.pop())
+    return inner(self, nbytes, options)
 
 
-@mutant("A1 X1", "allocator process")
-def cache_hands_out_a_block_and_keeps_it() -> None:
-    @around(core.Allocator, "alloc")
-    def alloc(inner: Any, self: Any, nbytes: int, options: Any = None) -> Any:
-        blocks = self._cache.get(block_nbytes(nbytes))
-        kept = blocks[-1] if blocks else None
-        made = inner(self, nbytes, options)
-        if kept is not None and kept[1] == made:
-            blocks.append(kept)
-        return made
+@mutant("A1 X1", "allocator process", core.Allocator, "alloc")
+def cache_hands_out_a_block_and_keeps_it(
+    inner: Any, self: Any, nbytes: int, options: Any = None
+) -> Any:
+    blocks = self._cache.get(block_nbytes(nbytes))
+    kept = blocks[-1] if blocks else None
+    made = inner(self, nbytes, options)
+    if kept is not None and kept[1] == made:
+        blocks.append(kept)
+    return made
 
 
-@mutant("A1 B8", "allocator buffer")
-def cache_keeps_nothing() -> None:
-    @around(core.Allocator, "_settle_next")
-    def _settle_next(inner: Any, self: Any) -> None:
-        inner(self)
-        self._evict(0)
+@mutant("A1 B8", "allocator buffer", core.Allocator, "_settle_next")
+def cache_keeps_nothing(inner: Any, self: Any) -> None:
+    inner(self)
+    self._evict(0)
 
 
-@mutant("A2", "allocator")
-def nolru_is_cached() -> None:
-    @around(core.Allocator, "free")
-    def free(inner: Any, self: Any, opaque: Any, nbytes: int, options: Any = None) -> None:
-        inner(self, opaque, nbytes, None)
+@mutant("A2", "allocator", core.Allocator, "free")
+def nolru_is_cached(inner: Any, self: Any, opaque: Any, nbytes: int, options: Any = None) -> None:
+    inner(self, opaque, nbytes, None)
 
 
-@mutant("A3 A1", "allocator")
-def cache_has_no_bound() -> None:
-    @around(core.Allocator, "_evict")
-    def _evict(inner: Any, self: Any, nbytes: int) -> None:
-        if nbytes == self._cached:
-            inner(self, nbytes)
-
-
-@mutant("A3", "allocator")
-def cache_evicts_what_was_used_last() -> None:
-    @around(core.Allocator, "_evict")
-    def _evict(inner: Any, self: Any, nbytes: int) -> None:
-        for blocks in self._cache.values():
-            ages = [(-age, block) for age, block in reversed(blocks)]
-            blocks.clear()
-            blocks.extend(ages)
+@mutant("A3 A1", "allocator", core.Allocator, "_evict")
+def cache_has_no_bound(inner: Any, self: Any, nbytes: int) -> None:
+    if nbytes == self._cached:
         inner(self, nbytes)
 
 
-@mutant("A4 A8", "allocator")
-def limit_is_not_kept() -> None:
-    @around(core.Allocator, "_ask_device")
-    def _ask_device(inner: Any, self: Any, size: int, options: Any) -> Any:
-        before, self.limit = self.limit, 0
-        try:
-            return inner(self, size, options)
-        finally:
-            self.limit = before
+@mutant("A3", "allocator", core.Allocator, "_evict")
+def cache_evicts_what_was_used_last(inner: Any, self: Any, nbytes: int) -> None:
+    for blocks in self._cache.values():
+        ages = [(-age, block) for age, block in reversed(blocks)]
+        blocks.clear()
+        blocks.extend(ages)
+    inner(self, nbytes)
 
 
-@mutant("A8", "allocator")
-def limit_does_not_count_the_cache() -> None:
-    @around(core.Allocator, "_ask_device")
-    def _ask_device(inner: Any, self: Any, size: int, options: Any) -> Any:
-        before, self.limit = self.limit, self.limit and self.limit + self._cached
-        try:
-            return inner(self, size, options)
-        finally:
-            self.limit = before
+@mutant("A4 A8", "allocator", core.Allocator, "_ask_device")
+def limit_is_not_kept(inner: Any, self: Any, size: int, options: Any) -> Any:
+    before, self.limit = self.limit, 0
+    try:
+        return inner(self, size, options)
+    finally:
+        self.limit = before
+
+
+@mutant("A8", "allocator", core.Allocator, "_ask_device")
+def limit_does_not_count_the_cache(inner: Any, self: Any, size: int, options: Any) -> Any:
+    before, self.limit = self.limit, self.limit and self.limit + self._cached
+    try:
+        return inner(self, size, options)
+    finally:
+        self.limit = before
 
 
 @mutant("A4", "allocator")
@@ -236,31 +212,27 @@ def a_full_device_is_another_error() -> None:
     driver._ERRORS[chip.OUT_OF_MEMORY] = hal.InvalidState
 
 
-@mutant("A4", "allocator")
-def cache_is_not_given_up_before_a_refusal() -> None:
-    @around(core.Allocator, "_fresh")
-    def _fresh(inner: Any, self: Any, nbytes: int, size: int, options: Any) -> Any:
-        self.free_cache = lambda: None
-        try:
-            return inner(self, nbytes, size, options)
-        finally:
-            del self.free_cache
+@mutant("A4", "allocator", core.Allocator, "_fresh")
+def cache_is_not_given_up_before_a_refusal(
+    inner: Any, self: Any, nbytes: int, size: int, options: Any
+) -> Any:
+    self.free_cache = lambda: None
+    try:
+        return inner(self, nbytes, size, options)
+    finally:
+        del self.free_cache
 
 
-@mutant("A6", "allocator")
-def double_frees_pass() -> None:
-    @around(core.Allocator, "free")
-    def free(inner: Any, self: Any, opaque: Any, nbytes: int, options: Any = None) -> None:
-        if opaque in self._live:
-            inner(self, opaque, nbytes, options)
+@mutant("A6", "allocator", core.Allocator, "free")
+def double_frees_pass(inner: Any, self: Any, opaque: Any, nbytes: int, options: Any = None) -> None:
+    if opaque in self._live:
+        inner(self, opaque, nbytes, options)
 
 
-@mutant("A6", "allocator")
-def a_finalizer_that_allocates_waits_for_its_own_thread() -> None:
-    @around(core.Allocator, "__init__")
-    def __init__(inner: Any, self: Any, *args: Any) -> None:
-        inner(self, *args)
-        self._lock = _OnceLock()
+@mutant("A6", "allocator", core.Allocator, "__init__")
+def a_finalizer_that_allocates_waits_for_its_own_thread(inner: Any, self: Any, *args: Any) -> None:
+    inner(self, *args)
+    self._lock = _OnceLock()
 
 
 class _OnceLock:
@@ -280,21 +252,17 @@ class _OnceLock:
         return False
 
 
-@mutant("A5", "allocator")
-def the_backend_is_called_with_the_lock_held() -> None:
-    @around(core.Allocator, "_settle_next")
-    def _settle_next(inner: Any, self: Any) -> None:
-        inner(self)
-        while self._dropped:
-            self._free(*self._dropped.popleft())
+@mutant("A5", "allocator", core.Allocator, "_settle_next")
+def the_backend_is_called_with_the_lock_held(inner: Any, self: Any) -> None:
+    inner(self)
+    while self._dropped:
+        self._free(*self._dropped.popleft())
 
 
-@mutant("A7 P8", "allocator process")
-def host_writes_overtake_the_queue() -> None:
-    @around(Chip, "write")
-    def write(inner: Any, self: Any, dest: Block, data: bytes) -> int:
-        with self._lock:
-            return int(self._check(dest, len(data)) or self._put(dest, data))
+@mutant("A7 P8", "allocator process", Chip, "write")
+def host_writes_overtake_the_queue(inner: Any, self: Any, dest: Block, data: bytes) -> int:
+    with self._lock:
+        return int(self._check(dest, len(data)) or self._put(dest, data))
 
 
 @mutant("A7", "allocator")
@@ -325,12 +293,10 @@ def free_does_not_wait_for_the_queue() -> None:
             return int(self._check(dest, len(data)) or self._put(dest, data))
 
 
-@mutant("B11 A1", "buffer allocator")
-def statistics_count_views() -> None:
-    @around(buffers.Buffer, "_attach")
-    def _attach(inner: Any, self: Any, operation: str, base: Any) -> None:
-        inner(self, operation, base)
-        self._device.allocator._current += self.nbytes
+@mutant("B11 A1", "buffer allocator", buffers.Buffer, "_attach")
+def statistics_count_views(inner: Any, self: Any, operation: str, base: Any) -> None:
+    inner(self, operation, base)
+    self._device.allocator._current += self.nbytes
 
 
 # -- threads, processes, the end

@@ -15,17 +15,15 @@ from hal_core.queue.event import Event, Failure
 from hal_core.queue.worker import Worker, WorkerQueue
 
 
-@mutant("Q1", "queue")
-def queues_run_the_latest_work_first() -> None:
-    @around(WorkerQueue, "_put_behind")
-    def _put_behind(inner: Any, self: Any, item: Any) -> None:
-        waiting = []
-        is_work = isinstance(item, tuple) and item[2] != "wait"
-        while is_work and not self._worker.items.empty():
-            waiting.append(self._worker.items.get())
-        inner(self, item)
-        for item in waiting:
-            self._put(item)
+@mutant("Q1", "queue", WorkerQueue, "_put_behind")
+def queues_run_the_latest_work_first(inner: Any, self: Any, item: Any) -> None:
+    waiting = []
+    is_work = isinstance(item, tuple) and item[2] != "wait"
+    while is_work and not self._worker.items.empty():
+        waiting.append(self._worker.items.get())
+    inner(self, item)
+    for item in waiting:
+        self._put(item)
 
 
 @mutant("Q1", "queue")
@@ -56,11 +54,9 @@ def the_default_queue_is_made_anew() -> None:
     )
 
 
-@mutant("Q2 Q1", "queue")
-def events_happen_at_once() -> None:
-    @around(WorkerQueue, "_record")
-    def _record(inner: Any, self: Any, event: Any) -> None:
-        event._happen(None)
+@mutant("Q2 Q1", "queue", WorkerQueue, "_record")
+def events_happen_at_once(inner: Any, self: Any, event: Any) -> None:
+    event._happen(None)
 
 
 @mutant("Q2_done", "queue")
@@ -78,12 +74,10 @@ def waits_spin() -> None:
     Event._sleep = _sleep  # type: ignore[method-assign]
 
 
-@mutant("Q2", "queue")
-def a_wait_that_times_out_says_true() -> None:
-    @around(Event, "wait")
-    def wait(inner: Any, self: Any, timeout: Any = None) -> bool:
-        inner(self, timeout)
-        return True
+@mutant("Q2", "queue", Event, "wait")
+def a_wait_that_times_out_says_true(inner: Any, self: Any, timeout: Any = None) -> bool:
+    inner(self, timeout)
+    return True
 
 
 @mutant("Q2", "queue")
@@ -95,20 +89,18 @@ def an_awaited_event_blocks_the_loop() -> None:
     Event.__await__ = _await  # type: ignore[method-assign]
 
 
-@mutant("Q2", "queue")
-def seconds_between_events_are_nanoseconds() -> None:
-    @around(Event, "seconds_since")
-    def seconds_since(inner: Any, self: Any, earlier: Any) -> float:
-        return float(inner(self, earlier)) * 1e9
+@mutant("Q2", "queue", Event, "seconds_since")
+def seconds_between_events_are_nanoseconds(inner: Any, self: Any, earlier: Any) -> float:
+    return float(inner(self, earlier)) * 1e9
 
 
-@mutant("Q3", "queue")
-def queued_copies_keep_an_address_only() -> None:
-    @around(WorkerQueue, "_call")
-    def _call(inner: Any, self: Any, method: str, args: Any, keep: Any) -> None:
-        if method == "_copyin":
-            args, keep = (args[0], memoryview(bytes(args[1]))), ()
-        inner(self, method, args, keep)
+@mutant("Q3", "queue", WorkerQueue, "_call")
+def queued_copies_keep_an_address_only(
+    inner: Any, self: Any, method: str, args: Any, keep: Any
+) -> None:
+    if method == "_copyin":
+        args, keep = (args[0], memoryview(bytes(args[1]))), ()
+    inner(self, method, args, keep)
 
 
 @mutant("Q4", "queue")
@@ -161,21 +153,17 @@ def a_failure_is_raised_once() -> None:
             inner(self, operation)
 
 
-@mutant("Q5", "queue")
-def work_behind_a_failure_runs() -> None:
-    @around(Worker, "serve")
-    def serve(inner: Any, self: Any, queue: str) -> None:
-        Worker.failure = property(  # type: ignore[assignment]
-            lambda self: None, lambda self, failure: None
-        )
-        inner(self, queue)
+@mutant("Q5", "queue", Worker, "serve")
+def work_behind_a_failure_runs(inner: Any, self: Any, queue: str) -> None:
+    Worker.failure = property(  # type: ignore[assignment]
+        lambda self: None, lambda self, failure: None
+    )
+    inner(self, queue)
 
 
-@mutant("Q5", "queue")
-def a_failure_names_no_program() -> None:
-    @around(Failure, "to_raise")
-    def to_raise(inner: Any, self: Any, operation: str) -> Any:
-        return inner(self._replace(work="work"), operation)
+@mutant("Q5", "queue", Failure, "to_raise")
+def a_failure_names_no_program(inner: Any, self: Any, operation: str) -> Any:
+    return inner(self._replace(work="work"), operation)
 
 
 @mutant("Q5", "queue")
@@ -191,8 +179,6 @@ def circles_are_not_looked_for() -> None:
     Event._check_can_happen = lambda self: None  # type: ignore[method-assign]
 
 
-@mutant("Q8", "queue")
-def every_long_wait_is_called_a_circle() -> None:
-    @around(events, "obstacle")
-    def obstacle(inner: Any, event: Any) -> Any:
-        return inner(event)[0], True
+@mutant("Q8", "queue", events, "obstacle")
+def every_long_wait_is_called_a_circle(inner: Any, event: Any) -> Any:
+    return inner(event)[0], True
