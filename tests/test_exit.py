@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import inspect
-import subprocess
-import sys
 from pathlib import Path
+
+from run_python import printed
 
 import hal_core as hal
 
@@ -216,11 +216,7 @@ def _public() -> set[str]:
 def test_public_methods_give_a_result_or_InvalidState_while_python_ends(tmp_path: Path) -> None:
     path = tmp_path / "program.py"
     path.write_text(PROGRAM, encoding="utf-8")
-    done = subprocess.run(
-        (sys.executable, str(path)), capture_output=True, text=True, timeout=60, check=False
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    said = dict(line.split(" ", 1) for line in done.stdout.splitlines())
+    said = dict(line.split(" ", 1) for line in printed(path).splitlines())
     assert {
         name: text for name, text in said.items() if text not in ("result", "InvalidState")
     } == {}
@@ -266,9 +262,4 @@ Cycle()
 
 
 def test_R15_many_modules_and_finalizers_at_exit_leave_the_exit_code() -> None:
-    done = subprocess.run(
-        (sys.executable, "-c", MANY_FINALIZERS), capture_output=True, text=True, timeout=60,
-        check=False,
-    )  # fmt: skip
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "finalized before the modules True\n"
+    assert printed(MANY_FINALIZERS) == "finalized before the modules True\n"

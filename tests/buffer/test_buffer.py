@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import math
 import pickle
-import subprocess
 import sys
 from typing import Any
 
@@ -13,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from run_python import printed
 
 import hal_core as hal
 from hal_core.dtypes import pack
@@ -24,12 +24,6 @@ def raw(buffer: hal.Buffer) -> bytes:
     """What the device holds, read without the code under test."""
     allocator: Any = hal.Device[buffer.device].allocator
     return bytes(allocator.device.chip._at(buffer._buf, buffer.nbytes))
-
-
-@pytest.mark.parametrize("size", [-1, 1.5, "3", None, True])
-def test_B1_refuses_sizes_that_are_none(fake: hal.Compiled, size: Any) -> None:
-    with pytest.raises(hal.InvalidArgument, match="size must be an integer"):
-        hal.Buffer(fake, size, hal.int8)
 
 
 @pytest.mark.parametrize(
@@ -65,15 +59,6 @@ def test_B1_a_short_name_of_numpy_is_refused_with_the_full_one(
 ) -> None:
     with pytest.raises(hal.InvalidArgument, match=f"not a dtype .*Did you mean {name}"):
         hal.Buffer(fake, 1, dtype)
-
-
-def test_B4_copyin_refuses_strides_and_what_is_no_memory(fake: hal.Compiled) -> None:
-    buffer = hal.Buffer(fake, 4, hal.int16)
-    with pytest.raises(hal.InvalidArgument, match="C-contiguous"):
-        buffer.copyin(np.zeros(8, np.int16)[::2])
-    with pytest.raises(hal.InvalidArgument, match="no host memory"):
-        buffer.copyin([1, 2, 3, 4])
-    assert not buffer.is_allocated
 
 
 @pytest.mark.parametrize("times", [1, 2])
@@ -150,9 +135,7 @@ for name in ("__main__", *sys.modules):  # as a library does that is never unloa
 @pytest.mark.parametrize("closed", ["", 'hal.Device["FAKE"].close()'])
 def test_B8_a_buffer_that_outlives_the_names_of_its_plugin_goes_quietly(closed: str) -> None:
     """At exit Python empties modules that something still holds, before the last buffers go."""
-    program = [sys.executable, "-W", "error", "-c", OUTLIVES_ITS_PLUGIN + closed]
-    done = subprocess.run(program, capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert printed(OUTLIVES_ITS_PLUGIN + closed) == ""
 
 
 def test_B10_out_of_band_views_and_external_memory(fake: hal.Compiled) -> None:
@@ -189,14 +172,6 @@ def test_B14_fresh_memory_is_poisoned_in_checked_mode(
     monkeypatch.setenv("HAL_CHECK", "1")
     assert raw(hal.empty(4, hal.uint8, "FAKE:1")) == b"\xcb" * 4
     assert not hal.zeros(4, hal.uint8, "FAKE:1").numpy().any()
-
-
-def test_V5_a_view_made_before_its_base_was_allocated(fake: hal.Compiled) -> None:
-    buffer = hal.Buffer(fake, 8, hal.int16)
-    view = buffer[2:4]
-    assert not view.is_allocated
-    view.fill(9)
-    assert buffer.is_allocated and buffer[2:4].numpy().tolist() == [9, 9]
 
 
 def test_fill_takes_what_the_dtype_holds(fake: hal.Compiled) -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
-import textwrap
 import threading
 import tomllib
 from pathlib import Path
@@ -14,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from fake_site import FakeSite
+from run_python import printed
 
 import hal_core as hal
 from hal_kernel.python import program as programs
@@ -119,10 +118,8 @@ def test_B14_memory_that_nothing_has_written_may_not_be_read(
     assert (y.numpy() == 1).all()
 
 
-def test_P9_a_launch_without_end_is_ended(
-    python: PythonDevice, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(python, "seconds", 0.2)
+def test_P9_a_launch_without_end_is_ended(python: PythonDevice) -> None:
+    python.seconds = 0.2
     y = hal.zeros(2, hal.int32, python)
     with pytest.raises(hal.KernelFault, match="HAL_PYTHON_SECONDS"):
         python.compile(endless)(y, threads=1)
@@ -185,6 +182,4 @@ def test_X2_a_forked_child_goes_on(python: PythonDevice) -> None:
     """
     if sys.platform == "win32":
         pytest.skip("Windows has no fork")
-    lines = textwrap.dedent(code)
-    done = subprocess.run([sys.executable, "-c", lines], capture_output=True, text=True, timeout=60)
-    assert (done.stdout, done.stderr) == ("[3.0, 3.0, 3.0, 3.0]\n[2.0, 2.0, 2.0, 2.0]\n", "")
+    assert printed(code) == "[3.0, 3.0, 3.0, 3.0]\n[2.0, 2.0, 2.0, 2.0]\n"
