@@ -50,13 +50,18 @@ def waiting(y: hal.Ptr[hal.int32]) -> None:
     hal.atomic_add(y, 0, tile[0])
 
 
-def test_a_loop_without_a_count_is_unknown() -> None:
-    """A launch that may take seconds would keep the GIL."""
-    assert operations_per_thread(endless.lower().uops) is None
+COSTS = {
+    straight: 5,  # of both sides: LT, STORE, LOAD, MUL, STORE
+    loops: 2 + 5 * (3 + 4),  # NEG and ADD of a bound, and the loops multiply
+    waiting: 3,  # STORE, LOAD, ATOMIC; waiting is not counted
+    unknown: None,  # a bound of the launch
+    endless: None,  # which may take seconds, in which the GIL would be kept
+}
 
 
-def test_shared_memory_is_there_and_waiting_is_not_counted() -> None:
-    assert operations_per_thread(waiting.lower().uops) == 3  # STORE, LOAD, ATOMIC
+@pytest.mark.parametrize(("kernel", "cost"), COSTS.items(), ids=lambda of: getattr(of, "name", ""))
+def test_the_cost_of_a_thread(kernel: hal.KernelFunction, cost: int | None) -> None:
+    assert operations_per_thread(kernel.lower().uops) == cost
 
 
 def test_a_bound_of_many_doublings_takes_no_time_of_its_own() -> None:
@@ -76,19 +81,6 @@ def test_a_bound_wraps_as_the_kernel_does() -> None:
     loop = UOp("RANGE", int32, (uops[1], uops[2], uops[1]), "k")
     uops += [loop, UOp("NEG", int32, (loop,)), UOp("ENDRANGE", None, (loop,))]
     assert operations_per_thread(uops) == 1
-
-
-def test_both_sides_of_an_if_count() -> None:
-    assert operations_per_thread(straight.lower().uops) == 5  # LT, STORE, LOAD, MUL, STORE
-
-
-def test_loops_multiply() -> None:
-    bounds = 2  # NEG and ADD
-    assert operations_per_thread(loops.lower().uops) == bounds + 5 * (3 + 4)
-
-
-def test_a_bound_of_the_launch_is_unknown() -> None:
-    assert operations_per_thread(unknown.lower().uops) is None
 
 
 def loop(start: int, stop: int, step: int) -> tuple[UOp, ...]:

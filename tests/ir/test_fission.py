@@ -173,11 +173,6 @@ def test_what_lives_across_barriers_is_bounded() -> None:
         at_barriers(_greedy(513, (64, 1, 1)))
 
 
-def test_the_same_kernel_gives_the_same_list() -> None:
-    first, second = ([(n.op, n.dtype, n.arg) for n in at_barriers(tiled())] for _ in range(2))
-    assert first == second
-
-
 def _long(regions: int) -> Kernel:
     """Every region reads the one before, and all share an index."""
     b = Builder("long", "y: int32*, n: int32")
