@@ -79,14 +79,6 @@ def shared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native, "SHARED_FROM", 0)
 
 
-def native_of(graph: hal.Graph) -> native.NativeReplay:
-    graph.replay()
-    assert graph._plan is not None
-    made = graph._plan._native
-    assert isinstance(made, native.NativeReplay)
-    return made
-
-
 @pytest.mark.parametrize("core", range(4))
 def test_G3_cores_that_never_come_are_not_missed(
     core: int, four_threads: hal.Compiled, monkeypatch: pytest.MonkeyPatch
@@ -95,8 +87,10 @@ def test_G3_cores_that_never_come_are_not_missed(
     shared(monkeypatch)
     graph, a, _ = steps(four_threads, 5)
     other, wanted, _ = steps(four_threads, 5)
-    replay = native_of(graph)
-    assert len(replay._chunks) == 4
+    graph.replay()
+    assert graph._plan is not None
+    replay = graph._plan._native
+    assert isinstance(replay, native.NativeReplay) and len(replay._chunks) == 4
     state = ctypes.create_string_buffer(64 * 8)
     start = (ctypes.addressof(state) + 63) & -64
     args = struct.pack("@2Q", ctypes.addressof(replay._plan), start)

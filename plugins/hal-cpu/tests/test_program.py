@@ -24,6 +24,7 @@ from hal_cpu import processor
 from hal_cpu.compilers.llvm import LLVMCompiler
 from hal_cpu.in_flight import TrackedLaunch
 from hal_cpu.program import AdaptiveLaunch, CPUProgram
+from hal_cpu.threads.pool import split
 
 pytestmark = [pytest.mark.results, pytest.mark.lowest, pytest.mark.quick]
 
@@ -132,17 +133,11 @@ def test_P6_every_thread_runs_once(
     run = {
         "keep": program._keeping,
         "release": program._releasing,
-        "split": AdaptiveLaunch(program._releasing, device.pool, split_of(blocks), True),
+        "split": AdaptiveLaunch(program._releasing, device.pool, split(blocks, 4), True),
     }[kind]
     launch = program._launch or program._bind()
     launch((run, *geometry[1:]), hits._buf, sizes[0], sizes[1])
     assert set(hits.numpy().tolist()) == {1}
-
-
-def split_of(blocks: int) -> list[object]:
-    from hal_cpu.threads.pool import split
-
-    return split(blocks, 4)  # type: ignore[return-value]
 
 
 def test_launches_that_splitting_makes_slower_stay_on_one_core(
