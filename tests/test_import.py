@@ -27,11 +27,6 @@ print(*sorted(set(sys.modules) - before))
 """
 
 
-@pytest.fixture
-def site(tmp_path: Path) -> FakeSite:
-    return FakeSite(tmp_path / "site")
-
-
 def test_R7_import_loads_two_modules(site: FakeSite) -> None:
     site.backend("BAD", "raise SystemExit('touched')")
     done = site.run(LOADED, "-I")

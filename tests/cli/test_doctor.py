@@ -16,11 +16,6 @@ pytestmark = pytest.mark.alone
 DOCTOR = "from hal_core.cli import main; sys.exit(main(['doctor', {options}]))"
 
 
-@pytest.fixture
-def site(tmp_path: Path) -> FakeSite:
-    return FakeSite(tmp_path / "site")
-
-
 def doctor(
     site: FakeSite, options: str = "'--json'", env: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from hal_core.device.names import KNOWN
+
 sys.path.insert(0, str(Path(__file__).parent))
 
 
@@ -14,3 +16,9 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     item.add_marker(pytest.mark.alone)
     item.add_marker(pytest.mark.syntax)
     item.add_marker(pytest.mark.quick)
+
+
+@pytest.fixture(autouse=True)
+def quiet_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HAL_DEVICE", "HAL_PLUGINS", "HAL_DISABLE", "HAL_PREFER", "ACC", "CL", *KNOWN):
+        monkeypatch.delenv(name, raising=False)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -178,13 +177,9 @@ ANSWERS = {
 }  # fmt: skip
 
 
-@pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSite:
-    made = FakeSite(tmp_path / "site")
-    monkeypatch.syspath_prepend(str(made))
-    for name in ("HAL_DEVICE", "HAL_PLUGINS", "HAL_DISABLE", "HAL_PREFER"):
-        monkeypatch.delenv(name, raising=False)
-    return made
+@pytest.fixture(autouse=True)
+def on_the_path(site: FakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(site))
 
 
 ALL = AT_IMPORT | OBJECTS | ANSWERS
@@ -209,8 +204,9 @@ def test_R8_a_wrong_plugin_is_refused_by_name(
     assert registry["GOOD"].name == "GOOD"
     assert "GOOD" in registry.get_available_devices()
     assert registry.states().keys() == {"EVIL", "GOOD"}
-    for device in set(registry._devices.values()):
-        device.close()
+    for name, state in registry.states().items():
+        if state == "open":
+            registry[name].close()
 
 
 MADE = {name: wrong for name, wrong in (OBJECTS | ANSWERS).items() if wrong.use == "device"}
