@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -71,8 +70,7 @@ FAULTS = {
 
 
 @pytest.fixture
-def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setattr(sys, "path", list(sys.path))
+def file(tmp_path: Path, own_sys: None) -> str:
     (tmp_path / "kernels.py").write_text(FILE, encoding="utf-8")
     return str(tmp_path / "kernels.py")
 
@@ -369,9 +367,8 @@ RELYING = {"fft": {"combine"}, "sort": {"move"}}
     "example", ["saxpy", "matmul", "nbody", "wave", "softmax", "fft", "sort", "sparse"]
 )
 def test_try_finds_no_fault_in_the_examples(
-    example: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    example: str, own_sys: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setenv("HAL_DEVICE", "PYTHON")  # saxpy.py runs whole: it has no `main`
     relying = RELYING.get(example, set())
     assert main(["try", str(EXAMPLES / f"{example}.py")]) == (1 if relying else 0)

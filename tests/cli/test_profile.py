@@ -34,9 +34,7 @@ print(__name__, sys.argv[1:])
 
 
 @pytest.fixture(autouse=True)
-def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(sys, "argv", list(sys.argv))
-    monkeypatch.setattr(sys, "path", list(sys.path))
+def fake(own_sys: None) -> Iterator[None]:
     hal.Device.register_plugin("FAKE", FakePlugin())
     yield
     hal.Device["FAKE"].close()
