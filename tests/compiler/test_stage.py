@@ -120,4 +120,3 @@ def test_a_kernel_at_the_place_of_one_that_is_gone_is_another(fake: hal.Compiled
         text = f"def k(t, x): x[t[0]] = {number}"
         program = fake.compile(hal.Source("k", text, "x: int32*", language="python"))
         assert program.source == text
-    assert not fake._programs
