@@ -51,19 +51,6 @@ def rows(op: str, dtype: DType) -> list[tuple[Any, ...]]:
     return list(product(numbers(dtype), repeat=SOURCE_COUNTS.get(op, 2)))
 
 
-def check_integers(op: str, dtype: DType) -> None:
-    check(
-        op, [dtype] * SOURCE_COUNTS.get(op, 2), dtype, rows(op, dtype),
-        lambda *values: oracles.integer(op, dtype, *values),
-    )  # fmt: skip
-
-
-def check_reals(op: str, dtype: DType) -> None:
-    count = SOURCE_COUNTS.get(op, 2)
-    some = rows(op, dtype) if count == 2 else list(product(numbers(dtype)[::5], repeat=3))
-    check(op, [dtype] * count, dtype, some, lambda *v: oracles.real(op, dtype, *v))
-
-
 def test_every_operation_is_here() -> None:
     tested = {*INTEGER_OPS, *MATH, *WHOLE, *COMPARISON, "DIV", "FMA", "ISNAN", "WHERE"}
     assert tested == set(OPERATIONS) == UNARY | BINARY | COMPARISON | {"WHERE", "FMA"}
@@ -72,7 +59,10 @@ def test_every_operation_is_here() -> None:
 @pytest.mark.parametrize("dtype", INTEGERS, ids=repr)
 @pytest.mark.parametrize("op", INTEGER_OPS)
 def test_integers(op: str, dtype: DType) -> None:
-    check_integers(op, dtype)
+    check(
+        op, [dtype] * SOURCE_COUNTS.get(op, 2), dtype, rows(op, dtype),
+        lambda *values: oracles.integer(op, dtype, *values),
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("dtype", [int8, uint8], ids=repr)
@@ -107,7 +97,9 @@ def test_where(dtype: DType) -> None:
 @pytest.mark.parametrize("dtype", FLOATS, ids=repr)
 @pytest.mark.parametrize("op", ["ADD", "SUB", "MUL", "DIV", "FMA"])
 def test_reals(op: str, dtype: DType) -> None:
-    check_reals(op, dtype)
+    count = SOURCE_COUNTS.get(op, 2)
+    some = rows(op, dtype) if count == 2 else list(product(numbers(dtype)[::5], repeat=3))
+    check(op, [dtype] * count, dtype, some, lambda *v: oracles.real(op, dtype, *v))
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=repr)
@@ -152,7 +144,9 @@ def _is_odd(value: float) -> bool:
     return value.is_integer() and value % 2 == 1
 
 
-def check_math(op: str, dtype: DType) -> None:
+@pytest.mark.parametrize("dtype", FLOATS, ids=repr)
+@pytest.mark.parametrize("op", MATH)
+def test_math(op: str, dtype: DType) -> None:
     """float32 is rounded once: within a bit over half a unit of what float64 gives."""
     some = rows(op, dtype)
     count = SOURCE_COUNTS.get(op, 2)
@@ -171,16 +165,11 @@ def check_math(op: str, dtype: DType) -> None:
         assert abs(got - expected) <= allowed * unit, told
 
 
-@pytest.mark.parametrize("dtype", FLOATS, ids=repr)
-@pytest.mark.parametrize("op", MATH)
-def test_math(op: str, dtype: DType) -> None:
-    check_math(op, dtype)
-
-
 # -- one rounding
 
 
-def check_fma_ties(dtype: DType) -> None:
+@pytest.mark.parametrize("dtype", FLOATS, ids=repr)
+def test_fma_rounds_once(dtype: DType) -> None:
     """Products lie halfway between two numbers, and a far smaller addend decides."""
     bits = oracles.FORMATS[dtype.name][0]
     a, b = 2.0 ** (bits // 2) + 1, 2.0 ** (bits - bits // 2) + 1  # needs one bit too many
@@ -196,21 +185,11 @@ def check_fma_ties(dtype: DType) -> None:
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=repr)
-def test_fma_rounds_once(dtype: DType) -> None:
-    check_fma_ties(dtype)
-
-
-singles, doubles = st.floats(width=32), st.floats()
-
-
-@given(st.lists(st.tuples(singles, singles, singles), min_size=1))
-def test_any_float32(some: list[tuple[float, float, float]]) -> None:
-    check("FMA", [float32] * 3, float32, some, lambda *v: oracles.real("FMA", float32, *v))
-
-
-@given(st.lists(st.tuples(doubles, doubles, doubles), min_size=1))
-def test_any_float64(some: list[tuple[float, float, float]]) -> None:
-    check("FMA", [float64] * 3, float64, some, lambda *v: oracles.real("FMA", float64, *v))
+@given(data=st.data())
+def test_fma_of_any_floats(dtype: DType, data: st.DataObject) -> None:
+    number = st.floats(width=8 * dtype.itemsize)
+    some = data.draw(st.lists(st.tuples(number, number, number), min_size=1))
+    check("FMA", [dtype] * 3, dtype, some, lambda *v: oracles.real("FMA", dtype, *v))
 
 
 @pytest.mark.parametrize("scale", [0, -300, 300, -520, 505])
