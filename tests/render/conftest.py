@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -12,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from launched import launched
 from offline import OFFLINE, OfflineCompiler
-from toolchains import LLVM, TOOLCHAINS, Toolchain
+from toolchains import LLVM, TOOLCHAINS, Metal, Toolchain
 
 from hal_kernel.ir import Kernel
 
@@ -21,15 +23,19 @@ USUAL = ("clang", "llvm", "opencl")
 PARAMS = [n if n in USUAL else pytest.param(n, marks=pytest.mark.full) for n in TOOLCHAINS]
 
 
+def _made(kinds: dict[str, type[Any]], name: str, folders: pytest.TempPathFactory) -> Any:
+    made = kinds[name](folders.mktemp(name))
+    if made.missing:
+        pytest.skip(made.missing)
+    return made
+
+
 @pytest.fixture(scope="session", params=PARAMS)
 def compiler(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Toolchain]:
-    made = TOOLCHAINS[request.param](tmp_path_factory.mktemp(request.param))
-    if made.missing:
-        pytest.skip(made.missing)
-    yield made
-    made.close()
+    with closing(_made(TOOLCHAINS, request.param, tmp_path_factory)) as made:
+        yield made
 
 
 @pytest.fixture(scope="module")
@@ -47,18 +53,17 @@ def toolchain(request: pytest.FixtureRequest, compiler: Toolchain) -> Toolchain:
 
 @pytest.fixture(scope="module")
 def llvm(tmp_path_factory: pytest.TempPathFactory) -> LLVM:
-    made = LLVM(tmp_path_factory.mktemp("llvm"))
-    if made.missing:
-        pytest.skip(made.missing)
-    return made
+    return cast("LLVM", _made(TOOLCHAINS, "llvm", tmp_path_factory))
+
+
+@pytest.fixture(scope="module")
+def metal(tmp_path_factory: pytest.TempPathFactory) -> Metal:
+    return cast("Metal", _made(TOOLCHAINS, "msl", tmp_path_factory))
 
 
 @pytest.fixture(scope="session", params=list(OFFLINE))
 def offline(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[OfflineCompiler]:
-    made = OFFLINE[request.param](tmp_path_factory.mktemp(request.param))
-    if made.missing:
-        pytest.skip(made.missing)
-    yield made
-    made.close()
+    with closing(_made(OFFLINE, request.param, tmp_path_factory)) as made:
+        yield made

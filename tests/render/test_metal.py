@@ -23,14 +23,6 @@ from hal_metal.render import MetalRenderer
 GOLDEN = sorted((Path(__file__).parent / "golden").glob("*.metal.txt"))
 
 
-@pytest.fixture(scope="module")
-def metal(tmp_path_factory: pytest.TempPathFactory) -> Metal:
-    made = Metal(tmp_path_factory.mktemp("metal"))
-    if made.missing:
-        pytest.skip(made.missing)
-    return made
-
-
 def with_buffers(count: int, values: str = "") -> Kernel:
     pointers = ", ".join(f"p{k}: float32*" for k in range(count))
     b = Builder("many", f"{pointers}{values}")

@@ -89,6 +89,10 @@ class Toolchain:
 
         `workers` threads share the blocks; OpenCL's driver has threads of its own.
         """
+        self.execute(kernel, arguments, grid, block, part, workers)
+
+    def execute(self, kernel: Kernel, arguments: Arrays, *how: Any) -> None:
+        """Do what `run` does, which gives all its arguments."""
         raise NotImplementedError
 
     def compile(self, kernel: Kernel) -> None:
@@ -140,16 +144,8 @@ class Toolchain:
 class NativeToolchain(Toolchain):
     """A toolchain that makes a function in the calling convention of hal-cpu."""
 
-    def run(
-        self,
-        kernel: Kernel,
-        arguments: Arrays,
-        grid: Triple = (1, 1, 1),
-        block: Triple = (1, 1, 1),
-        part: tuple[int, int] | None = None,
-        workers: int = 1,
-    ) -> None:
-        self.call(self.function(kernel), kernel, arguments, grid, block, part, workers)
+    def execute(self, kernel: Kernel, arguments: Arrays, *how: Any) -> None:
+        self.call(self.function(kernel), kernel, arguments, *how)
 
     def call(
         self, function: Any, kernel: Kernel, arguments: Arrays, grid: Triple, block: Triple,
@@ -283,15 +279,8 @@ class LLVM(NativeToolchain):
 class DeviceToolchain(Toolchain):
     """A toolchain whose launches run all blocks, on as many threads as the device has."""
 
-    def run(
-        self,
-        kernel: Kernel,
-        arguments: Arrays,
-        grid: Triple = (1, 1, 1),
-        block: Triple = (1, 1, 1),
-        part: tuple[int, int] | None = None,
-        workers: int = 1,
-    ) -> None:
+    def execute(self, kernel: Kernel, arguments: Arrays, *how: Any) -> None:
+        grid, block, part, _ = how
         if part is not None:
             raise AssertionError("a device launches whole grids")
         self.launch(self.made(kernel), arguments, grid, block)
