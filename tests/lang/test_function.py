@@ -504,7 +504,6 @@ def test_a_module_loaded_again_gives_its_new_text(
     path = tmp_path / "loaded_again.py"
     path.write_text(text, encoding="utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
     module = importlib.import_module("loaded_again")
     try:
         first = module.f

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +10,7 @@ import pytest
 from builder import Builder
 from counts import calls
 from offline import OfflineCompiler
+from run_python import printed
 from samples import SAMPLES
 from toolchains import GCC, Toolchain
 
@@ -74,11 +74,8 @@ def test_text_is_the_same_in_another_process(language: str) -> None:
         "from hal_kernel.render import RENDERERS; "
         "print(RENDERERS[sys.argv[2]]().render(SAMPLES['histogram'].lower()), end='')"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program, str(Path(__file__).parent), language],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    assert done.stdout == RENDERERS[language]().render(SAMPLES["histogram"].lower())
+    text = RENDERERS[language]().render(SAMPLES["histogram"].lower())
+    assert printed(program, str(Path(__file__).parent), language) == text
 
 
 def kernel_of_many_names() -> Kernel:
@@ -237,10 +234,7 @@ def test_a_process_loads_only_what_its_language_needs(language: str) -> None:
         "import sys; from hal_kernel.render import RENDERERS; RENDERERS[sys.argv[1]]; "
         "print(*sys.modules)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program, language], capture_output=True, text=True, check=True
-    )
-    loaded = done.stdout.split()
+    loaded = printed(program, language).split()
     passes = [name for name in loaded if name.startswith("hal_kernel.ir.blocks")]
     assert bool(passes) == (language in ("c", "llvm"))
     family = "hal_kernel.render.c.family" in loaded
