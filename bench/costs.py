@@ -5,6 +5,7 @@ The rows of the table in docs/speed.md. They have no target: the page says what 
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -12,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import hal_core as hal
-from bench import kernels, programs
+from bench import kernels, launch, programs
 from bench.measure import OURS, Effort, Task, compare
 from bench.report import Row, beside
 
@@ -378,11 +379,37 @@ def cases() -> Iterator[tuple[str, Case, str, Case]]:
     yield "a sum by t % (2 * s) == 0", tree._replace(kernel=every_other), "by halves", tree
 
 
+FORMS = {  # of a launch of few threads; `sizes` are new each time, `known` are not
+    "vals as a list": "program(*buffers, vals=[n], threads=n)",
+    "numbers of numpy": "program(*buffers, vals=(number,), threads=n)",
+    "the order of the kernel": "program(*buffers, n, threads=n)",
+    "grid=[1], block=[n]": "program(*buffers, vals=(n,), grid=[1], block=[n])",
+    "threads=[n]": "program(*buffers, vals=(n,), threads=[n])",
+    "threads= that changes": "program(*buffers, vals=(n,), threads=next(sizes))",
+    "threads= in known sizes": "program(*buffers, vals=(n,), threads=next(known))",
+}
+
+
+def forms(effort: Effort) -> Iterator[Row]:
+    """Measure launches by the form of their arguments."""
+    device, n = hal.Device["CPU"], launch.COUNT
+    buffers = [hal.Buffer.from_numpy(np.ones(n, "f4"), device) for _ in range(3)]
+    names: dict[str, Any] = {"program": device.compile(launch.add), "buffers": buffers, "n": n}
+    names |= {"number": np.int32(n), "known": itertools.cycle(range(5000, 5100))}
+    names |= {"sizes": itertools.cycle(range(257, 4353))}
+    usual, name = Task("program(*buffers, vals=(n,), threads=n)", names), "vals=(n,), threads=n"
+    tasks = {form: Task(statement, names) for form, statement in FORMS.items()}
+    times = compare({name: usual, **tasks}, effort)
+    for form in FORMS:
+        yield beside(f"launch, {form}", times, name, None, ours=form)
+
+
 def rows(effort: Effort) -> Iterator[Row]:
     """Measure on one core, as the times of the page are."""
     hal.Device["CPU"].close()
     os.environ["HAL_CPU_THREADS"] = "1"
     try:
+        yield from forms(effort)
         for what, slow, name, fast in cases():
             times = compare({OURS: _task(slow), name: _task(fast)}, effort)
             yield beside(what, times, name, None)

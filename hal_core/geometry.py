@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import le, mul
 from typing import Any, NamedTuple, NoReturn
 
 from hal_core.errors import InvalidArgument
@@ -49,23 +48,33 @@ class Rules(NamedTuple):
         self, grid: Extent | None, block: Extent | None, threads: Extent | None, shared: int
     ) -> tuple[Dim3, Dim3]:
         """Return (grid, block). Raises: InvalidArgument naming the value and the limit."""
-        fixed, limits = self.fixed, self.limits
+        blocks, shape = self.blocks_of(grid, block, threads)
+        self.check_limits(blocks, shape, shared)
+        return blocks, shape
+
+    def blocks_of(
+        self, grid: Extent | None, block: Extent | None, threads: Extent | None
+    ) -> tuple[Dim3, Dim3]:
+        """Return (grid, block), whose limits are not checked. Raises: InvalidArgument."""
+        fixed = self.fixed
         shape = fixed if block is None else self._dim3("block", block)
         if threads is not None:
             if grid is not None:
                 self._refuse("both grid and threads are given", (grid, threads))
-            count = self._dim3("threads", threads)
+            x, y, z = count = self._dim3("threads", threads)
             if shape is None:
                 # Along x, then y, then z: neighbours in x share a row of memory.
-                room = min(DEFAULT_BLOCK_THREADS, self.max_block_threads)
-                x = min(count[0], room, limits.max_block[0])
-                y = min(count[1], room // max(x, 1), limits.max_block[1])
-                z = min(count[2], room // max(x * y, 1), limits.max_block[2])
-                shape = x, y, z
+                room, most = self.max_block_threads, self.limits.max_block
+                room = room if room < DEFAULT_BLOCK_THREADS else DEFAULT_BLOCK_THREADS
+                a = x if x < room else room
+                a = a if a < most[0] else most[0]
+                b = min(y, room // max(a, 1), most[1]) if y > 1 else y
+                c = min(z, room // max(a * b, 1), most[2]) if z > 1 else z
+                shape = a, b, c
             elif 0 in shape and 0 not in count:
                 fix = "Leave out block=, or give 1 or more along each axis."
                 self._refuse("threads cannot run in blocks of none", shape, f"for {count}", fix=fix)
-            (x, y, z), (a, b, c) = count, shape
+            a, b, c = shape
             # Blocks without threads run none.
             blocks = (-(-x // a), -(-y // b), -(-z // c)) if a and b and c else (0, 0, 0)
         elif grid is not None and shape is not None:
@@ -75,36 +84,39 @@ class Rules(NamedTuple):
         if fixed and shape != fixed:
             fix = "Leave out block=, which is the kernel's."
             self._refuse("the kernel fixes its block", shape, f"block {fixed}", fix=fix)
-        self._check_limits(blocks, shape, shared)
         return blocks, shape
 
-    def _check_limits(self, grid: Dim3, block: Dim3, shared: int) -> None:
+    def check_limits(self, grid: Dim3, block: Dim3, shared: int) -> None:
+        """Raise InvalidArgument where a device or a program runs no such blocks."""
         limits = self.limits
-        x, y, z = map(mul, grid, block)
+        # Spelt out, as launches of new sizes wait for it.
+        (a, b, c), (x, y, z) = block, grid
+        (most_a, most_b, most_c), (most_x, most_y, most_z) = limits.max_block, limits.max_grid
+        size, wide, high, deep = a * b * c, a * x, b * y, c * z
         if (
-            max(x, y, z) <= _MAX_INDEX
-            and x * y * z <= _MAX_THREADS
-            and block[0] * block[1] * block[2] <= self.max_block_threads
-            and (type(shared) is int and shared == 0)
-            and all(map(le, block + grid, limits.max_block + limits.max_grid))
+            size <= self.max_block_threads
+            and (a <= most_a and b <= most_b and c <= most_c)
+            and (x <= most_x and y <= most_y and z <= most_z)
+            and (wide <= _MAX_INDEX and high <= _MAX_INDEX and deep <= _MAX_INDEX)
+            and wide * high * deep <= _MAX_THREADS
+            and (shared == 0 and type(shared) is int)
         ):
             return
         for what, sizes, most in (
             ("block", block, limits.max_block),
             ("grid", grid, limits.max_grid),
         ):
-            for axis, size, limit in zip("xyz", sizes, most, strict=True):
-                if size > limit:
-                    self._refuse(f"{what}.{axis} is too large", size, limit, fix=_SMALLER[what])
-        total = block[0] * block[1] * block[2]
-        if total > self.max_block_threads:
+            for axis, given, limit in zip("xyz", sizes, most, strict=True):
+                if given > limit:
+                    self._refuse(f"{what}.{axis} is too large", given, limit, fix=_SMALLER[what])
+        if size > self.max_block_threads:
             problem, fix = "a block has too many threads", _SMALLER["block"]
-            self._refuse(problem, total, self.max_block_threads, fix=fix)
-        for axis, blocks, size in zip("xyz", grid, block, strict=True):
-            if blocks * size > _MAX_INDEX:
+            self._refuse(problem, size, self.max_block_threads, fix=fix)
+        for axis, total in zip("xyz", (wide, high, deep), strict=True):
+            if total > _MAX_INDEX:
                 problem = f"threads along {axis} exceed a 32-bit index"
-                self._refuse(problem, blocks * size, _MAX_INDEX, fix=_SMALLER["grid"])
-        total *= grid[0] * grid[1] * grid[2]
+                self._refuse(problem, total, _MAX_INDEX, fix=_SMALLER["grid"])
+        total = wide * high * deep
         if total > _MAX_THREADS:
             self._refuse("too many threads", total, _MAX_THREADS, fix=_SMALLER["grid"])
         room = max(0, limits.shared_nbytes - self.shared_nbytes)
@@ -117,11 +129,13 @@ class Rules(NamedTuple):
     def _dim3(self, what: str, extent: Any) -> Dim3:
         if type(extent) is int and extent >= 0:
             return extent, 1, 1
-        items = (extent,) if hasattr(extent, "__index__") else extent
-        sizes = integers(items) or ()
+        if type(extent) is tuple and is_plain(extent):
+            sizes = extent
+        else:
+            sizes = integers((extent,) if hasattr(extent, "__index__") else extent) or ()
         if not 1 <= len(sizes) <= 3 or min(sizes) < 0:
             self._refuse(f"{what} must be one to three integers that are not negative", extent)
-        return (*sizes, 1, 1)[:3]  # type: ignore[return-value]
+        return (*sizes, 1, 1)[:3]
 
     def _refuse(self, problem: str, *values: object, fix: str = _FORMS) -> NoReturn:
         facts = dict(zip(("got", "limit"), values, strict=False))
@@ -141,5 +155,8 @@ def integers(given: Any) -> tuple[int, ...] | None:
 def is_plain(extent: object) -> bool:
     """Return True for a part of a geometry that can be a key: it never changes its value."""
     if type(extent) is tuple:
-        return all(type(size) is int for size in extent)
+        for size in extent:  # noqa: SIM110 - `all` of a generator takes three times as long
+            if type(size) is not int:
+                return False
+        return True
     return extent is None or type(extent) is int

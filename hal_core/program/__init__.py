@@ -40,6 +40,15 @@ class ProgramInfo(NamedTuple):
     block: Dim3 | None = None  # the only block shape that it runs with
 
 
+class Geometries(dict[object, Any]):
+    """The geometries of a program by the sizes of its launches; None for sizes that are new."""
+
+    __slots__ = ()
+
+    def __missing__(self, sizes: object) -> None:  # an exception costs half a launch
+        return None
+
+
 def _taken(keys: Any, dtype: DType) -> Any:
     several = alike(dtype)
     if dtype is any_:
@@ -95,7 +104,7 @@ class Program(OfThisProcess):
             tuple(_taken(keys, dtype) for dtype in dtypes)
             for keys in (device._keys, device._misaligned_keys)
         )
-        self._geometries: dict[object, Any] = {}
+        self._geometries = Geometries()
         self._rules: Rules | None = None  # made at the first launch
         self._launch: Callable[..., None] | None = None
         self._unloaded = False
@@ -249,40 +258,62 @@ class Program(OfThisProcess):
         """
         if self._unloaded:
             self._refuse_unloaded()
-        sizes = [tuple(one) if type(one) is list else one for one in (grid, block, threads)]
-        key: Any = (*sizes, shared)
-        try:
-            geometry = self._geometries.get(key)
-        except TypeError:  # lists inside of sizes, which are refused below
-            geometry = None
-        if geometry is not None:
-            return geometry, key
-        if self._rules is None:
-            limits, interface = self.device.info.limits, self.binary.interface
-            self._rules = Rules(
-                f"launch {self.name}",
-                self.device.name,
-                limits,
-                self.info.max_block_threads or limits.max_block_threads,
-                self.info.block or interface.block,
-                self.info.shared_nbytes or interface.shared_nbytes,
-            )
-        blocks, shape = self._rules.resolve(*key)
+        key: Any = grid, block, threads, shared
+        known = self._geometries
+        if grid.__class__ is list or block.__class__ is list or threads.__class__ is list:
+            grid = tuple(grid) if grid.__class__ is list else grid
+            block = tuple(block) if block.__class__ is list else block
+            threads = tuple(threads) if threads.__class__ is list else threads
+            key = grid, block, threads, shared
+            try:
+                geometry = known[key]
+                if geometry is not None:
+                    return geometry, key
+            except TypeError:  # lists inside of sizes, which are refused below
+                pass
+        if len(known) >= _MAX_GEOMETRIES:
+            known.clear()
+        blocks, shape = (self._rules or self._make_rules()).blocks_of(grid, block, threads)
+        # Sizes that run the same blocks share what the backend made of these.
+        sizes = blocks, shape, None, shared
+        geometry = known.get(sizes) if shared.__class__ is int else None
+        if geometry is None:
+            geometry = self._prepared(blocks, shape, shared)
+            if geometry is None:
+                return None
+            known[sizes] = geometry
+        for one in key:
+            if not (one.__class__ is int or one is None or is_plain(one)):
+                break
+        else:
+            known[key] = geometry
+        return geometry, sizes
+
+    def _make_rules(self) -> Rules:
+        limits, interface = self.device.info.limits, self.binary.interface
+        self._rules = Rules(
+            f"launch {self.name}",
+            self.device.name,
+            limits,
+            self.info.max_block_threads or limits.max_block_threads,
+            self.info.block or interface.block,
+            self.info.shared_nbytes or interface.shared_nbytes,
+        )
+        return self._rules
+
+    def _prepared(self, blocks: Dim3, shape: Dim3, shared: int) -> Any:
+        """Return the geometry of blocks that were not launched yet; None where no thread runs."""
+        (self._rules or self._make_rules()).check_limits(blocks, shape, shared)
         if 0 in blocks or 0 in shape:
             return None
+        # First: the fast path trusts that the launch of a known geometry is bound.
         if self._launch is None:
             bound = self._bind()
             # By now another thread may have opened a profile or unloaded the program, and put a
             # launch of its own here.
             if self._launch is None:
                 self._launch = bound
-        geometry = self._geometry(blocks, shape, shared)
-        if all(map(is_plain, key)):
-            if len(self._geometries) >= _MAX_GEOMETRIES:
-                self._geometries.clear()
-            # After the launch is bound: the fast path trusts that both are there.
-            self._geometries[key] = geometry
-        return geometry, (blocks, shape, None, shared)
+        return self._geometry(blocks, shape, shared)
 
     # -- checks
 
@@ -402,7 +433,7 @@ class Program(OfThisProcess):
     def _stop(self) -> None:
         """Refuse every launch from now on; with no geometry known the fast path takes none."""
         self._unloaded = True
-        self._geometries = {}
+        self._geometries = Geometries()
         self._launch = self._refuse_unloaded
 
     def _refuse_unloaded(self, *args: Any) -> NoReturn:

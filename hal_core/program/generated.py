@@ -16,7 +16,9 @@ gets this call:
             [k0] = self._keys
             try:
                 geometry = self._geometries[grid, block, threads, shared]
-            except (KeyError, TypeError):  # sizes that are new, or lists
+            except TypeError:  # lists
+                geometry = None
+            if geometry is None:  # sizes that are new, too
                 geometry, (grid, block, threads, shared) = self._resolved(
                     grid, block, threads, shared)
             if v1.__class__ is not int: v1 = to_int[v1.__class__](v1)
@@ -75,7 +77,9 @@ def __call__(self, *given, vals=None, grid=None, block=None, threads=None, share
         [{keys}] = self._keys
         try:
             geometry = self._geometries[grid, block, threads, shared]
-        except (KeyError, TypeError):  # sizes that are new, or lists
+        except TypeError:  # lists
+            geometry = None
+        if geometry is None:  # sizes that are new, too
             geometry, (grid, block, threads, shared) = self._resolved(
                 grid, block, threads, shared)
         {numbers}

@@ -87,7 +87,7 @@ def test_P3_numbers_of_numpy_are_launched_as_pythons_are(vals: Any, axpy: Any) -
     ("how", "most"),
     [({"vals": [2.0, 5]}, 0), ({"vals": (np.float32(2), np.int64(5))}, 0),
      ({"vals": (np.float64(2), np.uint8(5))}, 0), ({"vals": (True, np.int32(5))}, 0),
-     ({"threads": [8]}, 8), ({"threads": [4, 2], "block": [4]}, 8), ({"threads": 7}, 36)],
+     ({"threads": [8]}, 8), ({"threads": [4, 2], "block": [4]}, 8), ({"threads": 7}, 12)],
 )  # fmt: skip
 def test_P3_forms_of_a_launch_cost_few_calls_more(
     how: dict[str, Any], most: int, axpy: Any
@@ -250,6 +250,21 @@ def test_a_launch_that_is_waited_for_is_checked_as_fast_as_others(axpy: Any) -> 
     axpy.unload()
     with pytest.raises(hal.InvalidState, match="the program was unloaded"):
         launch(wait=True)
+
+
+def test_sizes_that_run_the_same_blocks_share_their_geometry(axpy: Any, monkeypatch: Any) -> None:
+    made: list[Any] = []
+    prepare = axpy._geometry
+    monkeypatch.setattr(axpy, "_geometry", lambda *args: made.append(args) or prepare(*args))
+    y, x = vector(axpy.device), vector(axpy.device)
+    for how in ({"threads": 100}, {"threads": (127, 1)}, {"grid": [2], "block": 64}):
+        axpy(y, 1.0, x, 8, **how)
+    assert made == [((2, 1, 1), (64, 1, 1), 0)]
+    with pytest.raises(hal.InvalidArgument, match="shared="):
+        axpy(y, 1.0, x, 8, threads=101, shared=[0])
+    for count in range(1, 2000):
+        axpy(y, 0.0, x, 8, threads=count)
+    assert len(axpy._geometries) <= 1025
 
 
 @pytest.mark.parametrize(

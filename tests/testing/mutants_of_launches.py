@@ -43,16 +43,14 @@ def block_x_and_y_are_swapped() -> None:
     _interprets(lambda grid, block: [(grid, (block[1], block[0], block[2]))])
 
 
-@mutant("P6", "program", Rules, "resolve")
-def surplus_threads_do_not_run(
-    inner: Any, self: Any, grid: Any, block: Any, threads: Any, shared: int
-) -> Any:
+@mutant("P6", "program", Rules, "blocks_of")
+def surplus_threads_do_not_run(inner: Any, self: Any, grid: Any, block: Any, threads: Any) -> Any:
     if threads is not None and self.fixed is None:
         grid, block, threads = threads, 1, None
-    return inner(self, grid, block, threads, shared)
+    return inner(self, grid, block, threads)
 
 
-@mutant("P5", "program", Rules, "resolve")
+@mutant("P5", "program", Rules, "blocks_of")
 def zero_launches_one(inner: Any, self: Any, *extents: Any) -> Any:
     grid, block = inner(self, *extents)
     return tuple(max(1, n) for n in grid), tuple(max(1, n) for n in block)
