@@ -22,7 +22,7 @@ MOST_LINES = 6_000
 # put in the best order: LLVM spent 60 % of its time on that, and the code was no faster.
 MOST_LINES_ORDERED = 2_000
 # A rendered text says what is known once, ahead of all loops that do not change it, so a few passes
-# are enough: all of LLVM's take five times as long. They find more where the text asks for them.
+# are enough; all of LLVM's take several times as long. They find more where the text asks.
 _FEW = (
     "always_inliner", "sroa", "simplify_cfg", "instruction_combine", "loop_rotate", "loop_unroll",
     "instruction_combine", "simplify_cfg", "aggressive_dce",
