@@ -146,7 +146,7 @@ OF_ARRAYS: dict[str, Callable[[Any], Any]] = {
     "MultiBuffer.copyin src": lambda it: multi([0] * 4).copyin(it).numpy(),
     "MultiBuffer.copyout dest": lambda it: multi().copyout(it),
     "MultiBuffer.from_numpy array": lambda it: hal.MultiBuffer.from_numpy(it, [DEVICE]).numpy(),
-    "testing.interpret bufs": interpreted,
+    "testing.interpret given": interpreted,
     "a captured table": captured,
     "hal bench NAME=VALUE": benched,
 }
@@ -156,25 +156,30 @@ CONVERT = {
 }  # fmt: skip
 
 
-def launched(value: Any) -> Any:
-    made = buffer([0] * 4)
-    hal.Device[DEVICE].compile(put)(made, vals=(value,), threads=4)
+def given(value: Any, in_order: bool) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return a value as a launch takes it: behind its buffers, or in `vals`."""
+    return ((value,), {}) if in_order else ((), {"vals": (value,)})
+
+
+def launched(value: Any, in_order: bool) -> Any:
+    made, (values, named) = buffer([0] * 4), given(value, in_order)
+    hal.Device[DEVICE].compile(put)(made, *values, **named, threads=4)
     return made.numpy()
 
 
-def launched_everywhere(value: Any) -> Any:
-    made = multi([0] * 4)
-    hal.launch(put, made, vals=(value,), threads=4, wait=True)
+def launched_everywhere(value: Any, in_order: bool) -> Any:
+    made, (values, named) = multi([0] * 4), given(value, in_order)
+    hal.launch(put, made, *values, **named, threads=4, wait=True)
     return made.numpy()
 
 
-def replayed(value: Any, update: bool) -> Any:
+def replayed(value: Any, update: bool, in_order: bool) -> Any:
     made, graph = buffer([0] * 4), hal.Graph(DEVICE)
-    node = graph.add(
-        hal.Device[DEVICE].compile(put), made, vals=(0 if update else value,), threads=4
-    )
+    values, named = given(0 if update else value, in_order)
+    node = graph.add(hal.Device[DEVICE].compile(put), made, *values, **named, threads=4)
     if update:
-        node.update(vals=(value,))
+        values, named = given(value, in_order)
+        node.update(made, *values, **named)
     graph.replay(wait=True)
     return made.numpy()
 
@@ -199,10 +204,14 @@ OF_NUMBERS: dict[str, Callable[[Any], Any]] = {
     "Buffer.fill value": lambda it: buffer().fill(it).numpy(),
     "MultiBuffer.fill value": lambda it: multi().fill(it).numpy(),
     "Graph.fill value": filled_by_graph,
-    "Graph.add vals": lambda it: replayed(it, update=False),
-    "Node.update vals": lambda it: replayed(it, update=True),
-    "Program.__call__ vals": launched,
-    "launch vals": launched_everywhere,
+    "Graph.add given": lambda it: replayed(it, update=False, in_order=True),
+    "Graph.add vals": lambda it: replayed(it, update=False, in_order=False),
+    "Node.update given": lambda it: replayed(it, update=True, in_order=True),
+    "Node.update vals": lambda it: replayed(it, update=True, in_order=False),
+    "Program.__call__ given": lambda it: launched(it, in_order=True),
+    "Program.__call__ vals": lambda it: launched(it, in_order=False),
+    "launch given": lambda it: launched_everywhere(it, in_order=True),
+    "launch vals": lambda it: launched_everywhere(it, in_order=False),
     "testing.interpret vals": lambda it: interpreted_of(put, it),
     "a captured number": captured_number,
 }
