@@ -405,7 +405,10 @@ class Compiled(concurrency.OfThisProcess):
                 steps.append(partial(self._order.seen_all, self.name))
             # Again: another thread may make a queue until the device is closed.
             steps += [stop, self._programs.clear, self._busy.clear, self._ends.clear]
-            steps += [program.unload for program in self._loaded]
+            programs = [program for program in self._loaded if not program._unloaded]
+            # All of them first: a thread that launches one would keep the next from ending.
+            steps += [program._stop for program in programs]
+            steps += [program._unload for program in programs]
             if "allocator" in self.__dict__:
                 steps.append(self.allocator.close)
             steps.append(self._close)

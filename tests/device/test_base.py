@@ -84,6 +84,26 @@ def test_closing_takes_every_step_whatever_one_raises(plugin: FakePlugin, step: 
         assert device.log[-1] == "close"
 
 
+def test_P10_closing_ends_every_program_before_it_frees_one(plugin: FakePlugin) -> None:
+    """A driver may wait there for launches, which threads with another program went on with."""
+    device: Any = hal.Device["FAKE:1"]
+    source = hal.Source("k", "def k(t): pass", "", language="python")
+    programs = [device.compile(source)]
+    programs.append(device.load(programs[0].binary))
+    freed: list[int] = []
+
+    def free(number: int) -> None:
+        for program in programs:
+            with pytest.raises(hal.InvalidState, match="closed"):
+                program(threads=1)
+        freed.append(number)
+
+    for number, program in enumerate(programs):
+        program._unload = partial(free, number)
+    device.close()
+    assert sorted(freed) == [0, 1]
+
+
 def test_with_closes(plugin: FakePlugin) -> None:
     with hal.Device["FAKE:1"] as device:
         assert not device.closed
