@@ -72,7 +72,7 @@ def everything(device: hal.Compiled) -> None:
 
 
 def methods(device: hal.Compiled, program: hal.Program) -> list[dict[str, Any]]:
-    """What the parts of a device have of their own in place of their class's methods."""
+    """Return the callables that a device, its allocator and a program hold as attributes."""
     return [
         {name: value for name, value in vars(part).items() if callable(value)}
         for part in (device, device.allocator, program)

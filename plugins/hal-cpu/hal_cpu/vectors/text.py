@@ -87,7 +87,8 @@ class Text:
     def let(self, text: str, least: int | None = None) -> str:
         """Write an instruction and return the name of its result.
 
-        `least`: how many of the open loops it must stay in, if not all or, without effects, none.
+        `least`: the number of open loops that a load must stay in, counted from the outermost. An
+        instruction without effects needs none; any other stays in all of them.
         """
         here = level = len(self.loops)
         free = text[: text.index(" ")] in _FREE
