@@ -9,6 +9,7 @@ import itertools
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from functools import partial
+from operator import attrgetter
 from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, overload
 from weakref import WeakValueDictionary, ref
@@ -405,7 +406,7 @@ class Compiled(concurrency.OfThisProcess):
                 steps.append(partial(self._order.seen_all, self.name))
             # Again: another thread may make a queue until the device is closed.
             steps += [stop, self._programs.clear, self._busy.clear, self._ends.clear]
-            programs = [program for program in self._loaded if not program._unloaded]
+            programs = [*itertools.filterfalse(attrgetter("_unloaded"), self._loaded)]
             # All of them first: a thread that launches one would keep the next from ending.
             steps += [program._stop for program in programs]
             steps += [program._unload for program in programs]
