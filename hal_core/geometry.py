@@ -34,57 +34,95 @@ class Limits(NamedTuple):
     max_alloc_nbytes: int
 
 
-class Rules(NamedTuple):
+class Rules:
     """The limits for the launches of one program."""
 
-    operation: str
-    device: str
-    limits: Limits
-    max_block_threads: int  # of this program, at most the device's
-    fixed: Dim3 | None  # the only block shape the kernel runs with
-    shared_nbytes: int = 0  # of each block, without the dynamic shared memory of a launch
+    __slots__ = ("_most", "device", "fixed", "limits", "max_block_threads", "operation",
+                 "shared_nbytes")  # fmt: skip
+
+    def __init__(
+        self,
+        operation: str,
+        device: str,
+        limits: Limits,
+        max_block_threads: int,  # of this program, at most the device's
+        fixed: Dim3 | None,  # the only block shape the kernel runs with
+        shared_nbytes: int = 0,  # of each block, without the dynamic shared memory of a launch
+    ) -> None:
+        self.operation, self.device, self.limits, self.fixed = operation, device, limits, fixed
+        self.max_block_threads, self.shared_nbytes = max_block_threads, shared_nbytes
+        room = min(max_block_threads, DEFAULT_BLOCK_THREADS)
+        self._most = room, min(room, limits.max_block[0])  # threads of a block, and along x
 
     def resolve(
         self, grid: Extent | None, block: Extent | None, threads: Extent | None, shared: int
     ) -> tuple[Dim3, Dim3]:
         """Return (grid, block). Raises: InvalidArgument naming the value and the limit."""
-        blocks, shape = self.blocks_of(grid, block, threads)
+        x, y, z, a, b, c = self.blocks_of(*self.plain(grid, block, threads, shared)[:3])
+        blocks, shape = (x, y, z), (a, b, c)
         self.check_limits(blocks, shape, shared)
         return blocks, shape
 
-    def blocks_of(
-        self, grid: Extent | None, block: Extent | None, threads: Extent | None
-    ) -> tuple[Dim3, Dim3]:
-        """Return (grid, block), whose limits are not checked. Raises: InvalidArgument."""
+    def plain(
+        self,
+        grid: Extent | None = None,
+        block: Extent | None = None,
+        threads: Extent | None = None,
+        shared: int = 0,
+    ) -> tuple[Any, ...]:
+        """Return the sizes as Python's integers and tuples of them. Raises: InvalidArgument."""
+        if shared.__class__ is not int:
+            self.check_limits((1, 1, 1), (1, 1, 1), shared)
+        extents = self._plain("grid", grid), self._plain("block", block)
+        return *extents, self._plain("threads", threads), int(shared)
+
+    def _plain(self, what: str, extent: Any) -> Any:
+        if is_plain(extent):
+            return extent
+        found = integers((extent,) if (scalar := hasattr(extent, "__index__")) else extent)
+        if not found:
+            self._refuse_extent(what, extent)
+        return found[0] if scalar else found
+
+    def blocks_of(self, grid: Any, block: Any, threads: Any) -> tuple[int, int, int, int, int, int]:
+        """Return a grid and a block for plain sizes, without a look at limits.
+
+        Raises: InvalidArgument.
+        """
         fixed = self.fixed
         shape = fixed if block is None else self._dim3("block", block)
         if threads is not None:
             if grid is not None:
                 self._refuse("both grid and threads are given", (grid, threads))
-            x, y, z = count = self._dim3("threads", threads)
+            y = z = 1
+            if threads.__class__ is int and threads >= 0:
+                x = threads
+            else:
+                x, y, z = self._dim3("threads", threads)
             if shape is None:
                 # Along x, then y, then z: neighbours in x share a row of memory.
-                room, most = self.max_block_threads, self.limits.max_block
-                room = room if room < DEFAULT_BLOCK_THREADS else DEFAULT_BLOCK_THREADS
-                a = x if x < room else room
-                a = a if a < most[0] else most[0]
-                b = min(y, room // max(a, 1), most[1]) if y > 1 else y
-                c = min(z, room // max(a * b, 1), most[2]) if z > 1 else z
-                shape = a, b, c
-            elif 0 in shape and 0 not in count:
-                fix = "Leave out block=, or give 1 or more along each axis."
-                self._refuse("threads cannot run in blocks of none", shape, f"for {count}", fix=fix)
-            a, b, c = shape
-            # Blocks without threads run none.
-            blocks = (-(-x // a), -(-y // b), -(-z // c)) if a and b and c else (0, 0, 0)
+                room, a = self._most
+                a = x if x < a else a
+                b = min(y, room // max(a, 1), self.limits.max_block[1]) if y > 1 else y
+                c = min(z, room // max(a * b, 1), self.limits.max_block[2]) if z > 1 else z
+            else:
+                a, b, c = shape
+                if 0 in shape and x and y and z:
+                    fix = "Leave out block=, or give 1 or more along each axis."
+                    problem = "threads cannot run in blocks of none"
+                    self._refuse(problem, shape, f"for {(x, y, z)}", fix=fix)
+            if a and b and c:
+                x, y, z = -(-x // a), -(-y // b), -(-z // c)
+            else:  # blocks without threads run none
+                x = y = z = 0
         elif grid is not None and shape is not None:
-            blocks = self._dim3("grid", grid)
+            (x, y, z), (a, b, c) = self._dim3("grid", grid), shape
         else:
             self._refuse("nothing says how many threads run")
         if fixed and shape != fixed:
             fix = "Leave out block=, which is the kernel's."
             self._refuse("the kernel fixes its block", shape, f"block {fixed}", fix=fix)
-        return blocks, shape
+        return x, y, z, a, b, c
 
     def check_limits(self, grid: Dim3, block: Dim3, shared: int) -> None:
         """Raise InvalidArgument where a device or a program runs no such blocks."""
@@ -127,15 +165,13 @@ class Rules(NamedTuple):
             self._refuse(problem, shared, room, fix="A kernel's own arrays need no shared=.")
 
     def _dim3(self, what: str, extent: Any) -> Dim3:
-        if type(extent) is int and extent >= 0:
-            return extent, 1, 1
-        if type(extent) is tuple and is_plain(extent):
-            sizes = extent
-        else:
-            sizes = integers((extent,) if hasattr(extent, "__index__") else extent) or ()
+        sizes = (extent,) if extent.__class__ is int else extent
         if not 1 <= len(sizes) <= 3 or min(sizes) < 0:
-            self._refuse(f"{what} must be one to three integers that are not negative", extent)
+            self._refuse_extent(what, extent)
         return (*sizes, 1, 1)[:3]
+
+    def _refuse_extent(self, what: str, extent: object) -> NoReturn:
+        self._refuse(f"{what} must be one to three integers that are not negative", extent)
 
     def _refuse(self, problem: str, *values: object, fix: str = _FORMS) -> NoReturn:
         facts = dict(zip(("got", "limit"), values, strict=False))

@@ -35,7 +35,7 @@ class Recorder(Queue):
     ) -> None:  # fmt: skip
         if program.device is not self.device or program.device.closed:
             self._check_device(program.device, f"launch {program.name}")
-        nodes = self._nodes
+        nodes, sizes = self._nodes, program._plain(*sizes)
         nodes.append(Node(LAUNCH, len(nodes), bufs, self._changed, program, geometry, args, sizes))
         self._changed()
 

@@ -114,11 +114,11 @@ class Node(OfThisProcess):
             bufs, vals = program._split(given, None)
         args = program._arguments(bufs, self.vals if vals is None else vals)
         if how:
-            found = program._resolved(**how)
-            if found is None:
+            geometry = program._resolved(**how)
+            if geometry is None:
                 fix = "Leave the node out of the graph, or let its kernel do nothing."
                 raise InvalidArgument("update", "the launch has no threads", got=how, fix=fix)
-            self.geometry, self._sizes = found
+            self.geometry, self._sizes = geometry, program._plain(**how)
         self.bufs, self._args = bufs, args
         self._changed()
 

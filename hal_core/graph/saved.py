@@ -91,15 +91,12 @@ def _identity(device: Compiled, pair: str) -> str:
 
 
 def _extents(node: Node) -> Any:
-    """Return grid, block, threads and shared as integers of Python and tuples of them."""
+    """Return grid, block, threads and shared of a launch; None for other nodes."""
     if node.program is None:
         return None
     if node.program._unloaded:
         node.program._refuse_unloaded()
-    return [
-        [int(size) for size in one] if isinstance(one, tuple) else one if one is None else int(one)
-        for one in node._sizes
-    ]
+    return node._sizes
 
 
 def from_bytes(device: Compiled, data: bytes, graph: Any) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, overload
+from weakref import ref
 
 from hal_core.buffer import Buffer
 from hal_core.concurrency import OfThisProcess
@@ -40,13 +41,41 @@ class ProgramInfo(NamedTuple):
     block: Dim3 | None = None  # the only block shape that it runs with
 
 
-class Geometries(dict[object, Any]):
-    """The geometries of a program by the sizes of its launches; None for sizes that are new."""
+class Geometries(dict[tuple[Any, ...], Any]):
+    """The geometries of a program by the sizes of its launches: grid, block, threads and shared."""
 
-    __slots__ = ()
+    __slots__ = ("_program",)
 
-    def __missing__(self, sizes: object) -> None:  # an exception costs half a launch
-        return None
+    def __init__(self, program: Program) -> None:
+        self._program = ref(program)  # no cycle: a program goes with its last user
+
+    def __missing__(self, sizes: tuple[Any, ...]) -> Any:
+        """Return the geometry of sizes that are new; None where no thread runs.
+
+        Raises: as a launch.
+        """
+        program: Any = self._program()
+        rules: Rules = program._rules or program._make_rules()
+        grid, block, threads, shared = sizes
+        if not (
+            (threads.__class__ is int or is_plain(threads))
+            and (block is None or is_plain(block))
+            and (grid is None or is_plain(grid))
+        ):  # no key, as its value may change
+            return self[rules.plain(*sizes)]
+        x, y, z, a, b, c = rules.blocks_of(grid, block, threads)
+        # Sizes that run the same blocks share what the backend made of these.
+        same = x, y, z, a, b, c, shared
+        geometry = self.get(same)
+        if geometry is None:
+            geometry = program._prepared((x, y, z), (a, b, c), shared)
+            if geometry is None:
+                return None
+            self[same] = geometry
+        if len(self) >= _MAX_GEOMETRIES:
+            self.clear()
+        self[sizes] = geometry
+        return geometry
 
 
 def _taken(keys: Any, dtype: DType) -> Any:
@@ -104,7 +133,7 @@ class Program(OfThisProcess):
             tuple(_taken(keys, dtype) for dtype in dtypes)
             for keys in (device._keys, device._misaligned_keys)
         )
-        self._geometries = Geometries()
+        self._geometries = Geometries(self)
         self._rules: Rules | None = None  # made at the first launch
         self._launch: Callable[..., None] | None = None
         self._unloaded = False
@@ -208,12 +237,12 @@ class Program(OfThisProcess):
                 *bufs, vals=vals, grid=grid, block=block, threads=threads, shared=shared,
                 wait=wait, queue=queue,
             )  # fmt: skip
-        resolved = self._resolved(grid, block, threads, shared)
+        geometry = self._resolved(grid, block, threads, shared)
         args = self._arguments(bufs, vals)
-        if resolved is None:
+        if geometry is None:
             return 0.0 if wait else None
-        geometry, sizes = resolved
         if wait is not False or queue is not None:
+            sizes = grid, block, threads, shared
             return self._hand_over(geometry, queue, bufs, args, wait, sizes)
         launch = self._launch
         launch(geometry, *args)
@@ -251,43 +280,20 @@ class Program(OfThisProcess):
         block: Extent | None = None,
         threads: Extent | None = None,
         shared: int = 0,
-    ) -> tuple[Any, tuple[Any, ...]] | None:
-        """Return the geometry of a launch, and its grid, block, threads and shared as integers.
+    ) -> Any:
+        """Return the geometry of a launch; None where no thread runs. Raises: as a launch."""
+        grid = tuple(grid) if grid.__class__ is list else grid
+        block = tuple(block) if block.__class__ is list else block
+        threads = tuple(threads) if threads.__class__ is list else threads
+        sizes: Any = grid, block, threads, shared
+        try:
+            return self._geometries[sizes]
+        except TypeError:  # sequences of other classes
+            return self._geometries[self._plain(*sizes)]
 
-        None for one without threads. Raises: as a launch.
-        """
-        if self._unloaded:
-            self._refuse_unloaded()
-        key: Any = grid, block, threads, shared
-        known = self._geometries
-        if grid.__class__ is list or block.__class__ is list or threads.__class__ is list:
-            grid = tuple(grid) if grid.__class__ is list else grid
-            block = tuple(block) if block.__class__ is list else block
-            threads = tuple(threads) if threads.__class__ is list else threads
-            key = grid, block, threads, shared
-            try:
-                geometry = known[key]
-                if geometry is not None:
-                    return geometry, key
-            except TypeError:  # lists inside of sizes, which are refused below
-                pass
-        if len(known) >= _MAX_GEOMETRIES:
-            known.clear()
-        blocks, shape = (self._rules or self._make_rules()).blocks_of(grid, block, threads)
-        # Sizes that run the same blocks share what the backend made of these.
-        sizes = blocks, shape, None, shared
-        geometry = known.get(sizes) if shared.__class__ is int else None
-        if geometry is None:
-            geometry = self._prepared(blocks, shape, shared)
-            if geometry is None:
-                return None
-            known[sizes] = geometry
-        for one in key:
-            if not (one.__class__ is int or one is None or is_plain(one)):
-                break
-        else:
-            known[key] = geometry
-        return geometry, sizes
+    def _plain(self, *sizes: Any, **named: Any) -> tuple[Any, ...]:
+        """Return grid, block, threads and shared as Python's integers and tuples of them."""
+        return (self._rules or self._make_rules()).plain(*sizes, **named)
 
     def _make_rules(self) -> Rules:
         limits, interface = self.device.info.limits, self.binary.interface
@@ -303,6 +309,8 @@ class Program(OfThisProcess):
 
     def _prepared(self, blocks: Dim3, shape: Dim3, shared: int) -> Any:
         """Return the geometry of blocks that were not launched yet; None where no thread runs."""
+        if self._unloaded:
+            self._refuse_unloaded()
         (self._rules or self._make_rules()).check_limits(blocks, shape, shared)
         if 0 in blocks or 0 in shape:
             return None
@@ -433,7 +441,7 @@ class Program(OfThisProcess):
     def _stop(self) -> None:
         """Refuse every launch from now on; with no geometry known the fast path takes none."""
         self._unloaded = True
-        self._geometries = Geometries()
+        self._geometries = Geometries(self)
         self._launch = self._refuse_unloaded
 
     def _refuse_unloaded(self, *args: Any) -> NoReturn:

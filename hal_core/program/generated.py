@@ -17,12 +17,10 @@ gets this call:
             try:
                 geometry = self._geometries[grid, block, threads, shared]
             except TypeError:  # lists
-                geometry = None
-            if geometry is None:  # sizes that are new, too
-                geometry, (grid, block, threads, shared) = self._resolved(
-                    grid, block, threads, shared)
+                geometry = self._resolved(grid, block, threads, shared)
             if v1.__class__ is not int: v1 = to_int[v1.__class__](v1)
-            known = True if ((b0._key is k0 or b0._key is self._misaligned[0])
+            known = True if (geometry is not None
+                and (b0._key is k0 or b0._key is self._misaligned[0])
                 and -2147483648 <= v1 <= 2147483647) else False
         except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
             known = False
@@ -78,12 +76,9 @@ def __call__(self, *given, vals=None, grid=None, block=None, threads=None, share
         try:
             geometry = self._geometries[grid, block, threads, shared]
         except TypeError:  # lists
-            geometry = None
-        if geometry is None:  # sizes that are new, too
-            geometry, (grid, block, threads, shared) = self._resolved(
-                grid, block, threads, shared)
+            geometry = self._resolved(grid, block, threads, shared)
         {numbers}
-        known = True if {tests} else False
+        known = True if geometry is not None{tests} else False
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
         known = False
     if known:
@@ -140,7 +135,7 @@ def specialised(cls: P, signature: Signature, any_offset: bool) -> P:
         values=", ".join(values),
         keys=", ".join(keys),
         numbers="\n        ".join(numbers),
-        tests=" and ".join(tests) or "True",
+        tests="".join(f" and {test}" for test in tests),
         args=", ".join(args),
         owners="".join(f"{buffer}, " for buffer in buffers),
         tuple="".join(f"{arg}, " for arg in args),

@@ -135,7 +135,7 @@ def test_G7_a_graph_that_was_made_for_another_target_is_refused(
         hal.load_graph(path, device)
 
 
-@pytest.mark.parametrize("threads", [N, [N], (np.int64(N),), np.int64(N), float(N)])
+@pytest.mark.parametrize("threads", [N, [N], (np.int64(N),), np.int64(N)])
 def test_G7_a_launch_of_sizes_of_any_kind_is_saved_whatever_its_program_ran_since(
     threads: Any, fake: hal.Compiled, tmp_path: Path
 ) -> None:
@@ -143,7 +143,7 @@ def test_G7_a_launch_of_sizes_of_any_kind_is_saved_whatever_its_program_ran_sinc
     with fake.capture() as graph:
         program(made, vals=(N,), threads=threads)
         program(made, vals=(N,), threads=N)
-    graph[1].update(threads=threads if threads != float(N) else N, shared=4)
+    graph[1].update(threads=threads, shared=4)
     for size in range(1, 1100):
         program._resolved(threads=size)
     graph.save(tmp_path / "graph")
@@ -152,6 +152,16 @@ def test_G7_a_launch_of_sizes_of_any_kind_is_saved_whatever_its_program_ran_sinc
     root.fill(1)
     again.replay()
     assert root.numpy().tolist() == [4] * N
+
+
+def test_G1_a_size_that_is_no_integer_is_refused_though_its_geometry_is_known(
+    fake: hal.Compiled,
+) -> None:
+    program, made = double(fake)
+    program(made, vals=(N,), threads=N)
+    with fake.capture() as graph, pytest.raises(hal.InvalidArgument, match="threads must be"):
+        program(made, vals=(N,), threads=float(N))
+    assert not len(graph)
 
 
 def test_G7_a_graph_of_an_unloaded_program_is_not_saved(fake: hal.Compiled, tmp_path: Path) -> None:

@@ -267,6 +267,25 @@ def test_sizes_that_run_the_same_blocks_share_their_geometry(axpy: Any, monkeypa
     assert len(axpy._geometries) <= 1025
 
 
+def test_sizes_of_other_integers_are_known_by_their_value(axpy: Any) -> None:
+    class Size:
+        """An integer whose value may change, as a tensor's."""
+
+        value = 3
+
+        def __index__(self) -> int:
+            return self.value
+
+    y, x, size = vector(axpy.device), vector(axpy.device), Size()
+    for size.value in (3, 4):
+        for threads in (size, (1, size)):
+            axpy(y, 1.0, x, 8, threads=threads)
+            assert axpy.launches[-1][0][1] in ((size.value, 1, 1), (1, size.value, 1))
+    axpy(y, 1.0, x, 8, threads=np.int64(5))
+    assert (None, None, 5, 0) in axpy._geometries
+    assert all(type(one) in (int, tuple, type(None)) for key in axpy._geometries for one in key)
+
+
 @pytest.mark.parametrize(
     ("call", "grid", "block"),
     [

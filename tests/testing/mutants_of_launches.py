@@ -52,8 +52,7 @@ def surplus_threads_do_not_run(inner: Any, self: Any, grid: Any, block: Any, thr
 
 @mutant("P5", "program", Rules, "blocks_of")
 def zero_launches_one(inner: Any, self: Any, *extents: Any) -> Any:
-    grid, block = inner(self, *extents)
-    return tuple(max(1, n) for n in grid), tuple(max(1, n) for n in block)
+    return tuple(max(1, n) for n in inner(self, *extents))
 
 
 # -- arguments
