@@ -66,6 +66,41 @@ void accelerate(__global float *a, __global const float *p, int n, float soft) {
 def rows(effort: Effort) -> Iterator[Row | Missing]:
     for example in (saxpy(), programs.heat_of(4096, 2048), sines(), programs.n_body()):
         yield beside_pyopencl(example, effort)
+    yield from queued(effort)
+
+
+# What a queue does, as hal and PyOpenCL spell it, and how often in one measurement.
+_QUEUED = (
+    ("launch and event", 1 / 0.9, 64,
+     "program(y, x, 2.0, n, threads=n, queue=queue); queue.record()",
+     "kernel(commands, (n,), None, cl_y, cl_x, a, cl_n)"),
+    ("4 KiB up and wait", 1 / 1.1, 1, "y.copyin(small, queue=queue).wait()",
+     "copy(commands, cl_y, small)"),
+    ("1 MiB down and wait", 1 / 1.1, 1, "x.copyout(large, queue=queue).wait()",
+     "copy(commands, large, cl_x)"),
+)  # fmt: skip
+
+
+def queued(effort: Effort) -> Iterator[Row | Missing]:
+    """Measure work of a queue, of which one gets an event, beside that of a command queue."""
+    n = 1 << 10
+    arrays = small, large = np.ones(n, "f4"), np.ones(256 * n, "f4")
+    example = Example("", kernels.saxpy, kernels.saxpy, arrays, (1e-9, n), n)
+    try:
+        commands, kernel, memory = _built(example)
+        import pyopencl as cl
+    except Exception as error:  # a foreign package may raise anything
+        yield Missing("hal-opencl, work of a queue", f"PyOpenCL: {error}".splitlines()[0])
+        return
+    y, x = (hal.Buffer.from_numpy(array, "OPENCL") for array in arrays)
+    queue, program = hal.Device["OPENCL"].queue(), hal.Device["OPENCL"].compile(example.kernel)
+    names = dict(locals()) | {"cl_n": np.int32(n), "a": np.float32(2), "copy": cl.enqueue_copy}
+    names |= dict(zip(("cl_y", "cl_x"), memory, strict=True))
+    for what, target, batch, *statements in _QUEUED:
+        ours, its = (f"for _ in range({batch}): {text}" for text in statements)
+        tasks = {OURS: Task(ours, names, batch, queue.synchronize)}
+        tasks["PyOpenCL"] = Task(its, names, batch, commands.finish)
+        yield beside(f"hal-opencl, queue, {what}", compare(tasks, effort), "PyOpenCL", target)
 
 
 def saxpy() -> Example:
@@ -102,7 +137,8 @@ def beside_pyopencl(example: Example, effort: Effort) -> Row | Missing:
     return beside(what, times, "PyOpenCL", 1.0, ours=OURS)
 
 
-def _pyopencl(example: Example, results: dict[str, Any]) -> Task:
+def _built(example: Example) -> tuple[Any, Any, list[Any]]:
+    """Return a command queue, the kernel by hand and its memory."""
     import pyopencl as cl
 
     name = example.kernel.name
@@ -110,6 +146,13 @@ def _pyopencl(example: Example, results: dict[str, Any]) -> Task:
     kernel = getattr(cl.Program(queue.context, _TEXTS[name]).build(), name)
     flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
     memory = [cl.Buffer(queue.context, flags, hostbuf=array) for array in example.arrays]
+    return queue, kernel, memory
+
+
+def _pyopencl(example: Example, results: dict[str, Any]) -> Task:
+    import pyopencl as cl
+
+    queue, kernel, memory = _built(example)
     vals = [np.float32(v) if isinstance(v, float) else np.int32(v) for v in example.vals]
     kernel.set_args(*memory, *vals)
     threads = example.threads if isinstance(example.threads, tuple) else (example.threads,)

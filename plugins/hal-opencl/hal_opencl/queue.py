@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 # A copy of this many bytes takes milliseconds, in which Ctrl-C may wait.
 _SHORT_NBYTES = 16 << 20
+_RECORDABLE = frozenset(name[1:] for name in OPERATIONS)
 _FAILED = -1  # the status of an event whose work failed: the driver drops what is queued behind it
 
 
@@ -131,7 +132,7 @@ class OpenCLQueue(Queue):
                     command.failure = Failure(name, self.name, why)
                     self._drops = True
             self._pending.append(command)
-            self._recordable = command if f"_{name}" in OPERATIONS else None
+            self._recordable = command if name in _RECORDABLE else None
 
     def look(self) -> None:
         """Let the events of complete commands happen, and release what the commands needed.
@@ -144,14 +145,17 @@ class OpenCLQueue(Queue):
         pending = self._pending
         while pending:
             done = pending[0]
-            status = done.status
+            marker = done.marker
+            status = COMPLETE if marker is None else marker.command_execution_status
             if status > COMPLETE or (done.waited is not None and not _has_happened(done.waited)):
                 break
             if self._failure is None:
                 self._failure = self._failure_of(done, status)
-            if done.events and done.marker is not None and done.host is not None:
-                with suppress(cl.Error):
-                    done.marker.wait()  # PyOpenCL's event lets go of the host's memory
+            if done.events and marker is not None and done.host is not None:
+                try:  # noqa: SIM105 - suppress() takes longer than the wait
+                    marker.wait()  # PyOpenCL's event lets go of the host's memory
+                except cl.Error:
+                    pass
             for reference in done.events:
                 event = reference()
                 if event is not None:
@@ -237,13 +241,14 @@ class OpenCLQueue(Queue):
     def _record(self, event: Event) -> None:
         with self._lock:
             last, self._recordable = self._recordable, None
-            # The command's own event will do, unless it is over, as the queue may have been idle
-            # since, or others may have put work behind it. A marker says when that is done.
-            over = not self._pending or self._pending[-1].status <= COMPLETE
-            if not self._sees_all_work or (last is None and over):
-                self._add("event", lambda: cl.enqueue_marker(self.commands), None)
-                last = None
-            last = last or self._pending[-1]
+            if last is None or not self._sees_all_work:
+                # The command's own event will do, unless it is over, as the queue may have been
+                # idle since, or others may have put work behind it. A marker says when that is
+                # done.
+                over = not self._pending or self._pending[-1].status <= COMPLETE
+                if over or not self._sees_all_work:
+                    self._add("event", lambda: cl.enqueue_marker(self.commands), None)
+                last = self._pending[-1]
             event._mark = last.marker
             last.events.append(ref(event))
             if last not in self._pending:  # another thread has seen its end
