@@ -146,7 +146,8 @@ def memory_of(events: Iterable[ProfileEvent]) -> dict[str, list[tuple[int, int]]
 def trace(events: Sequence[ProfileEvent], dropped: int) -> dict[str, Any]:
     """Return the trace in the form of Chrome and Perfetto. Units: microseconds, from 0 on."""
     rows, start = rows_of(events), min((event.start_ns for event in events), default=0)
-    processes = {name: number for number, name in enumerate(dict.fromkeys(r.process for r in rows))}
+    # From 1 on: Perfetto takes process 0 and thread 0 for the idle task of the kernel.
+    processes = {name: at for at, name in enumerate(dict.fromkeys(r.process for r in rows), 1)}
     found: list[dict[str, Any]] = []
 
     def add(phase: str, name: str, process: int, row: int, **more: Any) -> None:
@@ -155,7 +156,7 @@ def trace(events: Sequence[ProfileEvent], dropped: int) -> dict[str, Any]:
     for name, process in processes.items():
         add("M", "process_name", process, 0, args={"name": name})
         add("M", "process_sort_index", process, 0, args={"sort_index": process})
-    for number, row in enumerate(rows):
+    for number, row in enumerate(rows, 1):
         process = processes[row.process]
         add("M", "thread_name", process, number, args={"name": row.name})
         add("M", "thread_sort_index", process, number, args={"sort_index": number})
@@ -175,7 +176,7 @@ def trace(events: Sequence[ProfileEvent], dropped: int) -> dict[str, Any]:
             at = _us((event.start_ns + event.end_ns) // 2 - start)
             more: dict[str, Any] = {"bp": "e"} if phase == "f" else {}
             process = processes[row.process]
-            add(phase, "wait", process, row_number, cat="wait", id=number, ts=at, **more)
+            add(phase, "wait", process, row_number + 1, cat="wait", id=number, ts=at, **more)
     other = {"writer": f"hal-core {__version__}", "dropped": dropped}
     return {"traceEvents": found, "displayTimeUnit": "ns", "otherData": other}
 

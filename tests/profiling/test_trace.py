@@ -53,7 +53,8 @@ def check(document: dict[str, Any]) -> None:
         common = {"ph", "name", "pid", "tid"}
         assert common | needed <= set(event) <= common | needed | allowed, event
         assert isinstance(event["name"], str) and isinstance(event.get("cat", ""), str)
-        assert type(event["pid"]) is int and type(event["tid"]) is int
+        assert type(event["pid"]) is int and event["pid"] > 0, "0 is the idle task to Perfetto"
+        assert type(event["tid"]) is int and (event["tid"] > 0 or phase in "MC")
         for time in (event.get("ts", 0.0), event.get("dur", 0.0)):
             assert isinstance(time, (int, float)) and math.isfinite(time) and time >= 0
         if phase == "X":
