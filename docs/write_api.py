@@ -160,7 +160,7 @@ def text_of(chapter: Chapter) -> str:
     lines = ["", f"## {chapter.title}", "", chapter.intro]
     names = listed(chapter)
     if chapter.title == "Errors":
-        lines += ["", *tree(hal.HalError, "")]
+        lines += ["", *tree(hal.HalError, "", names)]
     elif names:
         lines += ["", "| name | |", "| --- | --- |", *(row(chapter, name) for name in names)]
     return "\n".join([*lines, *entries(chapter), ""])
@@ -168,9 +168,9 @@ def text_of(chapter: Chapter) -> str:
 
 def listed(chapter: Chapter) -> list[str]:
     """Names of the chapter's list, in the order of their file."""
-    if not chapter.listed:
-        return []
-    _, found = definitions(chapter.listed)
+    found = {
+        name: one for home in chapter.listed.split() for name, one in definitions(home)[1].items()
+    }
     if chapter.title == "Testing":
         return [name for name, node in found.items() if "fixture" in marks(node)]
     return [name for name in found if name in hal.__all__ and name not in chapter.names.split()]
@@ -185,15 +185,15 @@ def row(chapter: Chapter, name: str) -> str:
     return "| `{}` | {} |".format(*(cell.replace("|", "\\|") for cell in (shown, text)))
 
 
-def tree(kind: type[BaseException], indent: str) -> Iterator[str]:
-    _, found = definitions("hal_core.errors")
+def tree(kind: type[BaseException], indent: str, names: list[str]) -> Iterator[str]:
+    _, found = definitions(kind.__module__)
     bases = [base for base in kind.__bases__ if not issubclass(base, hal.HalError)]
     also = ", ".join(f"`{base.__name__}`" for base in bases if base is not Exception)
     text = docstring(found[kind.__name__], kind.__name__).partition("\n\n")[0]
     yield f"{indent}* `{kind.__name__}`{also and f' ({also})'}: {' '.join(text.split())}"
-    for below in (getattr(hal.errors, name) for name in found):
-        if isinstance(below, type) and below.__bases__[0] is kind:
-            yield from tree(below, indent + "  ")
+    for below in (getattr(hal, name) for name in names):
+        if below.__bases__[0] is kind:
+            yield from tree(below, indent + "  ", names)
 
 
 def entries(chapter: Chapter) -> Iterator[str]:

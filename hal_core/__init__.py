@@ -18,9 +18,8 @@ _NAMES = {
     "device.base": "Compiled DeviceInfo Limits",
     "dtypes": "DType any_ as_dtype bfloat16 bool_ complex64 complex128 float16 float32 "
     "float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64",
-    "errors": "CompileError CompilerUnavailable DeviceFault DeviceUnavailable FailedAssert "
-    "ForkError HalError IncompatiblePlugin InvalidArgument InvalidKernel InvalidState "
-    "KernelFault KernelSyntaxError NotShareable OutOfBounds OutOfMemory PluginConflict "
+    "errors": "CompileError CompilerUnavailable DeviceFault DeviceUnavailable ForkError HalError "
+    "IncompatiblePlugin InvalidArgument InvalidState NotShareable OutOfMemory PluginConflict "
     "PluginError UnknownDevice Unsupported",
     "graph": "Graph Node load_graph",
     "hookspecs": "hookimpl",
@@ -33,6 +32,7 @@ _NAMES = {
     "source": "Binary Source",
 }
 _KERNEL_NAMES = {
+    "errors": "FailedAssert InvalidKernel KernelFault KernelSyntaxError OutOfBounds",
     "ir": "Kernel UOp",
     "lang": "InlineFunction KernelFunction acos acosh acq_rel acquire asin asinh atan atan2 atanh "
     "atomic_add atomic_and atomic_compare_exchange atomic_exchange atomic_load atomic_max "

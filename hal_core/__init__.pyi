@@ -56,17 +56,12 @@ from hal_core.errors import (
     CompilerUnavailable as CompilerUnavailable,
     DeviceFault as DeviceFault,
     DeviceUnavailable as DeviceUnavailable,
-    FailedAssert as FailedAssert,
     ForkError as ForkError,
     HalError as HalError,
     IncompatiblePlugin as IncompatiblePlugin,
     InvalidArgument as InvalidArgument,
-    InvalidKernel as InvalidKernel,
     InvalidState as InvalidState,
-    KernelFault as KernelFault,
-    KernelSyntaxError as KernelSyntaxError,
     NotShareable as NotShareable,
-    OutOfBounds as OutOfBounds,
     OutOfMemory as OutOfMemory,
     PluginConflict as PluginConflict,
     PluginError as PluginError,
@@ -111,6 +106,13 @@ from hal_core.signature import (
 from hal_core.source import (
     Binary as Binary,
     Source as Source,
+)
+from hal_kernel.errors import (
+    FailedAssert as FailedAssert,
+    InvalidKernel as InvalidKernel,
+    KernelFault as KernelFault,
+    KernelSyntaxError as KernelSyntaxError,
+    OutOfBounds as OutOfBounds,
 )
 from hal_kernel.ir import (
     Kernel as Kernel,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import hal_core as hal
-from hal_core.errors import KernelFault, OutOfBounds
+from hal_kernel.errors import KernelFault, OutOfBounds
 from hal_kernel.interpreter import interpret
 from hal_kernel.interpreter.sampling import Sample, made_up, sample
 

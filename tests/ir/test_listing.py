@@ -19,8 +19,8 @@ from generator import generate
 from kernel_files import load
 
 from hal_core.dtypes import DTYPES, any_, float32, float64
-from hal_core.errors import InvalidKernel
 from hal_core.signature import Signature
+from hal_kernel.errors import InvalidKernel
 from hal_kernel.ir import Kernel, UOp
 from hal_kernel.ir.listing import listing, parse_listing
 from hal_kernel.render.uops import UOpsRenderer

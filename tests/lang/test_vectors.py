@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import hal_core as hal
-from hal_core.errors import InvalidKernel
 from hal_core.signature import Signature
+from hal_kernel.errors import InvalidKernel
 from hal_kernel.interpreter import interpret
 from hal_kernel.ir import Kernel, UOp
 from hal_kernel.ir.blocks.independence import stores_last

@@ -15,9 +15,10 @@ from samples import SAMPLES
 from toolchains import GCC, Toolchain
 
 from hal_core.dtypes import DTYPES, DType, float16, float32
-from hal_core.errors import InvalidKernel, Unsupported
+from hal_core.errors import Unsupported
 from hal_cpu.vectors import LLVMRenderer
 from hal_hip.render import HIPRenderer
+from hal_kernel.errors import InvalidKernel
 from hal_kernel.ir import Kernel
 from hal_kernel.ir.reserved import is_taken
 from hal_kernel.render import RENDERERS, Renderer

@@ -38,7 +38,7 @@ IMPORT_ORDERS = {
         hookspecs device profiling queue allocator buffer compiler program graph device.base
         __init__ cli __main__
     """.split(),  # noqa: SIM905  # one line of words reads as the order it is
-    "hal_kernel": ["__init__", "c_texts", "ir", "lang", "render", "interpreter", "python",
+    "hal_kernel": ["__init__", "errors", "c_texts", "ir", "lang", "render", "interpreter", "python",
         "multidevice", "cli",
     ],
 }  # fmt: skip

@@ -18,9 +18,10 @@ import numpy as np
 from hal_core.compiler import Compiler, CompilerPair
 from hal_core.compiler.seal import seal, unseal
 from hal_core.device.base import DeviceInfo
-from hal_core.errors import CompileError, InvalidKernel
+from hal_core.errors import CompileError
 from hal_core.hookspecs import hookimpl
 from hal_core.source import Binary, Source
+from hal_kernel.errors import InvalidKernel
 from hal_kernel.interpreter import interpret
 from hal_kernel.interpreter.casts import stored_as
 from hal_kernel.ir.listing import parse_listing

@@ -11,9 +11,10 @@ from mutants import around, mutant
 from hal_core import compiler, config
 from hal_core.compiler import cache, selection
 from hal_core.dtypes import DType, bfloat16
-from hal_core.errors import CompileError, CompilerUnavailable, InvalidKernel
+from hal_core.errors import CompileError, CompilerUnavailable
 from hal_core.program import Program
 from hal_core.source import Source
+from hal_kernel.errors import InvalidKernel
 from hal_kernel.interpreter import operations
 from hal_kernel.ir import writing
 from hal_kernel.ir.listing import parse_listing

@@ -19,11 +19,11 @@ from hypothesis import strategies as st
 from unregistered import open_device
 
 import hal_core as hal
-from hal_core.errors import FailedAssert, KernelFault, OutOfBounds
 from hal_cpu.allocator import CPUAllocator
 from hal_cpu.checked.allocator import CheckedAllocator
 from hal_cpu.checked.device import CheckedDevice
 from hal_cpu.device import CPUDevice
+from hal_kernel.errors import FailedAssert, KernelFault, OutOfBounds
 from hal_kernel.interpreter import interpret
 from hal_kernel.python.program import InterpretedProgram
 

@@ -15,9 +15,10 @@ from mapped import mappings
 
 import hal_core as hal
 from hal_core.dtypes import DTYPES
-from hal_core.errors import DeviceFault, KernelFault, OutOfBounds
+from hal_core.errors import DeviceFault
 from hal_cpu.checked import interpreted
 from hal_cpu.checked.device import CheckedDevice
+from hal_kernel.errors import KernelFault, OutOfBounds
 from hal_kernel.interpreter import execute
 
 

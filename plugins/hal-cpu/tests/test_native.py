@@ -23,11 +23,12 @@ from in_threads import results
 from mapped import mappings
 
 import hal_core as hal
-from hal_core.errors import DeviceFault, KernelFault, OutOfBounds
+from hal_core.errors import DeviceFault
 from hal_cpu.checked import child_process
 from hal_cpu.checked.device import CheckedDevice
 from hal_cpu.checked.native import NativeProgram
 from hal_cpu.compilers.c import C_COMPILERS
+from hal_kernel.errors import KernelFault, OutOfBounds
 
 LIVE = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 TEXT = """

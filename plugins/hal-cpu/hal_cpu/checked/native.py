@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from hal_core.errors import DeviceFault, KernelFault, OutOfBounds
+from hal_core.errors import DeviceFault
 from hal_core.geometry import Dim3
 from hal_core.signature import CONST_POINTER, Param
 from hal_cpu import driver
 from hal_cpu.checked.child_process import Outcome, Region, run_in_child
 from hal_cpu.checked.guarded_memory import Address
 from hal_cpu.program import CPUProgram, refuse_shared
+from hal_kernel.errors import KernelFault, OutOfBounds
 
 if TYPE_CHECKING:
     from hal_cpu.checked.device import CheckedDevice

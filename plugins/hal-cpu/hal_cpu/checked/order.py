@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from hal_core.concurrency import fork_safe_lock, forkable
-from hal_core.errors import KernelFault
 from hal_core.queue import DirectQueue
 from hal_cpu.device import CPUDevice
+from hal_kernel.errors import KernelFault
 
 if TYPE_CHECKING:
     from hal_core.buffer import Buffer

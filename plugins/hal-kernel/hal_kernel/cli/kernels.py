@@ -14,9 +14,10 @@ from typing import Any, TypeGuard
 
 from hal_core.device import Device
 from hal_core.device.plugin import is_failure, one_line
-from hal_core.errors import HalError, InvalidArgument, KernelSyntaxError
+from hal_core.errors import HalError, InvalidArgument
 from hal_core.files import missing
 from hal_core.source import Source, Writable, written
+from hal_kernel.errors import KernelSyntaxError
 from hal_kernel.ir import Kernel
 from hal_kernel.lang import KernelFunction
 

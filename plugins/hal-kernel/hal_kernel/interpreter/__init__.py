@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hal_core.errors import InvalidArgument, KernelFault
+from hal_core.errors import InvalidArgument
 from hal_core.geometry import Dim3, Extent
+from hal_kernel.errors import KernelFault
 from hal_kernel.interpreter.arguments import Arguments, Inputs
 from hal_kernel.interpreter.executor import Executor, LoopLimits
 from hal_kernel.interpreter.lanes import Lanes

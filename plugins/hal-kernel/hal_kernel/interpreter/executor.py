@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hal_core.dtypes import DType
-from hal_core.errors import FailedAssert
+from hal_kernel.errors import FailedAssert
 from hal_kernel.interpreter.atomics import exchange_each
 from hal_kernel.interpreter.casts import stored_as
 from hal_kernel.interpreter.lanes import Lanes

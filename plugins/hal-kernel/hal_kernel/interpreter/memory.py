@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from hal_core.errors import KernelFault, OutOfBounds
+from hal_kernel.errors import KernelFault, OutOfBounds
 from hal_kernel.interpreter.lanes import Lanes
 from hal_kernel.interpreter.order import SEVERAL, Order
 from hal_kernel.interpreter.overlap import ShadowPart

@@ -17,8 +17,8 @@ import math
 import re
 
 from hal_core.dtypes import DTYPES, DType, any_
-from hal_core.errors import InvalidKernel
 from hal_core.signature import Signature
+from hal_kernel.errors import InvalidKernel
 from hal_kernel.ir.uop import Kernel, UOp
 
 _HEAD = re.compile(r"kernel (\w+)\(([^()]*)\)(?: block=(\(.*?\)))?( contract=False)?\Z")

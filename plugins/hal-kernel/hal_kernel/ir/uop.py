@@ -62,8 +62,8 @@ from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hal_core.dtypes import DType, bool_
-from hal_core.errors import InvalidKernel
 from hal_core.signature import Signature
+from hal_kernel.errors import InvalidKernel
 
 if TYPE_CHECKING:
     from hal_core.device.base import Compiled

@@ -10,8 +10,9 @@ import re
 from typing import Any
 
 from hal_core.dtypes import DTYPES, any_
-from hal_core.errors import InvalidKernel, check_class, shown
+from hal_core.errors import check_class, shown
 from hal_core.signature import LONGEST_NAME, Signature
+from hal_kernel.errors import InvalidKernel
 from hal_kernel.ir.rules import RULES, SOURCE_COUNTS
 from hal_kernel.ir.uniformity import divergent
 from hal_kernel.ir.uop import CLOSES, LEAVES, LOCAL_LIMIT, OPENS, TABLE_LIMIT, Kernel, UOp, is_gated

@@ -9,8 +9,9 @@ from types import FrameType, FunctionType
 from typing import Any, get_args, get_origin
 
 from hal_core.dtypes import DTYPES, STORAGE_DTYPES, DType
-from hal_core.errors import HalError, InvalidArgument, KernelSyntaxError
+from hal_core.errors import HalError, InvalidArgument
 from hal_core.signature import CONST_POINTER, LONGEST_NAME, POINTER, VALUE, Param, Signature
+from hal_kernel.errors import KernelSyntaxError
 from hal_kernel.ir.reserved import is_taken
 from hal_kernel.lang.pointers import WIDTHS, PointerType
 from hal_kernel.lang.scope import OutOfReach, Scope

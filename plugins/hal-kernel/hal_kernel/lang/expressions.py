@@ -14,7 +14,8 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from hal_core.dtypes import DType, bool_, float32
-from hal_core.errors import KernelSyntaxError, shown
+from hal_core.errors import shown
+from hal_kernel.errors import KernelSyntaxError
 from hal_kernel.ir import UOp
 from hal_kernel.ir.uop import dtype_of
 from hal_kernel.lang import refusals

@@ -8,9 +8,10 @@ from types import FrameType, FunctionType
 from typing import TYPE_CHECKING, Any, NoReturn, overload
 
 from hal_core.concurrency import fork_safe_lock, refuse_at_exit
-from hal_core.errors import InvalidArgument, KernelSyntaxError, Unsupported
+from hal_core.errors import InvalidArgument, Unsupported
 from hal_core.signature import Signature
 from hal_core.source import Source, block_shape
+from hal_kernel.errors import KernelSyntaxError
 from hal_kernel.ir import Kernel
 from hal_kernel.lang.annotations import signature_of
 from hal_kernel.lang.func import current_lines

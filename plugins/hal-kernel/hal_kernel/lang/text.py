@@ -13,7 +13,8 @@ from copy import copy
 from importlib.machinery import SourceFileLoader
 from types import CodeType, FunctionType
 
-from hal_core.errors import InvalidState, KernelSyntaxError
+from hal_core.errors import InvalidState
+from hal_kernel.errors import KernelSyntaxError
 
 _STARTED = time.time()
 _TRIES = 100

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from hal_core.compiler.seal import unseal
-from hal_core.errors import KernelFault, Unsupported
+from hal_core.errors import Unsupported
 from hal_core.geometry import Dim3
 from hal_core.program import Program
+from hal_kernel.errors import KernelFault
 from hal_kernel.interpreter.arguments import Inputs
 from hal_kernel.interpreter.casts import stored_as
 from hal_kernel.interpreter.prepared import PreparedKernel

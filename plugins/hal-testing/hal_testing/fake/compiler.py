@@ -7,8 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from hal_core.compiler import Compiler, CompilerPair
-from hal_core.errors import CompileError, InvalidKernel, Unsupported
+from hal_core.errors import CompileError, Unsupported
 from hal_core.source import Source
+from hal_kernel.errors import InvalidKernel
 from hal_kernel.ir.listing import parse_listing
 from hal_kernel.ir.verify import verify
 from hal_kernel.render.uops import UOpsRenderer
