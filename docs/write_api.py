@@ -91,7 +91,7 @@ def call(node: ast.FunctionDef, lines: list[str]) -> tuple[str, str]:
     if match is None:
         raise SystemExit(f"the signature of {node.name} cannot be read: {head}")
     result = match[2] or ""
-    if {"block", "contextmanager"} & set(marks(node)):
+    if "contextmanager" in marks(node):
         result = result.replace("Iterator", "AbstractContextManager")
     return f"({match[1]})", result
 

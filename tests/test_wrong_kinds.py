@@ -97,26 +97,6 @@ def test_what_a_closed_device_cannot_make_is_refused(fake: hal.Compiled) -> None
             make(fake)
 
 
-def test_a_with_block_may_be_entered_again(fake: hal.Compiled) -> None:
-    """Also one in another, where that means something."""
-    made, block = hal.zeros(N, hal.int32, fake), fake.capture()
-    for _ in range(2):
-        with block as graph:
-            made.fill(1)
-        assert len(graph) == 1
-    with block as graph:
-        with pytest.raises(hal.InvalidState, match="captures a graph already"), block:
-            pass
-        made.fill(1)
-    assert len(graph) == 1
-    with hal.Device.default("FAKE:1") as name, (again := hal.Device.default("FAKE")), again:
-        assert hal.Device.DEFAULT == "FAKE"
-    assert name == "FAKE:1"
-    with hal.profile() as profile, (span := hal.profile_range("step")), span:
-        pass
-    assert len(profile.events) == 2
-
-
 @pytest.mark.parametrize("read", [np.array, bytes, np.from_dlpack, lambda one: one.numpy()])
 def test_data_is_not_read_in_a_capture(read: Any) -> None:
     device = hal.Device["PYTHON"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from hal_core.concurrency.blocks import block
 from hal_core.concurrency.ctrl_c import (
     is_of_a_signal,
     log_failure,
@@ -36,7 +35,7 @@ from hal_core.concurrency.threads import (
 )
 
 __all__ = [
-    "Late", "Living", "OfThisProcess", "Servers", "SingleFlight", "Thread", "block", "devices",
+    "Late", "Living", "OfThisProcess", "Servers", "SingleFlight", "Thread", "devices",
     "do_nothing", "flights", "fork_error", "fork_safe_lock", "forkable", "fresh_copy",
     "hold_during_fork", "is_importing", "is_of_a_signal", "log_failure", "make_calls",
     "never_release", "never_released", "poll", "refuse_after_fork", "refuse_at_exit", "run_each",

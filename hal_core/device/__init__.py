@@ -8,13 +8,13 @@ import logging
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from operator import itemgetter
 from typing import TYPE_CHECKING, NoReturn, SupportsIndex
 
 from hal_core import config
-from hal_core.concurrency import OfThisProcess, block, fork_safe_lock, forkable, refuse_at_exit
+from hal_core.concurrency import OfThisProcess, fork_safe_lock, forkable, refuse_at_exit
 from hal_core.device.backend import Backend, pick
 from hal_core.device.installed import Plugins
 from hal_core.device.names import ELSEWHERE, KNOWN, join, parse
@@ -287,7 +287,7 @@ class DeviceRegistry(OfThisProcess):
         fix = 'Write `with hal.Device.default("CPU"):`, or set HAL_DEVICE=CPU before the start.'
         raise AttributeError(f"hal.Device.DEFAULT = {name!r}: it is chosen, not assigned. {fix}")
 
-    @block
+    @contextmanager
     def default(self, name: str) -> Iterator[str]:
         """`with Device.default("OPENCL"):` - the default of this thread inside the block.
 

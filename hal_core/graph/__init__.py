@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from hal_core.buffer import Buffer
-from hal_core.concurrency import OfThisProcess, block
+from hal_core.concurrency import OfThisProcess
 from hal_core.device import opened
 from hal_core.errors import HalError, InvalidArgument, as_flag, check_class
 from hal_core.graph import saved, text
@@ -227,7 +228,7 @@ def load_graph(path: str | os.PathLike[str], device: str | Compiled | None = Non
     return graph
 
 
-@block
+@contextmanager
 def capture(device: Compiled) -> Iterator[Graph]:
     """Record this thread's work in a new graph. After an exception the graph is empty."""
     graph = Graph(device)

@@ -235,7 +235,7 @@ def finalize_profile(path: str | PathLike[str] | None = None) -> tuple[ProfileEv
     return started.events
 
 
-@concurrency.block
+@contextlib.contextmanager
 def profile_range(name: str) -> Iterator[None]:
     """`with hal.profile_range("step 3"):` records one event that spans the block, on the host.
 
