@@ -10,6 +10,7 @@ import pytest
 
 import hal_core as hal
 from hal_core import errors
+from hal_kernel import errors as kernel_errors
 from hal_testing.fake import FakePlugin
 
 
@@ -65,7 +66,10 @@ def set_all(y: hal.Ptr[hal.int32], n: hal.int32) -> None:
     y[hal.global_idx(0)] = n
 
 
-@pytest.mark.parametrize("kind", [kind for kind in vars(errors).values() if isinstance(kind, type)])
+KINDS = {kind for kind in (vars(errors) | vars(kernel_errors)).values() if isinstance(kind, type)}
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS, key=lambda kind: kind.__name__))
 def test_every_error_can_be_copied_and_pickled(kind: type[hal.HalError]) -> None:
     """One with MemoryError among its bases too, whose `__new__` is its own."""
     if kind is not hal.KernelSyntaxError:

@@ -10,6 +10,7 @@ import pytest
 from fake_site import FakeSite
 
 import hal_core as hal
+from hal_kernel import errors as kernel_errors
 
 pytestmark = [pytest.mark.alone, pytest.mark.syntax, pytest.mark.quick]
 
@@ -100,7 +101,7 @@ def test_a_name_that_is_not_there() -> None:
 def test_every_error_is_public() -> None:
     kinds = [
         name
-        for name, value in vars(hal.errors).items()
+        for name, value in (vars(hal.errors) | vars(kernel_errors)).items()
         if isinstance(value, type) and issubclass(value, hal.HalError)
     ]
     assert set(kinds) <= set(hal.__all__) and len(kinds) == 20
