@@ -79,27 +79,16 @@ def wrong(names: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def misspelt(families: Collection[str] = ()) -> dict[str, str]:
-    """Return the variables that look like a setting, or like the switch of a family (`CUDA=1`), and
-    are neither, each with the name that is probably meant."""
-    unknown = [
-        (name, SETTINGS, 0.85) if name.startswith("HAL_")
-        # Many programs have variables that are 1: one letter of five may differ, none of CPU's.
-        else (name, families, 0.87)
-        for name, text in os.environ.items()
-        if (name.startswith("HAL_") or text == "1") and name not in {*SETTINGS, *families}
-    ]  # fmt: skip
+def misspelt() -> dict[str, str]:
+    """Return what is meant by variables that look like a setting and are none: name -> sentence."""
+    unknown = [name for name in os.environ if name.startswith("HAL_") and name not in SETTINGS]
     if not unknown:
         return {}
     from difflib import get_close_matches
 
-    near = {name: get_close_matches(name, known, 1, ratio) for name, known, ratio in unknown}
-    return {name: meant[0] for name, meant in near.items() if meant}
-
-
-def advice(name: str, meant: str) -> str:
-    """Return the sentence about a variable that `misspelt` found."""
-    return f"{name} is no setting and does nothing; is it {meant} that you mean?"
+    near = {name: get_close_matches(name, SETTINGS, 1, 0.85) for name in unknown}
+    sentence = "{} is no setting and does nothing; is it {} that you mean?"
+    return {name: sentence.format(name, meant[0]) for name, meant in near.items() if meant}
 
 
 def check(families: Collection[str], opening: str) -> None:
@@ -114,12 +103,9 @@ def check(families: Collection[str], opening: str) -> None:
         if name in os.environ and not name.startswith(others):
             setting.read()
     global _has_warned
-    found = {} if _has_warned else misspelt(families)
-    if not found:
-        return
-    _has_warned = True
-    for name, meant in found.items():
-        warn(advice(name, meant))
+    for text in () if _has_warned else misspelt().values():
+        _has_warned = True
+        warn(text)
 
 
 def warn(text: str) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from hal_core import config
 from hal_core.cli import output
 from hal_core.device import Device
-from hal_core.device.names import KNOWN, parse
+from hal_core.device.names import parse
 from hal_core.errors import HalError
 from hal_core.hookspecs import MEANINGS, DeviceInfo
 
@@ -57,11 +57,8 @@ def run(options: argparse.Namespace) -> int:
         console.print("`hal doctor` says why a backend has no device.")
     if problem and available:
         console.print(f"No default device: {problem}")
-    families = {*states, *KNOWN}
-    for problem in config.wrong(config.SETTINGS).values():
+    for problem in (config.wrong(config.SETTINGS) | config.misspelt()).values():
         console.print(problem)
-    for variable, meant in config.misspelt(families).items():
-        console.print(config.advice(variable, meant))
     for name in available if options.verbose else ():
         info = Device.info(name)
         console.print(f"\n{name}: {info.title}")

@@ -149,7 +149,8 @@ def before_probes(plugins: Plugins) -> list[Finding]:
             one = one._replace(state="disabled", why="HAL_DISABLE names it.")
         found.append(one)
     asked = [f"{config.DEVICE.name}={os.environ.get(config.DEVICE.name, '')}"]
-    asked += [f"{family}=1" for family in known_families() if os.environ.get(family) == "1"]
+    families = sorted({*plugins.all_families(), *KNOWN})
+    asked += [f"{family}=1" for family in families if os.environ.get(family) == "1"]
     asked = [one for one in asked if not one.endswith("=")]
     if asked:
         found.append(Finding("default device", "setting", "", ", ".join(asked)))
@@ -196,20 +197,10 @@ def probed(plugin: Finding, time_limit: float) -> Finding:
     return plugin._replace(**fields)
 
 
-def known_families() -> list[str]:
-    """Return the families that are installed, and those that could be."""
-    return sorted({*Device.states(), *KNOWN})
-
-
 def examine_settings() -> list[Finding]:
     """Find wrong settings of the core, and misspelt ones; a probe looks at those of its plugin."""
-    found = config.wrong(config.SETTINGS)
-    found |= {name: config.advice(name, it) for name, it in misspelt().items()}
+    found = config.wrong(config.SETTINGS) | config.misspelt()
     return [Finding(name, "setting", "broken", "", why) for name, why in found.items()]
-
-
-def misspelt() -> dict[str, str]:
-    return config.misspelt(known_families())
 
 
 def examine_cache() -> Finding:
@@ -282,7 +273,7 @@ def probe(kind: str, name: str, where: str, answer: str) -> None:
 
 def probe_family(family: str, where: str) -> dict[str, object]:
     """Run a backend's own checks, open each of its devices, and look at its settings."""
-    core, before = set(config.SETTINGS), misspelt()
+    core, before = set(config.SETTINGS), config.misspelt()
     checks = list(Device.backend(family).doctor())
     try:
         infos = Device.devices(family)
@@ -291,9 +282,7 @@ def probe_family(family: str, where: str) -> dict[str, object]:
     settings = config.wrong(config.SETTINGS.keys() - core)
     for name in settings:
         del os.environ[name]  # or no device would open
-    settings |= {
-        name: config.advice(name, it) for name, it in misspelt().items() if name not in before
-    }
+    settings |= {name: why for name, why in config.misspelt().items() if name not in before}
     refused = []
     # One that is busy or refused must not hide the others.
     for info in infos:

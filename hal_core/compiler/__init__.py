@@ -177,7 +177,7 @@ def compile_source(device: Compiled, source: Source[Any]) -> list[Program]:
             check(own, device.info)
         binary = Binary(image, compiler.format, compiler.target, own)
         program = device._load(binary, source.text, pair.name)
-        device._backend.compiled(device, program, cached)
+        device._backend.observe("hal_compiled", device, program=program, cached=cached)
         programs.append(program)
     device._modules.pop(id(image), None)
     log.debug("%s: compiled %s with %s, cached: %s", device.name, source.name, pair.name, cached)

@@ -33,7 +33,6 @@ from hal_core.errors import DeviceUnavailable, HalError, UnknownDevice
 if TYPE_CHECKING:
     from hal_core.compiler import CompilerPair
     from hal_core.device.base import Compiled, DeviceInfo
-    from hal_core.program import Program
 
 log = logging.getLogger("hal_core")
 
@@ -163,7 +162,7 @@ class Backend(Plugin, OfThisProcess):
                 self.open_devices[info.name] = device
                 self.on_opened(device)
                 log.debug("opened %s: %s, with %s", info.name, info.title, self.origin)
-                self._observe("hal_device_opened", device)
+                self.observe("hal_device_opened", device)
             except BaseException:  # Ctrl-C: nobody gets it
                 device.close()
                 raise
@@ -234,10 +233,6 @@ class Backend(Plugin, OfThisProcess):
 
     # -- observers
 
-    def compiled(self, device: Compiled, program: Program, cached: bool) -> None:
-        """Tell observers of a kernel that became a program."""
-        self._observe("hal_compiled", device, program=program, cached=cached)
-
     def closing(self, device: Compiled) -> None:
         """Forget a device that is about to close: who asks for it from now on has a new one."""
         self.on_closing(device)
@@ -245,11 +240,8 @@ class Backend(Plugin, OfThisProcess):
             del self.open_devices[device.name]
         self.on_closing(device)  # again: `open` may have made it known in between
 
-    def closed(self, device: Compiled) -> None:
-        """Tell observers of a device that is closed."""
-        self._observe("hal_device_closed", device)
-
-    def _observe(self, hook: str, device: Compiled, **more: object) -> None:
+    def observe(self, hook: str, device: Compiled, **more: object) -> None:
+        """Call a hook of observers: the owner's, then that of each extension."""
         for plugin in (self, *self.extensions):
             with _logged(plugin, hook, device):
                 getattr(plugin.manager.hook, hook)(device=device, **more)

@@ -414,7 +414,7 @@ class Compiled(concurrency.OfThisProcess):
                 steps.append(self.allocator.close)
             steps.append(self._close)
             if self._backend is not None:
-                steps.append(partial(self._backend.closed, self))
+                steps.append(partial(self._backend.observe, "hal_device_closed", self))
             concurrency.run_each(steps)
 
     def _overwritten(self) -> list[str]:

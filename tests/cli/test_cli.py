@@ -127,7 +127,7 @@ def test_the_default_device_is_marked(site: FakeSite) -> None:
     assert last.endswith("HAL_DEVICE=ACC:9 asks for it.")
 
 
-@pytest.mark.parametrize("name, text", [("HAL_CHEK", "1"), ("HAL_LRU_LIMIT", "x"), ("ACEL", "1")])
+@pytest.mark.parametrize("name, text", [("HAL_CHEK", "1"), ("HAL_LRU_LIMIT", "x")])
 def test_devices_tells_of_a_wrong_setting(site: FakeSite, name: str, text: str) -> None:
     site.backend("ACCEL")
     done = hal_command(site, "devices", env={name: text})

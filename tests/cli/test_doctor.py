@@ -257,7 +257,6 @@ WRONG_SETTINGS = (
         "HAL_CHEK=1": ("HAL_CHEK", "is it HAL_CHECK that you mean?"),
         "HAL_ACC_SPED=1": ("ACC", "is it HAL_ACC_SPEED that you mean?"),
         "HAL_ACC_SPEED=abc": ("ACC", "environment variable HAL_ACC_SPEED: invalid literal"),
-        "OPNCL=1": ("OPNCL", "is it OPENCL that you mean?"),
         "ACC_CC=foo": ("ACC", "ACC_CC: no such compiler (got 'foo')"),
     },
     {

@@ -410,7 +410,7 @@ def test_R21_an_extension_observes_and_adds_without_being_a_device(
     assert list(registry) == ["CPU"]
     assert module not in sys.modules  # loaded when the first device is opened
     device = registry["CPU"]
-    registry.backend("CPU").compiled(device, "a program", True)  # type: ignore[arg-type]
+    registry.backend("CPU").observe("hal_compiled", device, program="a program", cached=True)
     device.close()
     plugin = sys.modules[module].plugin
     assert plugin.seen == [

@@ -665,7 +665,7 @@ def close_of(device):
         print("closed", device.name)
         if device.name == "A:1":
             raise {error}
-        device._backend.closed(device)
+        device._backend.observe("hal_device_closed", device)
     return close
 for name in ("B", "A", "A:1", "B:1"):
     device = Device[name]
@@ -875,25 +875,6 @@ def test_a_wrong_HAL_DEBUG_is_told_by_the_first_device_and_not_by_an_import(
     done = site.run(program, env={"HAL_DEBUG": "abc"})
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("True\nenvironment variable HAL_DEBUG: expected 1 or 0")
-
-
-def test_a_misspelt_switch_of_a_family_is_told(site: FakeSite) -> None:
-    """But not what happens to be set to 1, and resembles a short name a little."""
-    site.backend("ACCEL")
-    program = """
-        import warnings
-        import hal_core as hal
-        with warnings.catch_warnings(record=True) as told:
-            warnings.simplefilter("always")
-            hal.Device["ACCEL"].close()
-        print(*(one.message for one in told), sep="\\n")
-    """
-    done = site.run(program, env={"ACEL": "1", "ACCE": "2", "CPUS": "1", "OPNCL": "1"})
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.splitlines() == [
-        "ACEL is no setting and does nothing; is it ACCEL that you mean?",
-        "OPNCL is no setting and does nothing; is it OPENCL that you mean?",
-    ]
 
 
 # -- other ways to write hal.Device["CPU"]
