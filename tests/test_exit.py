@@ -155,7 +155,6 @@ CALLS = {
     "InlineFunction.text": lambda: double.text(),
     "InlineFunction.__repr__": lambda: repr(double),
     "InlineFunction.__reduce__": lambda: double.__reduce__(),
-    "InlineFunction.__setstate__": lambda: double.__setstate__(()),
     "Allocator.alloc": lambda: dev.allocator.alloc(16),
     "Allocator.free_cache": lambda: dev.allocator.free_cache(),
     "Allocator.statistics": lambda: dev.allocator.statistics(),

@@ -54,20 +54,11 @@ class InlineFunction:
         )
 
     def __reduce__(self) -> str | tuple[Any, ...]:
-        """Pickle by name, as functions are, where an import finds it; else as text and constants.
-
-        Raises: InvalidArgument naming what the text uses and is no constant of the language.
-        """
+        """Pickle by name, as functions are. Raises: Unsupported where no import finds it."""
         refuse_at_exit(f"pickle func {self.__name__}")
         from hal_kernel.lang.pickling import reduce_function  # few processes send functions
 
         return reduce_function(self)
-
-    def __setstate__(self, state: tuple[Any, ...]) -> None:
-        refuse_at_exit("unpickle func")
-        from hal_kernel.lang.pickling import restore_function
-
-        restore_function(self, state)
 
     def __copy__(self) -> Self:
         return self  # as Python copies functions
