@@ -82,7 +82,7 @@ def test_float16_by_the_processor_and_by_hand_is_the_same(tmp_path: Path) -> Non
         llvm = LLVM(tmp_path)
         if llvm.missing:
             pytest.skip(llvm.missing)
-        features = llvm.llvm.get_host_cpu_features()
+        features = llvm.features()
         if half and not (features.get("f16c") or features.get("neon")):
             pytest.skip("the processor does not convert float16")
         llvm.renderer = LLVMRenderer(half=half)

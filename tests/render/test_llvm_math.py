@@ -13,7 +13,7 @@ from hal_kernel.ir import Kernel
 
 @pytest.fixture(scope="module")
 def llvm(llvm: LLVM) -> LLVM:
-    features = llvm.llvm.get_host_cpu_features()
+    features = llvm.features()
     if not (features.get("fma") or features.get("neon")):
         pytest.skip("this processor has no fused multiply-add")
     return llvm

@@ -20,7 +20,12 @@ import numpy as np
 import pytest
 from offline import HIPRTC
 
-from hal_core.errors import HalError, Unsupported
+from hal_core.errors import CompilerUnavailable, HalError, Unsupported
+from hal_core.source import Source
+from hal_cpu import loader
+from hal_cpu.compilers.llvm import MOST_LINES, LLVMCompiler, import_llvm
+from hal_cpu.loader import Code
+from hal_cpu.settings import LOADER
 from hal_cpu.vectors import LLVMRenderer
 from hal_hip.render import HIPRenderer
 from hal_kernel.ir import Kernel
@@ -232,6 +237,8 @@ class Clang(CToolchain):
 
 
 class LLVM(NativeToolchain):
+    """The compiler and the loader of hal-cpu, with the passes and limits of users' kernels."""
+
     renderer = LLVMRenderer()
     subgroup = renderer.subgroup
     joins = False
@@ -239,41 +246,25 @@ class LLVM(NativeToolchain):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         try:
-            import llvmlite.binding as llvm
-        except ImportError:
-            self.missing = "llvmlite is not installed"
-            return
-        self.llvm = llvm
-        llvm.initialize_native_target()
-        llvm.initialize_native_asmprinter()
+            self.compiler = LLVMCompiler()
+        except CompilerUnavailable as error:
+            self.missing = str(error)
 
-    def machine(self) -> Any:
-        return self.llvm.Target.from_default_triple().create_target_machine(
-            cpu=self.llvm.get_host_cpu_name(),
-            features=self.llvm.get_host_cpu_features().flatten(),
-            opt=3,
-        )
+    def features(self) -> dict[str, bool]:
+        """Return what the processor has, by LLVM's names."""
+        return dict(import_llvm().get_host_cpu_features())
 
-    def optimised(self, text: str) -> tuple[Any, Any]:
-        """The module after the passes that hal-cpu runs, and the machine that it is for."""
-        machine = self.machine()
-        module = self.llvm.parse_assembly(text)
-        module.triple, module.data_layout = machine.triple, str(machine.target_data)
-        module.verify()
-        tuning = self.llvm.create_pipeline_tuning_options(speed_level=2)
-        tuning.loop_vectorization = tuning.slp_vectorization = False
-        builder = self.llvm.create_pass_builder(machine, tuning)
-        builder.getModulePassManager().run(module, builder)
-        return module, machine
+    def compile(self, kernel: Kernel) -> None:
+        """Compile as hal-cpu compiles long texts, without passes, which take most of the time."""
+        self.build(self.text(kernel) + "\n" * MOST_LINES, self.renderer.options(kernel))
 
-    def build(self, text: str, options: tuple[str, ...]) -> Any:
-        engine = self.llvm.create_mcjit_compiler(*self.optimised(text), use_lmm=True)
-        engine.finalize_object()
-        return engine
+    def build(self, text: str, options: tuple[str, ...]) -> Code:
+        (name,) = re.findall(r"^define void @(\w+)\(", text, re.MULTILINE)
+        source = Source(name, text, "", language="llvm", options=options, rendered=True)
+        return loader.named(LOADER.read())(self.compiler.compile(source), name, name)
 
-    def address(self, image: Any, name: str) -> int:
-        address: int = image.get_function_address(name)
-        return address
+    def address(self, image: Code, name: str) -> int:
+        return image.entry
 
 
 class DeviceToolchain(Toolchain):
