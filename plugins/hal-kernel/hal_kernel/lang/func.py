@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import linecache
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from types import FrameType, FunctionType
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
-from hal_core.concurrency import refuse_at_exit
 from hal_core.errors import InvalidArgument, Unsupported
 from hal_kernel.lang.annotations import Parameter, Returned, parameters_of
+from hal_kernel.lang.definition import Definition
 from hal_kernel.lang.text import SourceText
-
-if TYPE_CHECKING:
-    from typing import Self
 
 R = TypeVar("R")
 
 
-class InlineFunction:
+class InlineFunction(Definition):
     """A function in the kernel language, which is inlined at each call.
 
     The signature and the lines of the file are read at the definition, the body is lowered at each
@@ -30,13 +26,7 @@ class InlineFunction:
     returns: Returned  # the annotated type, or types; None: without annotation
 
     def __init__(self, function: FunctionType, caller: FrameType) -> None:
-        self.__wrapped__ = function
-        self.__name__ = function.__name__
-        self.__qualname__ = function.__qualname__
-        self.__module__ = function.__module__
-        self.__doc__ = function.__doc__
-        # Read now and not at a call, because an edit of the file must not change the function.
-        self._lines = current_lines(function)
+        super().__init__(function)
         self.parameters, self.returns = parameters_of(function, caller, self._lines)
         self._text: SourceText | None = None
 
@@ -53,18 +43,11 @@ class InlineFunction:
             fix="Outside a kernel write it as plain Python.",
         )
 
-    def __reduce__(self) -> str | tuple[Any, ...]:
-        """Pickle by name, as functions are. Raises: Unsupported where no import finds it."""
-        refuse_at_exit(f"pickle func {self.__name__}")
-        from hal_kernel.lang.pickling import reduce_function  # few processes send functions
-
-        return reduce_function(self)
-
-    def __copy__(self) -> Self:
-        return self  # as Python copies functions
-
-    def __deepcopy__(self, memo: object) -> Self:
-        return self
+    def _by_value(self) -> NoReturn:
+        raise Unsupported(
+            f"pickle func {self.__name__}", "another process cannot import it",
+            fix="Send a kernel that calls it, or define it in a module of a file.",
+        )  # fmt: skip
 
     def __repr__(self) -> str:
         return f"<func {self.__name__}({', '.join(name for name, _ in self.parameters)})>"
@@ -87,14 +70,3 @@ def func(function: Callable[..., R], /) -> Callable[..., R]:
         raise InvalidArgument("func", "not a Python function", got=function, fix=fix)
     made: Any = InlineFunction(function, sys._getframe(1))
     return made  # type: ignore[no-any-return]  # to type checkers it is one of any arguments: numbers, too
-
-
-def current_lines(function: FunctionType) -> Sequence[str]:
-    """Return the lines of the function's file as they are now; linecache may have older ones.
-
-    Raises: InvalidState while Python ends, when nothing could read the text.
-    """
-    refuse_at_exit(f"read {function.__name__}")
-    filename = function.__code__.co_filename
-    linecache.checkcache(filename)
-    return linecache.getlines(filename, function.__globals__)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 import sys
 from collections.abc import Callable
 from types import FrameType, FunctionType
@@ -14,17 +15,15 @@ from hal_core.source import Source, block_shape
 from hal_kernel.errors import KernelSyntaxError
 from hal_kernel.ir import Kernel
 from hal_kernel.lang.annotations import signature_of
-from hal_kernel.lang.func import current_lines
+from hal_kernel.lang.definition import Definition
 
 if TYPE_CHECKING:
-    from typing import Self
-
     from hal_core.device.base import Compiled
 
 _lock = fork_safe_lock()
 
 
-class KernelFunction:
+class KernelFunction(Definition):
     """A function in the kernel language; `device.compile` makes a program of it.
 
     The definition reads the signature and the lines of the file; the first `lower()` reads the
@@ -48,15 +47,8 @@ class KernelFunction:
         block: tuple[int, int, int] | None,
         contract: bool,
     ) -> None:
-        # `inspect` and documentation tools look for these attributes.
-        self.__wrapped__ = function
-        self.__name__ = function.__name__
-        self.__qualname__ = function.__qualname__
-        self.__module__ = function.__module__
-        self.__doc__ = function.__doc__
+        super().__init__(function)
         self.name = function.__name__
-        # Read now and not in `lower`, because an edit of the file must not change the kernel.
-        self._lines = current_lines(function)
         self.signature = signature_of(function, caller, self._lines)
         self.block = block
         self.contract = contract
@@ -108,23 +100,10 @@ class KernelFunction:
             fix=f"Write program = device.compile({self.name}), then {call}.",
         )
 
-    def __reduce__(self) -> str | tuple[Any, ...]:
-        """Pickle by name, as functions are, where an import finds the kernel; else by value.
-
-        By value means lowered, with what the kernel captured fixed from now on.
-
-        Raises: KernelSyntaxError as `lower` does, for a kernel that travels by value.
-        """
-        refuse_at_exit(f"pickle kernel {self.name}")
-        from hal_kernel.lang.pickling import reduce_kernel  # few processes send kernels
-
-        return reduce_kernel(self)
-
-    def __copy__(self) -> Self:
-        return self  # as Python copies functions
-
-    def __deepcopy__(self, memo: object) -> Self:
-        return self
+    def _by_value(self) -> tuple[Any, ...]:
+        state = {**vars(self), "_kernel": self.lower(), "_lines": ()}
+        state.pop("__wrapped__", None)  # pickle knows functions by name only
+        return copyreg.__newobj__, (KernelFunction,), state  # type: ignore[attr-defined]
 
     def __repr__(self) -> str:
         block = f" block={self.block}" if self.block else ""
