@@ -84,6 +84,8 @@ def check_class(given: object, kind: type[T], operation: str, fix: str, device: 
 def as_flag(given: object, operation: str, name: str) -> bool:
     """Return an argument that is true or false. Raises: InvalidArgument, as for an array."""
     try:
+        if isinstance(given, (str, bytes)):
+            raise TypeError("text is true whatever it says")
         return bool(given)
     except Exception as error:
         problem, got = f"{name}= is neither True nor False: {error}", type(given).__name__

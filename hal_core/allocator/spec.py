@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from hal_core.dtypes import IMAGES, DType, as_dtype, bfloat16
 from hal_core.errors import InvalidArgument, check_class
+from hal_core.geometry import integers
 
 
 class Image(NamedTuple):
@@ -41,8 +42,10 @@ class Image(NamedTuple):
 
     def _checked(self, dtype: DType, operation: str) -> Image:
         """Return the image with elements of a dtype. Raises: InvalidArgument naming the field."""
-        sizes, problem = (self.width, *self.shape[:-1]), ""
-        if not all(type(one) is int and one > 0 for one in sizes):
+        # Integers of numpy become Python's; what is no integer becomes 0.
+        sizes = [one if one is None else sum(integers((one,)) or ()) for one in self[:4]]
+        image, problem = Image._make((*sizes, *self[4:])), ""
+        if self.width is None or not all(one is None or one > 0 for one in sizes):
             problem = "width, height and depth are integers from 1 on"
         elif self.depth is not None and self.height is None:
             problem = "depth needs a height"
@@ -57,7 +60,7 @@ class Image(NamedTuple):
         if problem:
             fix = "Write hal.Image(width, height), and the dtype in the buffer alone."
             raise InvalidArgument(operation, f"Image: {problem}", got=self, fix=fix)
-        return self._replace(dtype=dtype)
+        return image._replace(dtype=dtype)
 
 
 class BufferSpec(NamedTuple):

@@ -9,13 +9,13 @@ written here, which explains what is wrong, or converts and prepares and then la
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, NoReturn, overload
 from weakref import ref
 
 from hal_core.buffer import Buffer
 from hal_core.concurrency import OfThisProcess
 from hal_core.dtypes import alike, any_
-from hal_core.errors import HalError, InvalidArgument, InvalidState, as_flag
+from hal_core.errors import CompileError, HalError, InvalidArgument, InvalidState, as_flag
 from hal_core.geometry import Dim3, Extent, Rules, is_plain
 from hal_core.program.generated import ANY_ALIGNMENT, learn_casts, specialised
 from hal_core.queue import Queue, checked
@@ -109,6 +109,7 @@ class Program(OfThisProcess):
     source: str = ""  # the text that was compiled
     pair: str = ""  # the name of the compiler pair that served
     info: ProgramInfo  # from the binary; a backend replaces it by the facts of its driver
+    formats: ClassVar[tuple[str, ...]] = ()  # of binaries that it loads; a backend fills it in
 
     _instead = "Send the kernel and compile it there, or send program.binary for device.load."
 
@@ -120,6 +121,9 @@ class Program(OfThisProcess):
         return object.__new__(specialised(cls, binary.signature, any_offset))
 
     def __init__(self, device: Compiled, binary: Binary) -> None:
+        if binary.format not in (self.formats or (binary.format,)):
+            problem = f"the device loads {' and '.join(self.formats)}, not {binary.format!r}"
+            raise CompileError(f"load {binary.name}", problem, device=device.name)
         self.device = device
         self.binary = binary
         self.name = binary.name

@@ -240,7 +240,7 @@ class ThirdCompiler(Compiler):
 
 
 class ThirdProgram(StreamProgram):
-    format, maker = "third", MAKER
+    formats, maker = ("third",), MAKER
 
 
 class ThirdPlugin:

@@ -24,7 +24,7 @@ from hal_core.program import Program, Shared
 from hal_core.program.generated import define
 from hal_cpu import loader
 from hal_cpu.compilers import files
-from hal_cpu.compilers.source import ENTRY_PREFIX
+from hal_cpu.compilers.source import ENTRY_PREFIX, entry_of
 from hal_cpu.device import MAX_BLOCK_THREADS
 from hal_cpu.in_flight import TrackedLaunch
 from hal_cpu.threads.pool import Chunks, LargeStackLaunch, LaunchFunction, Pool, split
@@ -78,21 +78,18 @@ class CPUProgram(Program):
     """
 
     device: CPUDevice
+    formats = loader.FORMATS
 
     def __init__(self, device: CPUDevice, binary: Binary) -> None:
         super().__init__(device, binary)
-        if binary.format not in loader.FORMATS:
-            raise CompileError(
-                f"load {binary.name}",
-                f"the CPU runs ELF and Mach-O objects, not {binary.format!r}",
-                device=device.name,
-            )
         if files.is_cut(binary.image):
             problem = "truncated: the list of files behind the object is incomplete"
             raise CompileError(f"load {binary.name}", problem, device=device.name)
         entries: tuple[str, ...] = (binary.name,)
         if not binary.interface.rendered:  # the loop around a user's C function; LLVM IR has none
-            entries = (ENTRY_PREFIX + binary.name, binary.name)
+            entries = (entry_of(binary.signature), binary.name)
+            if ENTRY_PREFIX.encode() in binary.image:  # C: no other function will do
+                entries = entries[:1]
         load = loader.named(device.loader)
         self._loaded: Shared | None = self._shared(
             lambda: (load(binary.image, binary.name, *entries), entries)

@@ -328,6 +328,19 @@ def test_a_rule_for_make_is_read() -> None:
     assert files.listed(rule) == ["/tmp/k.c", "/usr/a.h", "/b c/d#e.h", "/f$g.h"]
 
 
+@pytest.mark.parametrize("signature", ["", "y: float32*", "y: float32*, n: int64", "n: int32"])
+def test_P1_a_binary_of_a_text_is_loaded_with_its_signature_alone(
+    device: hal.Compiled, signature: str
+) -> None:
+    text = "void grow(const hal_thread *t, float *y, int32_t n) { y[0] += n; }"
+    binary = device.compile(hal.Source("grow", text, "y: float32*, n: int32", language="c")).binary
+    renamed = hal.Signature.parse("grow", "out: float32*, count: int32")
+    device.load(binary._replace(interface=binary.interface._replace(signature=renamed)))
+    other = binary.interface._replace(signature=hal.Signature.parse("grow", signature))
+    with pytest.raises(hal.CompileError, match=r"no entry.*defines.*hal_run_pi4_grow"):
+        device.load(binary._replace(interface=other))
+
+
 def test_a_long_name_compiles(device: hal.Compiled, cc: str) -> None:
     name = "k" * 128
     text = f"void {name}(const hal_thread *t, float *y) {{ nobody; }}"

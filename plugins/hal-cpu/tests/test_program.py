@@ -279,11 +279,11 @@ def test_a_wait_in_the_middle_of_the_threads_own_launch_returns(own_device: Any)
 @pytest.mark.parametrize(
     ("fields", "cause"),
     [
-        ({"format": "opencl"}, "the CPU runs ELF and Mach-O objects, not 'opencl'"),
+        ({"format": "opencl"}, "the device loads elf and macho, not 'opencl'"),
         ({"image": b"garbage" * 30}, "not an ELF object"),
         (
             {"interface": hal.Interface(hal.Signature.parse("other", "out: uint8*"))},
-            "has no entry 'hal_run_other'; it defines raw",
+            "has no entry 'hal_run_p_other'; it defines raw",
         ),
     ],
 )

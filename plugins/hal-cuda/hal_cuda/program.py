@@ -10,5 +10,5 @@ from hal_streams.program import StreamProgram
 class CUDAProgram(StreamProgram):
     """A kernel on a CUDA device."""
 
-    format, maker = "cuda", MAKER
+    formats, maker = ("cuda",), MAKER
     device: CUDADevice

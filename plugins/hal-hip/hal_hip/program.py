@@ -9,5 +9,5 @@ from hal_streams.program import StreamProgram
 class HIPProgram(StreamProgram):
     """A kernel on an AMD GPU, which may use all shared memory without asking."""
 
-    format, maker = "hip", MAKER
+    formats, maker = ("hip",), MAKER
     any_shared_nbytes = 1 << 30

@@ -65,6 +65,7 @@ class OpenCLProgram(Program):
     """
 
     device: OpenCLDevice
+    formats = ("opencl",)
 
     def __init__(self, device: OpenCLDevice, binary: Binary) -> None:
         super().__init__(device, binary)

@@ -199,6 +199,13 @@ def test_an_image_that_cannot_be(
         hal.empty(int(np.prod(size)), dtype, device, hal.BufferSpec(image=image))
 
 
+def test_the_sizes_of_an_image_may_be_of_numpy(device: hal.Compiled) -> None:
+    width, height, channels = np.array([4, 2, 1])
+    image = made(device, hal.Image(width, height, channels=channels), hal.uint8)
+    assert image.options.image == hal.Image(4, 2, channels=1, dtype=hal.uint8)
+    assert [type(size) for size in image.options.image[:4]] == [int, int, type(None), int]
+
+
 def test_a_format_that_the_device_lacks(
     device: hal.Compiled, monkeypatch: pytest.MonkeyPatch
 ) -> None:

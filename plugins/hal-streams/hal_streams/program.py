@@ -48,17 +48,13 @@ class StreamProgram(Program):
     Concurrency: every launch in progress has argument storage of its own, a block of memory.
     """
 
-    format: str  # of the backend's binaries, whose images are sealed by `maker`
-    maker: str
+    maker: str  # which seals the images of the backend's binaries
     any_shared_nbytes = 48 << 10  # static and dynamic, per block; the driver has to allow more
     device: StreamDevice
 
     def __init__(self, device: StreamDevice, binary: Binary) -> None:
         super().__init__(device, binary)
         operation = f"load {binary.name}"
-        if binary.format != self.format:
-            problem = f"not a {self.format.upper()} binary, but {binary.format!r}"
-            raise CompileError(operation, problem, device=device.name)
         _, image = unseal(self.maker, binary.image, operation, device.name)
         self._storage = ArgumentStorage(binary, device.name)
         self._lock = fork_safe_lock()  # between `unload` and what prepares a launch

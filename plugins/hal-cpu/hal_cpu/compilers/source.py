@@ -2,7 +2,7 @@
 
 the user's text, for "y: float*, n: int32"     the compiler is given after it
 
-void twice(const hal_thread *t,                void hal_run_twice(args, launch, first, last) {
+void twice(const hal_thread *t,                void hal_run_pi4_twice(args, launch, first, last) {
            float *y, int32_t n) {                  float *const a0 = *(args + 0); ...
     int64_t i = hal_global_idx(t, 0);              for each block b from first to last
     if (i < n) y[i] = 2 * y[i];                        for each thread t of it
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 # Functions of one thread: others are static, or inline.
 KERNEL = r"(?:\A|(?<=[;}]))\s*(?:extern\s+)?void\s+(\w+)\s*\((?=\s*const\s+hal_thread\s*\*)"
-ENTRY_PREFIX = "hal_run_"  # of the function that a launch calls; the kernel's name follows
+ENTRY_PREFIX = "hal_run_"  # of the function that a launch calls
 
 _TYPES = {
     "bool": "bool", "int8": "int8_t", "int16": "int16_t", "int32": "int32_t", "int64": "int64_t",
@@ -55,8 +55,8 @@ static inline int64_t hal_global_idx(const hal_thread *t, int axis) {
 _ENTRY = """
 #line 1 "signature of {name}"
 static void (*const hal_entry_{name})({types}) = {name};
-void {prefix}{name}(const char *hal_args, const int32_t *hal_launch, int64_t hal_first,
-                    int64_t hal_last) {{
+void {entry}(const char *hal_args, const int32_t *hal_launch, int64_t hal_first,
+        int64_t hal_last) {{
     const int32_t gx = hal_launch[0], gy = hal_launch[1], gz = hal_launch[2];
     const int32_t bx = hal_launch[3], by = hal_launch[4], bz = hal_launch[5];
 {loads}
@@ -73,6 +73,15 @@ void {prefix}{name}(const char *hal_args, const int32_t *hal_launch, int64_t hal
     }}
 }}
 """
+
+
+def entry_of(signature: Signature) -> str:
+    """Return the name of the function that a launch calls, which tells what it takes."""
+    words = (
+        "p" if param.is_pointer else f"{param.dtype.kind}{param.dtype.itemsize}"
+        for param in signature.params
+    )
+    return f"{ENTRY_PREFIX}{''.join(words)}_{signature.name}"
 
 
 # Options that make a compiler read files, whose texts the cache key would not have: those that are
@@ -161,7 +170,7 @@ def _entry(signature: Signature, words: Words) -> str:
     arguments = ["&t"] + [f"a{param.position}" for param in signature.params]
     return _ENTRY.format(
         name=signature.name,
-        prefix=ENTRY_PREFIX,
+        entry=entry_of(signature),
         types=", ".join(types),
         loads="\n".join(loads),
         arguments=", ".join(arguments),

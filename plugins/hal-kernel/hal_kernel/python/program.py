@@ -35,6 +35,7 @@ class InterpretedProgram(Program):
     """
 
     device: Any  # has `interpret`
+    formats = ("uops",)
 
     def __init__(self, device: Any, binary: Binary) -> None:
         super().__init__(device, binary)
