@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from hal_core.errors import HalError
+from hal_streams.marks import Mark, Marks
 from hal_streams.sampled_clock import ClockSamples, SampledClock, Span
 
 if TYPE_CHECKING:
@@ -43,19 +44,19 @@ class StreamClock(SampledClock):
         self._stream: Any = None  # for the marks
         self._anchor: Anchor | None = None
         self._unread: deque[Span] = deque()  # in the order of the calls
-        self._spare: list[Any] = []  # handles of events that are free to use
+        self._marks = Marks(device, "profile")
 
-    def _mark(self) -> Event:
+    def _mark(self) -> Mark:
         device = self.device
         if self._stream is None:
             with device.own("profile"):
                 self._stream = device.api.make_stream(independent=True)
-        event = self._record(self._stream)
+        event = self._marks.record(self._stream)
         with device.api.relaxed():
             device.call("profile", device.api.wait_event, event.handle)
         return event
 
-    def _add_mark(self, mark: Event, host_ns: int) -> None:
+    def _add_mark(self, mark: Mark, host_ns: int) -> None:
         device_ns = self._device_ns(self._anchor, mark) if self._anchor else 0
         self._anchor = Anchor(mark, device_ns)
         self._samples.add(device_ns, host_ns)
@@ -101,36 +102,21 @@ class StreamClock(SampledClock):
         device, api = self.device, self.device.api
         with self._lock:
             self._anchor, self._samples, self._next_sample_ns = None, ClockSamples(), 0
-            # An event that the driver refuses to destroy stays until the device closes.
-            for handle in list(self._spare):
-                with suppress(HalError), device.own("profile"):
-                    api.destroy_event(handle)
-                    self._spare.remove(handle)
+            self._marks.destroy_spare()
             if self._stream is not None:
                 with suppress(HalError), device.own("profile"):
                     api.destroy_stream(self._stream)
                     self._stream = None
 
-    def _record(self, stream: Any) -> Event:
-        device = self.device
-        try:
-            handle = self._spare.pop()
-        except IndexError:
-            with device.own("profile"):
-                handle = device.api.make_event()
-        event = Event(handle, self._spare)
-        device.call("profile", device.api.record, handle, stream)
-        return event
-
-    def _try_record(self, stream: Any) -> Event | None:
+    def _try_record(self, stream: Any) -> Mark | None:
         """Record an event, or return None where the driver refuses."""
         # The work itself or the next wait raises the error.
         try:
-            return self._record(stream)
+            return self._marks.record(stream)
         except HalError:
             return None
 
-    def _device_ns(self, anchor: Anchor, event: Event) -> int:
+    def _device_ns(self, anchor: Anchor, event: Mark) -> int:
         """Return the event's time on the device's clock."""
         between, handles = self.device.api.seconds_between, (anchor.event.handle, event.handle)
         with self.device.api.relaxed():
@@ -138,22 +124,10 @@ class StreamClock(SampledClock):
         return anchor.device_ns + round(seconds * 1e9)
 
 
-class Event:
-    """An event of the driver, which the clock uses again when nothing refers to it."""
-
-    __slots__ = ("handle", "spare")
-
-    def __init__(self, handle: Any, spare: list[Any]) -> None:
-        self.handle, self.spare = handle, spare
-
-    def __del__(self) -> None:
-        self.spare.append(self.handle)
-
-
 class Anchor(NamedTuple):
     """An event whose moment on the device's clock is known."""
 
-    event: Event
+    event: Mark
     device_ns: int
 
 
@@ -161,5 +135,5 @@ class Command(NamedTuple):
     """The two events around a piece of work, and the anchor that their times are counted from."""
 
     anchor: Anchor
-    start: Event
-    end: Event
+    start: Mark
+    end: Mark

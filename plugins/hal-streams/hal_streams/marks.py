@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any
+
+from hal_core.errors import HalError
 
 if TYPE_CHECKING:
     from hal_streams.device import StreamDevice
@@ -23,14 +25,14 @@ class Mark:
 
 
 class Marks:
-    """The marks of one device.
+    """Marks of one device, which `operation` records.
 
     Owns: the driver's events, also those of marks that are in use, until `destroy`.
     Concurrency: any thread may record.
     """
 
-    def __init__(self, device: StreamDevice) -> None:
-        self._device = device
+    def __init__(self, device: StreamDevice, operation: str = "record") -> None:
+        self._device, self._operation = device, operation
         self._made: list[Any] = []
         self._spare: list[Any] = []
 
@@ -40,12 +42,20 @@ class Marks:
         try:
             handle = self._spare.pop()
         except IndexError:
-            with device.own("record"):
+            with device.own(self._operation):
                 handle = device.api.make_event()
             self._made.append(handle)
         mark = Mark(handle, self._spare)
-        device.call("record", device.api.record, handle, stream)
+        device.call(self._operation, device.api.record, handle, stream)
         return mark
+
+    def destroy_spare(self) -> None:
+        """Destroy the events that no mark has. One that the driver refuses to destroy stays."""
+        for handle in list(self._spare):
+            with suppress(HalError), self._device.own(self._operation):
+                self._device.api.destroy_event(handle)
+                self._spare.remove(handle)
+                self._made.remove(handle)
 
     def destroy(self) -> None:
         """Destroy the events. The caller has made the context current; no mark is used again."""
