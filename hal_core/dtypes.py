@@ -259,13 +259,6 @@ _INSTEAD = {
     "V": "Take one field, array[name], or the bytes, array.view(np.uint8).",
 }
 
-# What to do without a dtype that numpy, CuPy and Numba have.
-COMPLEX = (
-    "Kernels of Python have no complex numbers and vectors: view the buffer as floats, "
-    "z.view('f4') of numpy, and take the parts z[2 * i] and z[2 * i + 1]. "
-    "Kernels that are text have them."
-)
-
 
 def as_dtype(value: object, operation: str = "dtype") -> DType:
     """Return the dtype named by `value`: a dtype, its text form, a numpy dtype or scalar type.
@@ -305,14 +298,6 @@ _VECTOR = re.compile(r"(?!complex)([a-z]+[0-9]*)x([0-9]+)", re.ASCII)
 _WIDTHS = (2, 4, 8, 16)
 _ITEM = re.compile(r"(?:([A-Za-z_]\w*):)?(struct<|[a-z]+[0-9]*(?:x[0-9]+)?)", re.ASCII)
 _AFTER = re.compile(r"((?:\[[0-9]+\])*)(?:@([0-9]+);)?", re.ASCII)
-
-
-def as_number(value: object, operation: str) -> DType:
-    """Do as `as_dtype`, and refuse elements of several numbers. Raises: InvalidArgument."""
-    found = as_dtype(value, operation)
-    if found.name in COMPOUND:
-        raise InvalidArgument(operation, "not a number's dtype", got=value, fix=COMPLEX)
-    return found
 
 
 def elements_of(flat: NDArray[Any], dtype: DType, shape: tuple[int, ...] = (-1,)) -> NDArray[Any]:
@@ -460,7 +445,7 @@ def values_of(
 ) -> tuple[NDArray[Any], DType]:
     """Return an array's elements in C order and this machine's byte order, and their dtype.
 
-    `read=as_number` refuses elements of several numbers.
+    `read` is `as_dtype`, or a function that refuses more.
 
     Raises: InvalidArgument for a dtype that no device has, and for masked elements.
     """

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from hal_core.dtypes import any_, as_number, values_of
+from hal_core.dtypes import any_, values_of
 from hal_core.errors import InvalidArgument
 from hal_core.geometry import DEFAULT_BLOCK_THREADS, Dim3, Extent, Rules
 from hal_core.signature import Param, Signature, convert_value
@@ -20,6 +20,7 @@ from hal_kernel.interpreter.arguments import LIMITS
 from hal_kernel.interpreter.casts import stored_as
 from hal_kernel.interpreter.sampling import made_up, sources_of
 from hal_kernel.ir import Kernel
+from hal_kernel.lang.constants import as_number
 
 Array = npt.NDArray[Any]
 

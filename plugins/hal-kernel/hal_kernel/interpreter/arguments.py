@@ -8,12 +8,13 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from hal_core.dtypes import any_, as_number, check_array
+from hal_core.dtypes import any_, check_array
 from hal_core.errors import InvalidArgument
 from hal_core.geometry import Dim3, Extent, Limits, Rules
 from hal_core.signature import CONST_POINTER, Param, convert_value
 from hal_kernel.interpreter.casts import stored_as
 from hal_kernel.ir import Kernel
+from hal_kernel.lang.constants import as_number
 
 Array = npt.NDArray[Any]
 

@@ -12,7 +12,6 @@ from types import FunctionType
 from typing import Any, NoReturn
 
 from hal_core.dtypes import (
-    COMPLEX,
     DTYPES,
     STORAGE_DTYPES,
     DType,
@@ -44,7 +43,7 @@ from hal_kernel.lang.builtins import (
     unroll,
     view,
 )
-from hal_kernel.lang.constants import computed, convert, instead
+from hal_kernel.lang.constants import COMPLEX, computed, convert, instead
 from hal_kernel.lang.emit import Memory, Nothing
 from hal_kernel.lang.expressions import Expressions
 from hal_kernel.lang.func import InlineFunction

@@ -7,7 +7,18 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from hal_core.dtypes import DTYPES, STORAGE_DTYPES, DType, bfloat16, bool_, float32, int32, int64
+from hal_core.dtypes import (
+    DTYPES,
+    STORAGE_DTYPES,
+    DType,
+    as_dtype,
+    bfloat16,
+    bool_,
+    float32,
+    int32,
+    int64,
+)
+from hal_core.errors import InvalidArgument
 
 Number = int | float  # bool included
 
@@ -15,6 +26,13 @@ _MANTISSA_BITS = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
 _BFLOAT16_OVERFLOW = (2 - 2**-8) * 2.0**127  # rounds to infinity
 _LONGEST_INT = 256  # bits; more is a mistake that would fill memory
 _TOO_LONG = f"the number would have more than {_LONGEST_INT} bits"
+
+# What to do without a dtype that numpy, CuPy and Numba have.
+COMPLEX = (
+    "Kernels of Python have no complex numbers and vectors: view the buffer as floats, "
+    "z.view('f4') of numpy, and take the parts z[2 * i] and z[2 * i + 1]. "
+    "Kernels that are text have them."
+)
 
 FOLDS: dict[str, Callable[..., Any]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv,
@@ -24,6 +42,14 @@ FOLDS: dict[str, Callable[..., Any]] = {
     "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
     "==": operator.eq, "!=": operator.ne, "is": operator.is_, "is not": operator.is_not,
 }  # fmt: skip
+
+
+def as_number(value: object, operation: str) -> DType:
+    """Do as `as_dtype`, and refuse elements of several numbers. Raises: InvalidArgument."""
+    found = as_dtype(value, operation)
+    if found.name not in DTYPES:
+        raise InvalidArgument(operation, "not a number's dtype", got=value, fix=COMPLEX)
+    return found
 
 
 def default_dtype(value: Number) -> DType:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, TypeVar, overload
 
-from hal_core.dtypes import DType, Scalar, any_, as_number
+from hal_core.dtypes import DType, Scalar, any_
 from hal_core.errors import InvalidArgument
+from hal_kernel.lang.constants import as_number
 
 if TYPE_CHECKING:
     from typing import Self

@@ -9,8 +9,9 @@ import math
 from collections.abc import Callable
 from types import FunctionType
 
-from hal_core.dtypes import COMPLEX, uint32, uint64
+from hal_core.dtypes import uint32, uint64
 from hal_kernel.lang.builtins import ORDERS, SPECIALS
+from hal_kernel.lang.constants import COMPLEX
 from hal_kernel.lang.mathematics import LANGUAGE
 
 _LOOP = "Write for k in range(...) and guard what it does with if."

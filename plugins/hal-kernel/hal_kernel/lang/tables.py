@@ -16,7 +16,6 @@ from typing import Any
 from hal_core.dtypes import (
     STORAGE_DTYPES,
     DType,
-    as_number,
     bool_,
     float32,
     int32,
@@ -25,7 +24,7 @@ from hal_core.dtypes import (
 )
 from hal_core.errors import InvalidArgument
 from hal_kernel.ir.uop import TABLE_LIMIT
-from hal_kernel.lang.constants import fit
+from hal_kernel.lang.constants import as_number, fit
 from hal_kernel.lang.emit import Memory
 from hal_kernel.lang.expressions import Expressions
 

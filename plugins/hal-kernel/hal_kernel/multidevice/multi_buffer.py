@@ -21,10 +21,11 @@ from hal_core.buffer import Buffer
 from hal_core.buffer.host import host_bytes
 from hal_core.concurrency import Late, OfThisProcess, run_each
 from hal_core.device import opened
-from hal_core.dtypes import DType, as_dtype, as_number, bool_, elements_of, values_of
+from hal_core.dtypes import DType, as_dtype, bool_, elements_of, values_of
 from hal_core.errors import InvalidArgument
 from hal_core.hookspecs import DeviceInfo
 from hal_core.queue import DirectQueue, Event, Queue, check_no_capture
+from hal_kernel.lang.constants import as_number
 from hal_kernel.multidevice.layout import Shard, checked_axis, checked_shape, part_sizes, pieces
 from hal_kernel.multidevice.reductions import OPERATIONS, reduce_axis
 
