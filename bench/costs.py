@@ -386,6 +386,7 @@ FORMS = {  # of a launch of few threads; `sizes` are new each time, `known` are 
     "grid=[1], block=[n]": "program(*buffers, vals=(n,), grid=[1], block=[n])",
     "threads=[n]": "program(*buffers, vals=(n,), threads=[n])",
     "threads= that changes": "program(*buffers, vals=(n,), threads=next(sizes))",
+    "threads= in new blocks": "program(*buffers, vals=(n,), threads=next(shapes))",
     "threads= in known sizes": "program(*buffers, vals=(n,), threads=next(known))",
 }
 
@@ -397,6 +398,7 @@ def forms(effort: Effort) -> Iterator[Row]:
     names: dict[str, Any] = {"program": device.compile(launch.add), "buffers": buffers, "n": n}
     names |= {"number": np.int32(n), "known": itertools.cycle(range(5000, 5100))}
     names |= {"sizes": itertools.cycle(range(257, 4353))}
+    names |= {"shapes": itertools.cycle(itertools.product(range(1, 60), range(1, 50)))}
     usual, name = Task("program(*buffers, vals=(n,), threads=n)", names), "vals=(n,), threads=n"
     tasks = {form: Task(statement, names) for form, statement in FORMS.items()}
     times = compare({name: usual, **tasks}, effort)
