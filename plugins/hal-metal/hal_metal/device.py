@@ -107,7 +107,8 @@ class MetalDevice(Compiled):
     def _close(self) -> None:
         self.libraries.clear()
         self.transfer_kernels.clear()
-        self.pending.clear()
+        with self._settling:
+            self.pending.clear()  # another thread may have queued some since the last wait
         del self.commands, self.nothing
 
     def _make_queue(self) -> MetalQueue:
@@ -210,7 +211,8 @@ class MetalDevice(Compiled):
             if fault is not None:
                 self._failures.append(fault)
             work.done = True
-            self.pending.remove(work)
+            if work in self.pending:  # or the device was closed
+                self.pending.remove(work)
 
     def __getattr__(self, name: str) -> Any:
         if name in ("commands", "nothing"):  # another thread closed the device after our check

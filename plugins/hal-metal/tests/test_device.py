@@ -140,6 +140,13 @@ def test_a_second_thread_does_not_think_the_device_idle(opened: hal.Compiled, co
     first.join()
 
 
+def test_a_wait_for_work_that_was_queued_while_the_device_closed_ends(opened: Any) -> None:
+    """Closing waits, then forgets what is queued; another thread may have queued in between."""
+    work = opened.submit("nothing", lambda commands: None)
+    opened.pending.clear()
+    assert opened.wait_for(work, 10) and work.done
+
+
 def test_10000_launches_leave_nothing(opened: hal.Compiled, control: Any) -> None:
     program, made = opened.compile(add), hal.zeros(4, hal.int32, opened)
     program(made, vals=(1, 4), threads=4)
