@@ -23,6 +23,8 @@ from hal_opencl.driver import cl
 _pack_geometry = struct.Struct(GEOMETRY.code).pack
 # PoCL makes other machine code for a launch of 65535 and more groups along an axis.
 _MOST_GROUPS = 1 << 15
+# PoCL counts the groups of a launch in 32 bits, and ends the process where the count is 0.
+_MOST_IN_ALL = (1 << 32) - 2
 # To begin a work-item takes 20 to 40 ns; in that time 100 threads of a short kernel run.
 _ITEM_THREADS = 4096
 _ITEMS_OF_UNIT = 32  # or more: a compute unit that is done takes over items of the others
@@ -111,6 +113,12 @@ class OpenCLProgram(Program):
             of_each = self._blocks_of_item(grid, block)
             launch = _pack_geometry(*block, *grid, of_each, 0)
             grid, block = (-(-grid[0] // of_each), *grid[1:]), (1, 1, 1)
+        groups = grid[0] * grid[1] * grid[2]
+        if groups > _MOST_IN_ALL and driver.is_pocl(self.device.hardware):
+            raise InvalidArgument(
+                f"launch {self.name}", "too many work-groups for PoCL", got=groups,
+                limit=_MOST_IN_ALL, device=self.device.name, fix="Launch several times.",
+            )  # fmt: skip
         axes = 3 if block[2] * grid[2] > 1 else 2 if block[1] * grid[1] > 1 else 1
         items = tuple(g * b for g, b in zip(grid, block, strict=True))
         return Geometry(items[:axes], block[:axes], launch)

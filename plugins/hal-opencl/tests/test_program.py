@@ -49,6 +49,14 @@ def test_P6_a_work_item_is_several_short_blocks(
     assert (hits.numpy() == 1).all()
 
 
+def test_a_launch_of_more_groups_than_PoCL_counts_is_refused(device: hal.Compiled) -> None:
+    if not driver.is_pocl(device.hardware):  # type: ignore[attr-defined]
+        pytest.skip("other drivers count groups in 64 bits")
+    hits = hal.zeros(1, hal.int32, device)
+    with pytest.raises(hal.InvalidArgument, match="too many work-groups for PoCL"):
+        device.compile(count_up)(hits, 1, grid=(1, 1 << 16, 1 << 16), block=256)
+
+
 # -- views
 
 
