@@ -146,7 +146,11 @@ def take(made: Any) -> Taken:
     tensor.device_type = 1
     if dtype.kind != "c":
         tensor.code = _KIND_CODES["u"]
-    array = np.from_dlpack(Producer(lambda **_: made))  # its end calls the producer's deleter
+    try:
+        array = np.from_dlpack(Producer(lambda **_: made))  # its end calls the producer's deleter
+    except (ValueError, BufferError, RuntimeError) as error:  # of a shape
+        tensor.device_type, tensor.code = device[0], _CODES[dtype]
+        raise InvalidArgument("from_dlpack", str(error), got=f"{tensor.ndim} axes") from None
     if not array.flags.c_contiguous:
         raise InvalidArgument(
             "from_dlpack", "the array is not C-contiguous",

@@ -61,7 +61,7 @@ def export(
     """
     for name, pair in (("max_version", newest), ("dl_device", target)):
         if pair is not None and len(integers(pair) or ()) != 2:
-            problem, fix = f"{name} is no pair of integers", "Write dl_device=(1, 0)."
+            problem, fix = f"{name} is no pair of integers", f"Write {name}=(1, 0)."
             raise InvalidArgument("__dlpack__", problem, got=pair, fix=fix)
     copy = copy if copy is None else as_flag(copy, "__dlpack__", "copy")
     check_no_capture("__dlpack__", "data cannot be read")
@@ -123,7 +123,7 @@ def take(cls: type[B], obj: Any, device: str | Compiled | None, copy: bool | Non
     except (AttributeError, TypeError, ValueError):
         place = _HOST  # where numpy, below, says what is wrong with the object
     if place == here.allocator.dlpack_device:
-        return _share(cls, obj, here, here.allocator.dlpack_stream, copy)
+        return _share(cls, obj, here, here.allocator.dlpack_stream, copy, place)
     shareable = _computes_on(here, place)
     # Memory that the host sees is said to be there, and may have a handle of the device, too.
     handle = here.allocator.dlpack_device if here.allocator.dlpack_handle else None
@@ -131,7 +131,7 @@ def take(cls: type[B], obj: Any, device: str | Compiled | None, copy: bool | Non
         # A refusal is no error yet: numpy, below, may take the array and copy it, or says what is
         # wrong with it.
         with suppress(*_REFUSALS):
-            return _share(cls, obj, here, None, copy, None if shareable else handle)
+            return _share(cls, obj, here, None, copy, None if shareable else handle, ask=True)
     array = _host_array(obj, place, here, copy)
     dtype = as_dtype(array.dtype, "from_dlpack")
     obstacle = ""
@@ -164,24 +164,29 @@ def _share(
     device: Compiled,
     stream: int | None,
     copy: bool | None,
-    target: Place | None = None,
+    target: Place | None,
+    *,
+    ask: bool = False,
 ) -> B:
     """Make a buffer over memory that `device` computes on, or a copy where one is needed.
 
-    The producer is asked for the memory at `target`, if that is not where it says that it is.
+    The memory must be at `target`, if that is given. With `ask` the producer, which says that it is
+    elsewhere, is asked for it there.
     """
     options: dict[str, Any] = {"stream": stream}
-    if target is not None:
+    ask = ask and target is not None
+    if ask:
         options |= {"dl_device": target, "copy": False}
     try:
         made = obj.__dlpack__(max_version=capsule.VERSION, **options)
     except TypeError:  # a producer older than version 2023.12 of the array API
-        if target is not None:
+        if ask:
             raise
         made = obj.__dlpack__(stream=stream)
     taken = capsule.take(made)
     if target is not None and taken.device != target:
-        raise _must_copy("from_dlpack", "the array is not where it was asked for", device)
+        problem = "the memory in the capsule is on another device than its array said"
+        raise InvalidArgument("from_dlpack", problem, got=taken.device, limit=target)
     if taken.read_only and copy is False:
         raise _must_copy("from_dlpack", "the array is read-only", device)
     shared = cls._borrow(device, taken.pointer, taken.size, taken.dtype, taken.owner, taken.offset)

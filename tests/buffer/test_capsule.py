@@ -109,6 +109,22 @@ def test_what_cannot_be_taken_is_refused(array: Any, problem: str) -> None:
         capsule.take(array.__dlpack__())
 
 
+@pytest.mark.parametrize("shape", [(-1,), (2**62, 2**62), (1,) * 65])
+def test_a_shape_that_is_none_is_refused_and_left_whole(shape: tuple[int, ...]) -> None:
+    memory, owner = np.zeros(4, "f4"), _Owner()
+    gone = weakref.ref(owner)
+    made = capsule.make(memory.ctypes.data, 4, float32, (2, 0), owner)
+    del owner
+    tensor, _ = capsule._open(made)
+    extents = (ctypes.c_int64 * len(shape))(*shape)
+    tensor.ndim, tensor.shape, tensor.strides = len(shape), ctypes.addressof(extents), None
+    with pytest.raises(InvalidArgument, match=rf"^from_dlpack: .*\(got '{len(shape)} axes'\)"):
+        capsule.take(made)
+    assert (tensor.device_type, tensor.code) == (2, 2) and gone() is not None
+    del made
+    assert gone() is None
+
+
 @pytest.mark.parametrize("copied", [False, True])
 def test_a_strict_consumer_finds_what_the_standard_says(copied: bool) -> None:
     for newest in NEWEST:

@@ -402,6 +402,19 @@ def test_a_place_that_is_none_is_no_array(fake: hal.Compiled, place: Any) -> Non
         hal.Buffer.from_dlpack(_Producer(None, place, NEW), fake)
 
 
+def test_a_capsule_of_another_device_than_its_array_said_is_refused(chip: hal.Compiled) -> None:
+    for there in (OTHER, (CHIP[0], CHIP[1] + 1)):
+        made = capsule.make(4096, 3, float32, there, None)
+        with pytest.raises(hal.InvalidArgument, match="on another device than its array said"):
+            hal.Buffer.from_dlpack(_Producer(made, CHIP, NEW), chip)
+
+
+@pytest.mark.parametrize("name", ["max_version", "dl_device"])
+def test_a_pair_that_is_none_is_said_by_its_name(fake: hal.Compiled, name: str) -> None:
+    with pytest.raises(hal.InvalidArgument, match=rf"{name} is no pair .*Write {name}=\(1, 0\)"):
+        hal.zeros(1, hal.int32, fake).__dlpack__(**{name: 1})
+
+
 def test_B9_device_memory_goes_both_ways_without_a_copy(chip: hal.Compiled) -> None:
     buffer = hal.Buffer.from_numpy(np.arange(10, dtype="f4"), chip)
     assert buffer.__dlpack_device__() == CHIP

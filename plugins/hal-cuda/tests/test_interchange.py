@@ -245,11 +245,11 @@ def test_an_export_to_an_unknown_stream_or_to_the_host_waits_as_before(
     device.synchronize()
     pinned = hal.Buffer(device, 12, hal.int32, hal.BufferSpec(host=True)).allocate()
     simulator.delay("cuLaunchKernel", 0.1)
-    for stream in (0, 0xBAD, "of another library"):
+    for stream in (0, 0xBAD, 1 << 64, "of another library"):
         program(matrix, vals=(12,), threads=12)
         kept = matrix.__dlpack__(stream=stream)
         assert device.synchronize(timeout=0)
         del kept
     program(matrix, vals=(12,), threads=12)
     pinned.copy_from(matrix)
-    assert np.from_dlpack(pinned).tolist() == list(range(5, 17))
+    assert np.from_dlpack(pinned).tolist() == list(range(6, 18))

@@ -194,7 +194,7 @@ class StreamAllocator(LRUAllocator[int]):
             return False
         if stream in (None, self.dlpack_stream):
             return True  # it waits for our stream in any case
-        if type(stream) is not int or stream <= 0:
+        if type(stream) is not int or not 0 < stream < 1 << 64:
             return False
         device, api = self.device, self.device.api
         try:
@@ -219,7 +219,7 @@ class StreamAllocator(LRUAllocator[int]):
         if lease is None or stream in (None, self.dlpack_stream, -1):
             return lease
         followed = None
-        if type(stream) is int and stream >= 0:
+        if type(stream) is int and 0 <= stream < 1 << 64:
             # The legacy stream waits for the default stream of each thread, which is another one
             # in each, and for every stream that is not independent of it.
             with suppress(HalError), device.own("__dlpack__"):
