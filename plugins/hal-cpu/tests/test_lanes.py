@@ -139,7 +139,7 @@ def test_vectors_are_as_wide_as_the_processor_has_them_at_full_speed(
 ) -> None:
     found = SimpleNamespace(flatten=lambda: features)
     llvm = SimpleNamespace(get_host_cpu_name=lambda: name, get_host_cpu_features=lambda: found)
-    expected = f"{features},-prefer-256-bit" if wide else features
+    expected = f"{features},+fast-gather" + (",-prefer-256-bit" if wide else "")
     assert llvm_module._features(llvm) == expected
 
 

@@ -55,6 +55,7 @@ class Gangs(Flat):
         self.kernel, self.writers = kernel, _WRITERS
         self.used = {source for node in kernel.uops for source in node.src}
         self.least_masked = 1 if registers == WIDE else 4
+        self.has_gathers = registers.nbytes >= 32
         self.by_subgroup = _is_by_subgroup(kernel.uops)
         self.across_rows = self.by_subgroup and (not kernel.block or kernel.block[1:] != (1, 1))
         self.joined = not self.by_subgroup and _joins_blocks(kernel.uops)

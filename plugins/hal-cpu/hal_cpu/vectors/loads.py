@@ -123,17 +123,22 @@ class Loads(Memory):
         return self.load(vector, slot)
 
     def _gathered(self, uop: UOp, kind: str) -> str:
-        """Load an element for each lane; lanes that are off load what the first one does."""
+        """Load an element for each lane.
+
+        Where the processor has no masks for it, lanes that are off load what the first one does.
+        """
         n, dtype = self.w, dtype_of(uop)
-        index = self._vector_index(uop)
-        if self.mask is not None:
-            bits = self.as_bits(self.bools())
-            first = self.call(f"@llvm.cttz.i{n}", f"i{n}", [f"i{n}", "i1"], [bits, "true"])
+        index, bools = self._vector_index(uop), self.bools()
+        if self.mask is not None and (not self.has_gathers or dtype.itemsize < 4):
+            first = self.call(
+                f"@llvm.cttz.i{n}", f"i{n}", [f"i{n}", "i1"], [self.as_bits(bools), "true"]
+            )
             shared = self.let(f"extractelement {of('i64', n)} {index}, i{n} {first}")
-            index = self.select(self.bools(), of("i64", n), index, self.splat("i64", shared))
+            index = self.select(bools, of("i64", n), index, self.splat("i64", shared))
+            bools = "splat (i1 true)"
         base = self.arrays[uop.src[0]]
         at = self.let(f"getelementptr inbounds {kind}, ptr {base}, {of('i64', n)} {index}")
         name = f"@llvm.masked.gather.{mangled(kind, n)}.v{n}p0"
         kinds = [of("ptr", n), "i32", of("i1", n), of(kind, n)]
-        operands = [at, str(dtype.itemsize), "splat (i1 true)", "poison"]
+        operands = [at, str(dtype.itemsize), bools, "zeroinitializer"]
         return self._as_value(dtype, self.call(name, of(kind, n), kinds, operands), n)

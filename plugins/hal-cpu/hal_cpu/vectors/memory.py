@@ -49,6 +49,7 @@ class Memory(Guesses):
         self.used: set[UOp] = set()  # nodes that others take as a source
         self.false = ""  # a bool of which LLVM does not know that it is false
         self.least_masked = 4  # bytes of the elements for which a processor has masked accesses
+        self.has_gathers = False  # of 4 and 8 bytes, with a mask
         self.thread = ""  # number in its block of the first thread of the gang, in 64 bits
 
     def get(self, node: UOp) -> Value:
