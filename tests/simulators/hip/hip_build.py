@@ -17,7 +17,7 @@ ENGINE, DISASSEMBLER = "gfx9-engine", "gfx9-disassembler"
 NAME = "libamdhip64.so.6"
 # Bits of registers are read as numbers of any type, and a kernel that may not contract does not.
 COMPILE = (
-    "-std=c++20", "-O1", "-fPIC", "-fvisibility=hidden", "-pthread", "-fno-strict-aliasing",
+    "-std=c++20", "-O0", "-fPIC", "-fvisibility=hidden", "-pthread", "-fno-strict-aliasing",
     "-ffp-contract=off",
 )  # fmt: skip
 LINK = ("-shared", "-pthread", "-Wl,-Bsymbolic", f"-Wl,-soname,{NAME}", "-ldl")
