@@ -389,7 +389,9 @@ class Gangs(Flat):
         self.reset()
         self.indices, self.env = Scoped(), Scoped()
         self.values, self.slots, self.deferred = {}, {}, {}
-        self.decided = Scoped()
+        self.decided, self.clearing = Scoped(), []
+        self.parts += [self.lines, self.clearing]
+        self.lines = []
         self.thread, self.pure, self.choosing = thread, True, 0
         self.mask, left = None, str(self.w)
         if rest:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from hal_cpu.vectors.arithmetic import of, scalar
-from hal_cpu.vectors.branches import CHANGES, Branches, Frame
+from hal_cpu.vectors.branches import CHANGES, CHEAP, Branches, Frame
 from hal_cpu.vectors.tree import If, Item, Loop, facts, nodes_of
 from hal_cpu.vectors.value import Tests, Value
 from hal_kernel.ir.uop import ATOMIC_OPS, UOp, dtype_of
@@ -94,13 +94,17 @@ class Loops(Branches):
 
     def _counted(self, item: Loop, place: int, start: Value, stop: Value) -> None:
         """Write a RANGE that all lanes run alike."""
-        counted = self.open_range(item.node, place, start, stop)
+        # A long iteration, or one with a mask, gains nothing, and LLVM would take long for copies.
+        unrolls = self.mask is None and facts(item.body).nodes < CHEAP
+        counted = self.open_range(item.node, place, start, stop, unrolls)
         if all(node.op not in CHANGES for node in nodes_of(item.body)):
             self.least -= 1  # memory stays as it is in the loop
         self._body(item, Frame(f"end.{place}", f"step.{place}"))
         self.close_range(item.node, place, counted)
 
-    def open_range(self, node: UOp, place: int, start: Value, stop: Value) -> Counted:
+    def open_range(
+        self, node: UOp, place: int, start: Value, stop: Value, unrolls: bool = True
+    ) -> Counted:
         """Begin a RANGE with a scalar for its counter; its body follows, and jumps to its step."""
         dtype, slot = dtype_of(node), self.slot("i64", "count")
         first, last = (self.in_64_bits(dtype, end.base) for end in (start, stop))
@@ -109,7 +113,7 @@ class Loops(Branches):
         some = self.compare(order, dtype, 1, start.base, stop.base)
         self.branch(some, f"enter.{place}", f"end.{place}")
         self.label(f"enter.{place}")
-        self.open_loop(f"body.{place}", unrolls=True)
+        self.open_loop(f"body.{place}", unrolls)
         at = self.load("i64", slot)
         narrow = at if dtype.itemsize == 8 else self.let(f"trunc i64 {at} to {scalar(dtype)}")
         self.values[node] = value = Value(dtype, narrow, start.lanes, fits=True)

@@ -23,6 +23,7 @@ class Variables(Atomics):
         super().__init__(half)
         self.slots: dict[UOp, tuple[str, str]] = {}  # variable -> its slot and type
         self.outer_slots: dict[UOp, tuple[str, str]] = {}
+        self.clearing: list[str] = []  # lines at the start of a body, which clear its variables
         self.env: Scoped[UOp, Value] = Scoped()  # variable -> what it holds here
         self.trying: Loop | None = None  # the loop of which an iteration may start again
         self.choosing = 0  # sides of IFs that are run without a branch
@@ -36,6 +37,8 @@ class Variables(Atomics):
             dtype, varying = dtype_of(variable), self.is_varying(variable)
             kind = of(stored(dtype), self.w) if varying else scalar(dtype)
             found = self.slots[variable] = self.slot(kind, "var"), kind
+            if varying:  # or lanes that are off hold what the gang before left
+                self.clearing.append(f"  store {kind} zeroinitializer, ptr {found[0]}")
             if self.pattern_of(variable):
                 self.frame.append(f"  {found[0]}.base = alloca {scalar(dtype)}")
                 self.frame.append(f"  {found[0]}.is = alloca i1")
