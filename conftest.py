@@ -13,9 +13,10 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
-# An example may take long where other work has the processor.
-settings.register_profile("without-deadline", deadline=None)
-settings.load_profile("without-deadline")
+# An example may take long where other work has the processor. `nox -s full` takes more of them.
+settings.register_profile("usual", deadline=None, max_examples=25)
+settings.register_profile("full", deadline=None, max_examples=200)
+settings.load_profile("usual")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 import importlib_metadata
 import pytest
 from fake_site import FakeSite
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hal_core import discovery
@@ -80,7 +80,6 @@ def _is_whole(dist: importlib_metadata.Distribution) -> bool:
     return bool(dist.read_text("METADATA") or dist.read_text("PKG-INFO"))
 
 
-@settings(max_examples=150)
 @given(st.lists(DISTRIBUTION, max_size=6))
 def test_the_scan_agrees_with_importlib_metadata(
     described: list[tuple[str, str, str | None, bool, int]],
@@ -185,7 +184,6 @@ def test_R12_strange_path_entries_are_passed_over(site: FakeSite, tmp_path: Path
     assert names(discovery.scan(path)) == ["GOOD"]
 
 
-@settings(max_examples=300)
 @given(st.one_of(st.binary(max_size=200), TEXT.map(str.encode)))
 def test_R12_no_content_makes_the_reader_raise(data: bytes) -> None:
     lines, problem = discovery.parse(data)

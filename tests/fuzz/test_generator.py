@@ -48,7 +48,7 @@ def test_kernels_have_a_meaning_and_use_the_whole_language() -> None:
     seen: Counter[str] = Counter()
     for seed in range(300):
         trial = Trial(generate(seed))
-        if seed < 100:
+        if seed < 30:
             assert verdict(Interpreted(), trial) == Verdict(OK), trial.case
         for node in trial.kernel.lower().uops:
             seen[node.op] += 1

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hal_kernel.interpreter.races import ATOMIC, ATOMIC_READ, EPOCH_BITS, READ, WRITE, Shadow
@@ -62,7 +62,6 @@ def check(history: list[tuple[str, dict[int, int]] | int]) -> None:
         record += new
 
 
-@settings(max_examples=600)
 @given(histories)
 def test_exactly_the_races_are_seen(history: list[tuple[str, dict[int, int]] | int]) -> None:
     check(history)

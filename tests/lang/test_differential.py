@@ -264,10 +264,7 @@ class _Memory(list[Any]):
         return super().__getitem__(index)
 
 
-@settings(
-    max_examples=150,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(body=_blocks(2), start=st.floats(-100, 100))
 def test_ir_and_python_agree(body: list[str], start: float, tmp_path: Path) -> None:
     module = load(tmp_path, HEADER + "\n".join(_indent(body)) + "\n")

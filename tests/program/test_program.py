@@ -188,7 +188,7 @@ def test_P2_bad_arguments_are_named(axpy: Any, case: str, warm: bool, wait: bool
     assert len(axpy.launches) == launches, "nothing ran"
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.sampled_from([d for n, d in DTYPES.items() if n != "bfloat16"]),
     st.one_of(

@@ -14,13 +14,23 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from launched import launched
 from offline import OFFLINE, OfflineCompiler
+from slices import usual
 from toolchains import LLVM, TOOLCHAINS, Metal, Toolchain
 
 from hal_kernel.ir import Kernel
 
-# gcc compiles the same text as clang; the kit runs what is written for HIP and METAL.
-USUAL = ("clang", "llvm", "opencl")
-PARAMS = [n if n in USUAL else pytest.param(n, marks=pytest.mark.full) for n in TOOLCHAINS]
+# gcc and zig compile the same text as clang, other architectures the same text as the first; the
+# kit runs what is written for HIP and METAL.
+RUN = usual(TOOLCHAINS, "clang", "llvm", "opencl")
+COMPILED = usual(OFFLINE, "nvrtc", "nvrtc-ptx", "hiprtc")
+# Modules that go over dtypes: C's operators and types are OpenCL's, and its blocks LLVM's.
+BY_DTYPE = ("test_atomics", "test_bits", "test_tables", "test_vectors", "test_views")
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    given = item.callspec.params if hasattr(item, "callspec") else {}
+    if given.get("compiler") == "clang" and item.path.stem in BY_DTYPE:
+        item.add_marker(pytest.mark.full)
 
 
 def _made(kinds: dict[str, type[Any]], name: str, folders: pytest.TempPathFactory) -> Any:
@@ -30,7 +40,7 @@ def _made(kinds: dict[str, type[Any]], name: str, folders: pytest.TempPathFactor
     return made
 
 
-@pytest.fixture(scope="session", params=PARAMS)
+@pytest.fixture(scope="session", params=RUN)
 def compiler(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Toolchain]:
@@ -61,7 +71,7 @@ def metal(tmp_path_factory: pytest.TempPathFactory) -> Metal:
     return cast("Metal", _made(TOOLCHAINS, "msl", tmp_path_factory))
 
 
-@pytest.fixture(scope="session", params=list(OFFLINE))
+@pytest.fixture(scope="session", params=COMPILED)
 def offline(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[OfflineCompiler]:

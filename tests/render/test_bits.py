@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 from builder import Builder
+from slices import usual
 from toolchains import Toolchain
 
 import hal_core as hal
@@ -82,6 +85,7 @@ def near_ties(dtype: DType) -> np.ndarray:
 WIDE = [DTYPES[name] for name in ("int32", "uint32", "int64", "uint64", "float64")]
 
 
+@functools.cache
 def near_ties_of(source: DType, dtype: DType) -> np.ndarray:
     """Numbers of `source` at and next to the middles, too near for float32 to tell."""
     with np.errstate(all="ignore"):
@@ -120,7 +124,7 @@ def rounding(source: DType, target: DType) -> Kernel:
 
 
 @pytest.mark.parametrize("dtype", HALVES, ids=str)
-@pytest.mark.parametrize("source", WIDE, ids=str)
+@pytest.mark.parametrize("source", usual(WIDE, "int32", "uint64", "float64"), ids=str)
 def test_a_cast_to_16_bits_rounds_once(toolchain: Toolchain, source: DType, dtype: DType) -> None:
     """By way of the nearest float32, 1 + 2**-11 + 2**-40 would become 1.0."""
     x = near_ties_of(source, dtype)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from builder import Builder
+from slices import usual
 from toolchains import Toolchain
 
 import hal_core as hal
@@ -41,7 +42,7 @@ def expected(x: np.ndarray, shift: int) -> np.ndarray:
     return np.array([np.roll(row, -shift - i) for i, row in enumerate(rows)]).reshape(-1)
 
 
-@pytest.mark.parametrize("count", [2, 4, 8])
+@pytest.mark.parametrize("count", usual([2, 4, 8], "4"))
 @pytest.mark.parametrize("dtype", [bool_, int8, uint8, int16], ids=str)
 def test_an_element_is_written_without_its_neighbours(
     toolchain: Toolchain, dtype: DType, count: int

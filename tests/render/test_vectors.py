@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from builder import Builder
 from offline import NVRTC, OfflineCompiler
+from slices import OF_EACH_SIZE, usual
 from toolchains import Toolchain
 
 from hal_core.dtypes import DTYPES, DType, float32, uint8
@@ -14,6 +15,7 @@ from hal_kernel.ir.uop import VECTORS
 from hal_kernel.ir.vectors import vectors
 
 THREADS, BLOCK = 8, 4
+SOME = usual(DTYPES.values(), *OF_EACH_SIZE)
 PART = 16 * THREADS  # elements of the result for each number of lanes
 
 
@@ -66,7 +68,7 @@ def numbers(dtype: DType) -> np.ndarray:
     return (np.arange(PART) % 7 * 37 % 5).astype(stored)
 
 
-@pytest.mark.parametrize("dtype", DTYPES.values(), ids=str)
+@pytest.mark.parametrize("dtype", SOME, ids=str)
 def test_every_dtype_and_number_of_lanes(toolchain: Toolchain, dtype: DType) -> None:
     """The result begins within a vector, which costs time and nothing else."""
     x = numbers(dtype)
@@ -75,7 +77,7 @@ def test_every_dtype_and_number_of_lanes(toolchain: Toolchain, dtype: DType) -> 
     assert memory[1:].tolist() == expected(x).tolist()
 
 
-@pytest.mark.parametrize("dtype", DTYPES.values(), ids=str)
+@pytest.mark.parametrize("dtype", SOME, ids=str)
 def test_every_dtype_over_a_tile(toolchain: Toolchain, dtype: DType) -> None:
     x = numbers(dtype)
     memory = np.zeros(1 + PART, x.dtype)

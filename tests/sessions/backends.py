@@ -30,19 +30,25 @@ def test_one(session: nox.Session, backend: str) -> None:
     suite.run(session, *own, *suite.marked("results", under=["tests"]), require=required)
 
 
-def test_together(session: nox.Session, *without: str, only: str = "not full") -> None:
+def test_together(
+    session: nox.Session, *without: str, only: str = "not full", options: tuple[str, ...] = ()
+) -> None:
     """Test everything with all backends that need no driver in software."""
     wheels.install(session, *LOCAL, tools=(*tools.TEST, *tools.TEXT, *tools.DEMO))
     required = ("CPU", *drivers.opencl(session))
     # A driver in software has GPUs that would be everybody's best devices.
     chosen = suite.every("cpu", "opencl")
-    suite.run(session, *chosen, without=without, optimize=True, require=required, only=only)
+    suite.run(
+        session, *chosen, without=without, optimize=True, require=required, only=only,
+        options=options,
+    )  # fmt: skip
 
 
 def test_the_rest(session: nox.Session, *without: str) -> None:
-    """Run the tests that are marked `full`, and those of GPUs in processes of their own."""
-    test_together(session, *without, only="full")
-    for name in ("cuda", "hip"):
+    """Run what is marked `full`, and properties on more examples; GPUs' in their own processes."""
+    more = ("--hypothesis-profile=full",)
+    test_together(session, *without, only="full or hypothesis", options=more)
+    for name in ("cuda", "hip", "metal"):
         suite.run(session, str(ROOT / "plugins" / f"hal-{name}" / "tests"), only="full")
 
 

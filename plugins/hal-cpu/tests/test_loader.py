@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from mapped import mappings, rights_at
 
@@ -279,7 +279,6 @@ def test_P1_flipped_bytes_never_crash(c_object: Make) -> None:
         load_or_refuse(bytes(image))
 
 
-@settings(max_examples=100)
 @given(data=st.data())
 def test_P1_damaged_tables_never_crash(c_object: Make, data: st.DataObject) -> None:
     """Bytes of the header, section, symbol and relocation tables: where offsets are."""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from kernel_files import IMPORTS, load
+from slices import usual
 from vector_kernels import compiled
 
 import hal_core as hal
@@ -117,7 +118,7 @@ def small_numbers(y: P[hal.float16], z: P[hal.uint8], x: C[hal.float16], b: C[ha
     z[i] = hal.uint8(hal.shuffle_xor(hal.int32(b[i]), 1 & hal.subgroup_lane()))
 
 
-WIDTHS = [None, 4, 8, 16]
+WIDTHS = usual([None, 4, 8, 16], "None", "4")
 SHAPES = [
     ((2, 1, 1), (64, 1, 1)), ((3, 1, 1), (45, 1, 1)), ((2, 2, 1), (9, 5, 1)),
     ((2, 1, 1), (32, 4, 1)), ((1, 2, 2), (5, 3, 2)), ((4, 1, 1), (3, 1, 1)),

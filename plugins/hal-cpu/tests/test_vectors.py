@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import vector_kernels
 from index_kernels import LIMITED, SHAPED
+from slices import usual
 from vector_kernels import AVX2, CASES, Case, compiled
 
 import hal_core as hal
@@ -27,7 +28,7 @@ from hal_kernel.interpreter import interpret
 from hal_kernel.ir.blocks.fission import at_barriers
 from hal_kernel.ir.fold import fold
 
-WIDTHS = [None, 1, 4, pytest.param(16, marks=pytest.mark.full)]
+WIDTHS = usual([None, 1, 4, 16], "None", "4")
 SIZES = [1, 3, 8, 17, 64, 65, 130]
 NEON = Registers(32, 16)
 
