@@ -118,7 +118,7 @@ def quick(session: nox.Session) -> None:
 @nox.session(python=FULL)
 def together(session: nox.Session) -> None:
     """Test the core, every backend and compilers from PyPI together, under `python -O`."""
-    backends.test_together(session, *suite.marked("alone"), ALONE, BROWSER, SIMULATORS)
+    backends.test_together(session, *suite.marked("alone", "results"), ALONE, BROWSER, SIMULATORS)
 
 
 @nox.session(python=FULL)

@@ -150,6 +150,7 @@ def test_an_example_does_nothing_undefined(example: str, tmp_path: Path) -> None
 
 
 @needs_cpu
+@pytest.mark.full  # `nox -s demo` runs it, too
 def test_digits_learns(tmp_path: Path) -> None:
     for needed in ("sklearn", "PIL"):
         if find_spec(needed) is None:

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from slices import usual
 
 from hal_testing.kit.report import Report, Result, chapters
 
@@ -24,6 +25,18 @@ hal.Device.register_plugin("FAKE", plugin)
 from hal_core.cli import main
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))
+"""
+# Several commands in one process, each with its exit code and what it prints.
+EACH = """
+import contextlib, io, json
+from hal_core.cli import main
+hal.Device.register_plugin("FAKE", plugin)
+for arguments in json.loads(sys.argv.pop()):
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = main(["check", *arguments])
+    print(json.dumps([code, out.getvalue(), err.getvalue()]))
+sys.exit()
 """
 FORGETFUL = """
 from hal_testing.fake.allocator import FakeAllocator
@@ -64,7 +77,8 @@ def hal_check(
 
 
 def test_a_backend_that_conforms(tmp_path: Path) -> None:
-    done = hal_check(tmp_path, "FAKE", "--chapter", "view", "--report", "r.json")
+    arguments = ("FAKE", "--chapter", "view", "--report", "r.json")
+    done = hal_check(tmp_path, *arguments, options=("-W", "error"))
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
     assert lines[0].startswith("FAKE") and "compiler listing" in lines[0]
@@ -111,23 +125,25 @@ def test_no_hardware_is_one_line(tmp_path: Path) -> None:
     assert required.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
+def test_wrong_arguments_are_one_line(tmp_path: Path) -> None:
+    wrong = (
+        (["NOPE"], r"open: no installed backend has this name \(got 'NOPE'\)"),
         (["FAKR"], "FAKR.*FAKE"),
         (["FAKE:7"], "FAKE:7"),
         (["FAKE", "--pair", "listng"], "listng.*listing"),
         (["FAKE", "--chapter", "vieuw"], "vieuw.*view"),
         (["FAKE", "--report", "r.txt"], r"r\.txt.*\.md"),
         (["FAKE", "--known-gaps", "gone"], "gone"),
-    ],
-)
-def test_wrong_arguments_are_one_line(tmp_path: Path, arguments: list[str], said: str) -> None:
-    done = hal_check(tmp_path, *arguments)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert re.fullmatch(rf"hal: .*{said}.*\n", done.stderr)
+    )
+    done = hal_check(tmp_path, json.dumps([arguments for arguments, _ in wrong]), change=EACH)
+    assert (done.returncode, done.stderr) == (0, "")
+    for (_, said), line in zip(wrong, done.stdout.splitlines(), strict=True):
+        code, out, err = json.loads(line)
+        assert (code, out) == (2, "")
+        assert re.fullmatch(rf"hal: .*{said}.*\n", err)
 
 
+@pytest.mark.full
 def test_known_gaps_are_counted_and_strict(tmp_path: Path) -> None:
     gaps = tmp_path / "gaps.txt"
     broken = hal_check(tmp_path, "FAKE", "--chapter", "view", change=FORGETFUL)
@@ -141,21 +157,10 @@ def test_known_gaps_are_counted_and_strict(tmp_path: Path) -> None:
     assert mended.returncode == 1 and f"{len(names)} of" in mended.stdout
 
 
-def test_an_unknown_device_is_told_in_one_line(tmp_path: Path) -> None:
-    done = hal_check(tmp_path, "NOPE")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("hal: open: no installed backend has this name (got 'NOPE')")
-
-
-@pytest.mark.parametrize("option", ["-O", "-I"])
+@pytest.mark.parametrize("option", usual(["-O", "-I"], "-O"))
 def test_asserts_hold_however_python_was_started(tmp_path: Path, option: str) -> None:
     arguments = ("FAKE", "--chapter", "view")
     assert hal_check(tmp_path, *arguments, options=(option,), change=FORGETFUL).returncode == 1
-
-
-def test_warnings_are_errors_and_there_are_none(tmp_path: Path) -> None:
-    arguments = ("FAKE", "--chapter", "view")
-    assert hal_check(tmp_path, *arguments, options=("-W", "error")).returncode == 0
 
 
 def test_a_test_that_hangs_ends_the_run_and_says_where(tmp_path: Path) -> None:
