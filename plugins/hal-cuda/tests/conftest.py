@@ -27,6 +27,7 @@ sys.path.append(str(Path(__file__).resolve().parents[3] / "tests"))
 
 import build
 from simulator import SYSTEM, Simulator
+from slices import leave_dtypes
 from software_driver import *  # noqa: F403
 
 pytest.register_assert_rewrite("each_turn")
@@ -47,6 +48,10 @@ try:
     DRIVER: Any = None if SYSTEM else _software_driver()
 except build.NoCompiler as error:
     WHY = f"the software driver cannot be built: {error}"
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    leave_dtypes(item)
 
 
 @pytest.fixture(scope="session", autouse=True)

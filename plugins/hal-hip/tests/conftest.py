@@ -25,6 +25,7 @@ sys.path.append(str(Path(__file__).resolve().parents[3] / "tests"))
 
 import hip_build
 from runtime_control import SYSTEM, Runtime
+from slices import leave_dtypes
 from software_driver import *  # noqa: F403
 
 pytest.register_assert_rewrite("each_turn")
@@ -37,6 +38,10 @@ try:  # under the name by which the backend asks for it, which is then found loa
         LIBRARY = ctypes.CDLL(str(built), mode=ctypes.RTLD_GLOBAL)
 except hip_build.NoCompiler as error:
     WHY = f"the software runtime cannot be built: {error}"
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    leave_dtypes(item)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -20,6 +20,11 @@ sys.path.insert(0, str(Path(__file__).parent))
 sys.path.append(str(Path(__file__).resolve().parents[3] / "tests"))
 
 from metal_software import SYSTEM, WHY
+from slices import leave_dtypes
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    leave_dtypes(item)
 
 
 @pytest.fixture(scope="session", autouse=True)
