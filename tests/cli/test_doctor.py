@@ -252,6 +252,7 @@ WRONG_SETTINGS = (
     {
         "HAL_DEVICE=FOO": ("default device", "HAL_DEVICE=FOO asks for it."),
         "HAL_CACHE_LIMIT=abc": ("HAL_CACHE_LIMIT", "expected a size"),
+        "HAL_PREFER=abc": ("HAL_PREFER", "expected NAME=value"),
         "HAL_CCACHE=abc": ("HAL_CCACHE", "expected 1 or 0"),
         "HAL_DEBUG=abc": ("HAL_DEBUG", "expected 1 or 0"),
         "HAL_CHEK=1": ("HAL_CHEK", "is it HAL_CHECK that you mean?"),
@@ -266,7 +267,6 @@ WRONG_SETTINGS = (
     {"HAL_DEVICE=A B": ("default device", "environment variable HAL_DEVICE: a device is")},
     {"HAL_DEVICE=GPU": ("default device", "there is no device of kind gpu")},
     {"METAL=1": ("default device", "METAL=1 asks for it.")},
-    {"HAL_PREFER=abc": ("HAL_PREFER", "expected NAME=value")},
 )
 
 

@@ -102,6 +102,7 @@ def test_every_pointer_names_its_memory() -> None:
         assert set(found) <= {"device ", "threadgroup "}, text
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("path", GOLDEN, ids=[path.name.partition(".")[0] for path in GOLDEN])
 def test_what_another_parser_reads(path: Path) -> None:
     """PyPI's crosstl reads functions, and where each argument comes from. It knows no pragma of
