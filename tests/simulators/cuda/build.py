@@ -12,7 +12,7 @@ from cxx import NoCompiler as NoCompiler
 
 HERE = Path(__file__).resolve().parent
 FOLDERS = (HERE, HERE.parent / "driver")
-COMPILE = ("-std=c++17", "-O0", "-fPIC", "-fvisibility=hidden", "-pthread")
+COMPILE = ("-std=c++17", "-O1", "-fPIC", "-fvisibility=hidden", "-pthread")
 NAME = "libcuda.so.1"
 LINK = ("-shared", "-pthread", "-Wl,-Bsymbolic", f"-Wl,-soname,{NAME}", "-ldl")
 TOGETHER = ("context", "driver", "event", "memory", "module", "stream")
