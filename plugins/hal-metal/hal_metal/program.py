@@ -20,7 +20,7 @@ class MetalProgram(Program):
     """A kernel on a Metal device. Concurrency: a launch has a command buffer of its own."""
 
     device: MetalDevice
-    formats = ("metal",)
+    formats = ("metal", "metallib")
 
     def __init__(self, device: MetalDevice, binary: Binary) -> None:
         super().__init__(device, binary)
