@@ -38,7 +38,7 @@ def source(name: str, head: str, body: str, signature: str, **options: Any) -> h
 
 def test_P1_a_binary_of_another_format_is_refused(device: hal.Compiled) -> None:
     binary = device.compile(saxpy).binary
-    with pytest.raises(hal.CompileError, match="loads metal, not 'elf'"):
+    with pytest.raises(hal.CompileError, match="loads metal and metallib, not 'elf'"):
         device.load(binary._replace(format="elf"))
 
 
