@@ -7,6 +7,7 @@ import mmap
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -134,7 +135,8 @@ def external(array: np.ndarray[Any, Any]) -> hal.Buffer:
 
 @pytest.mark.skipif(os.name == "nt", reason="it protects pages by mprotect")
 def test_a_gang_touches_nothing_that_no_lane_accesses() -> None:
-    code = f"import sys; sys.path[:] = {sys.path!r}\n"
+    folders = [str(Path(__file__).parent), *sys.path]  # tests/render has a test_vectors, too
+    code = f"import sys; sys.path[:] = {folders!r}\n"
     code += "import test_vectors; test_vectors.touch_nothing_else()"
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
