@@ -43,7 +43,7 @@ class Image(NamedTuple):
     def _checked(self, dtype: DType, operation: str) -> Image:
         """Return the image with elements of a dtype. Raises: InvalidArgument naming the field."""
         # Integers of numpy become Python's; what is no integer becomes 0.
-        sizes = [one if one is None else sum(integers((one,)) or ()) for one in self[:4]]
+        sizes = [one if one is None else (integers((one,)) or (0,))[0] for one in self[:4]]
         image, problem = Image._make((*sizes, *self[4:])), ""
         if self.width is None or not all(one is None or one > 0 for one in sizes):
             problem = "width, height and depth are integers from 1 on"

@@ -148,7 +148,8 @@ def take(made: Any) -> Taken:
         tensor.code = _KIND_CODES["u"]
     try:
         array = np.from_dlpack(Producer(lambda **_: made))  # its end calls the producer's deleter
-    except (ValueError, BufferError, RuntimeError) as error:  # of a shape
+    except (ValueError, BufferError, RuntimeError) as error:  # numpy has no arrays of this shape
+        # The capsule stays the producer's, whose deleter reads these.
         tensor.device_type, tensor.code = device[0], _CODES[dtype]
         raise InvalidArgument("from_dlpack", str(error), got=f"{tensor.ndim} axes") from None
     if not array.flags.c_contiguous:

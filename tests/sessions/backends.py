@@ -18,7 +18,7 @@ _ARM_TOOLS = ("pytest>=8.2", "pytest-timeout>=2.3", "hypothesis>=6.100", "ml_dty
 
 
 def test_one(session: nox.Session, backend: str) -> None:
-    """Test a backend; `together` has more of CPU's and OPENCL's."""
+    """Test a backend; `together` has more of CPU's and OPENCL's, under `python -O` as these."""
     wheels.install(session, "hal-testing", f"hal-{backend}", tools=tools.TEST)
     required = drivers.opencl(session) if backend == "opencl" else (backend.upper(),)
     # AMD's compiler is not on PyPI: where the system has none, its tests are skipped.
@@ -27,7 +27,8 @@ def test_one(session: nox.Session, backend: str) -> None:
     every = session.python == FULL and backend in ("cuda", "hip", "metal")
     own = [str(ROOT / folder)] if every else suite.marked("results", under=[folder])
     # The short ones last, for the core that is free.
-    suite.run(session, *own, *suite.marked("results", under=["tests"]), require=required)
+    shared = suite.marked("results", under=["tests"])
+    suite.run(session, *own, *shared, require=required, optimize=not every)
 
 
 def test_together(
