@@ -201,7 +201,10 @@ def test_a_sum_is_one_addition_of_vectors_for_each_step() -> None:
 @pytest.mark.skipif(processor.machine() != "x86-64", reason="it reads x86-64's code")
 def test_the_machine_code_of_a_sum_has_no_addition_per_thread() -> None:
     device = hal.Device["CPU"]
-    code = device.compiler.disassemble(device.compile(sums).binary.image)
+    try:
+        code = device.compiler.disassemble(device.compile(sums).binary.image)
+    except hal.Unsupported as error:
+        pytest.skip(str(error))  # objdump is not installed
     steps = size_of(None).bit_length() - 1
     assert 0 < len(re.findall(r"addps|addss", code)) <= 3 * steps
 
