@@ -10,10 +10,11 @@ Specification for DLPack" of the array API standard.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hal_core.buffer.host import array_at
 from hal_core.dtypes import DTYPES, DType, bfloat16, complex64, complex128
@@ -103,35 +104,21 @@ def make(
 
 
 class Taken(NamedTuple):
-    """The content of a capsule. Owns: the producer's memory, through `owner`."""
+    """The content of a capsule. Owns: the producer's memory, through `array`."""
 
     pointer: int
     offset: int  # bytes from there to the first element
-    size: int
     dtype: DType
     device: tuple[int, int]
-    owner: object
+    array: NDArray[Any]  # of unsigned integers, or complex; device memory is not to be read
     read_only: bool
-
-
-class Producer:
-    """An array of another library as `numpy.from_dlpack` sees it; `make` makes its capsule."""
-
-    def __init__(self, make: Callable[..., Any]) -> None:
-        self._make = make
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return 1, 0  # the host
-
-    def __dlpack__(self, **options: Any) -> Any:
-        return self._make(**options)
 
 
 def take(made: Any) -> Taken:
     """Take the memory out of a capsule, which cannot be used again.
 
-    Raises: InvalidArgument for something else, a used capsule, a later major version, a dtype
-    that hal-core lacks, and memory with gaps.
+    Raises: InvalidArgument for something else, a used capsule, a later major version, and a dtype
+    that hal-core lacks.
     """
     tensor, versioned = _open(made)
     for dtype, code in _CODES.items():
@@ -146,19 +133,14 @@ def take(made: Any) -> Taken:
     tensor.device_type = 1
     if dtype.kind != "c":
         tensor.code = _KIND_CODES["u"]
+    producer: Any = SimpleNamespace(__dlpack__=lambda **_: made, __dlpack_device__=lambda: (1, 0))
     try:
-        array = np.from_dlpack(Producer(lambda **_: made))  # its end calls the producer's deleter
+        array = np.from_dlpack(producer)  # its end calls the producer's deleter
     except (ValueError, BufferError, RuntimeError) as error:  # numpy has no arrays of this shape
         # The capsule stays the producer's, whose deleter reads these.
         tensor.device_type, tensor.code = device[0], _CODES[dtype]
         raise InvalidArgument("from_dlpack", str(error), got=f"{tensor.ndim} axes") from None
-    if not array.flags.c_contiguous:
-        raise InvalidArgument(
-            "from_dlpack", "the array is not C-contiguous",
-            got=f"shape {array.shape}, strides {array.strides}",
-            fix="Make it contiguous in its own library first.",
-        )  # fmt: skip
-    return Taken(pointer, offset, array.size, dtype, device, array, read_only)
+    return Taken(pointer, offset, dtype, device, array, read_only)
 
 
 def _open(made: Any) -> tuple[_Tensor, _Versioned | None]:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from hal_core.buffer import Buffer, capsule
     from hal_core.device.base import Compiled
+    from hal_core.dtypes import DType
 else:
     np, capsule = Late("numpy"), Late("hal_core.buffer.capsule")
 
@@ -111,9 +112,10 @@ def take(cls: type[B], obj: Any, device: str | Compiled | None, copy: bool | Non
     """Make a buffer over the memory of another library's array, or with a copy of it."""
     here = opened(device, "from_dlpack")
     copy = copy if copy is None else as_flag(copy, "from_dlpack", "copy")
-    check_array(obj, "from_dlpack")
-    if isinstance(obj, np.ndarray) and obj.dtype.fields:  # numpy gives away numbers with fields
-        as_dtype(obj.dtype, "from_dlpack")
+    if isinstance(obj, np.ndarray):  # of dtypes, too, that numpy gives to nobody
+        check_array(obj, "from_dlpack")
+        dtype = as_dtype(obj.dtype, "from_dlpack")
+        return _from_host(cls, obj, dtype, not obj.flags.writeable, here, copy, _HOST)
     place: Place
     try:
         kind, number = map(int, obj.__dlpack_device__())
@@ -121,33 +123,61 @@ def take(cls: type[B], obj: Any, device: str | Compiled | None, copy: bool | Non
     except (NotImplementedError, BufferError):
         place = _NAMELESS
     except (AttributeError, TypeError, ValueError):
-        place = _HOST  # where numpy, below, says what is wrong with the object
+        place = _HOST  # where its capsule, below, says what is wrong with the object
     if place == here.allocator.dlpack_device:
-        return _share(cls, obj, here, here.allocator.dlpack_stream, copy, place)
-    shareable = _computes_on(here, place)
+        return _share(cls, obj, here, copy, place, {"stream": here.allocator.dlpack_stream})
     # Memory that the host sees is said to be there, and may have a handle of the device, too.
     handle = here.allocator.dlpack_device if here.allocator.dlpack_handle else None
-    if shareable or (handle is not None and place == _HOST):
-        # A refusal is no error yet: numpy, below, may take the array and copy it, or says what is
-        # wrong with it.
-        with suppress(*_REFUSALS):
-            return _share(cls, obj, here, None, copy, None if shareable else handle, ask=True)
-    array = _host_array(obj, place, here, copy)
-    dtype = as_dtype(array.dtype, "from_dlpack")
+    options: dict[str, Any] = {"stream": None}
+    shareable = _computes_on(here, place)
+    # A refusal is no error yet: the host, below, may copy the array.
+    with suppress(*_REFUSALS):
+        if shareable:
+            return _share(cls, obj, here, copy, None, options)
+        if handle is not None and place == _HOST:
+            asked = options | {"dl_device": handle, "copy": False}
+            return _share(cls, obj, here, copy, handle, asked)
+    if place[0] not in _HOST_VISIBLE_TYPES:
+        if copy is False:
+            raise _must_copy("from_dlpack", "the host does not see the array's memory", here)
+        options["dl_device"] = _HOST
+    try:
+        taken = _ask(obj, options)
+    except _REFUSALS as error:
+        problem = f"not a DLPack array whose data can come to the host: {error}"
+        fix = "Bring it to the host first, or use copyin with its bytes."
+        got = type(obj).__name__
+        raise InvalidArgument("from_dlpack", problem, got=got, fix=fix) from None
+    if taken.device[0] not in _HOST_VISIBLE_TYPES:
+        raise _elsewhere(taken, _HOST)
+    return _from_host(cls, taken.array, taken.dtype, taken.read_only, here, copy, place)
+
+
+def _from_host(
+    cls: type[B],
+    array: NDArray[Any],
+    dtype: DType,
+    read_only: bool,
+    device: Compiled,
+    copy: bool | None,
+    place: Place,
+) -> B:
+    """Make a buffer over an array on the host, whose owner has it at `place`, or with a copy."""
     obstacle = ""
-    if not shareable and not _computes_on(here, _HOST):
+    if not _computes_on(device, place) and not _computes_on(device, _HOST):
         obstacle = "the device does not compute on host memory of others"
     elif not array.flags.c_contiguous:
         obstacle = "the array is not C-contiguous"
-    elif not array.flags.writeable:
+    elif read_only:
         obstacle = "the array is read-only"
     elif array.ctypes.data % dtype.itemsize:
         obstacle = "the array's address is not a multiple of its element size"
     if copy or (obstacle and copy is None) or not array.size:
-        return cls.from_numpy(array, here)
+        made = cls(device, array.size, dtype).allocate()
+        return made.copyin(np.asarray(array, order="C").reshape(-1).view(np.uint8))
     if obstacle:
-        raise _must_copy("from_dlpack", obstacle, here)
-    return cls._borrow(here, array.ctypes.data, array.size, dtype, array)
+        raise _must_copy("from_dlpack", obstacle, device)
+    return cls._borrow(device, array.ctypes.data, array.size, dtype, array)
 
 
 def _computes_on(device: Compiled, place: Place) -> bool:
@@ -158,38 +188,42 @@ def _computes_on(device: Compiled, place: Place) -> bool:
     return of_the_host and place[0] in _HOST_VISIBLE_TYPES
 
 
+def _ask(obj: Any, options: dict[str, Any]) -> capsule.Taken:
+    """Take the content of the capsule that an array makes for `options`."""
+    try:
+        made = obj.__dlpack__(max_version=capsule.VERSION, **options)
+    except TypeError:  # a producer older than version 2023.12 of the array API
+        if "dl_device" in options:
+            raise
+        made = obj.__dlpack__(**options)
+    return capsule.take(made)
+
+
 def _share(
     cls: type[B],
     obj: Any,
     device: Compiled,
-    stream: int | None,
     copy: bool | None,
     target: Place | None,
-    *,
-    ask: bool = False,
+    options: dict[str, Any],
 ) -> B:
     """Make a buffer over memory that `device` computes on, or a copy where one is needed.
 
-    The memory must be at `target`, if that is given. With `ask` the producer, which says that it is
-    elsewhere, is asked for it there.
+    The memory must be at `target`, if that is given. The producer is asked with `options`.
     """
-    options: dict[str, Any] = {"stream": stream}
-    ask = ask and target is not None
-    if ask:
-        options |= {"dl_device": target, "copy": False}
-    try:
-        made = obj.__dlpack__(max_version=capsule.VERSION, **options)
-    except TypeError:  # a producer older than version 2023.12 of the array API
-        if ask:
-            raise
-        made = obj.__dlpack__(stream=stream)
-    taken = capsule.take(made)
+    taken = _ask(obj, options)
     if target is not None and taken.device != target:
-        problem = "the memory in the capsule is on another device than its array said"
-        raise InvalidArgument("from_dlpack", problem, got=taken.device, limit=target)
+        raise _elsewhere(taken, target)
+    array = taken.array
+    if not array.flags.c_contiguous:
+        raise InvalidArgument(
+            "from_dlpack", "the array is not C-contiguous",
+            got=f"shape {array.shape}, strides {array.strides}",
+            fix="Make it contiguous in its own library first.",
+        )  # fmt: skip
     if taken.read_only and copy is False:
         raise _must_copy("from_dlpack", "the array is read-only", device)
-    shared = cls._borrow(device, taken.pointer, taken.size, taken.dtype, taken.owner, taken.offset)
+    shared = cls._borrow(device, taken.pointer, array.size, taken.dtype, array, taken.offset)
     if not (copy or taken.read_only):
         return shared
     copied = cls(device, shared.size, shared.dtype).copy_from(shared)
@@ -197,19 +231,9 @@ def _share(
     return copied
 
 
-def _host_array(obj: Any, place: Place, device: Compiled, copy: bool | None) -> NDArray[Any]:
-    """Return a numpy array over the array's memory, or over a copy of it on the host."""
-    on_host = place[0] in _HOST_VISIBLE_TYPES
-    if not on_host and copy is False:
-        raise _must_copy("from_dlpack", "the host does not see the array's memory", device)
-    there = capsule.Producer(lambda **options: obj.__dlpack__(**{**options, "dl_device": _HOST}))
-    try:
-        return np.from_dlpack(obj if on_host else there)
-    except _REFUSALS as error:
-        problem = f"not a DLPack array whose data can come to the host: {error}"
-        fix = "Bring it to the host first, or use copyin with its bytes."
-        got = type(obj).__name__
-        raise InvalidArgument("from_dlpack", problem, got=got, fix=fix) from None
+def _elsewhere(taken: capsule.Taken, limit: Place) -> InvalidArgument:
+    problem = "the memory in the capsule is on another device than its array said"
+    return InvalidArgument("from_dlpack", problem, got=taken.device, limit=limit)
 
 
 def _must_copy(operation: str, why: str, device: Compiled) -> NotShareable:

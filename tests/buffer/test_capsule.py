@@ -59,7 +59,7 @@ def test_what_numpy_exports_is_read(name: str, options: dict[str, Any]) -> None:
     memory = np.arange(6).astype(name).reshape(2, 3)[1:]
     taken = capsule.take(memory.__dlpack__(**options))
     assert not taken.read_only
-    assert taken[:5] == (memory.ctypes.data, 0, 3, as_dtype(name), HOST)
+    assert taken[:4] == (memory.ctypes.data, 0, as_dtype(name), HOST) and taken.array.size == 3
 
 
 @pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0), (2, 0, 4)])
@@ -69,7 +69,7 @@ def test_an_array_of_nothing_has_no_gaps(shape: tuple[int, ...], strided: bool) 
     memory = np.zeros([2 * extent + 1 for extent in shape], "f4")
     part = memory[tuple(slice(0, 2 * extent, 2) for extent in shape)]
     taken = capsule.take((part if strided else np.zeros(shape, "f4")).__dlpack__())
-    assert (taken.size, taken.dtype) == (0, float32)
+    assert (taken.array.size, taken.dtype) == (0, float32)
 
 
 def test_B9_the_owner_lives_until_the_consumer_is_done() -> None:
@@ -89,7 +89,7 @@ def test_B9_the_owner_lives_until_the_consumer_is_done() -> None:
 
 
 def test_a_bfloat16_comes_back_as_one() -> None:
-    assert capsule.take(capsule.make(4096, 3, bfloat16, (2, 0), None))[:4] == (4096, 0, 3, bfloat16)
+    assert capsule.take(capsule.make(4096, 3, bfloat16, (2, 0), None))[:3] == (4096, 0, bfloat16)
 
 
 def test_a_capsule_is_used_once() -> None:
@@ -97,16 +97,7 @@ def test_a_capsule_is_used_once() -> None:
     kept = capsule.take(made)
     with pytest.raises(InvalidArgument, match="not a fresh DLPack capsule"):
         capsule.take(made)
-    assert kept.size == 3
-
-
-@pytest.mark.parametrize(
-    ("array", "problem"),
-    [(np.zeros((4, 4), "f4").T[1:], "C-contiguous"), (np.zeros(3, "c8")[::2], "C-contiguous")],
-)
-def test_what_cannot_be_taken_is_refused(array: Any, problem: str) -> None:
-    with pytest.raises(InvalidArgument, match=problem):
-        capsule.take(array.__dlpack__())
+    assert kept.array.size == 3
 
 
 @pytest.mark.parametrize("shape", [(-1,), (2**62, 2**62), (1,) * 65])

@@ -409,6 +409,23 @@ def test_a_capsule_of_another_device_than_its_array_said_is_refused(chip: hal.Co
             hal.Buffer.from_dlpack(_Producer(made, CHIP, NEW), chip)
 
 
+@pytest.mark.parametrize("array", [np.zeros((4, 4), "f4").T[1:], np.zeros(3, "c8")[::2]])
+def test_memory_of_the_device_with_gaps_is_refused(chip: hal.Compiled, array: Any) -> None:
+    made = array.__dlpack__()
+    tensor, _ = capsule._open(made)
+    tensor.device_type, tensor.device_id = CHIP
+    with pytest.raises(hal.InvalidArgument, match="C-contiguous"):
+        hal.Buffer.from_dlpack(_Producer(made, CHIP, NEW), chip)
+
+
+def test_host_memory_with_gaps_is_copied_also_as_bfloat16(chip: hal.Compiled) -> None:
+    made = np.arange(6, dtype="u2")[::2].__dlpack__()
+    capsule._open(made)[0].code = 4
+    taken = hal.Buffer.from_dlpack(_Producer(made, HOST, NEW), chip)
+    assert taken.dtype == hal.bfloat16
+    assert taken.view(dtype=hal.uint16).numpy().tolist() == [0, 2, 4]
+
+
 @pytest.mark.parametrize("name", ["max_version", "dl_device"])
 def test_a_pair_that_is_none_is_said_by_its_name(fake: hal.Compiled, name: str) -> None:
     with pytest.raises(hal.InvalidArgument, match=rf"{name} is no pair .*Write {name}=\(1, 0\)"):

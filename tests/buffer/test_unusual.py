@@ -271,7 +271,7 @@ def test_an_array_that_says_more_is_converted_or_refused(door: str) -> None:
         assert np.array_equal(swapped, NUMBERS)
     refused = [np.ma.array(NUMBERS, PLAIN, mask=[0, 1, 0, 0])]
     for kind, dtype in DTYPES.items():
-        if kind == "fields" and door.endswith("from_numpy array"):
+        if kind == "fields" and door.endswith(("from_numpy array", "from_dlpack obj")):
             record = np.array([(1,), (2,)], dtype)
             assert np.array_equal(take(record), record)
         elif kind != "subarray" and (kind != "byte order" or door not in CONVERT):
@@ -305,7 +305,8 @@ def test_bfloat16_goes_in_and_out_by_every_way() -> None:
     array = np.array(NUMBERS, ml_dtypes.bfloat16)
     many = hal.MultiBuffer.from_numpy(array, [DEVICE])
     one = hal.zeros(4, hal.bfloat16, DEVICE).copyin(array)
-    for out in (many.numpy(), one.copyout(np.zeros_like(array))):
+    shared = [hal.Buffer.from_dlpack(array, DEVICE, copy=copy).numpy() for copy in (None, True)]
+    for out in (many.numpy(), one.copyout(np.zeros_like(array)), *shared):
         assert out.tolist() == NUMBERS
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import hal_core as hal
+from hal_core.buffer import capsule
 from hal_testing.conformance.kernels import add_one
 from hal_testing.conformance.raw import buffer_of, pattern, read
 from hal_testing.kit.abilities import need_host_visible, need_spec
@@ -75,6 +77,16 @@ class TestInterchange:
         made = hal.Buffer.from_dlpack(numbers, device, copy=True)
         numbers[:] = 0
         assert read(made) == np.arange(100, dtype=np.int32).tobytes()
+
+    def test_B9_dlpack_takes_bfloat16_of_the_host(self, device: hal.Compiled) -> None:
+        """Which numpy reads from no capsule."""
+        bits = np.arange(100, dtype=np.uint16)
+        made: Any = capsule.make(bits.ctypes.data, 100, hal.bfloat16, HOST, bits)
+        producer = SimpleNamespace(__dlpack__=lambda **_: made, __dlpack_device__=lambda: HOST)
+        there = hal.Buffer.from_dlpack(producer, device, copy=True)
+        bits[:] = 0
+        assert there.dtype == hal.bfloat16
+        assert read(there) == np.arange(100, dtype=np.uint16).tobytes()
 
     def test_B9_dlpack_shares_device_memory(self, device: hal.Compiled) -> None:
         if device.allocator.dlpack_device is None:
