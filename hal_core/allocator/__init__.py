@@ -422,8 +422,8 @@ class Allocator(Accounts[Opaque], concurrency.OfThisProcess):
         pointer = options.external_ptr
         if pointer is not None:
             problem, fix = "", "Give the address of memory and nothing else; fill(0) makes zeros."
-            if type(pointer) is not int or not 0 < pointer < 1 << 64:
-                problem = "external_ptr is not an address"
+            if type(pointer) is not int or not 0 < pointer < 1 << 64 or nbytes >> 63:
+                problem = "external_ptr is not an address of so much memory"
             elif options != BufferSpec(external_ptr=pointer, nolru=options.nolru):
                 problem = "external_ptr is memory that exists, other options are for new memory"
             if problem:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self, overload
 from hal_core.allocator import BufferSpec
 from hal_core.buffer import dlpack
 from hal_core.buffer.elements import Elements, Lease, checked_size
-from hal_core.buffer.host import check_nbytes, host_bytes, in_place
+from hal_core.buffer.host import check_nbytes, empty_array, host_bytes, in_place
 from hal_core.concurrency import Late, fresh_copy
 from hal_core.device import Device, opened
 from hal_core.dtypes import (
@@ -190,9 +190,9 @@ class Buffer(Elements):
     def numpy(self, shape: int | Sequence[int] | None = None) -> NDArray[Any]:
         """Return a copy on the host, one-dimensional or of `shape`; of an image, of the image's.
 
-        Raises: InvalidArgument.
+        Raises: InvalidArgument; OutOfMemory of the host.
         """
-        array = np.empty(self.size, self.dtype.to_numpy())
+        array = empty_array(self.size, self.dtype, "numpy")
         self.copyout(array.view(np.uint8))
         if shape is None:
             image = self.options.image

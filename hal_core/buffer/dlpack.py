@@ -11,10 +11,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hal_core.allocator import DEFAULT_SPEC
-from hal_core.buffer.host import check_visible, in_place
+from hal_core.buffer.host import check_visible, empty_array, in_place
 from hal_core.concurrency import Late
 from hal_core.device import opened
-from hal_core.dtypes import as_dtype, check_array
+from hal_core.dtypes import as_dtype, check_array, uint8
 from hal_core.errors import InvalidArgument, NotShareable, as_flag
 from hal_core.geometry import integers
 from hal_core.queue import check_no_capture
@@ -83,7 +83,7 @@ def export(
     owner: object
     offset = 0
     if target == _HOST and (copy or not visible):
-        array, copy = buffer.copyout(np.empty(buffer.nbytes, np.uint8)), True
+        array, copy = buffer.copyout(empty_array(buffer.nbytes, uint8, "__dlpack__")), True
     elif target == _HOST and home != allocator.dlpack_pinned:
         array = in_place(buffer, "__dlpack__")
     if array is not None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from hal_core.concurrency import Late
 from hal_core.dtypes import as_dtype, check_array, plain_bytes
-from hal_core.errors import InvalidArgument, NotShareable
+from hal_core.errors import InvalidArgument, NotShareable, OutOfMemory
 from hal_core.queue import check_no_capture
 
 if TYPE_CHECKING:
@@ -74,6 +74,16 @@ def check_nbytes(got: int, expected: int, operation: str, device: str) -> None:
             operation, "the sizes differ", got=f"{got} bytes", limit=f"expected {expected} bytes",
             device=device, fix=fix,
         )  # fmt: skip
+
+
+def empty_array(shape: int | tuple[int, ...], dtype: DType, operation: str) -> NDArray[Any]:
+    """Return an array whose contents are undefined. Raises: OutOfMemory."""
+    kind = dtype.to_numpy()
+    try:
+        return np.empty(shape, kind)
+    except (MemoryError, ValueError):  # ValueError: the bytes are more than numpy counts
+        got = f"shape {shape} of {dtype}"
+        raise OutOfMemory(operation, "the host has no room for a copy", got=got) from None
 
 
 def array_at(address: int, size: int, typestr: str, owner: object) -> NDArray[Any]:

@@ -100,6 +100,16 @@ def test_B7_external_memory_is_wrapped_and_never_freed(fake: hal.Compiled) -> No
     for null in (0, -8, 1.5, "x", 1 << 64):
         with pytest.raises(hal.InvalidArgument, match="not an address"):
             hal.empty(8, hal.uint8, fake, hal.BufferSpec(external_ptr=null))
+    with pytest.raises(hal.InvalidArgument, match="not an address of so much memory"):
+        hal.empty(2**62, hal.float32, fake, spec)
+
+
+@pytest.mark.parametrize("size", [2**60, 2**62, 2**70])
+def test_a_copy_that_no_host_has_room_for_is_out_of_memory(fake: hal.Compiled, size: int) -> None:
+    one, many = hal.Buffer(fake, size, hal.float32), hal.MultiBuffer([fake], size, hal.float32)
+    for copy in (one.numpy, many.numpy, lambda: one.__dlpack__(dl_device=(1, 0))):
+        with pytest.raises(hal.OutOfMemory, match="the host has no room for a copy"):
+            copy()
 
 
 def test_B7_options_are_a_BufferSpec(fake: hal.Compiled) -> None:

@@ -18,7 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from hal_core.buffer import Buffer
-from hal_core.buffer.host import host_bytes
+from hal_core.buffer.host import empty_array, host_bytes
 from hal_core.concurrency import Late, OfThisProcess, run_each
 from hal_core.device import opened
 from hal_core.dtypes import DType, as_dtype, bool_, elements_of, values_of
@@ -130,8 +130,8 @@ class MultiBuffer(OfThisProcess):
         return dest
 
     def numpy(self) -> NDArray[Any]:
-        """Return a copy on the host, of `shape`."""
-        made = np.empty(self.shape, self.dtype.to_numpy())
+        """Return a copy on the host, of `shape`. Raises: OutOfMemory."""
+        made = empty_array(self.shape, self.dtype, "numpy")
         self.copyout(made.reshape(-1).view(np.uint8))  # bytes: numpy exports no bfloat16
         return made
 

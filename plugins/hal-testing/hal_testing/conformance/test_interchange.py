@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -81,8 +82,8 @@ class TestInterchange:
     def test_B9_dlpack_takes_bfloat16_of_the_host(self, device: hal.Compiled) -> None:
         """Which numpy reads from no capsule."""
         bits = np.arange(100, dtype=np.uint16)
-        made: Any = capsule.make(bits.ctypes.data, 100, hal.bfloat16, HOST, bits)
-        producer = SimpleNamespace(__dlpack__=lambda **_: made, __dlpack_device__=lambda: HOST)
+        made = partial(capsule.make, bits.ctypes.data, 100, hal.bfloat16, HOST, bits)
+        producer = SimpleNamespace(__dlpack__=lambda **_: made(), __dlpack_device__=lambda: HOST)
         there = hal.Buffer.from_dlpack(producer, device, copy=True)
         bits[:] = 0
         assert there.dtype == hal.bfloat16
