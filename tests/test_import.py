@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from fake_site import FakeSite
+from run_python import printed
 
 import hal_core as hal
 from hal_kernel import errors as kernel_errors
@@ -96,6 +97,43 @@ def test_every_public_name_is_there(name: str) -> None:
 def test_a_name_that_is_not_there() -> None:
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = hal.nothing  # type: ignore[attr-defined]
+
+
+CTRL_C = """
+import sys
+
+def imported():
+    import hal_core as hal
+    return list(hal.Device), [getattr(hal, name).__name__ for name in ("Buffer", "Graph", "cache")]
+
+def trace(frame, event, argument):
+    global left
+    if "hal_core" in frame.f_code.co_filename:
+        left -= event == "line"
+        if not left:
+            raise KeyboardInterrupt
+        return trace
+
+whole, heard = imported(), 0
+for line in range(1, 5000, 300):
+    for name in [name for name in sys.modules if name.partition(".")[0] == "hal_core"]:
+        del sys.modules[name]
+    left = line
+    sys.settrace(trace)
+    try:
+        imported()
+    except KeyboardInterrupt:
+        heard += 1
+    finally:
+        sys.settrace(None)
+    if imported() != whole:
+        print(line, imported(), whole)
+print(heard)
+"""
+
+
+def test_an_import_that_ctrl_c_ended_is_done_by_the_next() -> None:
+    assert int(printed(CTRL_C)) > 10
 
 
 def test_every_error_is_public() -> None:
