@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from functools import partial
 
-from hal_core.errors import CompileError, HalError, InvalidArgument
+from hal_core.errors import HalError, InvalidArgument
 
 
 class _FileFault(InvalidArgument, OSError):
@@ -88,25 +88,6 @@ def write_whole(
         with suppress(OSError):  # Ctrl-C may come behind the replacement
             os.unlink(half)
         raise
-
-
-@contextmanager
-def temporary_folder(operation: str, device: str) -> Iterator[str]:
-    """Make an empty folder for the files of a compiler, and delete it behind the block.
-
-    Raises: CompileError for what the system refuses, also inside the block.
-    """
-    import tempfile
-
-    try:
-        with tempfile.TemporaryDirectory(prefix="hal-") as folder:
-            yield folder
-    except OSError as error:
-        if isinstance(error, HalError):
-            raise
-        problem = f"no folder for temporary files, or no program to run: {error}"
-        fix = "Set TMPDIR to a folder that has room and that you may write to."
-        raise CompileError(operation, problem, device=device, fix=fix) from error
 
 
 def missing(operation: str, path: str, fix: str) -> InvalidArgument:

@@ -100,15 +100,11 @@ class Compiler(OfThisProcess):
         """Compile without looking into the cache. Raises: CompileError."""
         return self._compile(check_class(source, Source, "compile", _A_SOURCE))
 
-    def compile_cached(self, source: Source) -> bytes:
-        """Take the binary from the cache on disk, or compile and store it.
+    def compile_or_reuse(self, source: Source) -> tuple[bytes, bool]:
+        """Take the binary from the cache on disk, or compile and store it; True: it was there.
 
         Raises: CompileError; CompilerUnavailable for a miss under HAL_CACHE_ONLY=1.
         """
-        return self.compile_or_reuse(source)[0]
-
-    def compile_or_reuse(self, source: Source) -> tuple[bytes, bool]:
-        """Do as `compile_cached`; return the binary, and True when it came from the cache."""
         check_class(source, Source, "compile", _A_SOURCE)
         headers = "" if source.interface.rendered else self._headers(source)
         key = digest(source, self.identity, headers)

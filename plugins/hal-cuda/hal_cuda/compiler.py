@@ -11,9 +11,9 @@ from hal_core.compiler import Compiler, CompilerPair
 from hal_core.compiler.seal import seal, unseal
 from hal_core.concurrency import Late
 from hal_core.errors import CompileError, InvalidArgument, Unsupported
-from hal_core.files import temporary_folder
 from hal_core.source import Source
 from hal_cuda import nvrtc
+from hal_kernel.c_texts.folders import temporary_folder
 from hal_streams.compiler import StreamCompiler
 
 if TYPE_CHECKING:

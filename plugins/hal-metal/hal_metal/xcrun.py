@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from hal_core.compiler import Compiler
 from hal_core.compiler.seal import seal, unseal
 from hal_core.errors import CompileError, CompilerUnavailable
-from hal_core.files import temporary_folder
 from hal_core.source import Source
+from hal_kernel.c_texts.folders import temporary_folder
 from hal_kernel.c_texts.included import digest_of_headers
 from hal_kernel.c_texts.logs import fault_line
 from hal_kernel.c_texts.options import refuse_files

@@ -6,7 +6,6 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hal_core.compiler import Compiler, CompilerPair, Module
-from hal_core.compiler.module import asked
 from hal_core.compiler.seal import seal, unseal
 from hal_core.dtypes import IMAGES
 from hal_core.errors import CompileError, Unsupported
@@ -14,7 +13,7 @@ from hal_core.source import Source
 from hal_kernel.c_texts.included import digest_of_headers
 from hal_kernel.c_texts.logs import fault_line
 from hal_kernel.c_texts.options import refuse_files
-from hal_kernel.c_texts.prototypes import Reading, Text
+from hal_kernel.c_texts.prototypes import Reading, Text, asked
 from hal_opencl import driver
 from hal_opencl.arguments import check_arguments, described, wrong_access
 from hal_opencl.build_lock import build_lock

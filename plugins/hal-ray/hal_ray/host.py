@@ -304,7 +304,7 @@ class DeviceHost:
         return {name: getattr(compiler, name) for name in names}
 
     def _tell_compile(self, name: str, source: hal.Source) -> bytes:
-        image: bytes = self._compiler(name).compile_cached(source)
+        image: bytes = self._compiler(name).compile_or_reuse(source)[0]
         return image
 
     def _tell_headers(self, name: str, source: hal.Source[Any]) -> str:

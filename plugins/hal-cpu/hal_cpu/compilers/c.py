@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 from hal_core.compiler import Module
 from hal_core.errors import CompileError, CompilerUnavailable
-from hal_core.files import temporary_folder
 from hal_core.source import Source
 from hal_cpu import __version__, processor
 from hal_cpu.compilers import files
@@ -26,6 +25,7 @@ from hal_cpu.compilers.source import (
     reading_of,
     text_of,
 )
+from hal_kernel.c_texts.folders import temporary_folder
 from hal_kernel.c_texts.included import digest_of_headers
 from hal_kernel.c_texts.prototypes import Reading
 

@@ -8,10 +8,10 @@ import sys
 
 from hal_core.compiler import Compiler
 from hal_core.errors import CompileError, Unsupported
-from hal_core.files import temporary_folder
 from hal_core.source import Source
 from hal_cpu import processor
 from hal_cpu.compilers.source import suggest_signature
+from hal_kernel.c_texts.folders import temporary_folder
 from hal_kernel.c_texts.logs import fault_line
 
 

@@ -287,6 +287,6 @@ def compiled(text: str, *names: str) -> dict[str, loader.Code]:
     waits = {"wait": _WAIT.format(**words), "declare_waits": _DECLARE_WAITS.format(**words)}
     whole = text.format(**words, **waits)
     source = Source(names[0], whole, "", language="llvm", rendered=True)
-    image = LLVMCompiler().compile_cached(source)
+    image, _ = LLVMCompiler().compile_or_reuse(source)
     load = loader.named(LOADER.read())
     return {name: load(image, name, name) for name in names}

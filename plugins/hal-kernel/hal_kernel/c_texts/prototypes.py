@@ -20,7 +20,6 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hal_core.compiler.module import asked
 from hal_core.dtypes import DTYPES, DType, alignment, alike, any_, as_dtype
 from hal_core.errors import CompileError
 from hal_core.signature import CONST_POINTER, POINTER, VALUE, Param, Signature
@@ -423,3 +422,22 @@ def fits(one: Declared, param: Param, text: Text) -> bool:
     if written is None or written.name.startswith("struct<"):  # the compiler has its layout
         return param.dtype.name.startswith("struct<")
     return holds(written, param)
+
+
+def asked(source: Source, found: list[str], device: str) -> dict[str, Signature | None]:
+    """Return the kernels to compile and their given signatures, of those that a text holds.
+
+    Raises: CompileError for a text without kernels, and for a kernel that it lacks.
+    """
+    operation = f"compile {source.name}"
+    if not found:
+        raise CompileError(
+            operation, "the text has no kernel", source=source.text, device=device,
+            fix="Mark a function as the language says: docs/source-kernels.md has one of each.",
+        )  # fmt: skip
+    kernels = dict.fromkeys(found) if source.kernels is None else dict(source.kernels)
+    for name in kernels:
+        if name not in found:
+            problem = f"the text has no kernel {name!r}, it has {', '.join(found)}"
+            raise CompileError(operation, problem, device=device)
+    return kernels
