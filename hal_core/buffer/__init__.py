@@ -12,22 +12,8 @@ from hal_core.buffer.elements import Elements, Lease, checked_size
 from hal_core.buffer.host import check_nbytes, empty_array, host_bytes, in_place
 from hal_core.concurrency import Late, fresh_copy
 from hal_core.device import Device, opened
-from hal_core.dtypes import (
-    DTYPES,
-    DType,
-    as_dtype,
-    elements_of,
-    pack,
-    uint8,
-    values_of,
-)
-from hal_core.errors import (
-    DeviceFault,
-    InvalidArgument,
-    NotShareable,
-    as_flag,
-    check_class,
-)
+from hal_core.dtypes import DTYPES, DType, as_dtype, elements_of, pack, uint8, values_of
+from hal_core.errors import DeviceFault, InvalidArgument, NotShareable, as_flag, check_class
 from hal_core.profiling import events
 from hal_core.queue import OPERATIONS, Event, Queue, captures, capturing, checked
 from hal_core.signature import VALUE, Param, convert_value
@@ -369,13 +355,7 @@ class Buffer(Elements):
 
     @classmethod
     def _borrow(
-        cls,
-        device: Compiled,
-        pointer: int,
-        size: int,
-        dtype: DType,
-        owner: object,
-        offset: int = 0,
+        cls, device: Compiled, pointer: int, size: int, dtype: DType, owner: object, offset: int = 0
     ) -> Self:
         """Make a buffer over memory of `owner`, which the buffer and its exports keep.
 

@@ -49,11 +49,7 @@ class Elements:
     offset: int  # in that root
 
     def __init__(
-        self,
-        device: str | Compiled,
-        size: int,
-        dtype: DType,
-        options: BufferSpec | None = None,
+        self, device: str | Compiled, size: int, dtype: DType, options: BufferSpec | None = None
     ) -> None:
         """Describe the memory, which is allocated at the first use.
 

@@ -20,14 +20,7 @@ from hal_core.concurrency import (
 )
 from hal_core.device import plugin as checks
 from hal_core.device.names import join
-from hal_core.device.plugin import (
-    Extension,
-    Plugin,
-    Unusable,
-    is_failure,
-    one_line,
-    short_repr,
-)
+from hal_core.device.plugin import Extension, Plugin, Unusable, is_failure, one_line, short_repr
 from hal_core.errors import DeviceUnavailable, HalError, UnknownDevice
 
 if TYPE_CHECKING:

@@ -19,12 +19,7 @@ from weakref import WeakKeyDictionary
 
 from hal_core import concurrency
 from hal_core.profiling import events
-from hal_core.profiling.events import (
-    DEFAULT_QUEUE,
-    ProfileDeviceEvent,
-    ProfileProgramEvent,
-    record,
-)
+from hal_core.profiling.events import DEFAULT_QUEUE, ProfileDeviceEvent, ProfileProgramEvent, record
 from hal_core.profiling.host_clock import HostClock, Times
 
 if TYPE_CHECKING:
@@ -73,11 +68,7 @@ def instrument_allocator(allocator: Allocator[Any]) -> None:
         return
     clock = _clock(allocator.device)
     memory = _RecordedMemory(allocator)
-    methods: dict[str, Any] = {
-        "alloc": memory.alloc,
-        "free": memory.free,
-        "_returned": memory,
-    }
+    methods: dict[str, Any] = {"alloc": memory.alloc, "free": memory.free, "_returned": memory}
     for name, (kind, nbytes_of) in _COPIES.items():
         methods[name] = _recorded_copy(getattr(allocator, name), kind, nbytes_of, clock)
     _replace(allocator, methods)
