@@ -90,6 +90,13 @@ def write_whole(
         raise
 
 
+def save(operation: str, path: object, *parts: bytes) -> None:
+    """Write a file as `write_whole`. Raises: InvalidArgument, which is the OSError, too."""
+    text = as_path(path, operation)
+    with explained(operation, text, "the file cannot be written"):
+        write_whole(text, *parts)
+
+
 def missing(operation: str, path: str, fix: str) -> InvalidArgument:
     """Return the error for a path that is no file, with the name of one that is near."""
     if os.path.isdir(path):

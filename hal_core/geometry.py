@@ -140,23 +140,20 @@ class Rules:
             and (shared == 0 and type(shared) is int)
         ):
             return
-        for what, sizes, most in (
-            ("block", block, limits.max_block),
-            ("grid", grid, limits.max_grid),
-        ):
-            for axis, given, limit in zip("xyz", sizes, most, strict=True):
-                if given > limit:
-                    self._refuse(f"{what}.{axis} is too large", given, limit, fix=_SMALLER[what])
-        if size > self.max_block_threads:
-            problem, fix = "a block has too many threads", _SMALLER["block"]
-            self._refuse(problem, size, self.max_block_threads, fix=fix)
-        for axis, total in zip("xyz", (wide, high, deep), strict=True):
-            if total > _MAX_INDEX:
-                problem = f"threads along {axis} exceed a 32-bit index"
-                self._refuse(problem, total, _MAX_INDEX, fix=_SMALLER["grid"])
-        total = wide * high * deep
-        if total > _MAX_THREADS:
-            self._refuse("too many threads", total, _MAX_THREADS, fix=_SMALLER["grid"])
+        both = ("block", block, limits.max_block), ("grid", grid, limits.max_grid)
+        totals = zip("xyz", (wide, high, deep), strict=True)
+        tests = [  # what is wrong where a number is above a limit
+            *((f"{what}.{axis} is too large", given, most, what)
+              for what, sizes, limit in both
+              for axis, given, most in zip("xyz", sizes, limit, strict=True)),
+            ("a block has too many threads", size, self.max_block_threads, "block"),
+            *((f"threads along {axis} exceed a 32-bit index", total, _MAX_INDEX, "grid")
+              for axis, total in totals),
+            ("too many threads", wide * high * deep, _MAX_THREADS, "grid"),
+        ]  # fmt: skip
+        for problem, given, most, what in tests:
+            if given > most:
+                self._refuse(problem, given, most, fix=_SMALLER[what])
         room = max(0, limits.shared_nbytes - self.shared_nbytes)
         if not (isinstance(shared, int) and 0 <= shared <= room):
             own = f", beside the kernel's own {self.shared_nbytes} bytes"

@@ -433,15 +433,8 @@ class Allocator(Accounts[Opaque], concurrency.OfThisProcess):
 
     def _facts(self) -> AllocatorStatistics:
         """Return the accounts as they stand: no freed memory is collected, no backend is called."""
-        return AllocatorStatistics(
-            self._current,
-            self._peak,
-            self._cached,
-            self.limit,
-            self._hits,
-            self._misses,
-            len(self._live),
-        )
+        counts = self._current, self._peak, self._cached, self.limit, self._hits, self._misses
+        return AllocatorStatistics(*counts, len(self._live))
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.device.name} {self._facts()}>"

@@ -89,9 +89,10 @@ def checked_spec(options: BufferSpec | None, operation: str) -> BufferSpec:
         check_class(options, BufferSpec, operation, "Write hal.BufferSpec(zero=True).")
     try:
         wrong, fields = examined(options)
-    except TypeError:  # a value that cannot be a key, such as an array
-        fields = frozenset(options._fields)
-        wrong = next(one for one in options._fields if not _is_key(getattr(options, one)))
+    except TypeError:  # a value that cannot be a key, such as an array; an image may have one
+        fields, plain = frozenset(options._fields), (int, Image, type(None))
+        odd = (field for field in fields if not isinstance(getattr(options, field), plain))
+        wrong = next(odd, "image")
     if wrong:
         problem = f"BufferSpec({wrong}=...) has a value of the wrong kind"
         fix = f"Its default is {getattr(DEFAULT_SPEC, wrong)}."
@@ -110,11 +111,3 @@ def examined(options: BufferSpec) -> tuple[str, frozenset[str]]:
     flags = given.keys() - {"image", "external_ptr"}
     wrong = next((field for field in flags if given[field] not in (False, True)), "")
     return wrong, frozenset(given)
-
-
-def _is_key(value: object) -> bool:
-    try:
-        hash(value)
-    except TypeError:
-        return False
-    return True

@@ -40,7 +40,7 @@ def elements_in(path: Path, itemsize: int, offset: int, operation: str) -> int:
 
     Raises: OSError, InvalidArgument for a file that ends elsewhere than after an element.
     """
-    with _opened(path, os.O_RDONLY, operation) as file:
+    with open_file(path, os.O_RDONLY, operation) as file:
         nbytes = os.fstat(file).st_size - offset
     if nbytes < 0:
         raise InvalidArgument(
@@ -58,7 +58,7 @@ def elements_in(path: Path, itemsize: int, offset: int, operation: str) -> int:
 
 def read(buffer: Buffer, path: Path, offset: int, operation: str) -> None:
     """Fill the buffer from a byte of a file on. Raises: OSError, InvalidArgument, InvalidState."""
-    with _opened(path, os.O_RDONLY, operation) as file:
+    with open_file(path, os.O_RDONLY, operation) as file:
         length = os.fstat(file).st_size
         if offset + buffer.nbytes > length:
             raise InvalidArgument(
@@ -99,7 +99,7 @@ def write(buffer: Buffer, path: Path, offset: int, operation: str) -> None:
         problem, got = "beyond the end of any file", shown(offset)
         raise InvalidArgument(operation, problem, got=got, limit=_MOST, device=buffer.device)
     existed = os.path.lexists(as_path(path, operation))
-    with _opened(path, os.O_RDWR | os.O_CREAT, operation) as file:
+    with open_file(path, os.O_RDWR | os.O_CREAT, operation) as file:
         length = os.fstat(file).st_size
 
         def put(memory: memoryview, start: int) -> None:
@@ -166,7 +166,7 @@ def _in_pieces(
 
 
 @contextmanager
-def _opened(path: Path, flags: int, operation: str) -> Iterator[int]:
+def open_file(path: Path, flags: int, operation: str) -> Iterator[int]:
     """Open a regular file. Raises: OSError, InvalidState, InvalidArgument for a pipe."""
     # Captured work has not run yet: the file would get what was there before.
     check_no_capture(operation, "a file cannot be used")

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, overload
 
+from hal_core import files
 from hal_core.buffer import Buffer
 from hal_core.concurrency import OfThisProcess
 from hal_core.device import opened
@@ -92,23 +93,17 @@ class Graph(OfThisProcess):
 
     @overload
     def replay(
-        self,
-        buffers: Mapping[Buffer, Buffer] | None = ...,
-        *,
-        queue: Queue | None = ...,
+        self, buffers: Mapping[Buffer, Buffer] | None = ..., *, queue: Queue | None = ...,
         wait: Literal[True],
-    ) -> float: ...
+    ) -> float: ...  # fmt: skip
     @overload
     def replay(self, buffers: Mapping[Buffer, Buffer] | None = ..., *, queue: Queue) -> Event: ...
     @overload
     def replay(self, buffers: Mapping[Buffer, Buffer] | None = ...) -> None: ...
     def replay(
-        self,
-        buffers: Mapping[Buffer, Buffer] | None = None,
-        *,
-        queue: Queue | None = None,
+        self, buffers: Mapping[Buffer, Buffer] | None = None, *, queue: Queue | None = None,
         wait: bool = False,
-    ) -> Event | float | None:
+    ) -> Event | float | None:  # fmt: skip
         """Run all nodes; with `queue` as work of that queue, and return its event.
 
         `{a: b}` puts `b` where `a` or a view of it stood, for this replay. `wait=True` waits, and
@@ -176,7 +171,7 @@ class Graph(OfThisProcess):
         Raises: InvalidArgument when the file cannot be written; nothing is changed then.
         """
         self.device._check_open("save")
-        saved.write(path, saved.to_bytes(self.device, self.nodes, self.buffers))
+        files.save("save", path, saved.to_bytes(self.device, self.nodes, self.buffers))
 
     def dot(self) -> str:
         """Return the graph in the language of Graphviz."""

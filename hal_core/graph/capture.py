@@ -48,10 +48,8 @@ class Recorder(Queue):
 
     def _check_device(self, device: Compiled, operation: str) -> None:
         if device is not self.device and not device.closed:
-            fix = (
-                f"Capture a graph of {device.name}, too; an event of one replay orders the other. "
-            )
-            fix += "With queue= the work is in no graph, and runs now."
+            fix = f"Capture a graph of {device.name}, too; an event of one replay orders the "
+            fix += "other. With queue= the work is in no graph, and runs now."
             raise InvalidArgument(
                 operation, f"a graph of {self.device.name} has work of {self.device.name} alone",
                 got=f"work of {device.name}", device=device.name, fix=fix,

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from hal_core.allocator import BufferSpec, Image
 from hal_core.buffer import Buffer
+from hal_core.buffer.files import open_file
 from hal_core.compiler.seal import seal, unseal
 from hal_core.compiler.selection import select
 from hal_core.dtypes import as_dtype
 from hal_core.errors import CompileError, HalError, InvalidArgument
-from hal_core.files import as_path, explained, write_whole
 from hal_core.graph.node import COPY, COPYIN, FILL, LAUNCH, Node
 from hal_core.signature import Interface, Signature
 from hal_core.source import Binary
@@ -175,22 +175,10 @@ def _foreign(device: Compiled, theirs: object, ours: object) -> InvalidArgument:
     )
 
 
-def write(path: object, content: bytes) -> None:
-    """Write a file whole or not at all. Raises: InvalidArgument naming the path and the cause."""
-    text = as_path(path, "save")
-    with explained("save", text, "the file cannot be written"):
-        write_whole(text, content)
-
-
-def read(path: object) -> bytes:
+def read(path: str | os.PathLike[str]) -> bytes:
     """Read a file. Raises: InvalidArgument naming the path and the cause."""
-    text = as_path(path, "load_graph")
-    if os.path.exists(text) and not (os.path.isfile(text) or os.path.isdir(text)):
-        problem, fix = f"{text!r} is no regular file", "Name a file that graph.save has written."
-        raise InvalidArgument("load_graph", problem, fix=fix)
-    # The builtin `open` is gone while Python ends.
     with (
-        explained("load_graph", text, "the file cannot be read"),
-        io.open(text, "rb") as file,  # noqa: UP020
+        open_file(path, os.O_RDONLY, "load_graph") as number,
+        io.open(number, "rb", closefd=False) as file,  # noqa: UP020  # lives while Python ends
     ):
         return file.read()

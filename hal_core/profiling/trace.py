@@ -22,10 +22,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+from hal_core import files
 from hal_core.config import trace_suffix
 from hal_core.discovery import __version__
 from hal_core.errors import InvalidArgument
-from hal_core.files import as_path, explained, write_whole
+from hal_core.files import as_path
 from hal_core.profiling.events import DEFAULT_QUEUE, ProfileEvent
 
 HOST = "host"
@@ -69,8 +70,7 @@ def save(events: Sequence[ProfileEvent], dropped: int, path: str) -> None:
         data = json.dumps(trace(events, dropped)).encode()
     else:
         data = page(events, dropped).encode()
-    with explained("profile.save", path, "the trace cannot be written"):
-        write_whole(path, data)
+    files.save("profile.save", path, data)
 
 
 # -- what both kinds of trace show

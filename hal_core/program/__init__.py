@@ -182,39 +182,21 @@ class Program(OfThisProcess):
 
     @overload
     def __call__(
-        self,
-        *given: Any,
-        vals: Sequence[Any] | None = ...,
-        grid: Extent | None = ...,
-        block: Extent | None = ...,
-        threads: Extent | None = ...,
-        shared: int = ...,
-        wait: Literal[True],
-        queue: Queue | None = ...,
-    ) -> float: ...
+        self, *given: Any, vals: Sequence[Any] | None = ..., grid: Extent | None = ...,
+        block: Extent | None = ..., threads: Extent | None = ..., shared: int = ...,
+        wait: Literal[True], queue: Queue | None = ...,
+    ) -> float: ...  # fmt: skip
     @overload
     def __call__(
-        self,
-        *given: Any,
-        vals: Sequence[Any] | None = ...,
-        grid: Extent | None = ...,
-        block: Extent | None = ...,
-        threads: Extent | None = ...,
-        shared: int = ...,
-        wait: bool = ...,
-        queue: Queue | None = ...,
-    ) -> float | None: ...
+        self, *given: Any, vals: Sequence[Any] | None = ..., grid: Extent | None = ...,
+        block: Extent | None = ..., threads: Extent | None = ..., shared: int = ...,
+        wait: bool = ..., queue: Queue | None = ...,
+    ) -> float | None: ...  # fmt: skip
     def __call__(
-        self,
-        *given: Any,
-        vals: Sequence[Any] | None = None,
-        grid: Extent | None = None,
-        block: Extent | None = None,
-        threads: Extent | None = None,
-        shared: int = 0,
-        wait: bool = False,
-        queue: Queue | None = None,
-    ) -> float | None:
+        self, *given: Any, vals: Sequence[Any] | None = None, grid: Extent | None = None,
+        block: Extent | None = None, threads: Extent | None = None, shared: int = 0,
+        wait: bool = False, queue: Queue | None = None,
+    ) -> float | None:  # fmt: skip
         """Launch with buffers and values in the order of the signature.
 
         Or with buffers for its pointers alone, and `vals`, a tuple or list, for its values.

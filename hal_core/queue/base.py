@@ -349,11 +349,8 @@ class Queue(OfThisProcess):
 
     def _check_device(self, device: Compiled, operation: str) -> None:
         if device is not self.device:
-            problem, fix = (
-                "the queue belongs to another device",
-                f"{device.name}'s queue() makes one.",
-            )
-            name = device.name
+            name, problem = device.name, "the queue belongs to another device"
+            fix = f"{name}'s queue() makes one."
             raise InvalidArgument(operation, problem, got=self.name, device=name, fix=fix)
         if self.closed or self.forked or device.closed:
             self._check_open(operation)

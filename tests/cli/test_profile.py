@@ -14,9 +14,10 @@ import pytest
 from fake_backend import FakePlugin
 
 import hal_core as hal
+from hal_core import files
 from hal_core.cli import main
 from hal_core.cli import profile as command
-from hal_core.profiling import ProfileDeviceEvent, ProfileEvent, ProfileProgramEvent, trace
+from hal_core.profiling import ProfileDeviceEvent, ProfileEvent, ProfileProgramEvent
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = """
@@ -134,7 +135,7 @@ def test_threads_of_the_program_are_waited_for(tmp_path: Path) -> None:
 def test_a_trace_that_cannot_be_written_costs_no_table(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write, failed = trace.write_whole, []
+    write, failed = files.write_whole, []
 
     def full(path: str, data: bytes) -> None:
         if not failed:
@@ -142,13 +143,13 @@ def test_a_trace_that_cannot_be_written_costs_no_table(
             raise OSError(28, "No space left on device")
         write(path, data)
 
-    monkeypatch.setattr(trace, "write_whole", full)
+    monkeypatch.setattr(files, "write_whole", full)
     (tmp_path / "program.py").write_text(PROGRAM)
     target = str(tmp_path / "t.json")
     assert main(["profile", "-o", target, str(tmp_path / "program.py")]) == 0
     err = capsys.readouterr().err
     assert rows(err)["launch"][:2] == ["work", "5"] and failed == [target]
-    assert "trace cannot be written: No space left on device" in err
+    assert "file cannot be written: No space left on device" in err
     other = Path(err.rstrip().rpartition("The trace is in ")[2])
     assert json.loads(other.read_text())["traceEvents"]
     shutil.rmtree(other.parent)

@@ -244,7 +244,7 @@ def test_F1_the_environment_names_a_file(tmp_path: Path) -> None:
 def test_a_trace_that_cannot_be_written_is_elsewhere_and_stderr_says_so(tmp_path: Path) -> None:
     done = run(PROGRAM, cwd=tmp_path, HAL_PROFILE="absent/trace.json", TMPDIR=str(tmp_path))
     assert (done.returncode, done.stdout) == (0, "")
-    assert done.stderr.startswith("hal: profile.save: the trace cannot be written: No such file")
+    assert done.stderr.startswith("hal: profile.save: the file cannot be written: No such file")
     (line,) = done.stderr.splitlines()
     check(json.loads(Path(line.rpartition(" The trace is in ")[2]).read_text()))
     done = run(PROGRAM, cwd=tmp_path, HAL_PROFILE="trace.txt")

@@ -7,7 +7,7 @@ import argparse
 from hal_core.compiler.selection import select
 from hal_core.device import Device
 from hal_core.errors import InvalidArgument
-from hal_core.files import as_path, explained, write_whole
+from hal_core.files import save
 from hal_core.source import Source
 from hal_kernel.cli.kernels import FORMS, KernelFile, lowered
 from hal_kernel.render import RENDERERS
@@ -37,9 +37,7 @@ def run(options: argparse.Namespace) -> int:
     if not options.output:
         print(text)
         return 0
-    path = as_path(options.output, "render")
-    with explained("render", path, "the file cannot be written"):
-        write_whole(path, text.encode(), b"\n")
+    save("render", options.output, text.encode(), b"\n")
     return 0
 
 

@@ -323,7 +323,7 @@ class TestGraph:
             path.write_bytes(damaged)
             with pytest.raises(hal.InvalidArgument, match="load_graph: the b"):
                 hal.load_graph(path, device)
-        with pytest.raises(hal.InvalidArgument, match="cannot be read"):
+        with pytest.raises(hal.InvalidArgument, match="cannot be used"):
             hal.load_graph(tmp_path / "none", device)
         with pytest.raises(hal.InvalidArgument, match="cannot be written"):
             graph.save(tmp_path / "none" / "work.graph")

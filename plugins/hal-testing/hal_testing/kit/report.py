@@ -17,7 +17,7 @@ import hal_core as hal
 from hal_core.compiler.selection import select
 from hal_core.discovery import distribution_version
 from hal_core.errors import HalError, InvalidArgument
-from hal_core.files import explained, write_whole
+from hal_core.files import save
 from hal_testing.kit.abilities import text_language
 
 KIT = "hal_testing.conformance"
@@ -156,8 +156,7 @@ class Report(NamedTuple):
         """Write the report. Raises: InvalidArgument for an unknown suffix, or if writing fails."""
         check_suffix(path)
         text = self.to_json() if path.suffix == ".json" else self.to_markdown()
-        with explained("report", str(path), "it cannot be written"):
-            write_whole(str(path), text.encode())
+        save("report", path, text.encode())
 
 
 def check_suffix(path: Path) -> None:
