@@ -10,7 +10,6 @@ Specification for DLPack" of the array API standard.
 from __future__ import annotations
 
 import ctypes
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -114,6 +113,19 @@ class Taken(NamedTuple):
     read_only: bool
 
 
+class _OnHost:
+    """A producer that has made a capsule, as `numpy.from_dlpack` asks it: no tuple before 2.1."""
+
+    def __init__(self, made: Any) -> None:
+        self.made = made
+
+    def __dlpack__(self, **_: Any) -> Any:
+        return self.made
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 1, 0
+
+
 def take(made: Any) -> Taken:
     """Take the memory out of a capsule, which cannot be used again.
 
@@ -133,9 +145,8 @@ def take(made: Any) -> Taken:
     tensor.device_type = 1
     if dtype.kind != "c":
         tensor.code = _KIND_CODES["u"]
-    producer: Any = SimpleNamespace(__dlpack__=lambda **_: made, __dlpack_device__=lambda: (1, 0))
     try:
-        array = np.from_dlpack(producer)  # its end calls the producer's deleter
+        array = np.from_dlpack(_OnHost(made))  # its end calls the producer's deleter
     except (ValueError, BufferError, RuntimeError) as error:  # numpy has no arrays of this shape
         # The capsule stays the producer's, whose deleter reads these.
         tensor.device_type, tensor.code = device[0], _CODES[dtype]
