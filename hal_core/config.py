@@ -151,8 +151,8 @@ def profiled(text: str) -> str:
 
 
 def words(text: str) -> tuple[str, ...]:
-    """Parse words separated by commas, in order, without blanks."""
-    return tuple(word.strip() for word in text.split(",") if word.strip())
+    """Parse names separated by commas, in order, without blanks; of any case, as families are."""
+    return tuple(word.strip() for word in text.upper().split(",") if word.strip())
 
 
 def pairs(text: str) -> dict[str, str]:

@@ -72,10 +72,9 @@ class Plugins:
     def families(self) -> list[str]:
         """Families that may be used: in the order of HAL_PLUGINS, else by name."""
         installed = self.all_families()
-        allowed = _upper(config.PLUGINS.read())
+        allowed, disabled = config.PLUGINS.read(), config.DISABLE.read()
         if allowed:
             installed = [family for family in dict.fromkeys(allowed) if family in installed]
-        disabled = _upper(config.DISABLE.read())
         return [family for family in installed if family not in disabled]
 
     def all_families(self) -> list[str]:
@@ -150,27 +149,25 @@ class Plugins:
             return self._registered[family]
         if len(entries) == 1:
             return entries[0]
-        choices = {name.upper(): who for name, who in config.PREFER.read().items()}
-        wanted = choices.get(family)
-        if wanted is not None:
-            named = [one for one in entries if one.distribution.name == normalize(wanted)]
-            if len(named) == 1:
-                return named[0]
+        wanted = normalize(config.PREFER.read().get(family, ""))
+        named = [one for one in entries if one.distribution.name == wanted]
+        if len(named) == 1:
+            return named[0]
         problem = f"{len(entries)} entry points claim this family: "
         problem += "; ".join(repr(entry) for entry in entries)
-        if wanted is not None:
+        if wanted:
             problem += f"; HAL_PREFER names {wanted}, which does not settle it"
         fix = f"Uninstall one, or set HAL_PREFER={family}={entries[0].distribution.name}."
         raise PluginConflict("open", problem, device=family, fix=fix)
 
     def _check_enabled(self, family: str) -> None:
-        if family in _upper(config.DISABLE.read()):
+        if family in config.DISABLE.read():
             setting, fix = config.DISABLE, f"Take {family} out of"
-        elif config.PLUGINS.read() and family not in _upper(config.PLUGINS.read()):
+        elif config.PLUGINS.read() and family not in config.PLUGINS.read():
             setting, fix = config.PLUGINS, f"Add {family} to"
         else:
             return
-        listed, installed = _upper(setting.read()), self.all_families()
+        listed, installed = setting.read(), self.all_families()
         fix += f" the environment variable {setting.name}, or unset it."
         if not any(name in installed for name in listed):
             fix += f" Nothing that it lists is installed: {', '.join(listed)}."
@@ -226,7 +223,7 @@ class Plugins:
 
     def is_disabled(self, entry: EntryPoint) -> bool:
         """Return whether HAL_DISABLE names an entry point."""
-        return entry.name.upper() in _upper(config.DISABLE.read())
+        return entry.name.upper() in config.DISABLE.read()
 
     def register(self, name: str, plugin: object) -> None:
         """Serve a family with a plugin object; it goes before entry points and earlier calls."""
@@ -312,7 +309,3 @@ def _examined(kind: type[P], found: object, name: str, origin: str, distribution
         problem = f"its object cannot be examined: {one_line(error)}; from {origin}"
         fix = f"Upgrade or uninstall it: {distribution or 'its package'}."
         raise PluginError(f"plugin {name}", problem, fix=fix) from error
-
-
-def _upper(names: Sequence[str]) -> list[str]:
-    return [name.upper() for name in names]
