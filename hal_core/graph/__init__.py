@@ -16,7 +16,7 @@ from hal_core.errors import HalError, InvalidArgument, as_flag, check_class
 from hal_core.graph import saved, text
 from hal_core.graph.capture import Recorder, recording
 from hal_core.graph.node import Node, Step, dependencies
-from hal_core.graph.plan import Plan, Replay
+from hal_core.graph.plan import Plan
 from hal_core.program import Program
 from hal_core.queue import Event, Queue, check_no_capture, checked
 
@@ -237,4 +237,4 @@ def capture(device: Compiled) -> Iterator[Graph]:
         graph._forget_plan()
 
 
-__all__ = ["Graph", "Node", "Replay", "Step", "capture", "load_graph"]
+__all__ = ["Graph", "Node", "Step", "capture", "load_graph"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
@@ -15,25 +14,6 @@ if TYPE_CHECKING:
     from hal_core.buffer import Buffer
     from hal_core.device.base import Compiled
     from hal_core.queue import Queue
-
-
-class Replay(ABC):
-    """A native replay that can take other memory for less than a new one costs.
-
-    A device may return any function instead.
-    """
-
-    @abstractmethod
-    def __call__(self) -> None:
-        """Replay the steps as work of the default queue."""
-
-    @abstractmethod
-    def with_steps(self, steps: list[Step]) -> Replay | None:
-        """Return the replay of other steps; None where it has to be made anew.
-
-        The steps have the same nodes, perhaps with other memory, values, sizes and order. Both
-        replays may be called afterwards, in any order and by any threads.
-        """
 
 
 class Plan:
@@ -96,9 +76,9 @@ class Plan:
         if events.open_profiles:
             return None
         if not self._native_is_made:
-            make = self.device.graph
-            if isinstance(self._like, Replay):
-                self._native = self._like.with_steps(self.steps)
+            make, with_steps = self.device.graph, getattr(self._like, "with_steps", None)
+            if with_steps is not None:
+                self._native = with_steps(self.steps)
             if self._native is None and make is not None:
                 self._native = make(self.device, self.steps)
             self._native_is_made, self._like = True, None

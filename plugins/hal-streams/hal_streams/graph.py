@@ -14,7 +14,6 @@ from hal_core.buffer import Buffer
 from hal_core.concurrency import fork_safe_lock
 from hal_core.dtypes import uint8
 from hal_core.errors import HalError
-from hal_core.graph import Replay
 from hal_core.graph.node import COPY, COPYIN
 
 if TYPE_CHECKING:
@@ -119,7 +118,7 @@ class Executable:
             self.device.unused.append(self._key)
 
 
-class StreamReplay(Replay):
+class StreamReplay:
     """A replay by the driver. Owns: data of the host that it copies, on the device."""
 
     def __init__(self, executable: Executable, commands: list[list[Command]], parts: Parts) -> None:
@@ -133,6 +132,7 @@ class StreamReplay(Replay):
         self._executable.launch(self._commands, stream)
 
     def with_steps(self, steps: list[Step]) -> StreamReplay | None:
+        """Return the replay of other steps of the same nodes; None where it has to be made anew."""
         device, parts = self._executable.device, dict(self._parts)
         commands = [_commands(device, number, step, parts) for number, step in enumerate(steps)]
         if any(group is None for group in commands):
