@@ -195,6 +195,7 @@ def test_G2_what_is_collected_while_its_device_closes_leaves_nothing(
 ) -> None:
     """In the middle of a collection by another thread weak references find none of them."""
     device.close()
+    gc.collect()  # what other tests have left
     before = live()
     device = hal.Device[device.name]
     closing = ClosesItsDevice(device)
