@@ -31,20 +31,15 @@ class Recorder(Queue):
 
     def _add_launch(
         self, program: Program, geometry: Any, bufs: tuple[Buffer, ...], args: tuple[Any, ...],
-        sizes: tuple[Any, ...] = (),
+        sizes: tuple[Any, ...] = (), wait: bool = False,
     ) -> None:  # fmt: skip
+        if wait:
+            refuse_in_capture(f"launch {program.name}", "wait=True cannot wait", self.device.name)
         if program.device is not self.device or program.device.closed:
             self._check_device(program.device, f"launch {program.name}")
         nodes, sizes = self._nodes, program._plain(*sizes)
         nodes.append(Node(LAUNCH, len(nodes), bufs, self._changed, program, geometry, args, sizes))
         self._changed()
-
-    def _add_timed_launch(
-        self, program: Program, geometry: Any, bufs: tuple[Buffer, ...], args: tuple[Any, ...],
-        sizes: tuple[Any, ...] = (),
-    ) -> float:  # fmt: skip
-        why = "wait=True cannot wait"
-        return refuse_in_capture(f"launch {program.name}", why, self.device.name)
 
     def _check_device(self, device: Compiled, operation: str) -> None:
         if device is not self.device and not device.closed:

@@ -235,14 +235,9 @@ class Program(OfThisProcess):
         return None
 
     def _hand_over(
-        self,
-        geometry: Any,
-        queue: Any,
-        bufs: tuple[Buffer, ...],
-        args: tuple[Any, ...],
-        wait: bool,
-        sizes: tuple[Any, ...],
-    ) -> float | None:
+        self, geometry: Any, queue: Any, bufs: tuple[Buffer, ...], args: tuple[Any, ...],
+        wait: bool, sizes: tuple[Any, ...],
+    ) -> float | None:  # fmt: skip
         """Launch with arguments that are checked, and wait, or do it in a queue, or both."""
         wait = as_flag(wait, f"launch {self.name}", "wait")
         try:
@@ -253,8 +248,9 @@ class Program(OfThisProcess):
                 return launch(geometry, *args)  # type: ignore[no-any-return]
             if not isinstance(queue, Queue):
                 checked(queue, f"launch {self.name}", self.device)
-            add: Any = queue._add_timed_launch if wait else queue._add_launch
-            return add(self, geometry, bufs, args, sizes)  # type: ignore[no-any-return]
+            return queue._add_launch(  # type: ignore[no-any-return]
+                self, geometry, bufs, args, sizes, wait
+            )
         except (AttributeError, TypeError):
             if self._unloaded:  # by another thread, since the launch began
                 self._refuse_unloaded()

@@ -234,23 +234,18 @@ class Queue(OfThisProcess):
 
     # -- called by programs and buffers, with checked arguments
 
-    # A graph, which stands where a queue does, saves a launch's `sizes`.
-
     def _add_launch(
         self, program: Program, geometry: Any, bufs: tuple[Buffer, ...], args: tuple[Any, ...],
-        sizes: tuple[Any, ...] = (),
-    ) -> None:  # fmt: skip
+        sizes: tuple[Any, ...] = (), wait: bool = False,
+    ) -> float | None:  # fmt: skip
+        """Queue a launch; with `wait` return its seconds. A graph saves `sizes`."""
         self._check_launch(program, bufs)
-        self._launch(program, geometry, args, (program, *[buffer._share() for buffer in bufs]))
+        keep = program, *[buffer._share() for buffer in bufs]
+        if wait:
+            return self._launch_timed(program, geometry, args, keep)
+        self._launch(program, geometry, args, keep)
         self._keep()
-
-    def _add_timed_launch(
-        self, program: Program, geometry: Any, bufs: tuple[Buffer, ...], args: tuple[Any, ...],
-        sizes: tuple[Any, ...] = (),
-    ) -> float:  # fmt: skip
-        self._check_launch(program, bufs)
-        keep = (program, *[buffer._share() for buffer in bufs])
-        return self._launch_timed(program, geometry, args, keep)
+        return None
 
     def _add_replay(self, plan: Any) -> None:
         """Queue all steps of a graph's plan. A backend may do it in one piece."""

@@ -16,9 +16,9 @@ from hal_core.queue import in_capture
 
 @mutant("G1 G4", "graph", Recorder, "_add_launch")
 def work_runs_during_capture(
-    inner: Any, self: Any, program: Any, geometry: Any, bufs: Any, args: Any, sizes: Any
+    inner: Any, self: Any, program: Any, geometry: Any, bufs: Any, args: Any, *more: Any
 ) -> None:
-    inner(self, program, geometry, bufs, args, sizes)
+    inner(self, program, geometry, bufs, args, *more)
     program._launch(geometry, *args)
 
 
