@@ -129,12 +129,9 @@ def take(cls: type[B], obj: Any, device: str | Compiled | None, copy: bool | Non
     # Memory that the host sees is said to be there, and may have a handle of the device, too.
     handle = here.allocator.dlpack_device if here.allocator.dlpack_handle else None
     options: dict[str, Any] = {"stream": None}
-    shareable = _computes_on(here, place)
-    # A refusal is no error yet: the host, below, may copy the array.
-    with suppress(*_REFUSALS):
-        if shareable:
-            return _share(cls, obj, here, copy, None, options)
-        if handle is not None and place == _HOST:
+    if handle is not None and place == _HOST:
+        # A refusal is no error yet: the host, below, may copy the array.
+        with suppress(*_REFUSALS):
             asked = options | {"dl_device": handle, "copy": False}
             return _share(cls, obj, here, copy, handle, asked)
     if place[0] not in _HOST_VISIBLE_TYPES:
@@ -154,14 +151,9 @@ def take(cls: type[B], obj: Any, device: str | Compiled | None, copy: bool | Non
 
 
 def _from_host(
-    cls: type[B],
-    array: NDArray[Any],
-    dtype: DType,
-    read_only: bool,
-    device: Compiled,
-    copy: bool | None,
-    place: Place,
-) -> B:
+    cls: type[B], array: NDArray[Any], dtype: DType, read_only: bool,
+    device: Compiled, copy: bool | None, place: Place,
+) -> B:  # fmt: skip
     """Make a buffer over an array on the host, whose owner has it at `place`, or with a copy."""
     obstacle = ""
     if not _computes_on(device, place) and not _computes_on(device, _HOST):
@@ -204,16 +196,16 @@ def _share(
     obj: Any,
     device: Compiled,
     copy: bool | None,
-    target: Place | None,
+    place: Place,
     options: dict[str, Any],
 ) -> B:
-    """Make a buffer over memory that `device` computes on, or a copy where one is needed.
+    """Make a buffer over the device's own memory at `place`, or a copy where one is needed.
 
-    The memory must be at `target`, if that is given. The producer is asked with `options`.
+    The producer is asked with `options`.
     """
     taken = _ask(obj, options)
-    if target is not None and taken.device != target:
-        raise _elsewhere(taken, target)
+    if taken.device != place:
+        raise _elsewhere(taken, place)
     array = taken.array
     if not array.flags.c_contiguous:
         raise InvalidArgument(
