@@ -79,12 +79,7 @@ def read(buffer: Buffer, path: Path, offset: int, operation: str) -> None:
                     raise InvalidState(operation, problem, device=buffer.device, fix=fix)
                 done += count
 
-        def fill_device(part: Buffer, start: int) -> None:
-            memory = memoryview(bytearray(part.nbytes))
-            fill(memory, start)
-            part.copyin(memory)
-
-        _in_pieces(buffer, operation, fill, fill_device)
+        _in_pieces(buffer, operation, fill, writes_file=False)
 
 
 def write(buffer: Buffer, path: Path, offset: int, operation: str) -> None:
@@ -107,12 +102,9 @@ def write(buffer: Buffer, path: Path, offset: int, operation: str) -> None:
                 count = _write_at(file, memory, offset + start)
                 memory, start = memory[count:], start + count
 
-        def put_device(part: Buffer, start: int) -> None:
-            put(memoryview(part.copyout(bytearray(part.nbytes))), start)
-
         try:
             _reserve(file, offset, buffer.nbytes)
-            _in_pieces(buffer, operation, put, put_device)
+            _in_pieces(buffer, operation, put, writes_file=True)
         except BaseException:
             os.truncate(file, length)
             if not existed:
@@ -132,24 +124,24 @@ def _reserve(file: int, offset: int, nbytes: int) -> None:
 
 
 def _in_pieces(
-    buffer: Buffer,
-    operation: str,
-    on_host: Callable[[memoryview, int], None],
-    on_device: Callable[[Buffer, int], None],
+    buffer: Buffer, operation: str, move: Callable[[memoryview, int], None], *, writes_file: bool
 ) -> None:
-    """Call one function for each piece, with its first byte; a few pieces at a time."""
+    """Call `move` for each piece, as memory of the host, with its first byte; a few at a time."""
     starts = range(0, buffer.nbytes, _PIECE_NBYTES)
-    work: Callable[[int], None]
-    if buffer._device.allocator._host_sees(buffer.options):
-        memory = in_place(buffer, operation).data
+    seen = buffer._device.allocator._host_sees(buffer.options)
+    memory = in_place(buffer, operation).data if seen else None
 
-        def work(start: int) -> None:
-            on_host(memory[start : start + _PIECE_NBYTES], start)
-    else:
-
-        def work(start: int) -> None:
-            nbytes = min(_PIECE_NBYTES, buffer.nbytes - start)
-            on_device(buffer.view(nbytes, uint8, start), start)
+    def work(start: int) -> None:
+        if memory is not None:
+            move(memory[start : start + _PIECE_NBYTES], start)
+            return
+        part = buffer.view(min(_PIECE_NBYTES, buffer.nbytes - start), uint8, start)
+        staging = memoryview(bytearray(part.nbytes))
+        if writes_file:
+            part.copyout(staging)
+        move(staging, start)
+        if not writes_file:
+            part.copyin(staging)
 
     if len(starts) < 2:
         for start in starts:

@@ -128,15 +128,14 @@ class Graph(OfThisProcess):
             plan = self._plan = Plan(self.device, self.nodes, buffers, earlier)
             self._earlier = None
         try:
+            if queue is not None:
+                checked(queue, "replay", self.device)._check_device(self.device, "replay")
+            plan.check_order(queue or self.device.default_queue)
             if queue is None:
-                plan.check_order(self.device.default_queue)
                 plan.run()
                 if wait:
                     self.device._synchronize(None)
             else:
-                queue = checked(queue, "replay", self.device)
-                queue._check_device(self.device, "replay")
-                plan.check_order(queue)
                 queue._add_replay(plan)
                 event = queue.record()
                 if not wait:
