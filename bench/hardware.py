@@ -40,8 +40,6 @@ SMALL = {
     "histogram": ("--count", "70000"),
     "softmax": ("--rows", "20", "--columns", "300"),
     "mandelbrot": ("--size", "50"),
-    "wave": ("--size", "40", "--steps", "30"),
-    "nbody": ("--count", "200", "--steps", "3"),
     "sort": ("--count", "5000"),
     "fft": ("--signals", "20", "--size", "256"),
     "sparse": ("--size", "20"),
