@@ -159,11 +159,6 @@ def test_defines_options_and_includes_reach_the_compiler(
     assert value_of(device, source(text, "x: int32*", includes=(str(tmp_path),))) == 12
 
 
-def test_an_unknown_option_is_a_compile_error(device: hal.Compiled) -> None:
-    with pytest.raises(hal.CompileError, match="frobnicate"):
-        device.compile(source(ONE, "x: int32*", options=("-frobnicate", "-DVALUE=1")))
-
-
 def test_an_include_folder_that_no_option_can_carry_is_refused(
     device: hal.Compiled, tmp_path: Path
 ) -> None:

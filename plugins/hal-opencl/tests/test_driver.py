@@ -42,16 +42,3 @@ def test_the_text_that_the_binding_adds_is_shown() -> None:
     record = driver.inner._ErrorRecord(msg="the wires are loose", code=-5, routine="clFinish")
     text = driver.sentence(cl.Error(record))
     assert text == "clFinish failed with OUT_OF_RESOURCES: the wires are loose"
-
-
-def test_P9_failed_work_is_a_fault_that_names_the_last_program(device: hal.Compiled) -> None:
-    event = cl.UserEvent(device.context)
-    event.set_status(-5)
-    with pytest.raises(cl.Error) as caught:
-        driver.raise_failure(event)
-    error = driver.explain(caught.value, "wait", "OPENCL", "saxpy")
-    assert isinstance(error, hal.DeviceFault)
-    assert str(error).startswith(
-        "wait: queued work failed with OUT_OF_RESOURCES, the last program launched was saxpy "
-        "(got -5) on OPENCL. Look for an index beyond a buffer"
-    )

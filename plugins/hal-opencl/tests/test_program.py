@@ -105,11 +105,6 @@ def test_P2_offsets_that_the_kernel_does_not_have(
         device.compile(kernel)
 
 
-def test_B3_empty_buffers_are_passed_as_null(device: hal.Compiled) -> None:
-    device.compile(count_up)(hal.Buffer(device, 0, hal.int32), vals=(0,), threads=8)
-    device.synchronize()
-
-
 def test_a_launch_in_the_middle_of_a_launch_leaves_its_arguments_alone(
     device: hal.Compiled, saxpy: hal.Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:
