@@ -1,4 +1,4 @@
-"""A launch's arguments as both engines read them from their input."""
+"""What both engines read of a launch from their input, and how it ends."""
 
 from __future__ import annotations
 
@@ -9,6 +9,15 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
+Triple = tuple[int, int, int]
+
+
+class Fault(Exception):
+    """What a launch ended with: `kind` is a name of the engine's enum."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(f"{kind}: {message}")
+        self.kind = kind
 
 
 def sent(arguments: Sequence[Any]) -> tuple[bytes, list[Array]]:

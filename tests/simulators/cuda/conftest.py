@@ -1,4 +1,4 @@
-"""The software CUDA driver, built once for all of a run, and a driver of its own for each test."""
+"""The software CUDA driver and its engine, built once, and a driver of its own for each test."""
 
 from __future__ import annotations
 
@@ -14,19 +14,22 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import build
 from driver_calls import Driver
+from engine_runner import Engine, build_engine
 
 
 @pytest.fixture(scope="session")
-def cuda_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder with libcuda.so.1, for LD_LIBRARY_PATH of a child.
-
-    SIM_CUDA_BUILD names one that is kept; without it every run builds.
-    """
-    base = tmp_path_factory.getbasetemp()
-    shared = base.parent if "popen-gw" in base.name else base  # all workers of xdist: one build
+def cuda_folder() -> Path:
+    """The folder with libcuda.so.1, for LD_LIBRARY_PATH of a child."""
     try:
-        kept = os.environ.get("SIM_CUDA_BUILD")
-        return build.build(Path(kept) if kept else shared / "software-cuda").parent
+        return build.build(build.kept()).parent
+    except build.NoCompiler as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.fixture(scope="session")
+def engine() -> Engine:
+    try:
+        return build_engine(build.kept())
     except build.NoCompiler as missing:
         pytest.skip(str(missing))
 

@@ -12,9 +12,7 @@ import build
 import cxx
 import launch_arguments
 import numpy as np
-import pytest
-
-Triple = tuple[int, int, int]
+from launch_arguments import Fault, Triple
 
 SOURCES = (
     "alu_bits", "alu_carry", "alu_compare", "alu_convert", "alu_fields", "alu_float",
@@ -28,14 +26,6 @@ SCHEDULES = ("run-to-barrier", "lockstep")
 
 class Refused(Exception):
     """The text is no PTX; with the log."""
-
-
-class Fault(Exception):
-    """What a launch ended with: `kind` is a name of the engine's enum."""
-
-    def __init__(self, kind: str, message: str) -> None:
-        super().__init__(f"{kind}: {message}")
-        self.kind = kind
 
 
 class Engine:
@@ -99,17 +89,6 @@ def build_engine(folder: Path) -> Engine:
     with cxx.building(folder) as folder:
         made = cxx.objects(folder, command, units, build.FOLDERS)
         return Engine(cxx.linked(folder, command, made, (), "engine"), folder)
-
-
-def shared_engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
-    """One for all of a session. Skips the test where there is no compiler."""
-    base = tmp_path_factory.getbasetemp()
-    shared = base.parent if "popen-gw" in base.name else base  # all workers of xdist: one build
-    try:
-        kept = os.environ.get("SIM_CUDA_BUILD")
-        return build_engine(Path(kept) if kept else shared / "software-cuda")
-    except build.NoCompiler as missing:
-        pytest.skip(str(missing))
 
 
 def ordered(kernel: Any, arguments: Mapping[str, Any]) -> list[Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import threading
 import time
 
 import pytest
@@ -33,18 +32,6 @@ class Logged:
 @pytest.fixture
 def log(cuda: Driver) -> Logged:
     return Logged(cuda)
-
-
-def test_streams_run_beside_each_other(cuda: Driver) -> None:
-    first, second = cuda.stream(NON_BLOCKING), cuda.stream(NON_BLOCKING)
-    met = threading.Barrier(2)  # passed only if both run at once
-    kept = HOST_FUNCTION(lambda _: met.wait(30) and None)
-    cuda.cuLaunchHostFunc(first, kept, None)
-    cuda.cuLaunchHostFunc(second, kept, None)
-    cuda.cuCtxSynchronize()
-    assert not met.broken
-    for stream in (first, second):
-        cuda.cuStreamDestroy(stream)
 
 
 # Legacy order: the stream without a handle and the blocking ones wait for each other, both ways.
@@ -85,21 +72,6 @@ def test_events_are_not_ready_before_their_work(cuda: Driver) -> None:
     cuda.cuStreamDestroy(stream)
     cuda.cuModuleUnload(module)
     cuda.cuMemFree(memory)
-
-
-def test_events_order_streams(cuda: Driver, log: Logged) -> None:
-    first, second = cuda.stream(NON_BLOCKING), cuda.stream(NON_BLOCKING)
-    event = cuda.event(2)
-    log.add("first", first, slow=SLOW)
-    cuda.cuEventRecord(event, first)
-    cuda.cuStreamWaitEvent(second, event, 0)
-    cuda.cuEventRecord(event, second)  # what was waited for stays what it was
-    log.add("second", second)
-    cuda.cuStreamSynchronize(second)
-    assert log.seen == ["first", "second"]
-    for stream in (first, second):
-        cuda.cuStreamDestroy(stream)
-    cuda.cuEventDestroy(event)
 
 
 # Pageable memory: read before the call returns, written before it returns. Pinned: later.

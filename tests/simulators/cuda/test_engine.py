@@ -5,13 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from engine_kernel import STORE, entry, fault, words
-from engine_runner import SCHEDULES, Engine, Refused, shared_engine
-
-
-@pytest.fixture(scope="session")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
-    return shared_engine(tmp_path_factory)
-
+from engine_runner import SCHEDULES, Engine, Refused
 
 # -- variables of the module
 

@@ -5,14 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from engine_kernel import STORE, entry, fault, words
-from engine_runner import SCHEDULES, Engine, Fault, shared_engine
+from engine_runner import SCHEDULES, Engine, Fault
 
 both = pytest.mark.parametrize("schedule", SCHEDULES)
-
-
-@pytest.fixture(scope="session")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
-    return shared_engine(tmp_path_factory)
 
 
 def turned(barrier: str) -> str:

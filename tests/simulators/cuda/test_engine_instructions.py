@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from engine_runner import Engine, shared_engine
+from engine_runner import Engine
 from engine_table import check, compute, integer_edges, nbytes, rows_of, signed
 
 Number = Callable[..., int]
@@ -16,11 +16,6 @@ COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     name: getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")
 }
 FLOATS = {"f16": np.float16, "f32": np.float32, "f64": np.float64}
-
-
-@pytest.fixture(scope="session")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
-    return shared_engine(tmp_path_factory)
 
 
 def truncated(a: int, b: int) -> int:
@@ -76,20 +71,6 @@ def test_shifts_beyond_a_width_give_what_is_left(engine: Engine, bits: int) -> N
     for name, function in shifts.items():
         kind = name[4:]
         check(engine, f"{name} %x, %a, %b;", kind, [kind, "u32"], rows, function)
-
-
-@pytest.mark.parametrize("kind", ["pred", "b16", "b32", "b64"])
-def test_logic(engine: Engine, kind: str) -> None:
-    values = [0, 1] if kind == "pred" else integer_edges(kind)
-    rows = rows_of(values, values)
-    for name, function in (("and", operator.and_), ("or", operator.or_), ("xor", operator.xor)):
-        check(engine, f"{name}.{kind} %x, %a, %b;", kind, [kind] * 2, rows, function)
-    most = 1 if kind == "pred" else -1
-    check(engine, f"not.{kind} %x, %a;", kind, [kind], rows_of(values), lambda a: a ^ most)
-    if kind != "pred":
-        line, takes = f"selp.{kind} %x, %a, %b, %c;", [kind, kind, "pred"]
-        chosen = rows_of(values, values, [0, 1])
-        check(engine, line, kind, takes, chosen, lambda a, b, c: a if c else b)
 
 
 # -- floats, against numpy

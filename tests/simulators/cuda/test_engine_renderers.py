@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from engine_runner import SCHEDULES, Engine, ordered, shared_engine
+from engine_runner import SCHEDULES, Engine, ordered
 
 from hal_core.dtypes import DTYPES, DType, float16, float32, int16
 from hal_cuda.render import PTXRenderer
@@ -53,11 +53,6 @@ class OnEngine(Toolchain):
     def compile(self, kernel: Kernel) -> None:
         (log,) = self.engine.logs([self.text(kernel)])
         assert log == "ok"
-
-
-@pytest.fixture(scope="session")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
-    return shared_engine(tmp_path_factory)
 
 
 @pytest.fixture(scope="session")

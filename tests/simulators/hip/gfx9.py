@@ -11,20 +11,11 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import launch_arguments
-
-Triple = tuple[int, int, int]
+from launch_arguments import Fault, Triple
 
 
 class RefusedObject(Exception):
     """The bytes are no code object that the engine can carry out."""
-
-
-class Fault(Exception):
-    """What a launch ended with: `kind` is a name of the engine's enum."""
-
-    def __init__(self, kind: str, message: str) -> None:
-        super().__init__(f"{kind}: {message}")
-        self.kind = kind
 
 
 class Engine:
