@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -12,6 +13,10 @@ import pytest
 
 import hal_core as hal
 from hal_ray import plugin
+
+sys.path.append(str(Path(__file__).parent))
+
+from on_nodes import named
 
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # tests touch no other machine
 os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"  # else each worker warns of a change to come
@@ -61,14 +66,6 @@ def patiently(start: Callable[[], Any]) -> Any:
             if "timed out during startup" not in str(error):
                 raise
     return start()
-
-
-def named(device: str, node: str) -> str:
-    """Return the name that a device of a node has here."""
-    infos = hal.Device.devices("RAY")
-    wanted = {"device": device, "node": node}
-    (name,) = [one.name for one in infos if wanted.items() <= one.vendor.items()]
-    return name
 
 
 def write_npu(folder: Path) -> None:

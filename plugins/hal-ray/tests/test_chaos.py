@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from on_nodes import lives, named
 
 import hal_core as hal
 
@@ -47,14 +48,6 @@ def turn(devices: list[hal.Compiled], rng: random.Random) -> None:
         assert np.array_equal(here[one].numpy(), start[one]), "a wrong result, and no fault"
 
 
-def lives(process: int) -> bool:
-    try:
-        with open(f"/proc/{process}/stat") as file:
-            return file.read().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
 def kill(process: int) -> None:
     with suppress(ProcessLookupError):  # it has died already
         os.kill(process, signal.SIGKILL)
@@ -62,11 +55,7 @@ def kill(process: int) -> None:
 
 @pytest.mark.timeout(SECONDS + 240)
 def test_workers_that_die_at_random(cluster: Any) -> None:
-    wanted = {("CPU", "head"), ("CPU", "node-a")}
-    names = [
-        one.name for one in hal.Device.devices("RAY")
-        if (one.vendor["device"], one.vendor["node"]) in wanted
-    ]  # fmt: skip
+    names = [named("CPU", node) for node in ("head", "node-a")]
     rng, seed = random.Random(), random.randrange(1 << 32)
     rng.seed(seed)
     processes: set[int] = set()

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from on_nodes import fail_there, named
 
 import hal_core as hal
 from hal_testing.conformance import *  # noqa: F403
@@ -14,19 +15,10 @@ from hal_testing.plugin import device, second_device  # noqa: F401  # it is clos
 
 @pytest.fixture(scope="session")
 def hal_device_name(cluster: Any) -> str:
-    [name, *_] = [info.name for info in hal.Device.devices("RAY") if "NPU" in info.title]
-    return name
+    return named("NPU", "head")
 
 
 @pytest.fixture
 def hal_fault() -> Callable[[hal.Program], None]:
-    """Make a program's next launch fail late, on the chip of its node."""
-
-    def fail(host: Any) -> None:  # in here, or the actor would import this file
-        host._device.chip.fail("run")
-
-    def fault(program: Any) -> None:
-        connection = program.device.connection
-        connection.ray.get(connection.actor.__ray_call__.remote(fail))
-
-    return fault
+    """Make a program's next launch fail late."""
+    return lambda program: fail_there(program.device)

@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 import hal_core as hal
@@ -59,26 +58,3 @@ def test_M1_digits_learns_on_two_nodes(cluster: Any, tmp_path: Path) -> None:
     pytest.importorskip("sklearn", reason="scikit-learn is not installed here")
     devices = ",".join(cpus().split(",")[1:])
     run(cluster, tmp_path, "digits.py", "--devices", devices)  # ends with 1 where it read too few
-
-
-def test_M1_shards_are_gathered_and_reduced_as_numpy_does(cluster: Any) -> None:
-    names = cpus().split(",")
-    data = np.random.default_rng(1).standard_normal((7, 300)).astype("f4")
-    multi = hal.MultiBuffer(names, data.shape, hal.float32).copyin(data)
-    assert np.array_equal(multi.numpy(), data)
-    across = multi.reshard(1)
-    assert np.array_equal(across.numpy(), data) and across.shards[0].shape == (7, 100)
-    assert np.allclose(multi.reduce("sum").numpy(), data.sum(0), atol=1e-4)
-    assert np.array_equal(multi.reshard(None).shards[2].buffer.numpy((7, 300)), data)
-
-
-def test_Q2_queues_of_two_nodes_are_ordered_by_an_event(cluster: Any) -> None:
-    one, two = (hal.Device[name] for name in cpus().split(",")[:2])
-    first, second = one.queue(), two.queue()
-    x, y = hal.zeros(1000, hal.int32, one), hal.zeros(1000, hal.int32, two)
-    for turn in range(1, 6):
-        x.fill(turn, queue=first)
-        second.wait(first.record())
-        done = y.copy_from(x, queue=second)
-        first.wait(done)
-    assert done.wait(30) and set(y.numpy()) == {5}

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from on_nodes import fail_there, lives, named
 
 import hal_core as hal
 from hal_ray import driver
@@ -29,14 +30,6 @@ def add_one(y: hal.Ptr[hal.int32], n: hal.int32) -> None:
         y[i] = y[i] + 1
 
 
-def named(device: str, node: str) -> str:
-    infos = hal.Device.devices("RAY")
-    [name] = [
-        one.name for one in infos if (one.vendor["device"], one.vendor["node"]) == (device, node)
-    ]
-    return name
-
-
 def adds_up(device: hal.Compiled) -> bool:
     y = hal.zeros(100, hal.int32, device)
     device.compile(add_one)(y, vals=(100,), threads=100)
@@ -48,14 +41,6 @@ def until(holds: Callable[[], bool], what: str) -> None:
     while not holds():
         assert time.monotonic() < deadline, what
         time.sleep(0.05)
-
-
-def lives(process: int) -> bool:
-    try:
-        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    return state != "Z"
 
 
 @pytest.fixture(params=["synchronize", "read", "timed launch", "copy to another", "allocate"])
@@ -107,28 +92,6 @@ def test_a_dead_actor_is_a_fault_that_says_what_was_lost(
         fresh(y, vals=(100,), threads=100)
 
 
-@pytest.mark.parametrize("use", ["synchronize", "read", "timed launch", "allocate"], indirect=True)
-def test_closing_a_device_that_another_thread_uses_is_no_fault(
-    device: Any, use: Callable[[Any, Any], object]
-) -> None:
-    y, seen, begun = hal.zeros(100, hal.int32, device), list[BaseException](), threading.Event()
-
-    def work() -> None:
-        try:
-            while True:
-                use(device, y)
-                begun.set()
-        except BaseException as error:
-            seen.append(error)
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    assert begun.wait(IN_TIME)
-    device.close()
-    thread.join(IN_TIME)
-    assert [type(error) for error in seen] == [hal.InvalidState], seen
-
-
 def test_a_device_that_is_closed_has_given_what_others_copy(
     device: Any, other: hal.Compiled
 ) -> None:
@@ -177,22 +140,6 @@ def test_errors_keep_their_class_and_text(device: Any) -> None:
         assert str(caught.value.__cause__).endswith(f" This is {device.name}, head (CPU).")
     finally:
         device.close()
-
-
-def test_a_failure_drops_what_is_behind_it_and_is_told_once(cluster: Any) -> None:
-    def fail(host: Any) -> None:
-        host._device.chip.fail("run")
-
-    device: Any = hal.Device[named("NPU", "head")]
-    y, z, program = hal.zeros(8, hal.int32, device), hal.zeros(8, hal.int32, device), None
-    program = device.compile(add_one)
-    device.synchronize()
-    device.connection.ray.get(device.connection.actor.__ray_call__.remote(fail))
-    program(y, vals=(8,), threads=8)
-    with pytest.raises(hal.DeviceFault, match="add_one"):
-        device.synchronize()
-    z.fill(4)
-    assert z.numpy().tolist() == [4] * 8
 
 
 def test_what_others_have_reserved_cannot_be_opened(
@@ -508,26 +455,23 @@ def test_a_question_after_one_that_Ctrl_C_lost_is_answered(
     assert y.numpy().tolist() == [0] * 100
 
 
-def test_a_failure_is_told_after_a_wait_that_Ctrl_C_ended(
-    cluster: Any, monkeypatch: pytest.MonkeyPatch
+def test_a_failure_is_told_once_after_a_wait_that_Ctrl_C_ended(
+    npu: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(host: Any) -> None:
-        host._device.chip.fail("run")
-
     def interrupted(*answer: Any, **how: Any) -> None:
         raise KeyboardInterrupt
 
-    device: Any = hal.Device[named("NPU", "head")]
-    y, program = hal.zeros(8, hal.int32, device), device.compile(add_one)
-    ray = device.connection.ray
-    ray.get(device.connection.actor.__ray_call__.remote(fail))
+    y, program = hal.zeros(8, hal.int32, npu), npu.compile(add_one)
+    fail_there(npu)
     program(y, vals=(8,), threads=8)
     with monkeypatch.context() as patch:
-        patch.setattr(ray, "get", interrupted)
+        patch.setattr(npu.connection.ray, "get", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            device.synchronize()
+            npu.synchronize()
     with pytest.raises(hal.DeviceFault, match="add_one"):
-        device.synchronize()
+        npu.synchronize()
+    y.fill(4)
+    assert y.numpy().tolist() == [4] * 8  # told once
 
 
 def test_what_is_of_this_process_cannot_travel(device: hal.Compiled) -> None:
