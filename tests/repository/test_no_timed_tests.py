@@ -19,7 +19,6 @@ RIGHT = {
     "a limit, generous, after which a test fails rather than hang": {
         "plugins/hal-testing/hal_testing/conformance/forked.py::_read",
         "plugins/hal-testing/hal_testing/conformance/test_process.py::_found_not_refused",
-        "plugins/hal-testing/hal_testing/conformance/test_queue.py::test_Q2_a_cancelled_await_leaves_nothing",
         "plugins/hal-testing/hal_testing/conformance/test_queue.py::test_Q2_done_and_wait_with_a_timeout",
         "plugins/hal-cpu/tests/test_pool.py::wait_until",
         "plugins/hal-cpu/tests/test_program.py::begun",

@@ -154,46 +154,14 @@ CAST_TARGETS = (
 
 
 @cache
-def wide_casts(source: hal.DType) -> KernelFunction:
+def caster(source: hal.DType, target: hal.DType) -> KernelFunction:
     @hal.kernel
-    def widen(
-        i64: hal.Ptr[hal.int64], u64: hal.Ptr[hal.uint64], x: hal.ConstPtr[source], n: hal.int32
-    ) -> None:
+    def convert(y: hal.Ptr[target], x: hal.ConstPtr[source], n: hal.int32) -> None:
         i = hal.global_idx(0)
         if i < n:
-            i64[i] = hal.int64(x[i])
-            u64[i] = hal.uint64(x[i])
+            y[i] = target(x[i])
 
-    return widen
-
-
-DOUBLE_SOURCES = (
-    hal.bool_, hal.int8, hal.int16, hal.int32, hal.int64, hal.uint8, hal.uint16, hal.uint32,
-    hal.uint64, hal.float16, hal.float32,
-)  # fmt: skip
-
-
-@hal.kernel
-def to_double(
-    d: hal.Ptr[hal.float64], b: hal.ConstPtr[hal.bool_], i8: hal.ConstPtr[hal.int8],
-    i16: hal.ConstPtr[hal.int16], i32: hal.ConstPtr[hal.int32], i64: hal.ConstPtr[hal.int64],
-    u8: hal.ConstPtr[hal.uint8], u16: hal.ConstPtr[hal.uint16], u32: hal.ConstPtr[hal.uint32],
-    u64: hal.ConstPtr[hal.uint64], h: hal.ConstPtr[hal.float16], f: hal.ConstPtr[hal.float32],
-    n: hal.int32,
-) -> None:  # fmt: skip
-    i = hal.global_idx(0)
-    if i < n:
-        d[i] = hal.float64(b[i])
-        d[n + i] = hal.float64(i8[i])
-        d[2 * n + i] = hal.float64(i16[i])
-        d[3 * n + i] = hal.float64(i32[i])
-        d[4 * n + i] = hal.float64(i64[i])
-        d[5 * n + i] = hal.float64(u8[i])
-        d[6 * n + i] = hal.float64(u16[i])
-        d[7 * n + i] = hal.float64(u32[i])
-        d[8 * n + i] = hal.float64(u64[i])
-        d[9 * n + i] = hal.float64(h[i])
-        d[10 * n + i] = hal.float64(f[i])
+    return convert
 
 
 @cache
@@ -257,15 +225,7 @@ def sample_of_casts(source: hal.DType) -> Sample:
     return Sample(casts(source), [*made, x], (len(x),), {"threads": len(x)})
 
 
-def sample_of_wide_casts(source: hal.DType) -> Sample:
+def sample_of_cast(source: hal.DType, target: hal.DType) -> Sample:
     x = edges.numbers(source)
-    made = [np.zeros(len(x), np.int64), np.zeros(len(x), np.uint64)]
-    return Sample(wide_casts(source), [*made, x], (len(x),), {"threads": len(x)})
-
-
-def sample_of_casts_to_double() -> Sample:
-    values = [edges.numbers(dtype) for dtype in DOUBLE_SOURCES]
-    n = max(map(len, values))
-    arrays = [np.resize(array, n) for array in values]  # repeated up to one length
-    d = np.zeros(len(arrays) * n)
-    return Sample(to_double, [d, *arrays], (n,), {"threads": n})
+    y = np.zeros(len(x), target.to_numpy())
+    return Sample(caster(source, target), [y, x], (len(x),), {"threads": len(x)})

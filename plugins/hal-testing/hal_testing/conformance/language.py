@@ -342,24 +342,6 @@ def _wander(random: np.random.Generator) -> Sample:
 
 
 @hal.kernel
-def collatz(steps: hal.Ptr[hal.int32], n: hal.int32) -> None:
-    i = hal.global_idx(0)
-    if i >= n:
-        return
-    value = hal.int64(i) + 1
-    count = 0
-    while value != 1:
-        value = value // 2 if value % 2 == 0 else 3 * value + 1
-        count += 1
-    steps[i] = count
-
-
-@_collect
-def _collatz(random: np.random.Generator) -> Sample:
-    return Sample(collatz, [_zeros(300)], (300,), {"threads": 300})
-
-
-@hal.kernel
 def guarded(y: hal.Ptr[hal.int32], x: hal.ConstPtr[hal.int32], n: hal.int32) -> None:
     """Skip operands as Python would: `and`, `or` and `if else` guard indices beyond the memory."""
     i = hal.global_idx(0)

@@ -18,17 +18,11 @@ from hal_core.source import Source
 from hal_testing.conformance.kernels import add_one, count_up, triple
 from hal_testing.conformance.raw import buffer_of, read
 from hal_testing.conformance.sources import SIGNATURE, Texts
-from hal_testing.conformance.threads import in_threads
 from hal_testing.kit.abilities import need_modules, nothing_to_try, text_language
 
 DAMAGE: dict[str, Callable[[bytes], bytes]] = {
-    "empty": lambda data: b"",
-    "its-head-alone": lambda data: data[:20],
     "half": lambda data: data[: len(data) // 2],
     "all-but-a-byte": lambda data: data[:-1],
-    "a-byte-more": lambda data: data + b"\0",
-    "first-bit": lambda data: bytes([data[0] ^ 1]) + data[1:],
-    "last-bit": lambda data: data[:-1] + bytes([data[-1] ^ 1]),
     "a-bit-inside": lambda data: data[:90] + bytes([data[90] ^ 16]) + data[91:],
     "noise": lambda data: os.urandom(len(data)),
 }
@@ -171,28 +165,6 @@ class TestCompile:
         assert runs == ["count_up"] * 2
         assert len(entry.read_bytes()) == len(whole), "it was not replaced"
 
-    def test_C3_another_kernels_entry_is_a_miss(
-        self, device: hal.Compiled, runs: list[str], folder: Path
-    ) -> None:
-        device.compile(triple.lower())
-        (other,) = entries(folder)
-        device.compile(count_up.lower())
-        (entry,) = set(entries(folder)) - {other}
-        # Its checksum is right, but it is another kernel's.
-        entry.write_bytes(other.read_bytes())
-        works(device.compile(count_up.lower()))
-        assert runs == ["triple", "count_up", "count_up"]
-
-    def test_C3_a_folder_in_the_way_of_an_entry(
-        self, device: hal.Compiled, runs: list[str], folder: Path
-    ) -> None:
-        device.compile(count_up.lower())
-        (entry,) = entries(folder)
-        entry.unlink()
-        entry.mkdir()
-        works(device.compile(count_up.lower()))
-        assert runs == ["count_up"] * 2
-
     def test_C3_a_folder_that_cannot_be_written(
         self, device: hal.Compiled, runs: list[str], folder: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
@@ -202,15 +174,6 @@ class TestCompile:
             works(device.compile(count_up.lower()))
         assert runs == ["count_up"] * 2
         assert len([r for r in caplog.records if r.levelname == "WARNING"]) == 1, "one line"
-
-    def test_C3_threads_that_compile_at_once_agree(
-        self, device: hal.Compiled, folder: Path
-    ) -> None:
-        made: list[hal.Program] = []
-        in_threads(lambda number: made.append(device.compile(count_up.lower())), 8)
-        assert len(made) == 8 and len(entries(folder)) == 1
-        for program in made:
-            works(program)
 
     # -- faults
 

@@ -6,20 +6,19 @@ import gc
 import json
 import random
 import threading
-from collections import Counter, defaultdict
+from collections import Counter
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from time import perf_counter_ns
-from typing import Any
 
 import pytest
 
 import hal_core as hal
+from hal_core.profiling import trace
 from hal_testing.conformance.kernels import count_up
 from hal_testing.conformance.raw import buffer_of, pattern, read
 from hal_testing.conformance.slow import SlowCounter
-from hal_testing.conformance.threads import in_threads
 from hal_testing.kit.abilities import need
 
 SLACK_NS = 2_000_000  # by which two clocks may differ on a busy machine
@@ -211,45 +210,12 @@ class TestEvent:
             two.wait(one.record())
             other.copy_from(made, queue=two)
             assert two.synchronize(20) and read(other)[:4] == bytes([2, 0, 0, 0])
+        rows = trace.rows_of(profile.events)
+        kinds = {row.name: [one.kind for one in row.events] for row in rows}
+        assert kinds[one.name] == ["launch"] * 3 and kinds[two.name] == ["wait", "copy"]
+        [arrow] = trace.arrows_of(rows)
+        assert [rows[number].name for number, _ in arrow] == [one.name, two.name]
         profile.save(tmp_path / "trace.json")
         events = json.loads((tmp_path / "trace.json").read_text("utf-8"))["traceEvents"]
-        named = {"process_name": dict[Any, str](), "thread_name": dict[Any, str]()}
-        for event in events:
-            if event["name"] in named:
-                place = event["pid"], event["tid"] if event["name"] == "thread_name" else 0
-                named[event["name"]][place] = event["args"]["name"]
-        rows = defaultdict[str, list[str]](list)
-        for event in sorted((one for one in events if one["ph"] == "X"), key=lambda one: one["ts"]):
-            if named["process_name"][event["pid"], 0] == device.name:
-                row = named["thread_name"][event["pid"], event["tid"]]
-                rows[row].append(event["cat"] if event["cat"] != "launch" else event["name"])
-                assert event["dur"] >= 0
-        assert rows[one.name] == ["count_up"] * 3
-        assert rows[two.name] == ["wait", "copy"]
-        arrows = {phase: [one for one in events if one["ph"] == phase] for phase in "sf"}
-        (tail,), (head,) = arrows["s"], arrows["f"]
-        assert tail["id"] == head["id"]
-        ends = [named["thread_name"][end["pid"], end["tid"]] for end in (tail, head)]
-        assert ends == [one.name, two.name]
-        memory = [one for one in events if one["ph"] == "C"]
-        sizes = [
-            one["args"]["bytes"]
-            for one in sorted(memory, key=lambda one: one["ts"])
-            if named["process_name"][one["pid"], 0] == device.name
-        ]
-        assert sizes == [400, 800]
-
-    def test_F1_threads_are_told_apart(self, device: hal.Compiled) -> None:
-        program, idents = device.compile(count_up), dict[int, int]()
-
-        def work(number: int) -> None:
-            idents[number] = threading.get_ident()
-            made = buffer_of(device, bytes(400), hal.int32)
-            for turn in range(number + 1):
-                program(made, vals=(turn, 100), threads=100)
-            assert read(made)[:4] == bytes([number, 0, 0, 0])
-
-        with hal.profile() as profile:
-            in_threads(work, 4)
-        launches = Counter(event.thread for event in events_of(device, profile, "launch"))
-        assert launches == {ident: number + 1 for number, ident in idents.items()}
+        memory = sorted((one["ts"], one["args"]["bytes"]) for one in events if one["ph"] == "C")
+        assert [nbytes for _, nbytes in memory] == [400, 800]
