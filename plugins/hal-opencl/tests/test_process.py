@@ -107,7 +107,10 @@ for _ in range(5):
 def test_X2_objects_of_the_parent_never_reach_the_driver_and_the_child_ends(
     device: hal.Compiled, tmp_path: Path
 ) -> None:
-    """The parent has work in flight; the child runs all its finalizers at its end."""
+    """The parent has work in flight; the child runs all its finalizers at its end.
+
+    The kit has every other call.
+    """
     text = """
 import sys, time, warnings
 warnings.simplefilter("ignore", DeprecationWarning)
@@ -116,29 +119,21 @@ code = "__kernel void one(__global int *x, int n) { x[get_global_id(0)] = n; }"
 kernel = hal.Source("one", code, "x: int32*, n: int32", language="opencl")
 program = dev.compile(kernel)
 x = hal.zeros(1 << 20, hal.int32, dev)
-view, allocator, binary = x[:1024], dev.allocator, program.binary
+view = x[:1024]
 other = hal.Buffer(dev, 4, hal.int32, hal.BufferSpec(external_ptr=x._buf[0].int_ptr)).allocate()
 hal.empty(1 << 20, hal.int32, dev).deallocate()  # in the cache
 for _ in range(4):
     program(x, vals=(7,), threads=1 << 20)
 child = os.fork()
 if child == 0:
-    uses = (
-        lambda: program(x, vals=(7,), threads=1 << 20), lambda: program(x, vals=(1,), threads=1),
-        lambda: x.copyin(bytes(4 << 20)), lambda: x.copyout(bytearray(4 << 20)),
-        lambda: x.fill(1), lambda: x.numpy(), lambda: x[:4], lambda: view.numpy(),
-        lambda: view.copy_from(x[:1024]), lambda: dev.compile(kernel), lambda: dev.load(binary),
-        dev.synchronize, lambda: allocator.alloc(4 << 20), lambda: hal.Device[NAME],
-        lambda: hal.Buffer(dev, 4, hal.int8), lambda: other.fill(1),
-    )
-    for number, use in enumerate(uses):
-        try:
-            use()
-        except hal.ForkError:
-            continue
-        os._exit(100 + number)
+    try:
+        other.fill(1)
+    except hal.ForkError:
+        pass
+    else:
+        os._exit(100)
     dev.close()
-    del program, view, x, other, uses, use, dev, allocator
+    del program, view, x, other, dev
     sys.exit(7)
 for _ in range(600):
     done, status = os.waitpid(child, os.WNOHANG)
