@@ -42,7 +42,6 @@ SMALL = {
     "sort": ("--count", "5000"),
     "fft": ("--signals", "20", "--size", "256"),
     "sparse": ("--size", "20"),
-    "montecarlo": ("--count", "100000"),
 }
 LONG = ("cluster", "digits", "edges", "heat")  # examples without a size
 NEEDS = {"weights": "safetensors"}  # examples of another package

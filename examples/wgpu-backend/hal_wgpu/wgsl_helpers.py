@@ -43,12 +43,6 @@ fn hal_truncmod_i32(a: i32, b: i32) -> i32 {
     return a % b;
 }
 """,
-    "hal_truncdiv_u32": """
-fn hal_truncdiv_u32(a: u32, b: u32) -> u32 { if (b == 0u) { return 0u; } return a / b; }
-""",
-    "hal_truncmod_u32": """
-fn hal_truncmod_u32(a: u32, b: u32) -> u32 { if (b == 0u) { return 0u; } return a % b; }
-""",
     "hal_floordiv_u32": """
 fn hal_floordiv_u32(a: u32, b: u32) -> u32 { if (b == 0u) { return 0u; } return a / b; }
 """,

@@ -110,6 +110,8 @@ def of_floats(op: str, sources: list[str]) -> str:
 
 def of_integers(op: str, dtype: DType, sources: list[str]) -> str:
     kind = local(dtype)
+    if kind == "u32":  # where both roundings are the same
+        op = {"TRUNCDIV": "FLOORDIV", "TRUNCMOD": "MOD"}.get(op, op)
     if op in ("FLOORDIV", "MOD", "TRUNCDIV", "TRUNCMOD"):
         op = f"hal_{op.lower()}_{kind}"
     elif op in ("SHL", "SHR"):
