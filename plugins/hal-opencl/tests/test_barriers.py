@@ -24,15 +24,6 @@ def k(y: hal.Ptr[hal.int32], x: hal.ConstPtr[hal.int32], n: hal.int32):
     s = 0
 """
 BODIES = {
-    "if else": """
-if hal.block_idx(0) == 0:
-    hal.barrier()
-    s = t[3 - i]
-else:
-    hal.barrier()
-    s = t[(i + 1) % 4] * 10
-y[g] = s
-""",
     "return between": """
 hal.barrier()
 if n < 1:
@@ -43,38 +34,6 @@ hal.barrier()
 t[i] = a * 2
 hal.barrier()
 y[g] = t[(i + 1) % 4]
-""",
-    "while break": """
-j = 0
-while True:
-    hal.barrier()
-    s += t[(i + j) % 4]
-    j += 1
-    if j >= n:
-        break
-    hal.barrier()
-    t[i] = s
-y[g] = s
-""",
-    "if in loop": """
-for j in range(n):
-    if j % 2 == 0:
-        hal.barrier()
-        s += t[(i + 1) % 4]
-        hal.barrier()
-    t[i] += 1
-y[g] = s + t[i]
-""",
-    "return in loop": """
-for j in range(5):
-    hal.barrier()
-    s += t[(i + j) % 4]
-    hal.barrier()
-    t[i] = s
-    if j == n:
-        y[g] = s
-        return
-y[g] = -5
 """,
     "divergent loop": """
 for j in range(i + 1):
@@ -118,22 +77,6 @@ else:
     s = t[0]
 y[g] = s
 """,
-    "if return else barrier": """
-if n < 2:
-    hal.barrier()
-    y[g] = t[3 - i]
-    return
-t[i] += 1
-hal.barrier()
-y[g] = t[(i + 1) % 4]
-""",
-    "global exchange": """
-y[g] = x[g] + n
-hal.barrier()
-v = y[g - i + 3 - i]
-hal.barrier()
-y[g] = v
-""",
     "while if": """
 j = 0
 while j < 4:
@@ -167,16 +110,6 @@ while True:
         s += t[(i + j) % 4]
     y[g] = s
     return
-""",
-    "no turns": """
-s = 9
-for j in range(n - 3):
-    hal.barrier()
-    s += t[(i + j) % 4]
-    hal.barrier()
-    t[i] = s
-hal.barrier()
-y[g] = s + t[3 - i]
 """,
 }
 
