@@ -20,7 +20,6 @@ from on_nodes import lives, named
 import hal_core as hal
 
 SECONDS = float(os.environ.get("RAY_CHAOS_SECONDS", "8"))
-TURN_SECONDS = 60.0  # no turn takes as long, whatever dies in it
 SIZE = 4096
 
 

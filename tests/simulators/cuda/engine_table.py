@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from engine_runner import SCHEDULES, Engine
+from engine_runner import Engine
 
 HEAD = ".version 8.6\n.target sm_90\n.address_size 64\n"
 _NAMES = "abcdef"
@@ -16,7 +16,7 @@ _NAMES = "abcdef"
 def nbytes(kind: str) -> int:
     if kind == "pred":
         return 1
-    return 4 if kind.endswith("x2") else int(kind.lstrip("busf")) // 8
+    return int(kind.lstrip("busf")) // 8
 
 
 def _register(kind: str) -> str:
@@ -24,9 +24,10 @@ def _register(kind: str) -> str:
     return f"b{max(16, 8 * nbytes(kind))}"
 
 
-def text_of(lines: str, gives: Sequence[str], takes: Sequence[str], before: str = "") -> str:
-    """A kernel around `lines`, in which %a, %b ... are operands, and %x, %y results."""
-    params = [f".param .u64 p{number}" for number in range(len(gives) + len(takes) + 1)]
+def text_of(line: str, gives: str, takes: Sequence[str]) -> str:
+    """A kernel around an instruction, in which %a, %b ... are operands, and %x is the result."""
+    params = [f".param .u64 p{number}" for number in range(len(takes) + 1)]
+    params.append(f".param .u32 p{len(params)}")
     body = ["    mov.u32 %place, %tid.x;", "    mov.u32 %count, %ctaid.x;"]
     body += ["    mad.lo.u32 %place, %count, 256, %place;"]  # blocks have so many threads
     body += [f"    ld.param.u32 %count, [p{len(params) - 1}];"]
@@ -34,34 +35,27 @@ def text_of(lines: str, gives: Sequence[str], takes: Sequence[str], before: str 
     registers = [
         "    .reg .u32 %place, %count;\n    .reg .pred %beyond;\n    .reg .u64 %base, %at;"
     ]
-    for number, kind in enumerate(takes):
-        name, place = f"%{_NAMES[number]}", len(gives) + number
-        registers.append(f"    .reg .{'pred' if kind == 'pred' else _register(kind)} {name};")
-        body += [f"    ld.param.u64 %base, [p{place}];"]
-        body += [f"    mad.wide.u32 %at, %place, {nbytes(kind)}, %base;"]
-        if kind == "pred":
-            registers.append(f"    .reg .b16 {name}0;")
-            body += [f"    ld.global.u8 {name}0, [%at];", f"    setp.ne.u16 {name}, {name}0, 0;"]
-        else:
-            body += [
-                f"    ld.global.{'u8' if nbytes(kind) == 1 else _register(kind)} {name}, [%at];"
-            ]
-    body += [f"    {line}" for line in lines.splitlines()]
-    for number, kind in enumerate(gives):
-        name = "%" + "xyz"[number]
-        registers.append(f"    .reg .{'pred' if kind == 'pred' else _register(kind)} {name};")
-        body += [f"    ld.param.u64 %base, [p{number}];"]
-        body += [f"    mad.wide.u32 %at, %place, {nbytes(kind)}, %base;"]
-        if kind == "pred":
-            registers.append(f"    .reg .b16 {name}0;")
-            body += [f"    selp.u16 {name}0, 1, 0, {name};", f"    st.global.u8 [%at], {name}0;"]
-        else:
-            body += [
-                f"    st.global.{'u8' if nbytes(kind) == 1 else _register(kind)} [%at], {name};"
-            ]
-    params[-1] = params[-1].replace("u64", "u32")
-    head = f"{HEAD}{before}.visible .entry table({', '.join(params)})\n{{\n"
+    for name, kind in zip(_NAMES, takes, strict=False):
+        registers.append(f"    .reg .{_register(kind)} %{name};")
+        body += _address(_NAMES.index(name) + 1, kind)
+        body += [f"    ld.global.{'u8' if nbytes(kind) == 1 else _register(kind)} %{name}, [%at];"]
+    registers.append(f"    .reg .{'pred' if gives == 'pred' else _register(gives)} %x;")
+    body += [f"    {line}", *_address(0, gives)]
+    if gives == "pred":
+        registers.append("    .reg .b16 %x0;")
+        body += ["    selp.u16 %x0, 1, 0, %x;", "    st.global.u8 [%at], %x0;"]
+    else:
+        body += [f"    st.global.{'u8' if nbytes(gives) == 1 else _register(gives)} [%at], %x;"]
+    head = f"{HEAD}.visible .entry table({', '.join(params)})\n{{\n"
     return head + "\n".join([*registers, *body, "done:", "    ret;", "}", ""])
+
+
+def _address(number: int, kind: str) -> list[str]:
+    """Lines that give the address of the thread's element of a parameter."""
+    return [
+        f"    ld.param.u64 %base, [p{number}];",
+        f"    mad.wide.u32 %at, %place, {nbytes(kind)}, %base;",
+    ]
 
 
 def column(values: Sequence[int], kind: str) -> np.ndarray:
@@ -70,23 +64,15 @@ def column(values: Sequence[int], kind: str) -> np.ndarray:
 
 
 def compute(
-    engine: Engine,
-    lines: str,
-    gives: Sequence[str],
-    takes: Sequence[str],
-    rows: Sequence[Sequence[int]],
-    *,
-    before: str = "",
-    schedule: str = SCHEDULES[0],
-) -> list[tuple[int, ...]]:
-    """The results of each row, as bits."""
-    results = [np.zeros(len(rows), f"u{nbytes(kind)}") for kind in gives]
+    engine: Engine, line: str, gives: str, takes: Sequence[str], rows: Sequence[Sequence[int]]
+) -> list[int]:
+    """The result of each row, as bits."""
+    result = np.zeros(len(rows), f"u{nbytes(gives)}")
     columns = [column([row[k] for row in rows], kind) for k, kind in enumerate(takes)]
-    text = text_of(lines, gives, takes, before)
-    grid = (-(-len(rows) // 256), 1, 1)
-    arguments = [*results, *columns, np.uint32(len(rows))]
-    engine.run(text, "table", arguments, grid, (256, 1, 1), schedule=schedule)
-    return list(zip(*(result.tolist() for result in results), strict=True))
+    arguments, grid = [result, *columns, np.uint32(len(rows))], (-(-len(rows) // 256), 1, 1)
+    engine.run(text_of(line, gives, takes), "table", arguments, grid, (256, 1, 1))
+    numbers: list[int] = result.tolist()
+    return numbers
 
 
 def integer_edges(kind: str) -> list[int]:
@@ -113,18 +99,18 @@ def rows_of(*columns: Sequence[int], most: int = 1500) -> list[tuple[int, ...]]:
 
 def check(
     engine: Engine,
-    lines: str,
+    line: str,
     gives: str,
     takes: Sequence[str],
     rows: Sequence[Sequence[int]],
     expected: Callable[..., int],
 ) -> None:
     """`expected` takes and gives bits."""
-    got = compute(engine, lines, [gives], takes, rows)
+    got = compute(engine, line, gives, takes, rows)
     wide = 8 * nbytes(gives)
     wrong = [
-        f"{lines} of {[hex(value) for value in row]}: {result:#x}, not {want:#x}"
-        for row, (result,) in zip(rows, got, strict=True)
+        f"{line} of {[hex(value) for value in row]}: {result:#x}, not {want:#x}"
+        for row, result in zip(rows, got, strict=True)
         if result != (want := int(expected(*row)) % (1 << wide))
     ]
     if wrong:

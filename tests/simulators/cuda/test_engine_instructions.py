@@ -93,8 +93,8 @@ def same_floats(
     grid = np.meshgrid(*(floats(kind) for kind in takes))
     columns = [column.ravel() for column in grid]
     bits = [column.view(f"u{column.itemsize}").tolist() for column in columns]
-    got = compute(engine, line, [gives], takes, list(zip(*bits, strict=True)))
-    result = np.array(got, f"u{nbytes(gives)}").ravel()
+    got = compute(engine, line, gives, takes, list(zip(*bits, strict=True)))
+    result = np.array(got, f"u{nbytes(gives)}")
     with np.errstate(all="ignore"):
         expected = np.asarray(function(*columns))
     if gives in FLOATS:
