@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -31,6 +32,7 @@ from hal_kernel.ir.fold import fold
 WIDTHS = usual([None, 1, 4, 16], "None", "4")
 SIZES = [1, 3, 8, 17, 64, 65, 130]
 NEON = Registers(32, 16)
+ROLLED = ", !llvm.loop !1"
 
 
 @pytest.mark.parametrize("width", WIDTHS, ids=str)
@@ -220,6 +222,17 @@ def test_what_no_loop_changes_is_written_once_ahead_of_all() -> None:
     assert text.index("fdiv double 1.0") < text.index("\nblocks:")
 
 
+def test_a_variable_begins_empty_in_each_gang() -> None:
+    """Or what the gang before has left would go, as a vector, through all loops of the kernel."""
+    text = LLVMRenderer().render(vector_kernels.leaves.lower())
+    variables = re.findall(r"(%var\.\d+) = alloca <", text)
+    assert len(variables) == 6  # two, in three bodies
+    for name in variables:
+        first, *others = re.findall(rf"store .* (\S+), ptr {name}\b", text)
+        assert first == "zeroinitializer"
+        assert first not in others
+
+
 @hal.kernel
 def loaded_again(y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32], n: hal.int32) -> None:
     i = hal.global_idx(0)
@@ -251,3 +264,12 @@ def test_a_loop_without_iterations_loads_nothing(width: int | None) -> None:
     y, none = hal.zeros(100, hal.float32, "CPU"), hal.Buffer("CPU", 0, hal.float32)
     compiled(sums_of_none, width)(y, none, vals=(0,), threads=100, wait=True)
     assert not y.numpy().any()
+
+
+def test_llvm_unrolls_only_short_loops_without_masks() -> None:
+    for kernel, ends in (
+        (sums_of_none, ["", "", ROLLED]),
+        (vector_kernels.sixteen_sums, [ROLLED] * 3),
+    ):
+        text = LLVMRenderer().render(kernel.lower())  # of ON, FEW and MIX
+        assert re.findall(r"br i1 \S+, label %body\.\d+, label %end\.\d+(.*)", text) == ends
