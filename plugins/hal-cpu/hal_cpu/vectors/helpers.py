@@ -18,78 +18,55 @@ define internal {type} {name}({type} %a, {type} %b) alwaysinline {{
   %safe = select i1 %zero, {type} 1, {type} %b
   %quotient = INSTRUCTION {type} %a, %safe
   %answer = select i1 %zero, {type} 0, {type} %quotient
-  ret {type} %answer
-}}
 """
-_SIGNED = {
-    "FLOORDIV": """\
+_SAFE = """\
 define internal {type} {name}({type} %a, {type} %b) alwaysinline {{
   %zero = icmp eq {type} %b, 0
   %minus = icmp eq {type} %b, -1
   %special = or i1 %zero, %minus
   %safe = select i1 %special, {type} 1, {type} %b
-  %quotient = sdiv {type} %a, %safe
+"""
+_ROUNDED = """\
   %rest = srem {type} %a, %safe
   %signs = xor {type} %rest, %safe
   %differ = icmp slt {type} %signs, 0
   %inexact = icmp ne {type} %rest, 0
   %lower = and i1 %differ, %inexact
-  %one = zext i1 %lower to {type}
-  %floor = sub {type} %quotient, %one
+"""
+_QUOTIENT = """\
   %negated = sub {type} 0, %a
-  %result = select i1 %minus, {type} %negated, {type} %floor
+  %result = select i1 %minus, {type} %negated, {type} %whole
   %answer = select i1 %zero, {type} 0, {type} %result
-  ret {type} %answer
-}}
+"""
+_SIGNED = {
+    "FLOORDIV": f"""{_ROUNDED}\
+  %quotient = sdiv {{type}} %a, %safe
+  %one = zext i1 %lower to {{type}}
+  %whole = sub {{type}} %quotient, %one
+{_QUOTIENT}""",
+    "MOD": f"""{_ROUNDED}\
+  %more = select i1 %lower, {{type}} %safe, {{type}} 0
+  %answer = add {{type}} %rest, %more
 """,
-    "MOD": """\
-define internal {type} {name}({type} %a, {type} %b) alwaysinline {{
-  %zero = icmp eq {type} %b, 0
-  %minus = icmp eq {type} %b, -1
-  %special = or i1 %zero, %minus
-  %safe = select i1 %special, {type} 1, {type} %b
-  %rest = srem {type} %a, %safe
-  %signs = xor {type} %rest, %safe
-  %differ = icmp slt {type} %signs, 0
-  %inexact = icmp ne {type} %rest, 0
-  %add = and i1 %differ, %inexact
-  %more = select i1 %add, {type} %safe, {type} 0
-  %answer = add {type} %rest, %more
-  ret {type} %answer
-}}
-""",
-    "TRUNCDIV": """\
-define internal {type} {name}({type} %a, {type} %b) alwaysinline {{
-  %zero = icmp eq {type} %b, 0
-  %minus = icmp eq {type} %b, -1
-  %special = or i1 %zero, %minus
-  %safe = select i1 %special, {type} 1, {type} %b
-  %quotient = sdiv {type} %a, %safe
-  %negated = sub {type} 0, %a
-  %result = select i1 %minus, {type} %negated, {type} %quotient
-  %answer = select i1 %zero, {type} 0, {type} %result
-  ret {type} %answer
-}}
-""",
+    "TRUNCDIV": f"""\
+  %whole = sdiv {{type}} %a, %safe
+{_QUOTIENT}""",
     "TRUNCMOD": """\
-define internal {type} {name}({type} %a, {type} %b) alwaysinline {{
-  %zero = icmp eq {type} %b, 0
-  %minus = icmp eq {type} %b, -1
-  %special = or i1 %zero, %minus
-  %safe = select i1 %special, {type} 1, {type} %b
   %answer = srem {type} %a, %safe
-  ret {type} %answer
-}}
 """,
 }
+_RETURN = """\
+  ret {type} %answer
+}}
+"""
 
 
 def division(op: str, kind: str, signed: bool) -> tuple[str, str]:
     """Return the name and definition of a division, or its remainder, of an integer type."""
     name = f"@hal.{'s' if signed else 'u'}{op.lower()}.{kind}"
     instruction = "udiv" if "DIV" in op else "urem"
-    text = _SIGNED[op] if signed else _UNSIGNED.replace("INSTRUCTION", instruction)
-    return name, text.format(type=kind, name=name)
+    text = _SAFE + _SIGNED[op] if signed else _UNSIGNED.replace("INSTRUCTION", instruction)
+    return name, (text + _RETURN).format(type=kind, name=name)
 
 
 # Conversions of 16-bit floats, given as their bits, in integer and float32 operations only.

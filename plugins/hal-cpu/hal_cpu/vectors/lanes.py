@@ -58,9 +58,7 @@ class LaneValues(Arithmetic):
 
     def vector(self, dtype: DType, vector: str) -> Value:
         """Return a value of which nothing is known but its vector."""
-        value = Value(dtype)
-        self.cache.put(value, vector)
-        return value
+        return Value(dtype, vector=vector)
 
     def holds(self, tests: Tests) -> bool:
         return not tests or self.true.keys() >= tests
@@ -70,7 +68,7 @@ class LaneValues(Arithmetic):
 
     def vec(self, value: Value) -> str:
         """Return the exact vector of a value."""
-        name = self.cache.get(value)
+        name = value.vector or self.cache.get(value)
         if name is None:
             if value.lanes is not None and self.holds(value.tests):
                 kind = scalar(value.dtype)
@@ -81,8 +79,8 @@ class LaneValues(Arithmetic):
                     )
             elif value.exact is not None:
                 name = value.exact()
-            else:  # a vector that was written in a block which has ended
-                raise RuntimeError("a value is used outside of its block")
+            else:
+                raise RuntimeError("no form of this value holds here")
             self.cache.put(value, name)
         return name
 

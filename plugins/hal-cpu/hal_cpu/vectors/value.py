@@ -16,7 +16,8 @@ class Value:
 
     Where all `tests` hold it is `base`, a scalar, plus a constant for each lane, `lanes`: all zero
     if it is uniform, 0, 1, 2, ... if it is linear; None if no such form is known. `exact` writes
-    the vector that holds in any case. `fits`: base + lanes does not wrap.
+    the vector that holds in any case; `vector` is that vector, if it is written already. `fits`:
+    base + lanes does not wrap.
 
     A bool has scalars instead: if `always` is true it is true in all lanes, if `never` is true in
     none; None for no such scalar.
@@ -24,13 +25,25 @@ class Value:
     `is_flat`: all lanes have the base, where the tests hold.
     """
 
-    __slots__ = ("always", "base", "dtype", "exact", "fits", "is_flat", "lanes", "never", "tests")
+    __slots__ = (
+        "always",
+        "base",
+        "dtype",
+        "exact",
+        "fits",
+        "is_flat",
+        "lanes",
+        "never",
+        "tests",
+        "vector",
+    )
 
     def __init__(
         self, dtype: DType, base: str = "", lanes: Lanes | None = None, tests: Tests = NO_TESTS,
         exact: Callable[[], str] | None = None, fits: bool = False,
-        always: str | None = None, never: str | None = None,
+        always: str | None = None, never: str | None = None, vector: str = "",
     ) -> None:  # fmt: skip
         self.dtype, self.base, self.lanes, self.tests = dtype, base, lanes, tests
         self.exact, self.fits, self.always, self.never = exact, fits, always, never
+        self.vector = vector
         self.is_flat = lanes is not None and not any(lanes)
