@@ -168,6 +168,22 @@ def two_ways(y: P[F], z: P[I32], x: C[F], n: I32):
         z[i] = k
 
 
+@case(["f4", "f4"], ["f4"])
+def one_apart(y: P[F], z: P[F], x: C[F], n: I32):
+    """The lanes part behind a store, where a test knows for one side only that all go there."""
+    i = hal.global_idx(0)
+    if i < n:
+        z[i] = x[i]
+        a = b = x[i] + 1.0
+        if i == n // 2:
+            a = x[i] * 3.0 + x[n - 1 - i]
+        if i != n // 2:
+            z[i] = 3.0
+        else:
+            b = x[i] * 3.0 + x[n - 1 - i]
+        y[i] = a + 2.0 * b
+
+
 @case(["i4"], ["f4"])
 def leaves(y: P[I32], x: C[F], n: I32):
     i = hal.global_idx(0)

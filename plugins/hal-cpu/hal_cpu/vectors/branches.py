@@ -77,15 +77,7 @@ class Branches(Subgroups):
         active = self.load(self.mask_kind, self._masked_frame().active)
         mask = self.mask
         self.mask = active if mask is None else self.let(f"and {self.mask_kind} {mask}, {active}")
-        place = self.number()
-        self.branch(self.any(self.mask), f"rest.{place}", f"none.{place}")
-        self.label(f"rest.{place}")
-        marks = self.enter()
-        self.block(rest)
-        self.leave(marks)
-        self.forget(rest)
-        self.jump(f"none.{place}")
-        self.label(f"none.{place}")
+        self._if_any(self.mask, rest)
 
     def _masked_frame(self) -> Frame:
         """Return the innermost frame that lanes may leave one by one."""
@@ -125,7 +117,8 @@ class Branches(Subgroups):
         ):  # fmt: skip
             self.note(item.node, "both sides run, lanes choose")
             self._choose(item, condition)
-        elif self.is_uniform(condition):
+            return
+        if self.is_uniform(condition):
             self.note(item.node, "uniform: a branch")
             self._branch_for_all(item, condition.base)
         elif self.mask is not None:
@@ -144,6 +137,8 @@ class Branches(Subgroups):
         else:
             self.note(item.node, "masked unless all lanes agree")
             self._part_by_bits(item, condition, cost)
+        for side in item.sides:
+            self.forget(side)
 
     def _branch_for_all(self, item: If, condition: str) -> None:
         place = self.number()
@@ -164,7 +159,6 @@ class Branches(Subgroups):
         self.block(side)
         self.leave(marks)
         self.mask = mask
-        self.forget(side)
         self.jump(end)
 
     def _under(self, mask: str, side: list[Item]) -> None:
@@ -189,16 +183,8 @@ class Branches(Subgroups):
         bits = self.as_bits(bools)
         then, other = item.sides
         if not cost.is_hard and cost.nodes < CHEAP and not other:  # likely for few lanes
-            place = self.number()
             some = self.let(f"icmp ne i{n} {bits}, 0")
-            self.branch(some, f"some.{place}", f"fi.{place}")
-            self.label(f"some.{place}")
-            marks = self.enter()
-            self._under(self.as_mask(bools), then)
-            self.leave(marks)
-            self.forget(then)
-            self.jump(f"fi.{place}")
-            self.label(f"fi.{place}")
+            self.either(some, lambda: self._under(self.as_mask(bools), then))
             return
         always, never = self.let(f"icmp eq i{n} {bits}, -1"), self.let(f"icmp eq i{n} {bits}, 0")
         self._part(item, condition, always, never, restarts=False, exact=True)
@@ -224,7 +210,6 @@ class Branches(Subgroups):
                 self.block(side)
                 self.leave(marks)
                 self.mask = None
-                self.forget(side)
                 self.jump(f"fi.{place}")
                 after = after and self.pure
                 self.label(f"not.{name}.{place}")
@@ -235,28 +220,23 @@ class Branches(Subgroups):
         else:
             marks = self.enter()
             mask = self.as_mask(self.vec(condition))
-            for name, side, one in (
-                ("then", item.sides[0], mask), ("else", item.sides[1], self.inverse(mask)),
-            ):  # fmt: skip
+            for side, one in zip(item.sides, (mask, self.inverse(mask)), strict=True):
                 if not side:
                     continue
                 if exact:
                     self._under(one, side)
                 else:  # it may have no lane, as the tests only suffice
-                    self._if_any(one, f"{name}.{place}", side)
+                    self._if_any(one, side)
             self.leave(marks)
             self.jump(f"fi.{place}")
             after = after and self.pure
         self.pure = after
         self.label(f"fi.{place}")
 
-    def _if_any(self, mask: str, name: str, side: list[Item]) -> None:
+    def _if_any(self, mask: str, side: list[Item]) -> None:
         """Write a block for some of the lanes, which may be none."""
-        self.branch(self.any(mask), f"{name}.some", f"{name}.end")
-        self.label(f"{name}.some")
-        self._under(mask, side)
-        self.jump(f"{name}.end")
-        self.label(f"{name}.end")
+        self.either(self.any(mask), lambda: self._under(mask, side))
+        self.forget(side)
 
     def _if_under_mask(self, item: If, condition: Value) -> None:
         place, over = self.number(), ""
@@ -267,19 +247,17 @@ class Branches(Subgroups):
             self.branch(condition.never, over, f"in.{place}")
             self.label(f"in.{place}")
         mask = self.as_mask(self.vec(condition))
-        for name, side, one in (("then", then, mask), ("else", other, "")):
+        for side, one in ((then, mask), (other, "")):
             if not side:
                 continue
             one = self.let(f"and {self.mask_kind} {self.mask}, {one or self.inverse(mask)}")
             cost = facts(side)
             alone = len(side) == 1 and jumps(side)
             if not alone and (cost.accesses or cost.is_hard or cost.nodes > CHEAP):
-                self._if_any(one, f"{name}.{place}", side)
+                self._if_any(one, side)
             else:
                 self._under(one, side)
         self.leave(marks)
-        self.forget(then)
-        self.forget(other)
         if over:
             self.jump(over)
             self.label(over)

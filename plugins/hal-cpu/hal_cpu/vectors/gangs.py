@@ -25,7 +25,7 @@ from hal_cpu.vectors.flat import Flat
 from hal_cpu.vectors.rows import limits, needed
 from hal_cpu.vectors.shapes import Shapes
 from hal_cpu.vectors.text import METADATA, Scoped
-from hal_cpu.vectors.tree import Item, Loop, Region, nested, walk, with_one_store, with_sides
+from hal_cpu.vectors.tree import Item, Loop, Region, nested, settle, walk
 from hal_cpu.vectors.value import Value
 from hal_cpu.vectors.width import DEEP, WIDE, Registers, Widths, is_deep, subgroup_of, widths
 from hal_kernel.ir.uop import SUBGROUP, TOGETHER, Kernel, UOp, dtype_of
@@ -64,6 +64,9 @@ class Gangs(Flat):
             problem = "it uses subgroups, and blocks are nested too deep for vectors"
             raise Unsupported(f"render kernel {kernel.name!r}", problem, limit=DEEP.why)
         root = [] if deep else nested(kernel.uops)
+        self.bodies = {item.node: item.body for item, _ in walk(root) if isinstance(item, Region)}
+        for body in self.bodies.values():
+            settle(body)
         self.shapes = self._shapes(root)
         row = kernel.block[0] if kernel.block and not self.joined else None
         self.widths = DEEP if deep else widths(kernel.uops, self.shapes, registers, row)
@@ -71,15 +74,12 @@ class Gangs(Flat):
             width = width or subgroup_of(registers)
         if width is not None and not deep:
             self.widths = Widths(width, width, self.widths.mask_bits)
-        self.bodies = {item.node: item.body for item, _ in walk(root) if isinstance(item, Region)}
         if self.widths.whole > 1:
-            rewritten = [
-                written_out(body, self.shapes) | with_sides(body) | with_one_store(body)
-                for body in self.bodies.values()
-            ]
-            self.shapes = self._shapes(root) if any(rewritten) else self.shapes
-            merged = [with_merged_guards(body, self.shapes) for body in self.bodies.values()]
-            self.shapes = self._shapes(root) if any(merged) else self.shapes
+            for rewrite in (written_out, with_merged_guards):
+                found = [body for body in self.bodies.values() if rewrite(body, self.shapes)]
+                for body in found:
+                    settle(body)
+                self.shapes = self._shapes(root) if found else self.shapes
             self.bundles = bundles(root, self.shapes)
         self.params: list[str] = []
         self.specials: dict[tuple[str, int], Value] = {}

@@ -68,26 +68,23 @@ class Loads(Memory):
 
     def _small(self, kind: str, at: str) -> str:
         """Load small elements under a mask: all of them where that crosses no page."""
-        n, vector, place, bools = self.w, of(kind, self.w), self.number(), self.bools()
+        n, vector, bools = self.w, of(kind, self.w), self.bools()
         slot = self.slot(vector, "small")
         offset = self.let(f"and i64 {self.let(f'ptrtoint ptr {at} to i64')}, {_PAGE - 1}")
         fits = self.let(f"icmp ule i64 {offset}, {_PAGE - n * int(kind[1:]) // 8}")
-        self.branch(fits, f"page.{place}", f"pages.{place}", likely=True)
-        self.label(f"page.{place}")
-        self.store(vector, self.let(f"load {vector}, ptr {at}, align 1"), slot)
-        self.jump(f"loaded.{place}")
-        self.label(f"pages.{place}")
-        marks = self.enter()
-        self.store(vector, "zeroinitializer", slot)
+
+        def whole() -> None:
+            self.store(vector, self.let(f"load {vector}, ptr {at}, align 1"), slot)
 
         def copy(lane: str) -> None:
             value = self.load(kind, self.let(f"getelementptr {kind}, ptr {at}, i64 {lane}"))
             self.store(kind, value, self.let(f"getelementptr {kind}, ptr {slot}, i64 {lane}"))
 
-        self.each_lane(bools, copy)
-        self.leave(marks)
-        self.jump(f"loaded.{place}")
-        self.label(f"loaded.{place}")
+        def parts() -> None:
+            self.store(vector, "zeroinitializer", slot)
+            self.each_lane(bools, copy)
+
+        self.either(fits, whole, parts, likely=True)
         return self.load(vector, slot)
 
     def _part_of_wide(self, uop: UOp, kind: str, found: Index) -> str:
@@ -108,18 +105,14 @@ class Loads(Memory):
 
     def _near_or_gathered(self, uop: UOp, kind: str, found: Index) -> str:
         """Load neighbours where tests hold, and gather elsewhere."""
-        place, vector = self.number(), of(scalar(dtype_of(uop)), self.w)
+        vector = of(scalar(dtype_of(uop)), self.w)
         slot = self.slot(vector, "either")
-        tests = self.missing(found.tests)
-        self.branch(self.conjunction(tests), f"near.{place}", f"far.{place}", likely=True)
-        for name, how in (("near", self._near), ("far", None)):
-            self.label(f"{name}.{place}")
-            marks = self.enter()
-            value = how(uop, kind, found) if how else self._gathered(uop, kind)
-            self.store(vector, value, slot)
-            self.leave(marks)
-            self.jump(f"join.{place}")
-        self.label(f"join.{place}")
+        self.either(
+            self.conjunction(self.missing(found.tests)),
+            lambda: self.store(vector, self._near(uop, kind, found), slot),
+            lambda: self.store(vector, self._gathered(uop, kind), slot),
+            likely=True,
+        )
         return self.load(vector, slot)
 
     def _gathered(self, uop: UOp, kind: str) -> str:

@@ -229,6 +229,25 @@ class Memory(Guesses):
     def on_VIEW(self, uop: UOp) -> None:
         self.arrays[uop] = self.arrays[uop.src[0]]  # pointers have no type
 
+    def either(
+        self, test: str, write: Callable[[], None], other: Callable[[], None] | None = None,
+        likely: bool = False,
+    ) -> None:  # fmt: skip
+        """Write one piece of the text for where a test holds, and another, or none, for elsewhere.
+
+        What either of them knows is not known behind them.
+        """
+        place = self.number()
+        self.branch(test, f"so.{place}", f"{'not' if other else 'join'}.{place}", likely)
+        for name, piece in (("so", write), ("not", other)):
+            if piece is not None:
+                self.label(f"{name}.{place}")
+                marks = self.enter()
+                piece()
+                self.leave(marks)
+                self.jump(f"join.{place}")
+        self.label(f"join.{place}")
+
     def enter(self) -> tuple[int, ...]:
         """Begin a block of the text: what is written in it is not known behind it."""
         return tuple([one.mark() for one in self._scopes()])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from hal_cpu.vectors.arithmetic import mangled, of, stored
 from hal_cpu.vectors.loads import Loads
 from hal_cpu.vectors.memory import Index, described
@@ -28,25 +30,18 @@ class Stores(Loads):
                 return
             if found is not None and not known and self._is_linear(found.lanes):
                 self.note(uop, f"{described(found.lanes)}, or lane by lane where a test fails")
-                self._store_near_or_apart(uop, kind, vector, found)
+                self.either(
+                    self.conjunction(self.missing(found.tests)),
+                    partial(self._store_vector, uop, kind, vector, found),
+                    partial(self._store_vector, uop, kind, vector, None),
+                    likely=True,
+                )
             else:
                 linear = known and found is not None and self._is_linear(found.lanes)
                 how = described(self.linear, self.mask is not None) if linear else "lane by lane"
                 self.note(uop, how)
                 self._store_vector(uop, kind, vector, found if known else None)
         self.pure = self.pure and is_local
-
-    def _store_near_or_apart(self, uop: UOp, kind: str, vector: str, found: Index) -> None:
-        """Store neighbours as one vector where tests hold, and lane by lane elsewhere."""
-        place, tests = self.number(), self.missing(found.tests)
-        self.branch(self.conjunction(tests), f"near.{place}", f"far.{place}", likely=True)
-        for name, known in (("near", found), ("far", None)):
-            self.label(f"{name}.{place}")
-            marks = self.enter()
-            self._store_vector(uop, kind, vector, known)
-            self.leave(marks)
-            self.jump(f"join.{place}")
-        self.label(f"join.{place}")
 
     def _store_vector(self, uop: UOp, kind: str, vector: str, found: Index | None) -> None:
         size, n = dtype_of(uop.src[0]).itemsize, self.w
@@ -64,23 +59,17 @@ class Stores(Loads):
             self._scatter(uop, kind, vector)
 
     def _store_masked(self, kind: str, vector: str, at: str, size: int) -> None:
-        place, n = self.number(), self.w
-        bools = self.bools()
-        full = self.let(f"icmp eq i{n} {self.as_bits(bools)}, -1")
-        self.branch(full, f"full.{place}", f"some.{place}")
-        self.label(f"full.{place}")
-        self.line(f"store {of(kind, n)} {vector}, ptr {at}, align {size}")
-        self.jump(f"over.{place}")
-        self.label(f"some.{place}")
-        marks = self.enter()
-        if size >= self.least_masked:
-            # Of a mask that LLVM 22 knows to have one lane it makes a store of a wider element,
-            # where the values were narrowed: what lies behind in memory is overwritten.
-            bools = self.let(f"or {of('i1', n)} {bools}, {self.splat('i1', self.false)}")
-            kinds = [of(kind, n), "ptr", "i32", of("i1", n)]
-            name = f"@llvm.masked.store.{mangled(kind, n)}.p0"
-            self.run(name, kinds, [vector, at, str(size), bools])
-        else:
+        n, bools = self.w, self.bools()
+
+        def some() -> None:
+            if size >= self.least_masked:
+                # Of a mask that LLVM 22 knows to have one lane it makes a store of a wider element,
+                # where the values were narrowed: what lies behind in memory is overwritten.
+                lanes = self.let(f"or {of('i1', n)} {bools}, {self.splat('i1', self.false)}")
+                kinds = [of(kind, n), "ptr", "i32", of("i1", n)]
+                name = f"@llvm.masked.store.{mangled(kind, n)}.p0"
+                self.run(name, kinds, [vector, at, str(size), lanes])
+                return
             value_of = self.spread(kind, vector)
 
             def write(lane: str) -> None:
@@ -88,9 +77,10 @@ class Stores(Loads):
                 self.store(kind, value_of(lane), to)
 
             self.each_lane(bools, write)
-        self.leave(marks)
-        self.jump(f"over.{place}")
-        self.label(f"over.{place}")
+
+        full = self.let(f"icmp eq i{n} {self.as_bits(bools)}, -1")
+        whole = f"store {of(kind, n)} {vector}, ptr {at}, align {size}"
+        self.either(full, lambda: self.line(whole), some)
 
     def _scatter(self, uop: UOp, kind: str, vector: str) -> None:
         """Store an element for each lane that is on, in their order."""

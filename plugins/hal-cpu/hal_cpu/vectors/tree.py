@@ -91,12 +91,14 @@ def nested(uops: Iterable[UOp]) -> list[Item]:
     return root
 
 
-def with_sides(block: list[Item]) -> bool:
-    """Move what follows an IF that one side leaves into its other side, everywhere in a block.
+def settle(block: list[Item]) -> None:
+    """Give an IF in a block what runs behind one of its sides only, and the last store of both."""
+    _move_into_sides(block)
+    _store_once(block)
 
-    Returns True if anything was moved.
-    """
-    moved = False
+
+def _move_into_sides(block: list[Item]) -> None:
+    """Move what follows an IF that one side leaves into its other side, everywhere in a block."""
     for place, item in enumerate(block):
         if isinstance(item, If):
             rest = block[place + 1 :]
@@ -106,27 +108,25 @@ def with_sides(block: list[Item]) -> bool:
                 if not all(leaving):
                     item.sides[leaving.index(False)].extend(rest)
             for side in item.sides:
-                moved |= with_sides(side)
+                _move_into_sides(side)
             if rest and any(leaving):
-                return True
+                return
         elif not isinstance(item, UOp):
-            moved |= with_sides(item.body)
-    return moved
+            _move_into_sides(item.body)
 
 
-def with_one_store(block: list[Item]) -> bool:
+def _store_once(block: list[Item]) -> None:
     """Store once behind an IF of which both sides end with a store to the same element.
 
-    Lanes then choose between values, and no store has a mask. Returns True if there is such an IF.
+    Lanes then choose between values, and no store has a mask.
     """
-    found = False
     for place in range(len(block) - 1, -1, -1):
         item = block[place]
         if isinstance(item, UOp):
             continue
         sides = item.sides if isinstance(item, If) else (item.body,)
         for side in sides:
-            found |= with_one_store(side)
+            _store_once(side)
         if isinstance(item, If) and (stores := _last_stores(item)):
             memory, index, value = stores[0].src
             line = stores[0].line
@@ -136,8 +136,6 @@ def with_one_store(block: list[Item]) -> bool:
             chosen = UOp("GET", value.dtype, (variable,), None, line)
             behind = [chosen, UOp("STORE", None, (memory, index, chosen), None, line)]
             block[place : place + 1] = [variable, item, *behind]
-            found = True
-    return found
 
 
 def _last_stores(item: If) -> list[UOp]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from hal_core.dtypes import bool_
@@ -85,14 +86,8 @@ class Variables(Atomics):
         if is_so == "true":
             return  # the vector follows from the base
         if is_so and self.mask is None:
-            place = self.number()
-            self.branch(is_so, f"kept.{place}", f"other.{place}", likely=True)
-            self.label(f"other.{place}")
-            marks = self.enter()
-            self._keep_vector(variable, value)
-            self.leave(marks)
-            self.jump(f"kept.{place}")
-            self.label(f"kept.{place}")
+            keep = partial(self._keep_vector, variable, value)
+            self.either(is_so, lambda: None, keep, likely=True)
         else:
             self._keep_vector(variable, value)
 
