@@ -1,4 +1,4 @@
-"""Memory of a Metal device, which the host sees."""
+"""Memory of a Metal device, which the host sees, and images, which it does not."""
 
 from __future__ import annotations
 
@@ -6,32 +6,24 @@ from typing import TYPE_CHECKING, Any
 
 from hal_core.allocator import LRUAllocator
 from hal_core.errors import InvalidArgument
-from hal_metal import driver
+from hal_metal import driver, transfers
+from hal_metal.images import make
+from hal_metal.transfers import Part, Texture, blit_copies, blit_fills
 
 if TYPE_CHECKING:
     from hal_core.allocator import BufferSpec
     from hal_core.device.base import Compiled
     from hal_metal.device import MetalDevice
 
+Opaque = Part | Texture
+
 _METAL = 8  # DLPack's type of device
 
 
-class Part:
-    """An opaque: a part of an MTLBuffer. Two are equal only if they are one object.
-
-    (To hash or compare an MTLBuffer sends a message.)
-    """
-
-    __slots__ = ("buffer", "host", "offset")
-
-    def __init__(self, buffer: Any, offset: int, host: memoryview) -> None:
-        self.buffer = buffer
-        self.offset = offset
-        self.host = host  # bytes from the offset on, as the host sees them
-
-
-class MetalAllocator(LRUAllocator[Part]):
+class MetalAllocator(LRUAllocator[Opaque]):
     """Memory of one GPU, in shared storage. An opaque is a `Part`: buffer and byte offset.
+
+    That of an image is a `Texture`, in private storage, to and from which blits copy.
 
     `external_ptr` is the integer of an `id<MTLBuffer>` of this GPU: it is retained while the
     buffer lives and never freed.
@@ -41,7 +33,7 @@ class MetalAllocator(LRUAllocator[Part]):
     """
 
     dlpack_handle = True
-    honours = frozenset({"nolru", "zero", "host", "cpu_access", "external_ptr"})
+    honours = frozenset({"nolru", "zero", "host", "cpu_access", "external_ptr", "image"})
     device: MetalDevice
 
     def __init__(self, device: MetalDevice) -> None:
@@ -50,12 +42,14 @@ class MetalAllocator(LRUAllocator[Part]):
         buffer, host = device.nothing
         self.null = Part(buffer, 0, host[:0])
 
-    def _alloc(self, nbytes: int, options: BufferSpec) -> Part:
+    def _alloc(self, nbytes: int, options: BufferSpec) -> Opaque:
         with driver.check("allocate", self.device.name):
+            if options.image is not None:
+                return make(self.device, options.image)
             buffer, host = driver.allocate(self.device.hardware, nbytes)
         return Part(buffer, 0, host)
 
-    def _free(self, opaque: Part, nbytes: int, options: BufferSpec) -> None:
+    def _free(self, opaque: Opaque, nbytes: int, options: BufferSpec) -> None:
         """Do nothing: the last reference releases it, and command buffers hold their own."""
 
     def _wrap(self, pointer: int, nbytes: int) -> Part:
@@ -81,60 +75,70 @@ class MetalAllocator(LRUAllocator[Part]):
             "Buffer.from_numpy copies memory of the host.",
         )  # fmt: skip
 
-    def _offset(self, opaque: Part, nbytes: int, offset: int) -> Part:
+    def _offset(self, opaque: Any, nbytes: int, offset: int) -> Part:
         return Part(opaque.buffer, opaque.offset + offset, opaque.host[offset:])
 
-    def _copyin(self, dest: Part, src: memoryview) -> None:
+    def _copyin(self, dest: Opaque, src: memoryview) -> Any:
+        if isinstance(dest, Texture):
+            with driver.check("copyin", self.device.name):
+                return self._queue_copy(dest, transfers.staged(self.device, src), src.nbytes)
         self.device.wait_for(None)
         dest.host[: src.nbytes] = src
+        return None
 
-    def _copyout(self, dest: memoryview, src: Part) -> None:
+    def _copyout(self, dest: memoryview, src: Opaque) -> Any:
+        work = None
+        if isinstance(src, Texture):
+            with driver.check("copyout", self.device.name):
+                between = transfers.between(self.device, dest.nbytes)
+                work = self._queue_copy(between, src, dest.nbytes)
+            src = between
         self.device.wait_for(None)
         dest[:] = src.host[: dest.nbytes]
+        return work
 
-    def _transfer(self, dest: Part, src: Any, nbytes: int, src_device: Compiled) -> Any:
+    def _transfer(self, dest: Opaque, src: Any, nbytes: int, src_device: Compiled) -> Any:
         if src_device.family != self.device.family:
             return False
-        if src_device is not self.device or not blit_copies(dest, src, nbytes):
-            src_device._synchronize(None)
-            self._copyin(dest, src.host[:nbytes])
-            return True
-        with driver.check("copy_from", self.device.name):
-            return self.device.submit(
-                "copy",
-                lambda commands: driver.copy_between(
-                    commands, dest.buffer, dest.offset, src.buffer, src.offset, nbytes
-                ),
+        by_gpu = src_device is self.device
+        if isinstance(dest, Part) and isinstance(src, Part):
+            by_gpu = by_gpu and blit_copies(dest, src, nbytes)
+        if by_gpu:
+            with driver.check("copy_from", self.device.name):
+                return self._queue_copy(dest, src, nbytes)
+        if isinstance(src, Texture):
+            return False
+        src_device._synchronize(None)
+        self._copyin(dest, src.host[:nbytes])
+        return True
+
+    def _fill(self, dest: Opaque, nbytes: int, pattern: bytes) -> Any:
+        device = self.device
+        if isinstance(dest, Part) and not blit_fills(dest, nbytes, pattern):
+            return self._copyin(dest, memoryview(pattern * (nbytes // len(pattern))))
+        with driver.check("fill", device.name):
+            return device.submit(
+                "fill", lambda commands: transfers.fill(device, commands, dest, nbytes, pattern)
             )
 
-    def _fill(self, dest: Part, nbytes: int, pattern: bytes) -> Any:
-        if not blit_fills(dest, nbytes, pattern):
-            self._copyin(dest, memoryview(pattern * (nbytes // len(pattern))))
-            return None
-        with driver.check("fill", self.device.name):
-            return self.device.submit(
-                "fill",
-                lambda commands: driver.fill_range(
-                    commands, dest.buffer, dest.offset, nbytes, pattern[0]
-                ),
-            )
+    def _as_buffer(self, opaque: Any, nbytes: int) -> memoryview:
+        found: memoryview = opaque.host[:nbytes]
+        return found
 
-    def _as_buffer(self, opaque: Part, nbytes: int) -> memoryview:
-        return opaque.host[:nbytes]
+    def _host_sees(self, options: BufferSpec) -> bool:
+        return options.image is None
 
-    def _export(self, opaque: Part) -> tuple[int, int]:
+    def _export(self, opaque: Opaque) -> tuple[int, int]:
+        return super()._export(opaque) if isinstance(opaque, Texture) else self._place(opaque)
+
+    def _place(self, opaque: Opaque) -> tuple[int, int]:
+        if isinstance(opaque, Texture):
+            return driver.pointer_of(opaque.texture), 0
         return driver.pointer_of(opaque.buffer), opaque.offset
 
-    def _place(self, opaque: Part) -> tuple[object, int]:
-        return driver.pointer_of(opaque.buffer), opaque.offset
-
-
-def blit_copies(dest: Part, src: Part, nbytes: int) -> bool:
-    """Tell whether Metal's blit does this copy: not between elements, and no overlap."""
-    apart = dest.buffer is not src.buffer or abs(dest.offset - src.offset) >= nbytes
-    return apart and not (dest.offset | src.offset | nbytes) & 3
-
-
-def blit_fills(dest: Part, nbytes: int, pattern: bytes) -> bool:
-    """Tell whether Metal's blit does this fill, which repeats one byte."""
-    return not (dest.offset | nbytes) & 3 and pattern == pattern[:1] * len(pattern)
+    def _queue_copy(self, dest: Opaque, src: Opaque, nbytes: int) -> driver.Work:
+        """Queue a copy on the device. Raises: Refused."""
+        device = self.device
+        return device.submit(
+            "copy", lambda commands: transfers.copy(device, commands, dest, src, nbytes)
+        )

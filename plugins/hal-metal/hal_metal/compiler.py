@@ -6,7 +6,6 @@ it again; the libraries of the last images are kept.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 from hal_core.compiler import Compiler, CompilerPair, Module
@@ -17,9 +16,9 @@ from hal_core.errors import CompileError, Unsupported
 from hal_core.signature import Signature
 from hal_core.source import Source
 from hal_kernel.c_texts.logs import fault_line
-from hal_kernel.c_texts.prototypes import Declared, Reading
+from hal_kernel.c_texts.prototypes import Reading
 from hal_metal import driver
-from hal_metal.arguments import check_room
+from hal_metal.arguments import check_room, keep_arguments
 
 if TYPE_CHECKING:
     from hal_metal.device import MetalDevice
@@ -70,11 +69,8 @@ class MetalCompiler(Compiler):
         kernels: tuple[Signature, ...] = (source.signature,)
         if not source.interface.rendered:
             reading = Reading(source, "kernel", device.name, three="4")
-            declared = dict(reading.declared)
-            reading.keep_buffers()
+            keep_arguments(reading)
             kernels = reading.compare()
-            for signature in kernels:
-                _refuse_textures(declared.get(signature.name, []), operation, device.name)
             text += reading.checks()
         for signature in kernels:
             check_room(signature, source.interface.rendered, operation, device.name)
@@ -118,16 +114,6 @@ class MetalCompiler(Compiler):
                 raise Unsupported(
                     operation, "Metal has no float64", got=str(param), device=device, fix=fix
                 )
-
-
-def _refuse_textures(declared: list[Declared], operation: str, device: str) -> None:
-    """Raises: Unsupported for a kernel that Metal would run with nothing bound there."""
-    for one in declared:
-        if re.search(r"\[\[\s*(texture|sampler)\b", one.text):
-            raise Unsupported(
-                operation, f"argument {one.name!r} is a texture or a sampler, and kernels take "
-                "buffers and values", got=one.text, device=device, fix="Read from a buffer.",
-            )  # fmt: skip
 
 
 def check_entry(library: Any, entry: str, operation: str, device: str) -> None:

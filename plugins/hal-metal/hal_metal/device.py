@@ -38,7 +38,7 @@ def enumerate_devices(family: str) -> list[DeviceInfo]:
 def describe(name: str, hardware: Any) -> DeviceInfo:
     """Translate Metal's facts of one GPU."""
     facts = driver.read_facts(hardware)
-    capabilities = {"timing", "pinned", "fp16", "graphs"}
+    capabilities = {"timing", "pinned", "fp16", "graphs", "images"}
     if facts.apple_family:
         capabilities.add("subgroups")
     x, y, z = facts.max_block

@@ -14,17 +14,21 @@ import os
 import sys
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hal_core.errors import DeviceFault, DeviceUnavailable, HalError, OutOfMemory
 
+if TYPE_CHECKING:
+    from hal_core.allocator import Image
+
 __all__ = [
-    "ENCODE", "LAUNCH", "SET_BUFFER", "SET_BYTES", "SET_SHARED", "BuildError", "Facts", "Refused",
-    "Work", "allocate", "build", "build_file", "bytes_of", "check", "commit", "compute",
-    "copy_between", "explain", "fault_of", "fill_range", "find_devices", "foreign_buffer",
-    "is_committed", "is_over", "is_queue", "kernel_names", "launch_names", "make_commands",
-    "new_event", "open_queue", "passed", "pipeline_of", "place_in", "pointer_of", "pool",
-    "read_facts", "run_kernel", "set_event", "signal_event", "system", "wait_event",
+    "ENCODE", "LAUNCH", "SET_BUFFER", "SET_BYTES", "SET_SHARED", "SET_TEXTURE", "BuildError",
+    "Facts", "Refused", "Work", "allocate", "build", "build_file", "bytes_of", "check", "commit",
+    "compute", "copy_between", "copy_pixels", "explain", "fault_of", "fill_range", "find_devices",
+    "foreign_buffer", "is_committed", "is_over", "is_queue", "kernel_names", "launch_names",
+    "make_commands", "new_event", "new_texture", "open_queue", "passed", "pipeline_of", "place_in",
+    "pointer_of", "pool", "read_facts", "run_kernel", "set_event", "signal_event", "system",
+    "wait_event",
 ]  # fmt: skip
 
 if sys.platform == "darwin":
@@ -49,6 +53,7 @@ _ERROR = {"type": b"^@", "type_modifier": b"o"}
 _MADE: dict[bytes, dict[int, dict[str, bytes]]] = {
     b"newCommandQueue": {},
     b"newBufferWithLength:options:": {},
+    b"newTextureWithDescriptor:": {},
     b"newLibraryWithSource:options:error:": {4: _ERROR},
     b"newLibraryWithURL:error:": {3: _ERROR},
     b"newFunctionWithName:": {},
@@ -65,6 +70,7 @@ _COMPLETED = Metal.MTLCommandBufferStatusCompleted  # a failure is above it
 _FAILED = Metal.MTLCommandBufferStatusError
 _COMMITTED = Metal.MTLCommandBufferStatusCommitted
 _SHARED = Metal.MTLResourceStorageModeShared
+_TEXTURE_TYPES = {1: Metal.MTLTextureType1D, 2: Metal.MTLTextureType2D, 3: Metal.MTLTextureType3D}
 _SAFE_MATH = Metal.MTLMathModeSafe
 _NEWEST_APPLE = 16  # families are looked for up to this one
 _FIRST_APPLE = 7  # the GPU of the M1
@@ -210,9 +216,23 @@ def bytes_of(buffer: Any, nbytes: int) -> memoryview:
     return found
 
 
-def pointer_of(buffer: Any) -> int:
-    """Return the integer of an `id<MTLBuffer>`."""
-    return int(objc.pyobjc_id(buffer))
+def new_texture(device: Any, size: tuple[int, ...], pixel_format: str) -> Any:
+    """Make a texture that kernels read and write; the size is width first. Raises: Refused."""
+    asked = Metal.MTLTextureDescriptor.alloc().init()
+    asked.setTextureType_(_TEXTURE_TYPES[len(size)])
+    asked.setPixelFormat_(getattr(Metal, f"MTLPixelFormat{pixel_format}"))
+    width, height, depth = (*size, 1, 1)[:3]
+    asked.setWidth_(width)
+    asked.setHeight_(height)
+    asked.setDepth_(depth)
+    asked.setStorageMode_(Metal.MTLStorageModePrivate)
+    asked.setUsage_(Metal.MTLTextureUsageShaderRead | Metal.MTLTextureUsageShaderWrite)
+    return _given(device.newTextureWithDescriptor_(asked), "newTextureWithDescriptor:")
+
+
+def pointer_of(resource: Any) -> int:
+    """Return the integer of an `id<MTLBuffer>` or `id<MTLTexture>`."""
+    return int(objc.pyobjc_id(resource))
 
 
 def foreign_buffer(pointer: int, known: Any) -> Any:
@@ -423,6 +443,31 @@ def copy_between(
         encoder.endEncoding()
 
 
+def copy_pixels(
+    commands: Any, texture: Any, image: Image, buffer: Any, offset: int, into_texture: bool
+) -> None:
+    """Add a copy of a whole texture from or to a buffer, in which no row has a gap behind it.
+
+    The offset is a multiple of the size of a pixel, and of what the GPU's family wants.
+    """
+    size = (*image.shape[-2::-1], 1, 1)[:3]
+    row = image.nbytes // (size[1] * size[2])
+    layer = row * size[1] if size[2] > 1 else 0  # what a texture of two axes has to be given
+    first = 0, 0, 0
+    encoder = _blit_encoder(commands)
+    try:
+        if into_texture:
+            encoder.copyFromBuffer_sourceOffset_sourceBytesPerRow_sourceBytesPerImage_sourceSize_toTexture_destinationSlice_destinationLevel_destinationOrigin_(
+                buffer, offset, row, layer, size, texture, 0, 0, first
+            )
+        else:
+            encoder.copyFromTexture_sourceSlice_sourceLevel_sourceOrigin_sourceSize_toBuffer_destinationOffset_destinationBytesPerRow_destinationBytesPerImage_(
+                texture, 0, 0, first, size, buffer, offset, row, layer
+            )
+    finally:
+        encoder.endEncoding()
+
+
 def fill_range(commands: Any, dest: Any, offset: int, nbytes: int, value: int) -> None:
     """Repeat a byte. Offset and size are multiples of 4."""
     encoder = _blit_encoder(commands)
@@ -470,6 +515,7 @@ def encode(encoder, geometry{names}):
     encoder.dispatchThreadgroups_threadsPerThreadgroup_(geometry.grid, geometry.block)
 """
 SET_BUFFER = "encoder.setBuffer_offset_atIndex_({memory}.buffer, {memory}.offset, {index})"
+SET_TEXTURE = "encoder.setTexture_atIndex_({memory}.texture, {index})"
 SET_BYTES = "encoder.setBytes_length_atIndex_({data}, {nbytes}, {index})"
 SET_SHARED = "encoder.setThreadgroupMemoryLength_atIndex_(geometry.shared, 0)"
 

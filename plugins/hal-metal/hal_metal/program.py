@@ -105,10 +105,14 @@ class MetalProgram(Program):
 
     def _arguments_of(self) -> tuple[list[str], dict[str, Any]]:
         """Return the lines that bind the arguments, and the functions that pack numbers."""
-        pointers, values = entries_of(self.signature, self.binary.interface.rendered)
+        pointers, values, images = entries_of(self.signature, self.binary.interface.rendered)
         lines = [
             driver.SET_BUFFER.format(memory=f"a{param.position}", index=index)
             for index, param in pointers
+        ]
+        lines += [
+            driver.SET_TEXTURE.format(memory=f"a{param.position}", index=index)
+            for index, param in images
         ]
         packs: dict[str, Any] = {}
         for index, group in values:

@@ -11,12 +11,12 @@ from hal_core.concurrency import fork_safe_lock, poll, run_unless_busy
 from hal_core.profiling import record_queued
 from hal_core.queue import Event, Failure, PolledEvent, Queue, WorkerQueue
 from hal_metal import driver, transfers
-from hal_metal.allocator import Part
 
 if TYPE_CHECKING:
     from hal_core.device.base import Compiled
     from hal_core.program import Program
     from hal_core.queue import Keep
+    from hal_metal.allocator import Opaque
     from hal_metal.device import MetalDevice
     from hal_metal.program import MetalProgram
 
@@ -186,7 +186,7 @@ class MetalQueue(Queue):
         else:
             self._add("replay of a graph", native.encode, (plan.keep(), native))
 
-    def _copyin(self, dest: Part, src: memoryview, keep: Keep) -> None:
+    def _copyin(self, dest: Opaque, src: memoryview, keep: Keep) -> None:
         device = self.device
 
         def encode(commands: Any) -> None:
@@ -194,7 +194,7 @@ class MetalQueue(Queue):
 
         self._add("copyin", encode, keep)
 
-    def _copyout(self, dest: memoryview, src: Part, keep: Keep) -> None:
+    def _copyout(self, dest: memoryview, src: Opaque, keep: Keep) -> None:
         """Queue a copy into memory of ours, which the host takes it from when it is complete."""
         device = self.device
         try:
@@ -214,7 +214,7 @@ class MetalQueue(Queue):
             finish=finish,
         )
 
-    def _copy(self, dest: Part, src: Any, nbytes: int, src_device: Compiled, keep: Keep) -> None:
+    def _copy(self, dest: Opaque, src: Any, nbytes: int, src_device: Compiled, keep: Keep) -> None:
         device, allocator = self.device, src_device.allocator
         if src_device is device:
             self._add(
@@ -228,7 +228,7 @@ class MetalQueue(Queue):
             helper._call("_copy", (dest, src, nbytes, src_device), keep)
             self.wait(helper.record())
 
-    def _fill(self, dest: Part, nbytes: int, pattern: bytes, keep: Keep) -> None:
+    def _fill(self, dest: Opaque, nbytes: int, pattern: bytes, keep: Keep) -> None:
         device = self.device
         self._add(
             "fill", lambda commands: transfers.fill(device, commands, dest, nbytes, pattern), keep

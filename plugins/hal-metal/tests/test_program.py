@@ -234,13 +234,13 @@ REFUSED: dict[str, tuple[Callable[[], hal.Source], type[Exception], str]] = {
         lambda: source("bad", "device int *y [[buffer(0)]]", "", "y: int32*", options=("-O3",)),
         hal.Unsupported, "takes no options",
     ),
-    "a texture": (
-        lambda: source("bad", "texture2d<float> t [[texture(0)]]", "", ""),
-        hal.Unsupported, r"argument 't' is a texture.*got 'texture2d<float> t \[\[texture",
+    "an array of textures": (
+        lambda: source("bad", "texture2d_array<float> t [[texture(0)]]", "", ""),
+        hal.Unsupported, r"argument 't' is a texture.*got 'texture2d_array<float> t \[\[texture",
     ),
     "a sampler": (
         lambda: source("bad", "sampler s [[sampler(0)]]", "", ""),
-        hal.Unsupported, "argument 's' is a texture or a sampler",
+        hal.Unsupported, "argument 's' is a sampler, and kernels take.* Write it into the",
     ),
     "a macro of two lines": (
         lambda: source("bad", "device int *y [[buffer(0)]]", "", "y: int32*",

@@ -53,7 +53,8 @@ struct hal_place {
 """
 # What software Metal lacks -> how a text asks for it.
 ABSENT = {
-    "textures": r"\b(?:texture(?:1d|2d|3d|cube|_buffer)|depth(?:2d|cube))\w*\s*<|\bsampler\b",
+    "arrays of textures": r"\btexture(?:[12]d_\w+|cube\w*|_buffer)\s*<|\bdepth(?:2d|cube)\w*\s*<",
+    "samplers as arguments": r"\[\[\s*sampler\b",
     "function constants": r"\bfunction_constant\b",
     "simdgroups of several threads": r"\bsimd_(?!vote\b|ballot\b|shuffle\b)\w+\s*[(<]"
     r"|\bsimdgroup_(?!index_in_threadgroup\b)\w+\s*[(<]|\bquad(?:group)?_\w+\s*\(",
@@ -81,9 +82,19 @@ class Argument(NamedTuple):
     """A parameter of a kernel that the caller binds."""
 
     name: str
-    kind: str  # "buffer" or "threadgroup"
+    kind: str  # "buffer", "texture" or "threadgroup"
     index: int
     type: str
+
+    @property
+    def texture(self) -> tuple[int, str, str]:
+        """The number of axes, type and access of a texture."""
+        found = re.search(
+            r"texture([123])d\s*<\s*(\w+)\s*(?:,[\w\s:]*access::(\w+)\s*)?>", self.type
+        )
+        if found is None:
+            raise CompileError(f"program_source:1:1: error: cannot read the type {self.type}")
+        return int(found[1]), found[2], found[3] or "sample"
 
 
 class Kernel(NamedTuple):
@@ -197,15 +208,17 @@ def _given(parameter: re.Match[str], arguments: list[Argument]) -> str:
             raise CompileError(f"program_source:1:1: error: {attribute} cannot be a {kind}")
         parts = ", ".join(f"({size[1]})hal_at->{field}[{n}]" for n in range(int(size[2] or 1)))
         return f"({size[1]}{size[2]})({parts})"
-    place = re.fullmatch(r"(buffer|threadgroup)\((\d+)\)", attribute)
+    place = re.fullmatch(r"(buffer|texture|threadgroup)\((\d+)\)", attribute)
     if attribute and place is None:
         raise CompileError(f"program_source:1:1: error: software Metal has no [[{attribute}]]")
-    used = "threadgroup" if kind.startswith("threadgroup") else "buffer"
+    used = next((one for one in ("threadgroup", "texture") if one in kind), "buffer")
     index = int(place[2]) if place else sum(a.kind == used for a in arguments)
     slot = len(arguments)
     arguments.append(Argument(parameter["name"], used, index, kind))
     if kind.endswith("&"):
         return f"*({kind[:-1].strip()} *)hal_args[{slot}]"
+    if used == "texture":
+        return f"*(const __global {kind} *)hal_args[{slot}]"
     return f"({kind})hal_args[{slot}]"
 
 
@@ -219,6 +232,8 @@ class Library:
     ) -> None:
         """Raises: CompileError with clang's log, in which the text is `program_source`."""
         head = "".join(f"#define {name} {value}\n" for name, value in macros)
+        if re.search(r"\b(?:texture\dd|sampler)\b", text):
+            head += "#define HAL_TEXTURES\n"
         text = _HEADER.sub("#include <metal_stdlib>", _MARKED.sub("kernel", text))
         written = kernels(text)
         self.kernels = {kernel.name: kernel for kernel, _ in written}

@@ -110,8 +110,9 @@ def test_a_barrier_that_not_all_threads_come_to(body: str, problem: str, clang: 
 
 
 @pytest.mark.parametrize(("text", "what"), [
-    ("kernel void k(texture2d<float> t [[texture(0)]]) {}", "no textures: texture2d"),
-    ("constant sampler s(coord::pixel);", "no textures: sampler"),
+    ("kernel void k(texture2d_array<float> t [[texture(0)]]) {}",
+     "no arrays of textures: texture2d_array"),
+    ("kernel void k(sampler s [[sampler(0)]]) {}", r"no samplers as arguments: \[\[sampler"),
     ("constant bool on [[function_constant(0)]];", "no function constants: function_constant"),
     ("kernel void k(device float *y) { y[0] = simd_sum(y[0]); }",
      "no simdgroups of several threads: simd_sum"),

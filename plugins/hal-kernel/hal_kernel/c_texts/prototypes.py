@@ -302,21 +302,6 @@ class Reading:
             ) from None
         self.declared = {name: params[hidden:] for name, params in found.items()}
 
-    def keep_buffers(self) -> None:
-        """Read parameters as Metal has them: `[[buffer(n)]]` are arguments, in the order of n.
-
-        `constant T &n` is a value, and what has another attribute is no argument.
-        """
-        for name, declared in self.declared.items():
-            numbered: list[tuple[int, Declared, int]] = []
-            for one in declared:
-                slot = re.search(r"\bbuffer\s*\(\s*([0-9]+)\s*\)", one.text)
-                if slot or "[[" not in one.text:
-                    stars = 0 if "&" in one.text else one.stars
-                    numbered.append((int(slot[1]) if slot else len(numbered), one, stars))
-            numbered.sort(key=lambda found: found[0])
-            self.declared[name] = [one._replace(stars=stars) for _, one, stars in numbered]
-
     def compare(self) -> tuple[Signature, ...]:
         """Return the signatures of the kernels that are asked for, as given or as declared.
 

@@ -13,6 +13,7 @@ import mmap
 import os
 import queue
 import re
+import struct
 import sys
 import threading
 import time
@@ -29,6 +30,7 @@ from metal_control import end_process
 from objc import NSObject, seal
 from pyobjc_table import table
 
+_MOST_TEXTURES = 128
 _MAX_INDEX, _MAX_BYTES, _MAX_SHARED, _MAX_THREADS = 30, 4096, 32 << 10, 1024
 _IN_FLIGHT = 64
 _DEADLOCK_SECONDS = 60.0
@@ -93,6 +95,77 @@ class MTLBuffer(NSObject):
                 self._device._allocated -= self._nbytes
 
 
+class MTLTextureDescriptor(NSObject):
+    def __init__(self) -> None:
+        super().__init__()
+        self._type, self._format, self._size = 2, 70, [1, 1, 1]
+        self._mode, self._usage = 1, 1
+
+    def setTextureType_(self, kind: int) -> None:
+        self._type = kind
+
+    def setPixelFormat_(self, number: int) -> None:
+        self._format = number
+
+    def setWidth_(self, width: int) -> None:
+        self._size[0] = width
+
+    def setHeight_(self, height: int) -> None:
+        self._size[1] = height
+
+    def setDepth_(self, depth: int) -> None:
+        self._size[2] = depth
+
+    def setStorageMode_(self, mode: int) -> None:
+        self._mode = mode
+
+    def setUsage_(self, usage: int) -> None:
+        self._usage = usage
+
+
+# What metal_texture calls a format -> how Metal's constants end, in its order.
+_FORMATS = ("8Unorm", "16Unorm", "8Snorm", "16Snorm", "8Uint", "16Uint", "32Uint", "8Sint",
+            "16Sint", "32Sint", "16Float", "32Float")  # fmt: skip
+_AXES = {0: 1, 2: 2, 7: 3}  # MTLTextureType -> number of axes
+_LONGEST = {1: 16384, 2: 16384, 3: 2048}  # by the number of axes
+# Channels and formats that a kernel both reads and writes: MTLReadWriteTextureTier2.
+_READ_WRITE = {"132Float", "132Uint", "132Sint", "116Float", "116Uint", "116Sint", "18Unorm",
+               "18Uint", "18Sint", "432Float", "432Uint", "432Sint", "416Float", "416Uint",
+               "416Sint", "48Unorm", "48Uint", "48Sint"}  # fmt: skip
+_TYPES = {"float": "float half", "norm": "float half", "uint": "uint ushort", "sint": "int short"}
+
+
+class MTLTexture(NSObject):
+    """Pixels, row after row, and the record that a kernel has of them."""
+
+    def __init__(self, device: MTLDevice, asked: MTLTextureDescriptor) -> None:
+        super().__init__()
+        self._device, self._axes, self._size = device, _AXES[asked._type], tuple(asked._size)
+        self._usage = asked._usage
+        constants = table().constants
+        self._channels, self._format = next(
+            (channels, ending)
+            for channels, order in ((1, "R"), (2, "RG"), (4, "RGBA"))
+            for ending in _FORMATS
+            if constants[f"MTLPixelFormat{order}{ending}"] == asked._format
+        )
+        self._types = next(_TYPES[one] for one in _TYPES if one in self._format.lower())
+        self._pixel = self._channels * int(re.match(r"\d+", self._format)[0]) // 8  # type: ignore[index]
+        self._nbytes = self._pixel * math.prod(self._size)
+        self._texels = ctypes.create_string_buffer(b"\xa5" * self._nbytes, self._nbytes)
+        self._record = ctypes.create_string_buffer(struct.pack(
+            "Q5I4x", ctypes.addressof(self._texels), *self._size, self._channels,
+            _FORMATS.index(self._format),
+        ))  # fmt: skip
+        with device._lock:
+            device._allocated += self._nbytes
+
+    def __del__(self) -> None:
+        if hasattr(self, "_record"):
+            with self._device._lock:
+                self._device._allocated -= self._nbytes
+
+
 # -- devices
 
 
@@ -147,6 +220,15 @@ class MTLDevice(NSObject):
         if nbytes > control.room // 2 or self._allocated + nbytes > control.room:
             return None
         return MTLBuffer(self, nbytes)
+
+    def newTextureWithDescriptor_(self, asked: MTLTextureDescriptor) -> MTLTexture | None:
+        axes, size = _AXES[asked._type], asked._size
+        if asked._mode != 2:
+            raise end_process(f"software Metal has private textures only, not mode {asked._mode}")
+        if min(size) < 1 or max(size[axes:], default=1) > 1 or max(size) > _LONGEST[axes]:
+            raise end_process(f"a texture of {axes} axes, and the size {size}")
+        made = MTLTexture(self, asked)
+        return made if self._allocated <= control.room else None
 
     def newLibraryWithSource_options_error_(
         self, text: str, options: MTLCompileOptions | None, _: None
@@ -481,6 +563,44 @@ class MTLBlitCommandEncoder(_Encoder):
 
         self._in()._work.append(copy)
 
+    def copyFromBuffer_sourceOffset_sourceBytesPerRow_sourceBytesPerImage_sourceSize_toTexture_destinationSlice_destinationLevel_destinationOrigin_(  # noqa: E501
+        self, src: MTLBuffer, at: int, row: int, layer: int, size: Any, dest: MTLTexture,
+        slice: int, level: int, origin: Any,
+    ) -> None:  # fmt: skip
+        self._check_pixels(dest, (slice, level, *origin), size, src, at, row, layer)
+
+        def copy() -> None:
+            ctypes.memmove(dest._texels, src._address + at, dest._nbytes)
+
+        self._in()._work.append(copy)
+
+    def copyFromTexture_sourceSlice_sourceLevel_sourceOrigin_sourceSize_toBuffer_destinationOffset_destinationBytesPerRow_destinationBytesPerImage_(  # noqa: E501
+        self, src: MTLTexture, slice: int, level: int, origin: Any, size: Any, dest: MTLBuffer,
+        at: int, row: int, layer: int,
+    ) -> None:  # fmt: skip
+        self._check_pixels(src, (slice, level, *origin), size, dest, at, row, layer)
+
+        def copy() -> None:
+            ctypes.memmove(dest._address + at, src._texels, src._nbytes)
+
+        self._in()._work.append(copy)
+
+    def _check_pixels(
+        self, texture: MTLTexture, first: Any, size: Any, buffer: MTLBuffer, at: int, row: int,
+        layer: int,
+    ) -> None:  # fmt: skip
+        """Take a whole texture, without gaps between its rows."""
+        pixel, (width, height, depth) = texture._pixel, texture._size
+        if at % pixel or at % 16 or row % pixel or layer % pixel:
+            raise end_process(f"offset {at} or bytes per row between pixels of {pixel} bytes")
+        if any(first) or tuple(size) != texture._size:
+            raise end_process(f"a part of a texture of {texture._size}: {first}, {size}")
+        if row != width * pixel or layer != (row * height if depth > 1 else 0):
+            raise end_process(f"{row} bytes for a row of {width}, {layer} for a layer")
+        if texture._device is not self._in()._device:
+            raise end_process("a texture of another device")
+        self._check_range(buffer, at, texture._nbytes)
+
     def fillBuffer_range_value_(self, dest: MTLBuffer, span: tuple[int, int], value: int) -> None:
         start, nbytes = span
         if start % 4 or nbytes % 4 or not nbytes:
@@ -505,6 +625,7 @@ class MTLComputeCommandEncoder(_Encoder):
         self._pipeline: MTLComputePipelineState | None = None
         self._buffers: dict[int, tuple[Any, int, int]] = {}  # index -> owner, address, offset
         self._shared: dict[int, int] = {}
+        self._textures: dict[int, MTLTexture] = {}
 
     def setComputePipelineState_(self, pipeline: MTLComputePipelineState) -> None:
         if pipeline._device is not self._in()._device:
@@ -528,6 +649,28 @@ class MTLComputeCommandEncoder(_Encoder):
             raise end_process(f"setBytes of {nbytes} bytes: 1 to {_MAX_BYTES}")
         kept = ctypes.create_string_buffer(bytes(data)[:nbytes], nbytes)
         self._buffers[index] = kept, ctypes.addressof(kept), 0
+
+    def setTexture_atIndex_(self, texture: MTLTexture, index: int) -> None:
+        if index >= _MOST_TEXTURES:
+            raise end_process(f"texture index {index} is above {_MOST_TEXTURES - 1}")
+        if texture._device is not self._in()._device:
+            raise end_process("a texture of another device")
+        self._textures[index] = texture
+
+    def _texture_for(self, argument: msl.Argument) -> MTLTexture:
+        """Return what is bound to a texture of the kernel, which has to fit."""
+        if argument.index not in self._textures:
+            raise end_process(f"missing texture binding at index {argument.index}")
+        texture = self._textures[argument.index]
+        axes, kind, access = argument.texture
+        if axes != texture._axes or kind not in texture._types.split():
+            raise end_process(f"{argument.type} of {texture._axes} axes, {texture._format}")
+        usage = {"write": 2, "read_write": 3}.get(access, 1)
+        if usage & ~texture._usage:
+            raise end_process(f"{argument.type}, and the texture's usage is {texture._usage}")
+        if access == "read_write" and f"{texture._channels}{texture._format}" not in _READ_WRITE:
+            raise end_process(f"{argument.type} of {texture._channels} channels, {texture._format}")
+        return texture
 
     def _check_index(self, index: int) -> None:
         self._in()
@@ -561,6 +704,10 @@ class MTLComputeCommandEncoder(_Encoder):
                     raise end_process(f"missing threadgroup memory at index {argument.index}")
                 owners.append(kept)
                 addresses.append(ctypes.addressof(kept))
+                continue
+            if argument.kind == "texture":
+                owners.append(self._texture_for(argument))
+                addresses.append(ctypes.addressof(owners[-1]._record))
                 continue
             if argument.index not in self._buffers:
                 raise end_process(f"missing buffer binding at index {argument.index}")

@@ -22,6 +22,10 @@ __version__ = "12.2.2"
 _PLAIN = {
     "setLanguageVersion:": "Q",
     "setMathMode:": "q",
+    **dict.fromkeys(
+        ("setTextureType:", "setPixelFormat:", "setWidth:", "setHeight:", "setDepth:",
+         "setStorageMode:", "setUsage:"), "Q"
+    ),
     "respondsToSelector:": ":",
     "initFileURLWithPath:": "@",
     **dict.fromkeys(
@@ -190,7 +194,7 @@ def _types(selector: str, row: dict[str, Any] | None) -> list[str]:
 
 
 _RANGES = {"Q": (0, 2**64), "q": (-(2**63), 2**63), "Z": (0, 2), "z": (-128, 128)}
-_LENGTHS = {"{MTLSize=QQQ}": 3, "{_NSRange=QQ}": 2}
+_LENGTHS = {"{MTLSize=QQQ}": 3, "{MTLOrigin=QQQ}": 3, "{_NSRange=QQ}": 2}
 
 
 def _check(selector: str, place: int, kind: str, value: Any) -> None:
