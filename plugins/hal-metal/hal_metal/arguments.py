@@ -22,7 +22,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hal_core.dtypes import IMAGES, pack
-from hal_core.errors import Unsupported
+from hal_core.errors import CompileError, Unsupported
 
 if TYPE_CHECKING:
     from hal_core.signature import Param, Signature
@@ -38,6 +38,13 @@ _METAL = r"(?:metal\s*::\s*)?"
 _TEXTURE = re.compile(
     rf"{_METAL}texture([123])d\s*<\s*\w+\s*(?:,\s*{_METAL}access\s*::\s*(\w+)\s*)?>"
 )
+
+_USE = re.compile(r"\b(\w+)\s*\.\s*(read|write|sample)\s*\(")
+_ACCESSES = {
+    "read": ("sample", "read", "read_write"),
+    "write": ("write", "read_write"),
+    "sample": ("sample",),
+}
 
 
 class Entries(NamedTuple):
@@ -93,7 +100,25 @@ def keep_arguments(reading: Reading) -> None:
             order.append(texture is not None)
         for table in tables.values():
             table.sort(key=lambda found: found[0], reverse=True)
+            numbers = [number for number, _ in table[::-1]]
+            if name in asked and numbers != list(range(len(table))):
+                raise CompileError(
+                    f"compile {reading.source.name}",
+                    f"the kernel {name} numbers its [[buffer(n)]] or [[texture(n)]] "
+                    f"{', '.join(map(str, numbers))}", device=reading.device,
+                    source=reading.source.text, fix="Number each kind of argument from 0 on.",
+                )  # fmt: skip
         reading.declared[name] = [tables[is_image].pop()[1] for is_image in order]
+
+
+def wrong_access(line: str, reading: Reading) -> str:
+    """Describe a texture that a line uses against its access; else nothing."""
+    texts = {one.name: one.text for declared in reading.declared.values() for one in declared}
+    for name, use in _USE.findall(line):
+        texture = _TEXTURE.search(texts.get(name, ""))
+        if texture and (texture[2] or "sample") not in _ACCESSES[use]:
+            return f"the text {use}s argument {name!r}, which is {texts[name]}"
+    return ""
 
 
 def _not_taken(reading: Reading, one: Declared, kind: str) -> Unsupported:

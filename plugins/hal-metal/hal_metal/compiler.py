@@ -18,7 +18,7 @@ from hal_core.source import Source
 from hal_kernel.c_texts.logs import fault_line
 from hal_kernel.c_texts.prototypes import Reading
 from hal_metal import driver
-from hal_metal.arguments import check_room, keep_arguments
+from hal_metal.arguments import check_room, keep_arguments, wrong_access
 
 if TYPE_CHECKING:
     from hal_metal.device import MetalDevice
@@ -82,9 +82,12 @@ class MetalCompiler(Compiler):
                 misfit = reading and reading.misfit(error.log)
                 if misfit:
                     raise misfit from None
+                line = fault_line(error.log, FILE)
+                lines = source.text.split("\n")
+                misuse = wrong_access(lines[line - 1], reading) if reading and line else ""
                 raise CompileError(
-                    operation, "Metal's compiler refuses the text", log=error.log,
-                    source=source.text, line=fault_line(error.log, FILE), device=device.name,
+                    operation, misuse or "Metal's compiler refuses the text", log=error.log,
+                    source=source.text, line=line, device=device.name,
                 ) from None  # fmt: skip
             for signature in kernels:
                 check_entry(library, signature.name, operation, device.name)

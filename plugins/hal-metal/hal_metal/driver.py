@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ENCODE", "LAUNCH", "SET_BUFFER", "SET_BYTES", "SET_SHARED", "SET_TEXTURE", "BuildError",
-    "Facts", "Refused", "Work", "allocate", "build", "build_file", "bytes_of", "check", "commit",
-    "compute", "copy_between", "copy_pixels", "explain", "fault_of", "fill_range", "find_devices",
-    "foreign_buffer", "is_committed", "is_over", "is_queue", "kernel_names", "launch_names",
-    "make_commands", "new_event", "new_texture", "open_queue", "passed", "pipeline_of", "place_in",
-    "pointer_of", "pool", "read_facts", "run_kernel", "set_event", "signal_event", "system",
-    "wait_event",
+    "Facts", "Refused", "TextureBinding", "Work", "allocate", "build", "build_file", "bytes_of",
+    "check", "commit", "compute", "copy_between", "copy_pixels", "explain", "fault_of",
+    "fill_range", "find_devices", "foreign_buffer", "is_committed", "is_over", "is_queue",
+    "kernel_names", "launch_names", "make_commands", "new_event", "new_texture", "open_queue",
+    "passed", "pipeline_of", "place_in", "pointer_of", "pool", "read_facts", "read_write_tier",
+    "run_kernel", "set_event", "signal_event", "system", "wait_event",
 ]  # fmt: skip
 
 if sys.platform == "darwin":
@@ -57,7 +57,7 @@ _MADE: dict[bytes, dict[int, dict[str, bytes]]] = {
     b"newLibraryWithSource:options:error:": {4: _ERROR},
     b"newLibraryWithURL:error:": {3: _ERROR},
     b"newFunctionWithName:": {},
-    b"newComputePipelineStateWithFunction:error:": {3: _ERROR},
+    b"newComputePipelineStateWithFunction:options:reflection:error:": {4: _ERROR, 5: _ERROR},
     b"newSharedEvent": {},
 }
 for _selector, _arguments in _MADE.items():
@@ -71,6 +71,16 @@ _FAILED = Metal.MTLCommandBufferStatusError
 _COMMITTED = Metal.MTLCommandBufferStatusCommitted
 _SHARED = Metal.MTLResourceStorageModeShared
 _TEXTURE_TYPES = {1: Metal.MTLTextureType1D, 2: Metal.MTLTextureType2D, 3: Metal.MTLTextureType3D}
+_AXES = {type: axes for axes, type in _TEXTURE_TYPES.items()}
+_ACCESSES = {
+    Metal.MTLBindingAccessReadOnly: "read",
+    Metal.MTLBindingAccessWriteOnly: "write",
+    Metal.MTLBindingAccessReadWrite: "read_write",
+}
+_DATA_TYPES = {
+    getattr(Metal, f"MTLDataType{name}"): name.lower()
+    for name in ("Float", "Half", "Int", "UInt", "Short", "UShort")
+}
 _SAFE_MATH = Metal.MTLMathModeSafe
 _NEWEST_APPLE = 16  # families are looked for up to this one
 _FIRST_APPLE = 7  # the GPU of the M1
@@ -318,6 +328,17 @@ def kernel_names(library: Any) -> list[str]:
     return [str(name) for name in library.functionNames()]
 
 
+class TextureBinding(NamedTuple):
+    """A texture that a kernel takes."""
+
+    axes: int  # 0: no texture of one to three
+    type: str
+    access: str  # "read", also of one that is sampled
+
+    def __str__(self) -> str:
+        return f"texture{self.axes}d<{self.type}, access::{self.access}>"
+
+
 class Pipeline(NamedTuple):
     """A kernel that is ready to run."""
 
@@ -325,21 +346,40 @@ class Pipeline(NamedTuple):
     max_block_threads: int
     width: int  # threads of a simdgroup
     shared_nbytes: int
+    textures: dict[int, TextureBinding]  # by their entry, where they were asked for
 
 
-def pipeline_of(device: Any, library: Any, entry: str) -> Pipeline:
+def pipeline_of(device: Any, library: Any, entry: str, has_textures: bool = False) -> Pipeline:
     """Make a kernel ready. Raises: BuildError with what the GPU's compiler says; Refused."""
     function = _given(library.newFunctionWithName_(entry), "newFunctionWithName:")
-    state, error = device.newComputePipelineStateWithFunction_error_(function, None)
+    option = Metal.MTLPipelineOptionBindingInfo if has_textures else Metal.MTLPipelineOptionNone
+    state, reflection, error = device.newComputePipelineStateWithFunction_options_reflection_error_(
+        function, option, None, None
+    )
     if state is None:
         said = None if error is None else str(error.localizedDescription())
-        raise BuildError(said or "newComputePipelineStateWithFunction:error: gave nothing")
+        raise BuildError(said or "newComputePipelineStateWithFunction:... gave nothing")
     return Pipeline(
         state,
         state.maxTotalThreadsPerThreadgroup(),
         state.threadExecutionWidth(),
         state.staticThreadgroupMemoryLength(),
+        {
+            one.index(): TextureBinding(
+                _AXES.get(one.textureType(), 0),
+                _DATA_TYPES.get(one.textureDataType(), "?"),
+                _ACCESSES[one.access()],
+            )
+            for one in (reflection.bindings() if has_textures else ())
+            if one.type() == Metal.MTLBindingTypeTexture
+        },
     )
+
+
+def read_write_tier(device: Any) -> int:
+    """Return 2 where kernels read and write textures of most formats, 1 for few, 0 for none."""
+    tier: int = device.readWriteTextureSupport()
+    return tier
 
 
 # -- work
@@ -483,6 +523,7 @@ def fill_range(commands: Any, dest: Any, offset: int, nbytes: int, value: int) -
 # a wait of another thread could think the device idle otherwise.
 LAUNCH = """
 def launch(geometry{names}):
+    {check}
     with pool():
         try:
             commands = queue.commandBuffer()

@@ -66,6 +66,7 @@ def native_replay(device: Compiled, steps: list[Step]) -> Replay | None:
 
 
 def _launch(program: MetalProgram, step: Step) -> Callable[[Any], None]:
+    program.check_images(step.args)
     encode, geometry, args = program.encoder(), step.geometry, step.args
     return lambda encoder: encode(encoder, geometry, *args)
 

@@ -14,6 +14,7 @@ from hal_metal import driver
 from hal_metal.arguments import entries_of, packer
 from hal_metal.compiler import check_entry, library_of
 from hal_metal.device import MOST_PENDING, MetalDevice
+from hal_metal.images import formats_taken
 
 
 class MetalProgram(Program):
@@ -28,13 +29,20 @@ class MetalProgram(Program):
         with driver.check(operation, device.name):
             library = library_of(device, binary.image, operation)
             check_entry(library, binary.name, operation, device.name)
+            images = entries_of(self.signature, binary.interface.rendered).images
             try:
-                found = driver.pipeline_of(device.hardware, library, binary.name)
+                found = driver.pipeline_of(device.hardware, library, binary.name, bool(images))
             except driver.BuildError as error:
                 raise CompileError(
                     operation, "the GPU's compiler refuses the kernel", log=error.log,
                     device=device.name,
                 ) from None  # fmt: skip
+            # By the position of each image: the formats that it may have. Metal checks none.
+            self._formats = {
+                param.position: formats_taken(device, param, found.textures[index], operation)
+                for index, param in images
+                if index in found.textures
+            }
         self._pipeline: Any = found.state
         self._enqueue: Callable[..., driver.Work] | None = None  # generated at the first launch
         self._encode: Callable[..., None] | None = None
@@ -67,6 +75,7 @@ class MetalProgram(Program):
             names: dict[str, Any] = {
                 **driver.launch_names(),
                 "encode": self.encoder(),
+                "check_images": self.check_images,
                 "queue": device.commands,
                 "pending": device.pending,
                 "withdraw": device.withdraw,
@@ -76,7 +85,8 @@ class MetalProgram(Program):
                 "operation": f"launch {name}",
                 "device": device.name,
             }
-            text = driver.LAUNCH.format(names=self._names())
+            check = f"check_images(({self._names()[2:]},))" if self._formats else ""
+            text = driver.LAUNCH.format(names=self._names(), check=check)
             self._enqueue = define(text, "launch", f"launch of {name}", names)
         return self._enqueue
 
@@ -90,6 +100,19 @@ class MetalProgram(Program):
         # Replaced, not deleted: another thread may be between its checks and its launch.
         self._enqueue = self._encode = self._refuse_unloaded
         self._pipeline = None
+
+    def check_images(self, args: tuple[Any, ...]) -> None:
+        """Raises: InvalidArgument for an image of a format that the kernel's texture lacks."""
+        for position, formats in self._formats.items():
+            format = args[position].format
+            if format not in formats:
+                self._refuse(
+                    f"argument {self.signature.params[position].name!r} is an image of a format "
+                    "that its texture in the text does not take", format,
+                    ", ".join(sorted(formats)),
+                    "Write texture2d<uint> or <int> for integers, and <float> for floats and "
+                    "normalised ones; access::read_write takes few formats.",
+                )  # fmt: skip
 
     def encoder(self) -> Callable[..., None]:
         """Return `encode(encoder, geometry, *args)`, which adds a launch to an encoder."""

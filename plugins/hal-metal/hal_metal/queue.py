@@ -160,6 +160,7 @@ class MetalQueue(Queue):
     def _add_launch_of(
         self, program: MetalProgram, geometry: Any, args: tuple[Any, ...], keep: Keep
     ) -> driver.Work | None:
+        program.check_images(args)
         encode = program.encoder()
         return self._add(
             f"launch of {program.name}",

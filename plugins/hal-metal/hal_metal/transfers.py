@@ -60,10 +60,11 @@ class Part:
 class Texture:
     """An opaque: an image in memory that the host does not see."""
 
-    __slots__ = ("image", "texture")
+    __slots__ = ("format", "image", "texture")
 
-    def __init__(self, texture: Any, image: Image) -> None:
+    def __init__(self, texture: Any, image: Image, format: str) -> None:
         self.texture, self.image = texture, image
+        self.format = format  # RGBA8Unorm
 
 
 def blit_copies(dest: Part, src: Part, nbytes: int) -> bool:

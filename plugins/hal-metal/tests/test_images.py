@@ -115,3 +115,160 @@ kernel void k(texture1d<float> im [[texture(0)]], device float *y [[buffer(0)]],
     y = hal.zeros(6, hal.float32, device)
     program(image, y, threads=6)
     assert y.numpy().tolist() == wanted
+
+
+@pytest.mark.parametrize(("text", "signature", "why"), [
+    (DOUBLED, "x: const image2d, y: const image2d", "is texture2d<float, access::write> y"),
+    (DOUBLED, "x: image2d, y: image2d", "is texture2d<float, access::read> x"),
+    (DOUBLED, "x: const image3d, y: image2d", "is texture2d<float, access::read> x"),
+    (DOUBLED, "x: const float32*, y: image2d", "signature says x: const float32"),
+    (DOUBLED, "x: const image2d", "takes 2 arguments"),
+    ("kernel void k(device float *x [[buffer(0)]]) {}", "x: image2d", "signature says x: image2d"),
+    ("kernel void k(constant int &x [[buffer(0)]]) {}", "x: const image1d", "says x: const image1"),
+    (DOUBLED.replace("texture(1)", "texture(2)"), None, r"or \[\[texture\(n\)\]\] 0, 2 on METAL"),
+    ("kernel void k(device float *x [[buffer(1)]]) {}", None, r"\[\[buffer\(n\)\]\] or \S+ 1 on"),
+])  # fmt: skip
+def test_P18_a_signature_has_the_image_of_the_text(
+    device: hal.Compiled, text: str, signature: str | None, why: str
+) -> None:
+    with pytest.raises(hal.CompileError, match=why):
+        compiled(device, text, signature)
+
+
+@pytest.mark.parametrize(("wrong", "why"), [
+    (("access::read>", "access::write>"), "reads argument 'x', which is texture2d<float, "),
+    (("access::write>", "access::read>"), "writes argument 'y', which is texture2d<float, "),
+    ((", access::write>", ">"), r"writes argument 'y', which is texture2d<float> y \[\[texture"),
+    (("x.read(at)", "x.sample(sampler(), float2(at))"), "samples argument 'x', which is texture2d"),
+])  # fmt: skip
+def test_an_image_that_the_text_uses_against_its_access(
+    device: hal.Compiled, wrong: tuple[str, str], why: str
+) -> None:
+    with pytest.raises(hal.CompileError, match=why) as caught:
+        compiled(device, DOUBLED.replace(*wrong))
+    assert caught.value.line == 6 and "no matching member function" in caught.value.log
+
+
+def test_an_argument_is_an_image_of_the_right_kind(device: hal.Compiled) -> None:
+    program = compiled(device, DOUBLED)
+    x, y = made(device, hal.Image(4, 4)).fill(1), made(device, hal.Image(4, 4)).allocate()
+    plain, cube = hal.zeros(64, hal.float32, device), made(device, hal.Image(4, 2, 2))
+    for bufs, why in {
+        (plain, y): "argument 'x' is no image",
+        (x, cube): "argument 'y' is an image.*image3d.*image2d",
+        (x, x): "'x' and 'y' are one image",
+    }.items():
+        with pytest.raises(hal.InvalidArgument, match=why):
+            program(*bufs, threads=(4, 4))
+    with pytest.raises(hal.InvalidArgument, match=r"argument 'y: image2d': .*is larger"):
+        program(x, made(device, hal.Image(16385, 1)), threads=(4, 4))
+    with device.queue() as queue:
+        program(x, y, threads=(4, 4), queue=queue)
+    assert (y.numpy() == 2).all()
+
+
+BOTH = """
+kernel void k(texture2d<uint, access::read_write> x [[texture(0)]],
+              uint2 at [[thread_position_in_grid]]) { x.write(x.read(at) + 1, at); }"""
+
+
+def test_a_texture_takes_images_of_its_type(device: hal.Compiled) -> None:
+    """Metal does not compare them, and what a kernel read would be undefined."""
+    program, both = compiled(device, DOUBLED), compiled(device, BOTH)
+    x, y = made(device, hal.Image(4, 4)).fill(1), made(device, hal.Image(4, 4), hal.int8)
+    with pytest.raises(hal.InvalidArgument, match=r"argument 'y' is an image.*got 'RGBA8Sint'"):
+        program(x, y, threads=(4, 4))
+    with pytest.raises(hal.InvalidArgument, match=r"argument 'x' is an image.*got 'RGBA32Float'"):
+        both(x, threads=(4, 4))
+    pair = made(device, hal.Image(4, 4, channels=2), hal.uint8)  # of which no kernel does both
+    with pytest.raises(hal.InvalidArgument, match=r"argument 'x' is an image.*got 'RG8Uint'"):
+        both(pair, threads=(4, 4))
+    bytes_ = filled(device, np.full((4, 4, 4), 254, np.uint8))
+    both(bytes_, threads=(4, 4))
+    both(bytes_, threads=(4, 4))
+    assert (bytes_.numpy() == 255).all()  # values beyond an integer's are the largest
+    with device.capture() as graph:
+        program(x, y, threads=(4, 4))
+    with pytest.raises(hal.InvalidArgument, match="argument 'y' is an image"):
+        graph.replay()
+    with device.queue() as queue, pytest.raises(hal.InvalidArgument, match="'y' is an image"):
+        program(x, y, threads=(4, 4), queue=queue)
+
+
+def test_a_gpu_that_reads_and_writes_few_formats(device: hal.Compiled, control: Any) -> None:
+    control.read_write_tier = 1
+    both = compiled(device, BOTH)
+    with pytest.raises(hal.InvalidArgument, match="got 'RGBA8Uint'; expected R32Uint"):
+        both(made(device, hal.Image(4, 4), hal.uint8).fill(0), threads=(4, 4))
+    one = made(device, hal.Image(4, 4, channels=1), hal.uint32).fill(6)
+    both(one, threads=(4, 4))
+    assert (one.numpy() == 7).all()
+
+
+def test_a_graph_launches_kernels_with_images(device: hal.Compiled) -> None:
+    program = compiled(device, DOUBLED)
+    x, y, z = (made(device, hal.Image(4, 4)) for _ in range(3))
+    with device.capture() as graph:
+        x.fill(1)
+        program(x, y, threads=(4, 4))
+        program(y, z, threads=(4, 4))
+        x.copy_from(z)
+    graph.replay()
+    assert graph._plan.native() is not None
+    assert (x.numpy() == 4).all()
+    with pytest.raises(hal.InvalidArgument, match="'x' and 'y' are one image"):
+        graph.replay({y: x})
+    other = made(device, hal.Image(4, 4))
+    with device.queue() as queue:
+        graph.replay({y: other}, queue=queue)
+    assert (other.numpy() == 2).all() and (z.numpy() == 4).all()
+
+
+@pytest.mark.parametrize("image", [hal.Image(16385), hal.Image(4, 16385), hal.Image(4, 4, 2049)])
+def test_an_image_beyond_metals_limits(device: hal.Compiled, image: hal.Image) -> None:
+    with pytest.raises(hal.InvalidArgument, match=r"larger than images of \d axes"):
+        made(device, image, hal.uint8).allocate()
+
+
+def test_copies_to_and_from_parts_of_a_buffer(device: hal.Compiled) -> None:
+    """Metal copies pixels at multiples of bytes that few views begin at."""
+    numbers = np.arange(200, dtype=np.float32)
+    plain, image = hal.Buffer.from_numpy(numbers, device), made(device, hal.Image(4, 2))
+    for start in (0, 1, 4, 64):
+        part = plain.view(32, hal.float32, 4 * start)
+        image.copy_from(part)
+        assert (image.numpy().reshape(-1) == numbers[start : start + 32]).all()
+        part.fill(0)
+        part.copy_from(image)
+        assert (plain.numpy() == numbers).all()
+    small = made(device, hal.Image(3, 3, channels=1), hal.uint8)
+    small.copyin(bytearray(range(9)))
+    bytes_ = hal.zeros(32, hal.uint8, device)
+    bytes_.view(9, hal.uint8, 5).copy_from(small)
+    assert bytes_.numpy().tolist() == [0] * 5 + [*range(9)] + [0] * 18
+
+
+def test_other_libraries_take_a_copy_of_an_image(device: hal.Compiled) -> None:
+    image = filled(device, np.arange(16, dtype=np.float32).reshape(2, 2, 4))
+    with pytest.raises(hal.NotShareable):
+        image.__dlpack__()
+    assert np.from_dlpack(image, device="cpu", copy=True).tolist() == list(range(16))
+
+
+def test_an_image_goes_to_another_gpu(device: hal.Compiled, control: Any) -> None:
+    pixels = np.arange(16, dtype=np.float32).reshape(2, 2, 4)
+    with hal.Device["METAL:1"] as other:
+        here, there = filled(device, pixels), made(other, hal.Image(2, 2))
+        there.copy_from(here)
+        assert (there.numpy() == pixels).all()
+        with device.queue() as queue:
+            here.fill(3, queue=queue)
+            here.copy_from(there, queue=queue)
+        assert (here.numpy() == pixels).all()
+
+
+def test_no_room_for_an_image(device: hal.Compiled, control: Any) -> None:
+    device.allocator.free_cache()
+    control.room = 1 << 20
+    with pytest.raises(hal.OutOfMemory):
+        made(device, hal.Image(1024, 1024)).allocate()

@@ -40,7 +40,8 @@ class Bench:
         options.setMathMode_(0)
         library, _ = self.device.newLibraryWithSource_options_error_(TEXT, options, None)
         function = library.newFunctionWithName_("add")
-        self.pipeline, _ = self.device.newComputePipelineStateWithFunction_error_(function, None)
+        pipeline_of = self.device.newComputePipelineStateWithFunction_options_reflection_error_
+        self.pipeline, _, _ = pipeline_of(function, 0, None, None)
         self.queue = self.device.newCommandQueue()
         self.buffer = self.device.newBufferWithLength_options_(256, 0)
         self.buffer.contents().as_buffer(256)[:] = bytes(256)
@@ -207,7 +208,8 @@ WRONG: dict[str, tuple[Callable[[Bench], object], str]] = {
     "count": (lambda b: b.buffer.contents(1), "takes 0 arguments, not 1"),
     "type": (lambda b: b.device.newBufferWithLength_options_("8", 0), "argument 0 is '8', not Q"),
     "negative": (lambda b: b.device.newBufferWithLength_options_(-1, 0), "is -1, not Q"),
-    "out": (lambda b: b.device.newComputePipelineStateWithFunction_error_(None, 5), "pass None"),
+    "out": (lambda b: b.device.newComputePipelineStateWithFunction_options_reflection_error_(
+        None, 0, None, 5), "pass None"),
     "byte": (lambda b: b.commands().blitCommandEncoder().fillBuffer_range_value_(
         b.buffer, (0, 4), 200), "is 200, not z"),
     "size": (lambda b: b.dispatch(b.encoder(b.commands()), grid=(1, 1)), "not {MTLSize=QQQ}"),

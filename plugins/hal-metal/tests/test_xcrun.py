@@ -82,6 +82,31 @@ def test_it_makes_a_metallib_that_is_loaded(
         opened.load(damaged)
 
 
+IMAGES = """#include <metal_stdlib>
+using namespace metal;
+kernel void k(texture1d<float, access::write> y [[texture(1)]], texture1d<float> x [[texture(0)]],
+              uint i [[thread_position_in_grid]]) { y.write(2 * x.read(i), i); }
+"""
+
+
+def test_the_images_of_a_metallib_are_those_of_its_signature(
+    opened: hal.Compiled, xcrun: Callable[..., Path]
+) -> None:
+    xcrun()
+    options = hal.BufferSpec(image=hal.Image(4))
+    x = hal.Buffer.from_numpy(np.ones((4, 4), "f4"), opened, options)
+    y = hal.Buffer(opened, 16, hal.float32, options)
+    source = hal.Source("k", IMAGES, "x: const image1d, y: image1d", language="metal")
+    opened.compile(source)(x, y, threads=4)
+    assert (y.numpy() == 2).all()
+    for signature, why in {
+        "y: image1d, x: const image1d": r"argument 0 of the kernel is texture1d<float, access::re",
+        "x: const image2d, y: image1d": r"signature says x: const image2d",
+    }.items():
+        with pytest.raises(hal.CompileError, match=why):
+            opened.compile(hal.Source("k", IMAGES, signature, language="metal"))
+
+
 def test_its_errors_have_log_and_line(opened: hal.Compiled, xcrun: Callable[..., Path]) -> None:
     xcrun()
     with pytest.raises(hal.CompileError, match="xcrun metal refuses the text") as caught:

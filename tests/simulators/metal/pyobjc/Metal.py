@@ -128,7 +128,8 @@ _FORMATS = ("8Unorm", "16Unorm", "8Snorm", "16Snorm", "8Uint", "16Uint", "32Uint
             "16Sint", "32Sint", "16Float", "32Float")  # fmt: skip
 _AXES = {0: 1, 2: 2, 7: 3}  # MTLTextureType -> number of axes
 _LONGEST = {1: 16384, 2: 16384, 3: 2048}  # by the number of axes
-# Channels and formats that a kernel both reads and writes: MTLReadWriteTextureTier2.
+# Channels and formats that a kernel both reads and writes: of MTLReadWriteTextureTier1, and 2.
+_READ_WRITE_1 = {"132Float", "132Uint", "132Sint"}
 _READ_WRITE = {"132Float", "132Uint", "132Sint", "116Float", "116Uint", "116Sint", "18Unorm",
                "18Uint", "18Sint", "432Float", "432Uint", "432Sint", "416Float", "416Uint",
                "416Sint", "48Unorm", "48Uint", "48Sint"}  # fmt: skip
@@ -252,16 +253,19 @@ class MTLDevice(NSObject):
             return None, NSError("MTLLibraryErrorDomain", 1, "Invalid library file")
         return MTLLibrary(self, content[4:].decode()), None
 
-    def newComputePipelineStateWithFunction_error_(
-        self, function: MTLFunction | None, _: None
-    ) -> tuple[MTLComputePipelineState | None, NSError | None]:
+    def newComputePipelineStateWithFunction_options_reflection_error_(
+        self, function: MTLFunction | None, options: int, _: None, __: None
+    ) -> tuple[MTLComputePipelineState | None, MTLComputePipelineReflection | None, NSError | None]:
         if function is None:
             raise end_process("computeFunction must not be nil")
         made = MTLComputePipelineState(self, function)
         if made._static > _MAX_SHARED:
             why = f"Threadgroup memory size ({made._static}) exceeds the maximum ({_MAX_SHARED})"
-            return None, NSError("AGXMetal", 3, why)
-        return made, None
+            return None, None, NSError("AGXMetal", 3, why)
+        return made, MTLComputePipelineReflection(function) if options & 1 else None, None
+
+    def readWriteTextureSupport(self) -> int:
+        return control.read_write_tier
 
     def sampleTimestamps_gpuTimestamp_(self, cpu: None, gpu: None) -> tuple[None, int, int]:
         now = time.perf_counter_ns()
@@ -348,6 +352,41 @@ class MTLComputePipelineState(NSObject):
 
     def staticThreadgroupMemoryLength(self) -> int:
         return self._static
+
+
+class MTLComputePipelineReflection(NSObject):
+    def __init__(self, function: MTLFunction) -> None:
+        super().__init__()
+        self._bindings = tuple(map(MTLBinding, function._kernel.arguments))
+
+    def bindings(self) -> tuple[MTLBinding, ...]:
+        return self._bindings
+
+
+class MTLBinding(NSObject):
+    """Of Metal's classes of bindings, that of a texture answers the last three messages."""
+
+    def __init__(self, argument: msl.Argument) -> None:
+        super().__init__()
+        self._argument = argument
+
+    def index(self) -> int:
+        return self._argument.index
+
+    def type(self) -> int:
+        return {"buffer": 0, "threadgroup": 1, "texture": 2}[self._argument.kind]
+
+    def access(self) -> int:
+        return {"write": 2, "read_write": 1}.get(self._argument.texture[2], 0)
+
+    def textureType(self) -> int:
+        axes = self._argument.texture[0]
+        return next(kind for kind, count in _AXES.items() if count == axes)
+
+    def textureDataType(self) -> int:
+        words = {"uint": "UInt", "ushort": "UShort"}
+        kind = self._argument.texture[1]
+        return table().constants[f"MTLDataType{words.get(kind, kind.capitalize())}"]
 
 
 # -- work
@@ -668,7 +707,9 @@ class MTLComputeCommandEncoder(_Encoder):
         usage = {"write": 2, "read_write": 3}.get(access, 1)
         if usage & ~texture._usage:
             raise end_process(f"{argument.type}, and the texture's usage is {texture._usage}")
-        if access == "read_write" and f"{texture._channels}{texture._format}" not in _READ_WRITE:
+        if access == "read_write" and f"{texture._channels}{texture._format}" not in (
+            _READ_WRITE if control.read_write_tier == 2 else _READ_WRITE_1
+        ):
             raise end_process(f"{argument.type} of {texture._channels} channels, {texture._format}")
         return texture
 

@@ -33,6 +33,7 @@ lost = False  # the GPU was removed
 seconds = 0.0  # that each command buffer takes at least
 most_threads = 0  # of a block, in every pipeline made from now on; 0: as the kernel says
 room = 2 << 30  # bytes of memory of each device
+read_write_tier = 2  # MTLReadWriteTextureTier
 unified = True  # the GPU computes in the host's memory
 go = threading.Event()  # cleared: command buffers wait before they run
 go.set()
@@ -40,8 +41,8 @@ go.set()
 
 def reset() -> None:
     """Let nothing fail, wait or be slow, and forget what was counted."""
-    global lost, seconds, most_threads, room, unified
-    lost, seconds, most_threads, room, unified = False, 0.0, 0, 2 << 30, True
+    global lost, seconds, most_threads, room, unified, read_write_tier
+    lost, seconds, most_threads, room, unified, read_write_tier = False, 0.0, 0, 2 << 30, True, 2
     go.set()
     for record in (messages, aborts, over_retained, outside, faults, _failures):
         record.clear()

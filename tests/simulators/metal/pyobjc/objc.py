@@ -22,6 +22,7 @@ __version__ = "12.2.2"
 _PLAIN = {
     "setLanguageVersion:": "Q",
     "setMathMode:": "q",
+    "bindings": "",
     **dict.fromkeys(
         ("setTextureType:", "setPixelFormat:", "setWidth:", "setHeight:", "setDepth:",
          "setStorageMode:", "setUsage:"), "Q"
@@ -224,7 +225,7 @@ def _failed(selector: str, row: dict[str, Any] | None) -> Any:
     from Foundation import NSError
 
     if row is not None and row.get("retval", {}).get("type") == "@":
-        if selector.endswith("error:"):
-            return None, NSError("MTLAskedFor", 7, f"{selector} fails on request")
-        return None
+        outs = sum(one["type"] == "^@" for one in row.get("arguments", {}).values())
+        why = NSError("MTLAskedFor", 7, f"{selector} fails on request")
+        return (*[None] * outs, why) if outs else None
     raise error(f"NSInternalInconsistencyException - {selector} fails on request")
