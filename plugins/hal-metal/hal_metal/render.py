@@ -184,6 +184,16 @@ kernel void NAME(device float *y [[buffer(0)]], const device float *x [[buffer(1
 }
 """,
         "#include <metal_stdlib>\n",
+        images={
+            kind: f"""\
+kernel void NAME(metal::texture2d<{type}, metal::access::read> x [[texture(0)]],
+        metal::texture2d<{type}, metal::access::write> y [[texture(1)]],
+        uint2 at [[thread_position_in_grid]]) {{
+    y.write(FACTOR * x.read(at), at);
+}}
+"""
+            for kind, type in {"f": "float", "i": "int", "u": "uint"}.items()
+        },
     )
     dtypes = CFamilyRenderer.dtypes - {float64}
 

@@ -146,4 +146,13 @@ __kernel void NAME(__global float *y, __global const float *x, int n) {
     if (i < n) y[i] = FACTOR * x[i];
 }
 """,
+        images={
+            kind: f"""\
+__kernel void NAME(__read_only image2d_t x, __write_only image2d_t y) {{
+    int2 at = (int2)(get_global_id(0), get_global_id(1));
+    write_image{type}(y, at, FACTOR * read_image{type}(x, at));
+}}
+"""
+            for kind, type in {"f": "f", "i": "i", "u": "ui"}.items()
+        },
     )

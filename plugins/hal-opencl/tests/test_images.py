@@ -50,30 +50,6 @@ def test_normalised_integers_are_floats_in_a_kernel(device: hal.Compiled) -> Non
     np.testing.assert_allclose(y.numpy().reshape(8, 4), wanted, rtol=1e-6)
 
 
-def test_kernels_read_and_write_every_format_that_the_device_has(device: hal.Compiled) -> None:
-    whole = DOUBLED.replace("2 * ", "")
-    copiers = {
-        kind: compiled(device, whole.replace("imagef", f"image{kind}")) for kind in ("f", "i", "ui")
-    }
-    dtypes = (hal.uint8, hal.int8, hal.uint16, hal.int16, hal.uint32, hal.int32)
-    asked = [(dtype, False) for dtype in (*dtypes, hal.float16, hal.float32)]
-    found = 0
-    for dtype, normalised in (*asked, *((dtype, True) for dtype in dtypes[:4])):
-        kind = "f" if normalised or dtype.is_float else "i" if dtype.kind == "i" else "ui"
-        for channels in (1, 2, 4):
-            image = hal.Image(8, 4, channels=channels, normalised=normalised)
-            pixels = (3 * np.arange(32 * channels)).astype(dtype.to_numpy()).reshape(image.shape)
-            x, y = made(device, image, dtype), made(device, image, dtype)
-            try:
-                x.copyin(pixels)
-            except hal.Unsupported:
-                continue
-            copiers[kind](x, y, threads=(8, 4))
-            assert (y.numpy() == pixels).all(), image
-            found += 1
-    assert found >= 10  # what every device has of OpenCL 1.2: four channels
-
-
 @pytest.mark.parametrize("offsets", [False, True])
 def test_a_text_with_offsets_has_none_for_images(device: hal.Compiled, offsets: bool) -> None:
     offset = ", long y0" * offsets
@@ -91,11 +67,6 @@ def test_a_text_with_offsets_has_none_for_images(device: hal.Compiled, offsets: 
     ("text", "signature", "why"),
     [
         (DOUBLED, "x: const image2d, y: const image2d", "is __write_only image2d_t y"),
-        (DOUBLED, "x: image2d, y: image2d", "is __read_only image2d_t x"),
-        (DOUBLED, "x: const image3d, y: image2d", "is __read_only image2d_t x"),
-        (DOUBLED, "x: const float32*, y: image2d", "signature says x: const float32"),
-        (DOUBLED, "x: any*, y: image2d", r"signature says x: any\*"),
-        (DOUBLED, "x: int32, y: image2d", "signature says x: int32"),
         ("__kernel void k(__global void *x) {}", "x: image2d", "signature says x: image2d"),
         ("__kernel void k(__global float *x) {}", "x: const image1d", "says x: const image1d"),
         ("__kernel void k(int x) {}", "x: const image1d", "says x: const image1d"),
@@ -124,20 +95,8 @@ def test_an_image_that_the_text_uses_against_its_qualifier(
     assert caught.value.line == 4 and "image" in caught.value.log
 
 
-def test_an_argument_is_an_image_of_the_right_kind(device: hal.Compiled) -> None:
-    program = compiled(device, DOUBLED)
-    x, y = made(device, hal.Image(4, 4)).fill(1), made(device, hal.Image(4, 4)).allocate()
-    plain, cube = hal.zeros(64, hal.float32, device), made(device, hal.Image(4, 2, 2))
-    for bufs, why in {
-        (plain, y): "argument 'x' is no image",
-        (x, plain): "argument 'y' is no image",
-        (x, cube): "argument 'y' is an image.*image3d.*image2d",
-        (x, x): "'x' and 'y' are one image",
-    }.items():
-        with pytest.raises(hal.InvalidArgument, match=why):
-            program(*bufs, threads=(4, 4))
-    with pytest.raises(hal.InvalidArgument, match=r"argument 'y: image2d': .*is larger"):
-        program(x, made(device, hal.Image(1 << 20, 1)), threads=(4, 4))
+def test_an_image_is_no_memory_of_any_type(device: hal.Compiled) -> None:
+    x, plain = made(device, hal.Image(4, 4)).fill(1), hal.zeros(64, hal.float32, device)
     takes_any = compiled(device, "__kernel void k(__global float *p) {}", "p: any*")
     takes_any(plain, threads=1)
     for of_plain in (compiled(device, "__kernel void k(__global float *p) {}"), takes_any):
@@ -147,32 +106,17 @@ def test_an_argument_is_an_image_of_the_right_kind(device: hal.Compiled) -> None
         takes_any(plain, threads=1)
     with pytest.raises(hal.InvalidArgument, match="has another dtype"):
         graph.replay({plain: x})
-    with device.queue() as queue:
-        program(x, y, threads=(4, 4), queue=queue)
-    assert (y.numpy() == 2).all()
 
 
-def test_a_graph_launches_kernels_with_images(device: hal.Compiled) -> None:
+def test_a_graph_with_images_is_one_of_the_driver(device: hal.Compiled) -> None:
     program = compiled(device, DOUBLED)
-    x, y, z = (made(device, hal.Image(4, 4)) for _ in range(3))
+    x, y = (made(device, hal.Image(4, 4)) for _ in range(2))
     with device.capture() as graph:
         x.fill(1)
         program(x, y, threads=(4, 4))
-        program(y, z, threads=(4, 4))
-        x.copy_from(z)
-        with pytest.raises(hal.InvalidArgument, match="'x' and 'y' are one image"):
-            program(x, x, threads=(4, 4))
-    assert graph.dependencies == [(), (0,), (1,), (0, 1, 2)]
     graph.replay()
-    if calls_of(device.hardware):
-        assert graph._plan.native() is not None
-    assert (x.numpy() == 4).all()
-    with pytest.raises(hal.InvalidArgument, match="'x' and 'y' are one image"):
-        graph.replay({y: x})
-    other = made(device, hal.Image(4, 4))
-    with device.queue() as queue:
-        graph.replay({y: other}, queue=queue)
-    assert (other.numpy() == 2).all() and (z.numpy() == 4).all()
+    assert not calls_of(device.hardware) or graph._plan.native() is not None
+    assert (y.numpy() == 2).all()
 
 
 @pytest.mark.parametrize(

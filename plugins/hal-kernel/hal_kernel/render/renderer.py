@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from hal_core.dtypes import DTYPES, DType, any_
@@ -22,6 +23,9 @@ class ByHand(NamedTuple):
     kernel: str  # NAME(float *y, const float *x, int n): y[i] = FACTOR * x[i] where i < n
     before: str = ""  # lines ahead of the first kernel
     has_macros: bool = True  # it has C's preprocessor, and declarations of functions
+    # Where it has images, by the kind of their elements, "f", "i", "u":
+    # NAME(x: const image2d, y: image2d): y = FACTOR * x at each pixel
+    images: Mapping[str, str] = MappingProxyType({})
 
 
 class Renderer:

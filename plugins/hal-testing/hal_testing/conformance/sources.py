@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 import hal_core as hal
@@ -10,6 +12,7 @@ from hal_kernel.render import RENDERERS
 from hal_testing.conformance.kernels import doubled
 
 SIGNATURE = "y: float32*, x: const float32*, n: int32"
+IMAGES = "x: const image2d, y: image2d"
 
 
 class Texts(NamedTuple):
@@ -22,6 +25,8 @@ class Texts(NamedTuple):
     two: str = ""  # kernels `doubled` and `fivefold`, y[i] = 5 * x[i]
     macro: str = ""  # kernel `doubled`: y[i] = FACTOR * x[i]
     unresolved: str = ""  # kernel `doubled`, which calls a function that does not exist
+    # By the kind of elements, "f", "i", "u": kernel `k` of IMAGES, y = FACTOR * x at each pixel.
+    images: Mapping[str, str] = MappingProxyType({})
 
     def source(self, text: str, name: str = "doubled", **options: object) -> hal.Source:
         return hal.Source(name, text, SIGNATURE, language=self.language, **options)  # type: ignore[arg-type]
@@ -34,7 +39,7 @@ def texts(pair: CompilerPair) -> Texts | None:
     if not hasattr(known, "by_hand"):  # there is none, or it is no renderer of hal-kernel
         known = RENDERERS[language]() if language in RENDERERS else None
     if known is not None and known.by_hand is not None:
-        kernel, before, has_macros = known.by_hand
+        kernel, before, has_macros, images = known.by_hand
         doubled_text = before + kernel.replace("NAME", "doubled")
         line = doubled_text[: doubled_text.index("FACTOR")].count("\n") + 1
         declared = before + "float nobody_has_this(float);\n" + doubled_text[len(before) :]
@@ -47,6 +52,7 @@ def texts(pair: CompilerPair) -> Texts | None:
             + kernel.replace("NAME", "doubled").replace("FACTOR", "2"),
             doubled_text if has_macros else "",
             declared.replace("FACTOR", "nobody_has_this(2)") if has_macros else "",
+            {kind: before + text.replace("NAME", "k") for kind, text in images.items()},
         )  # fmt: skip
     if known is None or not known.serves_source:
         return None

@@ -10,10 +10,22 @@ import numpy as np
 import pytest
 
 import hal_core as hal
+from hal_testing.conformance.sources import IMAGES, Texts
+from hal_testing.kit.abilities import nothing_to_try
 
 
 def image_of(device: hal.Compiled, image: hal.Image, dtype: hal.DType) -> hal.Buffer:
     return hal.Buffer(device, prod(image.shape), dtype, hal.BufferSpec(image=image))
+
+
+def compiled(
+    device: hal.Compiled, texts: Texts, kind: str, signature: str | None = None, factor: int = 2
+) -> hal.Program:
+    """Compile the kernel that multiplies pixels of a kind."""
+    if not texts.images:
+        nothing_to_try(f"the kit knows no images in {texts.language!r}")
+    text = texts.images[kind].replace("FACTOR", str(factor))
+    return device.compile(hal.Source("k", text, signature, language=texts.language))
 
 
 class TestImages:
@@ -99,3 +111,81 @@ class TestImages:
             hal.empty(63, hal.float32, device, options)
         with pytest.raises(hal.InvalidArgument, match="dtype of an image"):
             device.allocator.alloc(256, options)
+
+    def test_IM7_kernels_read_and_write_every_format_that_the_device_has(
+        self, device: hal.Compiled, hal_source: Texts
+    ) -> None:
+        copiers = {kind: compiled(device, hal_source, kind, factor=1) for kind in "fiu"}
+        dtypes = (hal.uint8, hal.int8, hal.uint16, hal.int16, hal.uint32, hal.int32)
+        asked = [(dtype, False) for dtype in (*dtypes, hal.float16, hal.float32)]
+        found = 0
+        for dtype, normalised in (*asked, *((dtype, True) for dtype in dtypes[:4])):
+            for channels in (1, 2, 4):
+                image = hal.Image(8, 4, channels=channels, normalised=normalised)
+                pixels = (3 * np.arange(32 * channels)).astype(dtype.to_numpy())
+                x, y = image_of(device, image, dtype), image_of(device, image, dtype)
+                try:
+                    x.copyin(pixels)
+                except hal.Unsupported:
+                    continue
+                copiers["f" if normalised else dtype.kind](x, y, threads=(8, 4))
+                assert (y.numpy().reshape(-1) == pixels).all(), image
+                found += 1
+        assert found >= 10
+
+    def test_IM8_a_signature_has_the_image_of_the_text(
+        self, device: hal.Compiled, hal_source: Texts
+    ) -> None:
+        for given in (None, IMAGES):
+            program = compiled(device, hal_source, "f", given)
+            assert str(program.signature) == IMAGES
+        for wrong, argument in {
+            "x: const image2d, y: const image2d": "y", "x: image2d, y: image2d": "x",
+            "x: const image3d, y: image2d": "x", "x: const float32*, y: image2d": "x",
+            "x: any*, y: image2d": "x", "x: int32, y: image2d": "x",
+        }.items():  # fmt: skip
+            with pytest.raises(hal.CompileError, match=rf"signature says {argument}: "):
+                compiled(device, hal_source, "f", wrong)
+
+    def test_IM9_an_argument_is_an_image_of_the_right_kind(
+        self, device: hal.Compiled, hal_source: Texts
+    ) -> None:
+        program = compiled(device, hal_source, "f")
+        plain, cube = hal.zeros(64, hal.float32, device), hal.Image(4, 2, 2)
+        x, y = (image_of(device, hal.Image(4, 4), hal.float32).fill(1) for _ in range(2))
+        for bufs, why in {
+            (plain, y): "argument 'x' is no image",
+            (x, plain): "argument 'y' is no image",
+            (x, image_of(device, cube, hal.float32)): "argument 'y' is an image.*image3d.*image2d",
+            (x, x): "'x' and 'y' are one image",
+        }.items():
+            with pytest.raises(hal.InvalidArgument, match=why):
+                program(*bufs, threads=(4, 4))
+        large = image_of(device, hal.Image(1 << 20, 1), hal.float32)
+        with pytest.raises(hal.InvalidArgument, match=r"argument 'y: image2d': .*is larger"):
+            program(x, large, threads=(4, 4))
+        with device.queue() as queue:
+            program(x, y, threads=(4, 4), queue=queue)
+        assert (y.numpy() == 2).all()
+
+    def test_IM10_graphs_launch_kernels_with_images(
+        self, device: hal.Compiled, hal_source: Texts
+    ) -> None:
+        program = compiled(device, hal_source, "f")
+        x, y, z = (image_of(device, hal.Image(4, 4), hal.float32) for _ in range(3))
+        with device.capture() as graph:
+            x.fill(1)
+            program(x, y, threads=(4, 4))
+            program(y, z, threads=(4, 4))
+            x.copy_from(z)
+            with pytest.raises(hal.InvalidArgument, match="'x' and 'y' are one image"):
+                program(x, x, threads=(4, 4))
+        assert graph.dependencies == [(), (0,), (1,), (0, 1, 2)]
+        graph.replay()
+        assert (x.numpy() == 4).all()
+        with pytest.raises(hal.InvalidArgument, match="'x' and 'y' are one image"):
+            graph.replay({y: x})
+        other = image_of(device, hal.Image(4, 4), hal.float32)
+        with device.queue() as queue:
+            graph.replay({y: other}, queue=queue)
+        assert (other.numpy() == 2).all() and (z.numpy() == 4).all()
