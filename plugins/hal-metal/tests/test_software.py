@@ -24,6 +24,9 @@ kernel void add(device int *y [[buffer(0)]], constant int &a [[buffer(1)]],
     t[0] = 0;
     y[i] += a;
 }
+kernel void both(texture2d<uint, access::read_write> x [[texture(0)]]) {
+    x.write(x.read(uint2(0, 0)), uint2(1, 0));
+}
 """
 
 
@@ -39,9 +42,11 @@ class Bench:
         options = Metal.MTLCompileOptions.alloc().init()
         options.setMathMode_(0)
         library, _ = self.device.newLibraryWithSource_options_error_(TEXT, options, None)
-        function = library.newFunctionWithName_("add")
         pipeline_of = self.device.newComputePipelineStateWithFunction_options_reflection_error_
-        self.pipeline, _, _ = pipeline_of(function, 0, None, None)
+        self.pipeline, self.both = (
+            pipeline_of(library.newFunctionWithName_(name), 0, None, None)[0]
+            for name in ("add", "both")
+        )
         self.queue = self.device.newCommandQueue()
         self.buffer = self.device.newBufferWithLength_options_(256, 0)
         self.buffer.contents().as_buffer(256)[:] = bytes(256)
@@ -59,6 +64,33 @@ class Bench:
 
     def dispatch(self, encoder: Any, grid: Any = (2, 1, 1), block: Any = (4, 1, 1)) -> None:
         encoder.dispatchThreadgroups_threadsPerThreadgroup_(grid, block)
+
+    def texture(self, format: int = 123, device: Any = None, **fields: int) -> Any:
+        """Make one of 4 x 2 pixels, of RGBA32Uint if no other format is asked for."""
+        import Metal
+
+        asked = Metal.MTLTextureDescriptor.alloc().init()
+        asked.setPixelFormat_(format)
+        for name, value in {
+            "Width": 4,
+            "Height": 2,
+            "StorageMode": 2,
+            "Usage": 3,
+            **fields,
+        }.items():
+            getattr(asked, f"set{name}_")(value)
+        return (device or self.device).newTextureWithDescriptor_(asked)
+
+    def pixels(
+        self, offset: int = 0, row: int = 64, layer: int = 0, size: Any = (4, 2, 1), level: int = 0
+    ) -> None:
+        encoder = self.commands().blitCommandEncoder()
+        try:
+            encoder.copyFromBuffer_sourceOffset_sourceBytesPerRow_sourceBytesPerImage_sourceSize_toTexture_destinationSlice_destinationLevel_destinationOrigin_(
+                self.buffer, offset, row, layer, size, self.texture(), 0, level, (0, 0, 0)
+            )
+        finally:
+            encoder.endEncoding()
 
     def blit(self, *span: int, overlap: bool = False) -> None:
         src, dest, nbytes = span
@@ -153,6 +185,18 @@ def _of_another(bench: Bench, encoder: Any) -> None:
     encoder.setBuffer_offset_atIndex_(theirs, 0, 0)
 
 
+def _bound(format: int = 123, **fields: int) -> Callable[[Bench], None]:
+    """Launch a kernel that reads and writes a texture."""
+
+    def run(bench: Bench, encoder: Any) -> None:
+        encoder.setComputePipelineState_(bench.both)
+        if format:
+            encoder.setTexture_atIndex_(bench.texture(format, **fields), 0)
+        bench.dispatch(encoder)
+
+    return _encoding(run)
+
+
 def _much_shared(bench: Bench, encoder: Any) -> None:
     encoder.setThreadgroupMemoryLength_atIndex_(32768 + 16, 0)
     bench.dispatch(encoder)
@@ -181,6 +225,25 @@ RULES: dict[str, Callable[[Bench], object]] = {
     "a blit of 0 bytes": lambda b: b.blit(0, 0, 0),
     "bytes 252 to 260 of a buffer of 256": lambda b: b.blit(252, 0, 8),
     "overlap": lambda b: b.blit(0, 4, 8, overlap=True),
+    "private textures only": lambda b: b.texture(StorageMode=0),
+    "a texture of 2 axes, and the size [0, 2, 1]": lambda b: b.texture(Width=0),
+    "a texture of 1 axes, and the size [4, 2, 1]": lambda b: b.texture(TextureType=0),
+    "a texture of 3 axes, and the size [2049, 2, 1]": (
+        lambda b: b.texture(TextureType=7, Width=2049)),
+    "a texture of another device": _encoding(
+        lambda b, e: e.setTexture_atIndex_(b.texture(device=b.other), 0)),
+    "texture index 128 is above 127": _encoding(
+        lambda b, e: e.setTexture_atIndex_(b.texture(), 128)),
+    "missing texture binding at index 0": _bound(0),
+    "access::read_write> of 2 axes, 32Float": _bound(125),
+    "access::read_write> of 3 axes, 32Uint": _bound(TextureType=7),
+    "access::read_write>, and the texture's usage is 1": _bound(Usage=1),
+    "access::read_write> of 2 channels, 8Uint": _bound(33),
+    "offset 8 or bytes per row between pixels": lambda b: b.pixels(8),
+    "a part of a texture of (4, 2, 1)": lambda b: b.pixels(size=(2, 2, 1)),
+    "80 bytes for a row of 4": lambda b: b.pixels(row=80),
+    "128 for a layer": lambda b: b.pixels(layer=128),
+    "bytes 192 to 320 of a buffer of 256": lambda b: b.pixels(192),
     "a buffer of 0 bytes": lambda b: b.device.newBufferWithLength_options_(0, 0),
     "fast math": lambda b: b.device.newLibraryWithSource_options_error_(TEXT, None, None),
 }  # fmt: skip
