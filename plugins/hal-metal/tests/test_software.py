@@ -226,9 +226,9 @@ RULES: dict[str, Callable[[Bench], object]] = {
     "bytes 252 to 260 of a buffer of 256": lambda b: b.blit(252, 0, 8),
     "overlap": lambda b: b.blit(0, 4, 8, overlap=True),
     "private textures only": lambda b: b.texture(StorageMode=0),
-    "a texture of 2 axes, and the size [0, 2, 1]": lambda b: b.texture(Width=0),
-    "a texture of 1 axes, and the size [4, 2, 1]": lambda b: b.texture(TextureType=0),
-    "a texture of 3 axes, and the size [2049, 2, 1]": (
+    "a texture of 2 axes, and the size (0, 2, 1)": lambda b: b.texture(Width=0),
+    "a texture of 1 axes, and the size (4, 2, 1)": lambda b: b.texture(TextureType=0),
+    "a texture of 3 axes, and the size (2049, 2, 1)": (
         lambda b: b.texture(TextureType=7, Width=2049)),
     "a texture of another device": _encoding(
         lambda b, e: e.setTexture_atIndex_(b.texture(device=b.other), 0)),

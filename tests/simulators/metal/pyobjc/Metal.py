@@ -95,32 +95,22 @@ class MTLBuffer(NSObject):
                 self._device._allocated -= self._nbytes
 
 
+def _setter(name: str) -> Callable[[Any, int], None]:
+    return lambda self, value: self._asked.update({name: value})
+
+
 class MTLTextureDescriptor(NSObject):
     def __init__(self) -> None:
         super().__init__()
-        self._type, self._format, self._size = 2, 70, [1, 1, 1]
-        self._mode, self._usage = 1, 1
+        self._asked = {"type": 2, "format": 70, "width": 1, "height": 1, "depth": 1, "mode": 1,
+                       "usage": 1}  # fmt: skip
 
-    def setTextureType_(self, kind: int) -> None:
-        self._type = kind
+    setTextureType_, setPixelFormat_ = _setter("type"), _setter("format")
+    setWidth_, setHeight_, setDepth_ = _setter("width"), _setter("height"), _setter("depth")
+    setStorageMode_, setUsage_ = _setter("mode"), _setter("usage")
 
-    def setPixelFormat_(self, number: int) -> None:
-        self._format = number
-
-    def setWidth_(self, width: int) -> None:
-        self._size[0] = width
-
-    def setHeight_(self, height: int) -> None:
-        self._size[1] = height
-
-    def setDepth_(self, depth: int) -> None:
-        self._size[2] = depth
-
-    def setStorageMode_(self, mode: int) -> None:
-        self._mode = mode
-
-    def setUsage_(self, usage: int) -> None:
-        self._usage = usage
+    def _size(self) -> tuple[int, ...]:
+        return tuple(self._asked[axis] for axis in ("width", "height", "depth"))
 
 
 # What metal_texture calls a format -> how Metal's constants end, in its order.
@@ -141,14 +131,14 @@ class MTLTexture(NSObject):
 
     def __init__(self, device: MTLDevice, asked: MTLTextureDescriptor) -> None:
         super().__init__()
-        self._device, self._axes, self._size = device, _AXES[asked._type], tuple(asked._size)
-        self._usage = asked._usage
+        self._device, self._axes, self._size = device, _AXES[asked._asked["type"]], asked._size()
+        self._usage = asked._asked["usage"]
         constants = table().constants
         self._channels, self._format = next(
             (channels, ending)
             for channels, order in ((1, "R"), (2, "RG"), (4, "RGBA"))
             for ending in _FORMATS
-            if constants[f"MTLPixelFormat{order}{ending}"] == asked._format
+            if constants[f"MTLPixelFormat{order}{ending}"] == asked._asked["format"]
         )
         self._types = next(_TYPES[one] for one in _TYPES if one in self._format.lower())
         self._pixel = self._channels * int(re.match(r"\d+", self._format)[0]) // 8  # type: ignore[index]
@@ -223,9 +213,9 @@ class MTLDevice(NSObject):
         return MTLBuffer(self, nbytes)
 
     def newTextureWithDescriptor_(self, asked: MTLTextureDescriptor) -> MTLTexture | None:
-        axes, size = _AXES[asked._type], asked._size
-        if asked._mode != 2:
-            raise end_process(f"software Metal has private textures only, not mode {asked._mode}")
+        axes, size, mode = _AXES[asked._asked["type"]], asked._size(), asked._asked["mode"]
+        if mode != 2:
+            raise end_process(f"software Metal has private textures only, not mode {mode}")
         if min(size) < 1 or max(size[axes:], default=1) > 1 or max(size) > _LONGEST[axes]:
             raise end_process(f"a texture of {axes} axes, and the size {size}")
         made = MTLTexture(self, asked)
