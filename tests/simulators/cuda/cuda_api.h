@@ -29,8 +29,13 @@ constexpr uintptr_t CU_LAUNCH_PARAM_END = 0, CU_LAUNCH_PARAM_BUFFER_POINTER = 1,
 enum CUmemorytype : unsigned {
     CU_MEMORYTYPE_HOST = 1,
     CU_MEMORYTYPE_DEVICE = 2,
+    CU_MEMORYTYPE_ARRAY = 3,
     CU_MEMORYTYPE_UNIFIED = 4,
 };
+
+// Of an array: kernels write it. Of a texture: how integers and coordinates are taken.
+constexpr unsigned CUDA_ARRAY3D_SURFACE_LDST = 2;
+constexpr unsigned CU_TRSF_READ_AS_INTEGER = 1, CU_TRSF_NORMALIZED_COORDINATES = 2;
 
 enum CUjit_option : unsigned {
     CU_JIT_WALL_TIME = 2,
@@ -75,6 +80,26 @@ struct CUDA_MEMCPY3D {
     void* dstReserved;
     size_t dstPitch, dstHeight;
     size_t WidthInBytes, Height, Depth;
+};
+
+struct CUDA_ARRAY3D_DESCRIPTOR {
+    size_t Width, Height, Depth;
+    unsigned Format, NumChannels, Flags;
+};
+
+struct CUDA_RESOURCE_DESC {
+    unsigned resType;
+    union {
+        CUarray hArray;
+        int reserved[32];
+    };
+    unsigned flags;
+};
+
+struct CUDA_TEXTURE_DESC {
+    unsigned addressMode[3], filterMode, flags, maxAnisotropy, mipmapFilterMode;
+    float mipmapLevelBias, minMipmapLevelClamp, maxMipmapLevelClamp, borderColor[4];
+    int reserved[12];
 };
 
 struct CUDA_KERNEL_NODE_PARAMS {

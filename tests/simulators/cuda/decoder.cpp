@@ -221,7 +221,8 @@ const Rules& all_rules() {
         for (auto add : {add_integer_rules, add_bit_rules, add_field_rules, add_carry_rules,
                          add_float_rules, add_half_rules, add_compare_rules, add_convert_rules,
                          add_move_rules, add_memory_rules, add_atomic_rules, add_control_rules,
-                         add_barrier_rules, add_warp_rules}) {
+                         add_barrier_rules, add_warp_rules, add_texture_rules,
+                         add_surface_rules}) {
             add(made);
         }
         return made;

@@ -32,7 +32,7 @@ struct Operand {
     uint64_t at = 0;          // of a launch_param: where it starts in the block of parameters
     uint64_t nbytes = 0;      // of a Variable
     std::string name;         // as written
-    std::vector<Operand> parts;  // of a Vector, and the two of p|q
+    std::vector<Operand> parts;  // of a Vector, the two of p|q, coordinates behind an object
     bool pair = false;        // p|q
 };
 
@@ -112,6 +112,8 @@ void add_atomic_rules(Rules& rules);
 void add_control_rules(Rules& rules);
 void add_barrier_rules(Rules& rules);
 void add_warp_rules(Rules& rules);
+void add_texture_rules(Rules& rules);
+void add_surface_rules(Rules& rules);
 
 const Rules& all_rules();
 

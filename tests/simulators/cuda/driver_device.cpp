@@ -36,6 +36,7 @@ const std::map<int, int>& attributes() {
         {40, 2},           // copy engines
         {41, 1},           // unified addressing
         {51, 32},          // pitch alignment of textures
+        {55, 32768}, {56, 131072}, {57, 65536}, {58, 16384}, {59, 16384}, {60, 16384},  // surfaces
         {78, 1},           // stream priorities
         {79, 1}, {80, 1},
         {81, int(SHARED_ALL)},

@@ -8,11 +8,9 @@
         return sim::enter(#name, [](sim::Lock&) { sim::refuse(sim::NOT_SUPPORTED); }); \
     }
 
-// arrays and textures
-NOT_SUPPORTED(cuArray3DCreate_v2)
+// arrays of two axes by their own calls, textures without objects
 NOT_SUPPORTED(cuArray3DGetDescriptor_v2)
 NOT_SUPPORTED(cuArrayCreate_v2)
-NOT_SUPPORTED(cuArrayDestroy)
 NOT_SUPPORTED(cuArrayGetDescriptor_v2)
 NOT_SUPPORTED(cuMemcpyAtoA_v2)
 NOT_SUPPORTED(cuMemcpyAtoD_v2)
@@ -24,8 +22,6 @@ NOT_SUPPORTED(cuModuleGetTexRef)
 NOT_SUPPORTED(cuParamSetTexRef)
 NOT_SUPPORTED(cuSurfRefGetArray)
 NOT_SUPPORTED(cuSurfRefSetArray)
-NOT_SUPPORTED(cuTexObjectCreate)
-NOT_SUPPORTED(cuTexObjectDestroy)
 NOT_SUPPORTED(cuTexRefCreate)
 NOT_SUPPORTED(cuTexRefDestroy)
 NOT_SUPPORTED(cuTexRefGetAddressMode)
@@ -94,7 +90,6 @@ NOT_SUPPORTED(cuMemHostUnregister)
 NOT_SUPPORTED(cuMemcpy2DAsync_v2)
 NOT_SUPPORTED(cuMemcpy2DUnaligned_v2)
 NOT_SUPPORTED(cuMemcpy2D_v2)
-NOT_SUPPORTED(cuMemcpy3DAsync_v2)
 NOT_SUPPORTED(cuMemcpy3DPeer)
 NOT_SUPPORTED(cuMemcpy3DPeerAsync)
 NOT_SUPPORTED(cuMemcpy3D_v2)

@@ -19,7 +19,7 @@ SOURCES = (
     "alu_half", "alu_integer", "atomics", "barrier", "control", "cursor", "declaration",
     "decoder", "engine", "engine_main", "externals", "lexer", "load_store", "machine",
     "move_ops", "operand_parser", "parser", "routine_head", "routine_parser", "scheduler",
-    "types", "warp_actions", "warp_ops",
+    "surface", "texture", "types", "warp_actions", "warp_ops",
 )  # fmt: skip
 SCHEDULES = ("run-to-barrier", "lockstep")
 

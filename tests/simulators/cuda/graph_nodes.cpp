@@ -1,5 +1,6 @@
 // Entry points: the nodes of graphs, whose parameters are CUDA's own.
 #include "graph.h"
+#include "array.h"
 #include "module.h"
 
 using namespace sim;
@@ -15,11 +16,8 @@ Task task_of(Context& context, const CUDA_KERNEL_NODE_PARAMS* is) {
     return launch_task(context, function, shape, is->kernelParams, is->extra);
 }
 
-// Ranges of bytes whose addresses say what they are.
 Task task_of(CUcontext context, const CUDA_MEMCPY3D* is) {
-    need(is && is->Height == 1 && is->Depth == 1 && is->WidthInBytes > 0);
-    need(is->srcMemoryType == CU_MEMORYTYPE_UNIFIED && is->dstMemoryType == CU_MEMORYTYPE_UNIFIED);
-    return copy_task(context_of(context), is->dstDevice, is->srcDevice, is->WidthInBytes);
+    return box_task(context_of(context), is);
 }
 
 Task task_of(CUcontext context, const CUDA_MEMSET_NODE_PARAMS* is) {

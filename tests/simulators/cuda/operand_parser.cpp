@@ -111,6 +111,7 @@ Operand RoutineParser::single() {
         made.bits = number.bits;
         made.name = shown(number);
     }
+    if (bracketed && cursor_.mark(",")) made.parts = operand().parts;
     if (bracketed) cursor_.expect("]");
     made.negated = negated;
     made.bracketed = bracketed;

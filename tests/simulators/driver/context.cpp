@@ -69,6 +69,8 @@ void destroy(Lock& lock, Context& context) {
     abandon(driver().events, mine);
     abandon(driver().functions, [&](auto& it) { return &it.module->context == &context; }, false);
     abandon(driver().modules, mine);
+    abandon(driver().images, [&](auto& it) { return it.array->block->context == &context; });
+    abandon(driver().arrays, [&](auto& it) { return it.block->context == &context; });
     driver().abandoned += release_blocks(context);
     for (auto& stream : context.streams) {
         stream->closing = true;

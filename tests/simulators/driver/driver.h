@@ -19,11 +19,13 @@
 
 namespace sim {
 
+struct Array;
 struct Context;
 struct Event;
 struct Exec;
 struct Graph;
 struct Function;
+struct ImageObject;
 struct Module;
 struct Pool;
 struct Stream;
@@ -92,6 +94,8 @@ struct Driver {
     Handles<Pool> pools;
     Handles<Graph> graphs;
     Handles<Exec> execs;
+    Handles<Array> arrays;
+    Handles<ImageObject> images;
     uint64_t abandoned = 0;  // what was still alive when its context went
     uintptr_t first_handle = 0, next_handle = 0;
     std::deque<uintptr_t> retired;          // handles of what is gone, the oldest first

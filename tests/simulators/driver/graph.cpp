@@ -23,7 +23,7 @@ void set_node(ExecHandle handle, NodeHandle which, Task task) {
     for (Node& node : exec->nodes) {
         if (node.handle != which) continue;
         need(node.task.kind == task.kind && node.task.context == task.context);
-        need(node.task.memory == task.memory);
+        need(node.task.memory == task.memory && !node.task.shaped && !task.shaped);
         node.task = std::move(task);
         return;
     }

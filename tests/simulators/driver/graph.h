@@ -28,6 +28,7 @@ struct Task {
     Context* context;
     std::function<void()> run;
     std::vector<Operand> memory{};  // of a copy or fill
+    bool shaped = false;            // it copies an array: a graph that is ready keeps it as it is
 };
 
 struct Node {

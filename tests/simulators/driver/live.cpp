@@ -30,6 +30,8 @@ EXPORT const char* sim_live() {
     add("pools", driver().pools.live.size() - driver().devices.size());
     add("graphs", driver().graphs.live.size());
     add("execs", driver().execs.live.size());
+    add("arrays", driver().arrays.live.size());
+    add("images", driver().images.live.size());
     add("abandoned", driver().abandoned);
     text += "}";
     return text.c_str();

@@ -79,7 +79,7 @@ std::shared_ptr<Block> allocate(Lock&, Context& context, Kind kind, uint64_t nby
          OUT_OF_MEMORY);
     uint8_t* bytes = fresh_bytes(nbytes);
     uint64_t address = reinterpret_cast<uint64_t>(bytes);
-    if (kind == Kind::Device || kind == Kind::Variable) address = find_address(device, nbytes);
+    if (kind != Kind::Managed && !on_host) address = find_address(device, nbytes);
     auto block = std::make_shared<Block>(kind, &context, address, nbytes, bytes);
     blocks()[address] = block;
     if (!on_host) device.used_nbytes += nbytes;
@@ -120,7 +120,7 @@ uint64_t release_blocks(Context& context) {
         if (block->context == &context) mine.push_back(block);
     uint64_t forgotten = 0;
     for (auto& block : mine) {
-        if (block->kind != Kind::Variable) ++forgotten;
+        if (block->kind != Kind::Variable && block->kind != Kind::Array) ++forgotten;
         release(block);
     }
     return forgotten;

@@ -14,6 +14,7 @@ enum class Kind {
     Variable,    // of a module: nobody's to free
     Managed,     // one address for host and device
     Pinned,      // host memory
+    Array,       // of an image: its address is nobody's to use
 };
 
 struct Block {
@@ -57,6 +58,17 @@ struct Pool {
     bool destroyed = false;
 
     explicit Pool(Device& device) : device(device), handle(new_handle<PoolHandle>()) {}
+};
+
+// Memory with a shape, and an object that kernels see it through.
+struct Array {
+    std::shared_ptr<Block> block;
+    KernelImage shape;
+    bool written;  // kernels may write it
+};
+struct ImageObject {
+    std::shared_ptr<Array> array;
+    KernelImage image;
 };
 
 // A place to copy from or to. Without a block it is the caller's own pageable memory.

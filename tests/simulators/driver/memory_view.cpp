@@ -20,8 +20,23 @@ public:
         return look_up(address, nbytes, now);
     }
 
+    const KernelImage* image(uint64_t object) override {
+        if (object == last && generation.load(std::memory_order_relaxed) == seen_last)
+            return &seen_image->image;
+        Lock lock(driver().mutex);
+        seen_last = generation.load(std::memory_order_relaxed);
+        auto found = driver().images.find(reinterpret_cast<void*>(object));
+        if (!found || !found->array->block->live || found->array->block->context != &context)
+            return nullptr;
+        last = object;
+        seen_image = found;
+        return &found->image;
+    }
+
 private:
     Context& context;
+    uint64_t last = 0, seen_last = ~0ull;  // the object met last, and when
+    std::shared_ptr<ImageObject> seen_image;
     uint64_t seen = ~0ull;
     std::shared_ptr<Block> met[4];
     unsigned next = 0;

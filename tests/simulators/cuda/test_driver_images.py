@@ -1,0 +1,309 @@
+"""Arrays, and kernels that see them through texture and surface objects."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Callable
+from itertools import product
+from typing import Any
+
+import pytest
+from driver_calls import Driver
+from driver_kernels import entry
+
+Load = Callable[..., Driver]
+INVALID, NOT_SUPPORTED, FAULT, TRAPPED, ILLEGAL, MISALIGNED = 1, 801, 700, 719, 715, 716
+U8, S8, U32, HALF, FLOAT = 1, 8, 3, 16, 32
+WRAP, CLAMP, MIRROR, BORDER = 0, 1, 2, 3
+LINEAR, AS_INTEGERS, UNIT, SURFACES = 1, 1, 2, 2
+
+
+def array(cuda: Driver, *sizes: int, format: int = FLOAT, channels: int = 1) -> int:
+    sizes = (*sizes, 0, 0)[:3]
+    return cuda.get("cuArray3DCreate", struct.pack("3Q3I", *sizes, format, channels, SURFACES))
+
+
+def texture(cuda: Driver, of: int, beyond: int = CLAMP, filter: int = 0, flags: int = 0) -> int:
+    resource, sampling = (
+        struct.pack("I4xQ128x", 0, of),
+        struct.pack("5I84x", *[beyond] * 3, filter, flags),
+    )
+    return cuda.get("cuTexObjectCreate", resource, sampling, None)
+
+
+def surface(cuda: Driver, of: int) -> int:
+    return cuda.get("cuSurfObjectCreate", struct.pack("I4xQ128x", 0, of))
+
+
+def box(dest: Any, src: Any, *extent: int, offsets: tuple[int, ...] = (0, 0, 0)) -> bytes:
+    """The copy of a box; a list of one is an array, and starts at the offsets."""
+    width, height, depth = (*extent, 1, 1)[:3]
+    packed = b""
+    for side in (src, dest):
+        start, kind = (offsets, 3) if isinstance(side, list) else ((0, 0, 0), 4)
+        address, handle = (0, side[0]) if isinstance(side, list) else (side, 0)
+        packed += struct.pack("4QI4x6Q", *start, 0, kind, 0, address, handle, 0, width, height)
+    return packed + struct.pack("3Q", width, height, depth)
+
+
+def put(cuda: Driver, of: int, data: bytes, *extent: int) -> None:
+    address = cuda.alloc(len(data))
+    cuda.cuMemcpyHtoD(address, data, len(data))
+    cuda.cuMemcpy3DAsync(box([of], address, *extent), 0)
+    cuda.cuMemFree(address)
+
+
+def pixels(cuda: Driver, of: int, nbytes: int, *extent: int) -> bytes:
+    address = cuda.alloc(nbytes)
+    cuda.cuMemcpy3DAsync(box(address, [of], *extent), 0)
+    data = cuda.read(address, nbytes)
+    cuda.cuMemFree(address)
+    return data
+
+
+def drop(
+    cuda: Driver, of: int, textures: tuple[int, ...] = (), surfaces: tuple[int, ...] = ()
+) -> None:
+    for one in textures:
+        cuda.cuTexObjectDestroy(one)
+    for one in surfaces:
+        cuda.cuSurfObjectDestroy(one)
+    cuda.cuArrayDestroy(of)
+
+
+def sampler(axes: int, result: str = "f32", coordinate: str = "f32") -> str:
+    """A kernel that writes the four parts at three coordinates."""
+    at = ", ".join(["%c0", "%c1", "%c2", "%c2"][: 4 if axes == 3 else axes])
+    loads = "".join(f"ld.param.b32 %b{n}, [c{n}]; mov.b32 %c{n}, %b{n};\n" for n in range(3))
+    return entry(
+        "sample",
+        ".param .u64 to, .param .u64 im, .param .b32 c0, .param .b32 c1, .param .b32 c2",
+        f"""
+    .reg .{coordinate} %c<3>; .reg .{result} %v<4>; .reg .b32 %b<3>;
+    ld.param.u64 %rd1, [to]; ld.param.u64 %rd2, [im];
+    {loads}
+    tex.{axes}d.v4.{result}.{coordinate} {{%v0, %v1, %v2, %v3}}, [%rd2, {{{at}}}];
+    st.global.v4.{result} [%rd1], {{%v0, %v1, %v2, %v3}};
+""",
+    )
+
+
+def sample(
+    cuda: Driver, im: int, *at: float, result: str = "f32", whole: bool = False
+) -> list[Any]:
+    """What a texture gives at a place; the kernel has as many axes as there are coordinates."""
+    kind: Any = ctypes.c_int32 if whole else ctypes.c_float
+    text = sampler(len(at), result, "s32" if whole else "f32")
+    module, to = cuda.module(text), cuda.alloc(16)
+    given = [kind(one) for one in (*at, 0, 0)[:3]]
+    cuda.launch(cuda.function(module, "sample"), to, im, *given)
+    found = struct.unpack({"f32": "4f", "s32": "4i", "u32": "4I"}[result], cuda.read(to, 16))
+    cuda.cuModuleUnload(module)
+    cuda.cuMemFree(to)
+    return list(found)
+
+
+def test_boxes_are_copied_to_arrays_and_from_them(cuda: Driver) -> None:
+    for sizes in ((5,), (5, 3), (5, 3, 2)):
+        count = 1
+        for size in sizes:
+            count *= size
+        first, second = (array(cuda, *sizes, channels=2) for _ in range(2))
+        extent, data = (8 * sizes[0], *sizes[1:]), struct.pack(f"{2 * count}f", *range(2 * count))
+        put(cuda, first, data, *extent)
+        cuda.cuMemcpy3DAsync(box([second], [first], *extent), 0)
+        assert pixels(cuda, second, 8 * count, *extent) == data
+        drop(cuda, first)
+        drop(cuda, second)
+
+
+def test_copies_that_no_array_has_room_for(cuda: Driver) -> None:
+    of, address = array(cuda, 4, 2), cuda.alloc(64)
+    for extent, offsets in {
+        (20, 1): (0, 0, 0), (16, 3): (0, 0, 0), (16, 1): (0, 2, 0), (6, 1): (0, 0, 0),
+        (16, 2, 2): (0, 0, 0), (0, 1): (0, 0, 0),
+    }.items():  # fmt: skip
+        assert cuda.code.cuMemcpy3DAsync(box([of], address, *extent, offsets=offsets), 0) == INVALID
+    drop(cuda, of)
+    assert cuda.code.cuMemcpy3DAsync(box([of], address, 16, 2), 0) == 400
+    cuda.cuMemFree(address)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "format", "channels", "code"),
+    [
+        ((0, 0, 0), FLOAT, 1, INVALID),
+        ((4, 0, 4), FLOAT, 1, INVALID),
+        ((4, 4, 0), 7, 1, INVALID),
+        ((4, 4, 0), FLOAT, 3, INVALID),
+        ((32769, 0, 0), FLOAT, 1, INVALID),
+        ((131073, 1, 0), FLOAT, 1, INVALID),
+        ((4, 4, 16385), FLOAT, 1, INVALID),
+    ],
+)
+def test_arrays_that_cannot_be(
+    cuda: Driver, sizes: tuple[int, int, int], format: int, channels: int, code: int
+) -> None:
+    out, packed = ctypes.c_uint64(), struct.pack("3Q3I", *sizes, format, channels, SURFACES)
+    assert cuda.code.cuArray3DCreate(ctypes.byref(out), packed) == code
+
+
+def test_objects_that_cannot_be(cuda: Driver) -> None:
+    out, plain = (
+        ctypes.c_uint64(),
+        cuda.get("cuArray3DCreate", struct.pack("3Q3I", 4, 4, 0, U8, 1, 0)),
+    )
+    resource = struct.pack("I4xQ128x", 0, plain)
+    assert cuda.code.cuSurfObjectCreate(ctypes.byref(out), resource) == INVALID  # made without
+    linear = struct.pack("5I84x", CLAMP, CLAMP, CLAMP, LINEAR, AS_INTEGERS)
+    assert cuda.code.cuTexObjectCreate(ctypes.byref(out), resource, linear, None) == INVALID
+    made = texture(cuda, plain, flags=AS_INTEGERS)
+    assert cuda.code.cuSurfObjectDestroy(made) == INVALID
+    drop(cuda, plain, (made,))
+    assert cuda.code.cuTexObjectDestroy(made) == 400
+
+
+def test_a_texture_gives_the_pixel_at_a_place(cuda: Driver) -> None:
+    of = array(cuda, 3, 2, 2, channels=2)
+    put(cuda, of, struct.pack("24f", *range(24)), 24, 2, 2)
+    made = texture(cuda, of)
+    for x, y, z in product(range(3), range(2), range(2)):
+        first = 2 * (x + 3 * y + 6 * z)
+        assert sample(cuda, made, x + 0.9, y, z + 0.5) == [first, first + 1, 0, 1]
+    assert sample(cuda, made, -5, 9, 0, whole=True) == [6, 7, 0, 1]  # the edge
+    drop(cuda, of, (made,))
+
+
+@pytest.mark.parametrize(
+    ("beyond", "flags", "wanted"),
+    [
+        (CLAMP, 0, [1, 1, 2, 4, 4]),
+        (WRAP, 0, [1, 1, 2, 4, 4]),  # only for coordinates from 0 to 1
+        (BORDER, 0, [0, 1, 2, 4, 0]),
+        (WRAP, UNIT, [4, 1, 2, 4, 1]),
+        (MIRROR, UNIT, [1, 1, 2, 4, 4]),
+        (BORDER, UNIT, [0, 1, 2, 4, 0]),
+    ],
+)  # fmt: skip
+def test_a_texture_goes_on_beyond_its_edges(
+    cuda: Driver, beyond: int, flags: int, wanted: list[float]
+) -> None:
+    of = array(cuda, 4)
+    put(cuda, of, struct.pack("4f", 1, 2, 3, 4), 16)
+    made = texture(cuda, of, beyond, flags=flags)
+    scale = 0.25 if flags & UNIT else 1
+    assert [sample(cuda, made, at * scale)[0] for at in (-0.5, 0.5, 1.5, 3.5, 4.5)] == wanted
+    drop(cuda, of, (made,))
+
+
+def test_a_linear_filter_is_between_pixels(cuda: Driver) -> None:
+    of = array(cuda, 2, 2)
+    put(cuda, of, struct.pack("4f", 0, 8, 16, 24), 8, 2)
+    made = texture(cuda, of, filter=LINEAR)
+    wanted = {(0.5, 0.5): 0, (1, 0.5): 4, (0.5, 1): 8, (1, 1): 12, (1.25, 1.5): 22, (9, 9): 24}
+    assert {at: sample(cuda, made, *at)[0] for at in wanted} == wanted
+    drop(cuda, of, (made,))
+
+
+def test_integers_are_read_as_they_are_or_as_floats_to_one(cuda: Driver) -> None:
+    for format, data, whole, floats in (
+        (U8, bytes([0, 128, 255, 1]), [0, 128, 255, 1], [0, 128 / 255, 1, 1 / 255]),
+        (S8, struct.pack("4b", -128, -127, 127, 0), [-128, -127, 127, 0], [-1, -1, 1, 0]),
+    ):
+        of = array(cuda, 1, format=format, channels=4)
+        put(cuda, of, data, 4)
+        plain, normalised = texture(cuda, of, flags=AS_INTEGERS), texture(cuda, of)
+        result = "u32" if format == U8 else "s32"
+        assert sample(cuda, plain, 0, result=result) == whole
+        assert sample(cuda, normalised, 0) == pytest.approx(floats)
+        drop(cuda, of, (plain, normalised))
+    of = array(cuda, 1, format=U32)
+    put(cuda, of, struct.pack("I", 0xFFFFFFFF), 4)
+    made = texture(cuda, of)
+    assert sample(cuda, made, 0, result="u32") == [0xFFFFFFFF, 0, 0, 1]
+    drop(cuda, of, (made,))
+    of = array(cuda, 1, format=HALF)
+    put(cuda, of, struct.pack("e", 1.5), 2)
+    made = texture(cuda, of)
+    assert sample(cuda, made, 0)[0] == 1.5
+    drop(cuda, of, (made,))
+
+
+def shifter(beyond: str, part: str = "b32") -> str:
+    """A kernel that moves a pixel of a surface by a number of bytes and rows."""
+    return entry(
+        "shift",
+        ".param .u64 im, .param .b32 x, .param .b32 y, .param .b32 tox, .param .b32 toy",
+        f"""
+    ld.param.u64 %rd1, [im]; ld.param.b32 %r1, [x]; ld.param.b32 %r2, [y];
+    ld.param.b32 %r3, [tox]; ld.param.b32 %r4, [toy];
+    suld.b.2d.{part}.{beyond} {{%r5}}, [%rd1, {{%r1, %r2}}];
+    sust.b.2d.{part}.{beyond} [%rd1, {{%r3, %r4}}], {{%r5}};
+""",
+    )
+
+
+@pytest.mark.parametrize(
+    ("beyond", "at", "wanted"),
+    [
+        ("trap", (4, 1, 0, 0), [4, 2, 3, 4]),
+        ("clamp", (99, -1, -8, 9), [1, 2, 2, 4]),
+        ("zero", (99, -1, 0, 1), [1, 2, 0, 4]),
+        ("zero", (0, 0, 0, 2), [1, 2, 3, 4]),
+    ],
+)  # fmt: skip
+def test_a_surface_is_read_and_written(
+    cuda: Driver, beyond: str, at: tuple[int, ...], wanted: list[int]
+) -> None:
+    of = array(cuda, 2, 2, format=U32)
+    put(cuda, of, struct.pack("4I", 1, 2, 3, 4), 8, 2)
+    made, module = surface(cuda, of), cuda.module(shifter(beyond))
+    cuda.launch(cuda.function(module, "shift"), made, *map(ctypes.c_int32, at))
+    assert list(struct.unpack("4I", pixels(cuda, of, 16, 8, 2))) == wanted
+    cuda.cuModuleUnload(module)
+    drop(cuda, of, (), (made,))
+
+
+@pytest.mark.parametrize(
+    ("which", "at", "code", "message"),
+    [
+        ("surface", (8, 0, 0, 0), TRAPPED, "a surface ends at"),
+        ("surface", (2, 0, 0, 0), MISALIGNED, "no multiple of 4"),
+        ("texture", (0, 0, 0, 0), ILLEGAL, "a texture object where a surface belongs"),
+        ("cube", (0, 0, 0, 0), ILLEGAL, "a surface of 3 axes, taken for one of 2"),
+        ("gone", (0, 0, 0, 0), FAULT, "no surface object"),
+    ],
+)
+def test_what_a_kernel_does_wrong_with_an_image(
+    load_driver: Load, which: str, at: tuple[int, ...], code: int, message: str
+) -> None:
+    cuda = load_driver()
+    cuda.start()
+    of = array(cuda, 2, 2, *[2] * (which == "cube"), format=U32)
+    made = texture(cuda, of) if which == "texture" else surface(cuda, of)
+    if which == "gone":
+        cuda.cuSurfObjectDestroy(made)
+    function = cuda.function(cuda.module(shifter("trap")), "shift")
+    cuda.launch(function, made, *map(ctypes.c_int32, at))
+    assert cuda.code.cuCtxSynchronize() == code
+    assert message in cuda.message()
+
+
+def test_a_ready_graph_keeps_its_copies_of_arrays(cuda: Driver) -> None:
+    of, other = array(cuda, 4), array(cuda, 4)
+    address, context = cuda.alloc(16), cuda.contexts[0]
+    cuda.cuMemsetD32(address, 7, 4)
+    graph = cuda.get("cuGraphCreate", 0)
+    into, back = box([of], address, 16), box([other], address, 16)
+    node = cuda.get("cuGraphAddMemcpyNode", graph, None, 0, into, context)
+    ready = cuda.get("cuGraphInstantiate", graph, 0)
+    for given in (back, into):
+        assert cuda.code.cuGraphExecMemcpyNodeSetParams(ready, node, given, context) == INVALID
+    cuda.cuGraphLaunch(ready, 0)
+    assert pixels(cuda, of, 16, 16) == struct.pack("4I", 7, 7, 7, 7)
+    cuda.cuGraphExecDestroy(ready)
+    cuda.cuGraphDestroy(graph)
+    cuda.cuMemFree(address)
+    drop(cuda, of)
+    drop(cuda, other)
