@@ -4,13 +4,27 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any, ClassVar
 
+from hal_core.allocator import Image
 from hal_streams.calls import Layout, PrefixedDriver
+from hal_streams.images import Array
 
 _CONTEXT, _MEMORY_TYPE, _IS_MANAGED, _ORDINAL = 1, 2, 8, 9  # CU_POINTER_ATTRIBUTE_...
-_HOST, _UNIFIED = 1, 4  # CU_MEMORYTYPE_...; of the second the address says where it is
+# CU_MEMORYTYPE_...; of the last the address says where it is
+_HOST, _ARRAY, _UNIFIED = 1, 3, 4
 _DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+_SURFACES = 2  # CUDA_ARRAY3D_SURFACE_LDST: kernels may write the array
+_CLAMP, _POINT, _AS_INTEGERS = (
+    1,
+    0,
+    1,
+)  # CU_TR_ADDRESS_MODE_..., .._FILTER_MODE_..., CU_TRSF_READ_..
+_FORMATS = {  # CU_AD_FORMAT_...
+    "uint8": 1, "uint16": 2, "uint32": 3, "int8": 8, "int16": 9, "int32": 10, "float16": 16,
+    "float32": 32,
+}  # fmt: skip
 
 LOG_NBYTES = 16 << 10  # for what the driver's own compiler says of a module
 
@@ -28,6 +42,9 @@ class Calls(PrefixedDriver):
         "memory_pools_supported": 115, "concurrent_kernels": 31, "ecc_enabled": 32,
         "integrated": 18, "can_map_host_memory": 19, "unified_addressing": 41,
         "l2_cache_size": 38, "memory_clock_rate": 36, "global_memory_bus_width": 37,
+        "maximum_surface1d_width": 55, "maximum_surface2d_width": 56,
+        "maximum_surface2d_height": 57, "maximum_surface3d_width": 58,
+        "maximum_surface3d_height": 59, "maximum_surface3d_depth": 60,
     }  # fmt: skip
     pointer_attribute: Callable[[int], Any] = int
 
@@ -73,6 +90,40 @@ class Calls(PrefixedDriver):
         start, nbytes = self.call("MemGetAddressRange", address)
         return int(start), int(nbytes)
 
+    def make_array(self, image: Image) -> Array:
+        sizes = image.width, image.height or 0, image.depth or 0
+        format = _FORMATS[image.dtype.name if image.dtype else ""]
+        facts = struct.pack("@3Q3I4x", *sizes, format, image.channels, _SURFACES)
+        with ExitStack() as undo:
+            handle = self.call("Array3DCreate", self.structure("CUDA_ARRAY3D_DESCRIPTOR", facts))
+            undo.callback(self.call, "ArrayDestroy", handle)
+            # The kind, which is 0 for an array, the array in a union of 128 bytes, flags.
+            resource = self.structure(
+                "CUDA_RESOURCE_DESC", struct.pack("@I4xQ128x", 0, int(handle))
+            )
+            # How to go beyond each axis, the filter, flags, and what has to do with levels.
+            flags = 0 if image.normalised else _AS_INTEGERS
+            packed = struct.pack("@5I84x", _CLAMP, _CLAMP, _CLAMP, _POINT, flags)
+            sampling = self.structure("CUDA_TEXTURE_DESC", packed)
+            texture = int(self.call("TexObjectCreate", resource, sampling, None))
+            undo.callback(self.call, "TexObjectDestroy", texture)
+            surface = int(self.call("SurfObjectCreate", resource))
+            undo.pop_all()
+        return Array(image, handle, texture, surface)
+
+    def free_array(self, array: Array) -> None:
+        self.wait_context()
+        with ExitStack() as steps:  # each is taken, whatever another raises
+            steps.callback(self.call, "ArrayDestroy", array.handle)
+            steps.callback(self.call, "TexObjectDestroy", array.texture)
+            self.call("SurfObjectDestroy", array.surface)
+
+    def copy(self, dest: Any, src: Any, nbytes: int, stream: Any) -> None:
+        if isinstance(dest, Array) or isinstance(src, Array):
+            self.call("Memcpy3DAsync", *self.copy_node(dest, src, nbytes), stream)
+        else:
+            super().copy(dest, src, nbytes, stream)
+
     # -- programs
 
     def allow_shared(self, function: Any, nbytes: int) -> None:
@@ -90,8 +141,18 @@ class Calls(PrefixedDriver):
     )
     nodes_have_context = True
 
-    def copy_node(self, dest: int, src: int, nbytes: int) -> tuple[Any, ...]:
-        # CUDA_MEMCPY3D: of each side the offsets, the kind, host, device, array, reserved, pitches
-        sides = [(0, 0, 0, 0, _UNIFIED, 0, address, 0, 0, 0, 0) for address in (src, dest)]
-        packed = struct.pack("@4QI4x6Q4QI4x6Q3Q", *sides[0], *sides[1], nbytes, 1, 1)
+    def copy_node(self, dest: Any, src: Any, nbytes: int) -> tuple[Any, ...]:
+        # CUDA_MEMCPY3D: of each side four offsets, the kind, host, device, array, reserved, bytes
+        # and number of rows in memory; then the extent.
+        arrays = [one for one in (dest, src) if isinstance(one, Array)]
+        extent, rows = (
+            (arrays[0].extent, arrays[0].extent[:2]) if arrays else ((nbytes, 1, 1), (0, 0))
+        )
+        sides: list[tuple[int, ...]] = []
+        for one in (src, dest):
+            if isinstance(one, Array):
+                sides.append((_ARRAY, 0, 0, int(one.handle), 0, 0, 0))
+            else:
+                sides.append((_UNIFIED, 0, one, 0, 0, *rows))
+        packed = struct.pack("@32xI4x6Q32xI4x6Q3Q", *sides[0], *sides[1], *extent)
         return (self.structure("CUDA_MEMCPY3D", packed),)

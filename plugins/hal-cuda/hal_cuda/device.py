@@ -16,7 +16,9 @@ def enumerate_devices(family: str) -> list[DeviceInfo]:
 
 def describe(name: str, facts: Facts, peers: bool) -> DeviceInfo:
     """Translate the driver's facts of one device; `peers` is True if the family has others."""
-    abilities = {"bf16"} if facts.attributes["compute_capability"] >= (8, 0) else set()
+    abilities = {"images"}
+    if facts.attributes["compute_capability"] >= (8, 0):
+        abilities.add("bf16")
     described = streams.describe(name, facts, peers, abilities)
     return described._replace(shared_banks=32)  # of all that this library runs on
 

@@ -3,29 +3,38 @@
 from __future__ import annotations
 
 import ctypes
+import operator
 import sys
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
 from hal_core.allocator import LRUAllocator
-from hal_core.errors import DeviceFault, HalError, InvalidArgument, InvalidState, OutOfMemory
+from hal_core.errors import (
+    DeviceFault,
+    HalError,
+    InvalidArgument,
+    InvalidState,
+    OutOfMemory,
+    Unsupported,
+)
 from hal_streams import driver
 from hal_streams.device import StreamDevice, keeping
+from hal_streams.images import Array, is_direct, linear
 from hal_streams.sharing import STRAYS_KEPT
 from hal_streams.staging import LARGE_NBYTES, Staging
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hal_core.allocator import AllocatorStatistics, BufferSpec
+    from hal_core.allocator import AllocatorStatistics, BufferSpec, Image
     from hal_core.device.base import Compiled
 
 _DEFAULTS = 0, 2  # streams: the default one, and that of each thread
 _FILL_NBYTES = 64 << 10  # of a wide pattern, sent from the host and then doubled on the device
 
 
-class StreamAllocator(LRUAllocator[int]):
-    """Memory of one device. An opaque is a device address.
+class StreamAllocator(LRUAllocator[Any]):
+    """Memory of one device. An opaque is a device address, or the `Array` of an image.
 
     `host` is pinned host memory, which kernels reach over the bus. `external_ptr` is an address of
     this device's memory that another library allocated. A subclass adds `exports`, `dlpack_types`
@@ -58,12 +67,12 @@ class StreamAllocator(LRUAllocator[int]):
         self._device_closed = False
         self._keeps_context = False  # it is closed; its context stays for memory in use
 
-    def _alloc(self, nbytes: int, options: BufferSpec) -> int:
+    def _alloc(self, nbytes: int, options: BufferSpec) -> Any:
         device, api = self.device, self.device.api
         device.sharing.release()
         try:
             with device.own("allocate"):
-                if options.host or self.pool is None:
+                if options.host or options.image or self.pool is None:
                     with api.relaxed():
                         return self._alloc_at_once(nbytes, options)
                 try:
@@ -84,7 +93,7 @@ class StreamAllocator(LRUAllocator[int]):
                 problem += f"; the driver has {free} bytes free of {total}"
             raise OutOfMemory("allocate", problem, got=nbytes, device=device.name) from None
 
-    def _free(self, opaque: int, nbytes: int, options: BufferSpec) -> None:
+    def _free(self, opaque: Any, nbytes: int, options: BufferSpec) -> None:
         device, closed, lost = self.device, self._device_closed, False
         if options.host:
             self._pinned.discard(opaque)  # first: the freed address may go to another thread
@@ -92,13 +101,15 @@ class StreamAllocator(LRUAllocator[int]):
             return  # the context was lost, and its memory with it
         try:
             with device.visit("free"), ExitStack() as steps:
-                if options.host or closed or self.pool is None:
+                if options.host or options.image or closed or self.pool is None:
                     steps.enter_context(device.api.relaxed())
                 if options.host:
                     # Called at the end of the block, after the wait: queued work may use it.
                     steps.callback(device.api.free_host, opaque)
                     if not closed:
                         device.api.wait(device.stream)
+                elif options.image:
+                    device.api.free_array(opaque)
                 elif closed:  # there is no stream any more
                     device.api.free(opaque, None, False)
                 else:
@@ -131,8 +142,13 @@ class StreamAllocator(LRUAllocator[int]):
     def _offset(self, opaque: int, nbytes: int, offset: int) -> int:
         return opaque + offset
 
-    def _copyin(self, dest: int, src: memoryview) -> None:
+    def _copyin(self, dest: Any, src: memoryview) -> None:
         device, api = self.device, self.device.api
+        if isinstance(dest, Array):
+            between = linear(device, src.nbytes)
+            self._copyin(between._buf, src)
+            device.call("copyin", api.copy, dest, between._buf, src.nbytes, device.stream)
+            return None
         if src.nbytes > LARGE_NBYTES:
             with device.own("copyin"), api.relaxed():
                 if not api.is_done(device.stream):
@@ -147,19 +163,24 @@ class StreamAllocator(LRUAllocator[int]):
             self._staging.hold(sent)
         return None
 
-    def _copyout(self, dest: memoryview, src: int) -> None:
+    def _copyout(self, dest: memoryview, src: Any) -> None:
         device = self.device
+        if isinstance(src, Array):
+            between = linear(device, dest.nbytes)
+            copy = device.api.copy
+            device.call("copyout", copy, between._buf, src, dest.nbytes, device.stream)
+            return self._copyout(dest, between._buf)
         device.call("copyout", device.api.copy_out, dest, src, dest.nbytes, device.stream)
         return device.call("copyout", device.api.wait, device.stream)
 
-    def _transfer(self, dest: int, src: Any, nbytes: int, src_device: Compiled) -> bool:
+    def _transfer(self, dest: Any, src: Any, nbytes: int, src_device: Compiled) -> bool:
         device, api = self.device, self.device.api
         if src_device is device:
-            if abs(dest - src) < nbytes:
+            if not is_direct(dest, src, nbytes):
                 return False  # the driver copies overlapping ranges in no defined order
             device.call("copy_from", api.copy, dest, src, nbytes, device.stream)
             return True
-        if not isinstance(src_device, type(device)):
+        if not isinstance(src_device, type(device)) or Array in (type(dest), type(src)):
             return False
         source: Any = src_device.allocator
         try:  # the copy runs after earlier work of both devices and before their later work
@@ -180,8 +201,10 @@ class StreamAllocator(LRUAllocator[int]):
             raise
         return True
 
-    def _fill(self, dest: int, nbytes: int, pattern: bytes) -> None:
-        self.fill_on(self.device.stream, dest, nbytes, pattern, self._copyin)
+    def _fill(self, dest: Any, nbytes: int, pattern: bytes) -> Any:
+        if isinstance(dest, Array):
+            return super()._fill(dest, nbytes, pattern)
+        return self.fill_on(self.device.stream, dest, nbytes, pattern, self._copyin)
 
     def _as_buffer(self, opaque: int, nbytes: int) -> memoryview:
         return memoryview((ctypes.c_ubyte * nbytes).from_address(opaque)).cast("B")
@@ -257,13 +280,32 @@ class StreamAllocator(LRUAllocator[int]):
         finally:
             super().close()
 
-    def _alloc_at_once(self, nbytes: int, options: BufferSpec) -> int:
-        """Allocate in no stream's order: pinned memory, or any where there are no pools."""
+    def _alloc_at_once(self, nbytes: int, options: BufferSpec) -> Any:
+        """Allocate in no stream's order: pinned memory, images, or any where there are no pools."""
+        if options.image:
+            return self._alloc_image(options, options.image)
         if not options.host:
             return self.device.api.allocate(nbytes, self.device.stream, None)
         address = self.device.api.allocate_host(nbytes)
         self._pinned.add(address)
         return address
+
+    def _alloc_image(self, options: BufferSpec, image: Image) -> Array:
+        device, size = self.device, image.shape[-2::-1]  # width first
+        if options.host:
+            raise Unsupported(
+                "allocate", "an image is memory of the device, not of the host", got=options,
+                device=device.name, fix="Leave out host=True.",
+            )  # fmt: skip
+        axes = [f"maximum_surface{len(size)}d_{name}" for name in ("width", "height", "depth")]
+        limit = tuple(device.info.vendor[name] for name in axes[: len(size)])
+        if any(map(operator.gt, size, limit)):
+            problem = f"BufferSpec(image=...) is larger than images of {len(size)} axes may be"
+            raise InvalidArgument(
+                "allocate", problem, got=size, limit=limit, device=device.name,
+                fix="Take several images, or a buffer.",
+            )  # fmt: skip
+        return device.api.make_array(image)
 
     def fill_on(
         self, stream: Any, dest: int, nbytes: int, pattern: bytes,

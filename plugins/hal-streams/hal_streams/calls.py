@@ -166,7 +166,7 @@ class PrefixedDriver(StreamDriver):
     def copy_out(self, dest: Any, src: int, nbytes: int, stream: Any) -> None:
         self.call("MemcpyDtoHAsync", dest, src, nbytes, stream)
 
-    def copy(self, dest: int, src: int, nbytes: int, stream: Any) -> None:
+    def copy(self, dest: Any, src: Any, nbytes: int, stream: Any) -> None:
         self.call("MemcpyAsync", dest, src, nbytes, stream)
 
     def copy_peer(
@@ -288,7 +288,7 @@ class PrefixedDriver(StreamDriver):
     nodes_have_context = False  # True: calls about copies and fills end with the context
 
     @abstractmethod
-    def copy_node(self, dest: int, src: int, nbytes: int) -> tuple[Any, ...]:
+    def copy_node(self, dest: Any, src: Any, nbytes: int) -> tuple[Any, ...]:
         """Return the arguments that say what a node copies."""
 
     def handles(self, nodes: list[Any]) -> Any:
@@ -310,7 +310,7 @@ class PrefixedDriver(StreamDriver):
         return self.structure(*self.launch_layout.filled(facts))
 
     def add_copy(
-        self, graph: Any, after: list[Any], dest: int, src: int, nbytes: int, context: Any
+        self, graph: Any, after: list[Any], dest: Any, src: Any, nbytes: int, context: Any
     ) -> Any:
         given = (*self.copy_node(dest, src, nbytes), *self._context(context))
         return self.call("GraphAddMemcpyNode", graph, self.handles(after), len(after), *given)

@@ -75,6 +75,8 @@ def confirmation(kernels: tuple[Signature, ...], text: str) -> str:
 
 
 def _fact(param: Param, found: str) -> str:
+    if param.dtype.kind == "I":  # an object, which is a number
+        return f"{found}::hal_pointer == 0 && {found}::hal_code == 208"
     codes = [_code(param.dtype)]
     if param.dtype.name in ("bool", "float16", "bfloat16"):  # as bits
         codes += {"bool": [201, 101]}.get(param.dtype.name, [202])

@@ -23,7 +23,9 @@ from hal_core.errors import (
 )
 
 if TYPE_CHECKING:
+    from hal_core.allocator import Image
     from hal_core.device.base import Compiled
+    from hal_streams.images import Array
 
 INVALID_VALUE, NO_MEMORY, NOT_FOUND, NOT_READY = 1, 2, 500, 600
 WRONG_CONTEXT = frozenset({201, 400, 709})  # for our handles in another context
@@ -251,6 +253,18 @@ class StreamDriver(ABC):
     def free_host(self, address: int) -> None:
         """Free pinned memory, which no queued work uses."""
 
+    def make_array(self, image: Image) -> Array:
+        """Make the memory of an image, and a texture and a surface object of it.
+
+        This function and the next are called where the backend's allocator honours `image`.
+        """
+        raise NotImplementedError
+
+    def free_array(self, array: Array) -> None:
+        """Free an array of the current context after all work of the context, for which it waits,
+        with its objects."""
+        raise NotImplementedError
+
     @abstractmethod
     def copy_in(self, dest: int, src: Any, nbytes: int, stream: Any) -> None:
         """Copy from a host address, from bytes or from what `readable` gave. It may be read after
@@ -266,8 +280,11 @@ class StreamDriver(ABC):
         """Copy to a host address, or to a flat writable buffer."""
 
     @abstractmethod
-    def copy(self, dest: int, src: int, nbytes: int, stream: Any) -> None:
-        """Copy within a device, or between it and pinned memory; the ranges do not overlap."""
+    def copy(self, dest: Any, src: Any, nbytes: int, stream: Any) -> None:
+        """Copy within a device, or between it and pinned memory; the ranges do not overlap.
+
+        Each is an address, or an `Array` in all its extent, here and in nodes of graphs.
+        """
 
     @abstractmethod
     def copy_peer(
@@ -417,9 +434,9 @@ class StreamDriver(ABC):
         raise NotImplementedError
 
     def add_copy(
-        self, graph: Any, after: list[Any], dest: int, src: int, nbytes: int, context: Any
+        self, graph: Any, after: list[Any], dest: Any, src: Any, nbytes: int, context: Any
     ) -> Any:
-        """Add a copy between addresses, whose ranges do not overlap, and return its node."""
+        """Add a copy between ranges that do not overlap, and return its node."""
         raise NotImplementedError
 
     def add_fill(
@@ -444,7 +461,7 @@ class StreamDriver(ABC):
     def set_copy(
         self, ready: Any, node: Any, dest: int, src: int, nbytes: int, context: Any
     ) -> None:
-        """Let a node copy other bytes."""
+        """Let a node copy other bytes; neither these nor those before are of an array."""
         raise NotImplementedError
 
     def set_fill(

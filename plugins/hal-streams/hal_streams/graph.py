@@ -15,6 +15,7 @@ from hal_core.concurrency import fork_safe_lock
 from hal_core.dtypes import uint8
 from hal_core.errors import HalError
 from hal_core.graph.node import COPY, COPYIN
+from hal_streams.images import Array, is_direct
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,6 +36,10 @@ class Command(NamedTuple):
 
     kind: str  # "launch", "copy" or "fill", as the driver's functions are named
     args: tuple[Any, ...]  # of a launch: the program, its geometry, its arguments
+
+    def has_array(self) -> bool:
+        """Tell whether it copies an image: then its node stays as it is, like its memory."""
+        return any(isinstance(one, Array) for one in self.args)
 
 
 class Executable:
@@ -86,7 +91,7 @@ class Executable:
                     for number, new in enumerate(commands):
                         for place, command in enumerate(new):
                             known = before is not None and command == before[number][place]
-                            if known and not _has_zero(command):
+                            if (known and not _has_zero(command)) or command.has_array():
                                 continue
                             self._apply("set", self.ready, self.nodes[number][place], command)
                 self.commands = commands
@@ -165,7 +170,7 @@ def _shape(
     """Return what the driver cannot change in a graph that is ready: kinds, programs, order, and
     where memory lies. `before` is that of other commands, for which the driver is not asked again.
 
-    Source: cuGraphExecMemcpyNodeSetParams refuses operands whose mappings changed.
+    Source: cuGraphExecMemcpyNodeSetParams refuses operands whose mappings changed, and arrays.
     """
     found: Shape = []
     operands = {"launch": 0, "fill": 1, "copy": 2}  # of a command; they come first
@@ -176,7 +181,12 @@ def _shape(
             kinds = []
             for command in group:
                 places = command.args[: operands[command.kind]]
-                owners = (device.call("replay", device.api.owner_of, one) for one in places)
+                owners = [
+                    one
+                    if isinstance(one, Array)
+                    else device.call("replay", device.api.owner_of, one)
+                    for one in places
+                ]
                 kinds.append((command.kind, *owners))
         found.append((step.program, step.dependencies, kinds))
     return found
@@ -191,7 +201,7 @@ def _commands(device: StreamDevice, number: int, step: Step, parts: Parts) -> li
         return [Command("copy", (dest, _kept(device, number, data, parts), data.nbytes))]
     if step.kind == COPY:
         dest, src, nbytes, _ = step.args
-        if abs(dest - src) >= nbytes:
+        if is_direct(dest, src, nbytes):
             return [Command("copy", (dest, src, nbytes))]
         key = number, "between"  # memory of the graph's own
         if key not in parts or parts[key][0] != nbytes:
@@ -202,7 +212,7 @@ def _commands(device: StreamDevice, number: int, step: Step, parts: Parts) -> li
     half = len(pattern) // 2
     if len(pattern) == 8 and pattern[:half] == pattern[half:]:
         pattern = pattern[:half]
-    if len(pattern) < 8:
+    if len(pattern) < 8 and not isinstance(dest, Array):
         return [Command("fill", (dest, pattern, nbytes // len(pattern)))]
     if nbytes > _WIDE_NBYTES:
         return None

@@ -10,7 +10,7 @@ import operator
 from typing import TYPE_CHECKING, Any
 
 from hal_core.dtypes import as_dtype
-from hal_core.errors import InvalidArgument, Unsupported
+from hal_core.errors import InvalidArgument, NotShareable, Unsupported
 from hal_core.hookspecs import Foreign
 
 if TYPE_CHECKING:
@@ -34,6 +34,9 @@ def array_interface(buffer: Buffer) -> dict[str, Any]:
         )  # fmt: skip
     opaque = buffer._opaque_for("__cuda_array_interface__")
     device: Any = buffer._device
+    if not isinstance(opaque, int | None):
+        problem, fix = "an image has no address", "Copy it: buffer.numpy()."
+        raise NotShareable("__cuda_array_interface__", problem, device=buffer.device, fix=fix)
     if not device.join_queues():
         device.synchronize()
     return {

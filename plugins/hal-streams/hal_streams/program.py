@@ -17,6 +17,7 @@ from hal_core.source import Binary
 from hal_streams import driver
 from hal_streams.borrowed import drain
 from hal_streams.device import StreamDevice, wait_for_others
+from hal_streams.images import handles_of
 
 # Nobody asks which context is current: a launch in another one is refused, and then repeated.
 # The driver reads the argument storage during the call, so the storage is free again after it.
@@ -57,6 +58,7 @@ class StreamProgram(Program):
         operation = f"load {binary.name}"
         _, image = unseal(self.maker, binary.image, operation, device.name)
         self._storage = ArgumentStorage(binary, device.name)
+        self._handles = handles_of(binary.signature)
         self._lock = fork_safe_lock()  # between `unload` and what prepares a launch
         self._names: dict[str, Any] = {}  # global variables of the generated launch
         self._launch_on: Callable[..., None] | None = None  # generated at its first call
@@ -107,6 +109,10 @@ class StreamProgram(Program):
 
     def with_arguments(self, args: tuple[Any, ...], call: Callable[..., Any], geometry: Any) -> Any:
         """Call `call(function, geometry, address)` with the address of packed arguments."""
+        handles = self._handles
+        if handles:
+            given = enumerate(args)
+            args = tuple(getattr(one, handles[n]) if n in handles else one for n, one in given)
         storage, addresses = self._storage.make()
         self._storage.pack_into(storage, self._storage.first, *args)
         with self._lock:
@@ -137,8 +143,11 @@ class StreamProgram(Program):
         }
         if "take" not in self._names:
             self._names |= spare_storage(storage.make)
-        names = "".join(f", a{param.position}" for param in self.signature.params)
-        text = _LAUNCH.format(names=names, status=api.STATUS, defined=head.format(names=names))
+        names = [f", a{param.position}" for param in self.signature.params]
+        defined = head.format(names="".join(names))
+        for position, handle in self._handles.items():
+            names[position] += f".{handle}"
+        text = _LAUNCH.format(names="".join(names), status=api.STATUS, defined=defined)
         return define(text, head.partition("(")[0], f"launch of {name}", self._names)
 
     def launch_on(self, stream: Any, geometry: Any, args: tuple[Any, ...]) -> None:

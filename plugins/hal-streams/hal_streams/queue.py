@@ -19,7 +19,6 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet, ref
 
-from hal_core.buffer import Buffer
 from hal_core.buffer.elements import Lease
 from hal_core.concurrency import (
     Late,
@@ -30,13 +29,13 @@ from hal_core.concurrency import (
     run_unless_busy,
     start_server,
 )
-from hal_core.dtypes import uint8
 from hal_core.errors import DeviceFault, HalError, InvalidState
 from hal_core.profiling import events, record_queued
 from hal_core.queue import Event, Failure, Queue, WorkerQueue
 from hal_core.queue.watcher import watch
 from hal_streams.driver import CAPTURED_EVENT, CAPTURING
 from hal_streams.graph import StreamReplay
+from hal_streams.images import Array, is_direct, linear
 from hal_streams.staging import BLOCK_NBYTES, LARGE_NBYTES, PinnedBlock
 from hal_streams.stretch import Dropped, StreamEvent, Stretch, nothing
 
@@ -230,15 +229,20 @@ class StreamQueue(Queue):
         end.wait()
         return end.seconds_since(start)
 
-    def _copyin(self, dest: int, src: memoryview, keep: Keep) -> None:
+    def _copyin(self, dest: Any, src: memoryview, keep: Keep) -> None:
+        if isinstance(dest, Array):
+            between = linear(self.device, src.nbytes)
+            keep = (*keep, between._share())
+            self._copyin(between._buf, src, keep)
+            return self._copy(dest, between._buf, src.nbytes, self.device, keep)
         device, address = self.device, self._known_at(src)
         if address:
             copy = partial(device.api.copy_in, dest, address, src.nbytes, self.stream)
-            self._add("copyin", partial(device.call, "copyin", copy), keep)
-            return
+            return self._add("copyin", partial(device.call, "copyin", copy), keep)
         self._do(partial(self._after_copyouts, src))
         for start, part in self._parts(src):
             self._add("copyin", partial(self._send, dest + start, part), keep)
+        return None
 
     def _send(self, dest: int, src: memoryview) -> None:
         """Copy from pageable memory, at most a block of it."""
@@ -253,7 +257,12 @@ class StreamQueue(Queue):
             sent = block.address
         device.call("copyin", device.api.copy_in, dest, sent, nbytes, self.stream)
 
-    def _copyout(self, dest: memoryview, src: int, keep: Keep) -> None:
+    def _copyout(self, dest: memoryview, src: Any, keep: Keep) -> None:
+        if isinstance(src, Array):
+            between = linear(self.device, dest.nbytes)
+            keep = (*keep, between._share())
+            self._copy(between._buf, src, dest.nbytes, self.device, keep)
+            src = between._buf
         device, address = self.device, self._known_at(dest)
         if address:
             copy = partial(device.api.copy_out, address, src, dest.nbytes, self.stream)
@@ -319,17 +328,17 @@ class StreamQueue(Queue):
             self._mark(event)
             self._hold(event)
 
-    def _copy(self, dest: int, src: Any, nbytes: int, src_device: Compiled, keep: Keep) -> None:
+    def _copy(self, dest: Any, src: Any, nbytes: int, src_device: Compiled, keep: Keep) -> None:
         device, api = self.device, self.device.api
         if src_device is device:
-            if abs(dest - src) < nbytes:  # the driver copies overlaps in no defined order
-                between = Buffer(device, nbytes, uint8).allocate()
+            if not is_direct(dest, src, nbytes):  # overlaps are copied in no defined order
+                between = linear(device, nbytes)
                 keep = (*keep, between._share())
                 self._copy(between._buf, src, nbytes, device, keep)
                 src = between._buf
             copy = partial(api.copy, dest, src, nbytes)
             self._add("copy", lambda: device.call("copy_from", copy, self.stream), keep)
-        elif isinstance(src_device, type(device)):
+        elif isinstance(src_device, type(device)) and Array not in (type(dest), type(src)):
             contexts = device.context, src_device.context
             source: Any = src_device.allocator
 
@@ -350,10 +359,13 @@ class StreamQueue(Queue):
             helper._call("_copy", (dest, src, nbytes, src_device), keep)
             self.wait(helper.record())
 
-    def _fill(self, dest: int, nbytes: int, pattern: bytes, keep: Keep) -> None:
+    def _fill(self, dest: Any, nbytes: int, pattern: bytes, keep: Keep) -> None:
+        if isinstance(dest, Array):
+            data = memoryview(pattern * (nbytes // len(pattern)))
+            return self._copyin(dest, data, keep)
         allocator: Any = self.device.allocator
         fill = allocator.fill_on
-        self._add("fill", lambda: fill(self.stream, dest, nbytes, pattern, self._send), keep)
+        return self._add("fill", lambda: fill(self.stream, dest, nbytes, pattern, self._send), keep)
 
     def _add_replay(self, plan: Any) -> None:
         native = plan.native()

@@ -61,6 +61,11 @@ _NAMED = {
     "cuDoubleComplex": "complex128", "hipFloatComplex": "complex64", "void": "any",
     **{f"{name}_t": name for name in DTYPES if "int" in name},
 }  # fmt: skip
+# Objects of images, whose axes the type does not tell: a texture is only read.
+_OBJECTS = {
+    "cudaTextureObject_t": CONST_POINTER, "hipTextureObject_t": CONST_POINTER,
+    "cudaSurfaceObject_t": POINTER, "hipSurfaceObject_t": POINTER,
+}  # fmt: skip
 _VECTOR = re.compile(r"([a-z]+?)(2|3|4|8|16)")
 
 
@@ -140,6 +145,12 @@ class Text:
             count = match[2] if match[2] != "3" else self._three
             return as_dtype(f"{scalar.name}x{count}") if count else None
         return None
+
+    def object_of(self, type: str) -> str | None:
+        """Return how a kernel uses an image that it takes as an object of this type, if it does."""
+        for _ in range(16):
+            type = self.types.get(type, type)
+        return _OBJECTS.get(type)
 
     def _struct(self, fields: str, depth: int) -> DType | None:
         """Return the dtype of a struct as compilers lay it out; None for fields that are not read.
@@ -232,10 +243,13 @@ def signature_of(name: str, found: list[Declared], text: Text, device: str) -> S
         label = one.name or f"_{position}"
         if one.stars > 1 or (dtype in (None, any_) and not one.stars):
             problem = f"the type of parameter {label!r} cannot be read"
-            raise CompileError(
-                f"compile {name}", problem, source=one.text, device=device,
-                fix="Give the kernel's signature. A struct is a numpy dtype with fields there.",
-            )  # fmt: skip
+            fix = "Give the kernel's signature. A struct is a numpy dtype with fields there."
+            use = text.object_of(one.type)
+            if use:
+                problem = f"the type of parameter {label!r} does not tell how many axes it has"
+                access = "const " * (use == CONST_POINTER)
+                fix = f"Give the kernel's signature, with '{label}: {access}image2d' for two."
+            raise CompileError(f"compile {name}", problem, source=one.text, device=device, fix=fix)
         memory = one.stars or (dtype and dtype.kind == "I")
         const = bool(one.words & _CONSTANT)
         kind = (CONST_POINTER if const else POINTER) if memory else VALUE
@@ -348,8 +362,8 @@ class Reading:
             problem += f"({signature}) gives {len(signature.params)}"
             raise self._refused(problem, fix=fix)
         for param, one in zip(signature.params, declared, strict=True):
-            known = self.text.dtype(one.type) is not None or not self._confirmed
-            if known and not fits(one, param, self.text):
+            known = self.text.dtype(one.type) is not None or param.dtype.kind == "I"
+            if (known or not self._confirmed) and not fits(one, param, self.text):
                 problem = f"argument {param.position} of the kernel is {one.text}, "
                 problem += f"its signature says {param}"
                 raise self._refused(problem, fix=fix)
@@ -398,6 +412,9 @@ def fits(one: Declared, param: Param, text: Text) -> bool:
     written = text.dtype(one.type)
     writes = param.kind == CONST_POINTER and not one.words & _CONSTANT
     if "I" in (param.dtype.kind, written.kind if written else ""):
+        use = text.object_of(one.type)
+        if use:
+            return param.kind == use and not one.stars
         same_access = bool(one.words & _CONSTANT) == (param.kind == CONST_POINTER)
         return written is param.dtype and not one.stars and same_access
     if bool(one.stars) != param.is_pointer or one.stars > 1:

@@ -1,0 +1,49 @@
+"""Images: arrays of the driver, and the objects through which kernels see them.
+
+Arrays have no addresses. One copy of the driver goes between an array and a range of device memory;
+data of the host, and patterns, are sent to such a range first.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hal_core.allocator import Image
+from hal_core.buffer import Buffer
+from hal_core.device.base import Compiled
+from hal_core.dtypes import uint8
+from hal_core.signature import CONST_POINTER, Signature
+
+
+class Array:
+    """The memory of an image: the opaque of its buffer."""
+
+    __slots__ = ("extent", "handle", "surface", "texture")
+
+    def __init__(self, image: Image, handle: Any, texture: int, surface: int) -> None:
+        height, depth = image.height or 1, image.depth or 1
+        row_nbytes = image.nbytes // (height * depth)
+        self.extent = row_nbytes, height, depth  # a row's bytes, and how many there are
+        self.handle, self.texture, self.surface = handle, texture, surface
+
+
+def is_direct(dest: Any, src: Any, nbytes: int) -> bool:
+    """Tell whether one copy of the driver does it: between images of one shape, an image and a
+    range of memory, or ranges that do not overlap."""
+    extents = {one.extent for one in (dest, src) if isinstance(one, Array)}
+    if extents:
+        return len(extents) == 1 and dest is not src
+    return bool(abs(dest - src) >= nbytes)
+
+
+def linear(device: Compiled, nbytes: int) -> Buffer:
+    """Return memory on the device that the data of an image passes through."""
+    return Buffer(device, nbytes, uint8).allocate()
+
+
+def handles_of(signature: Signature) -> dict[int, str]:
+    """Return which attribute of an `Array` a kernel takes, by the positions of its images."""
+    images = [param for param in signature.pointers if param.dtype.kind == "I"]
+    return {
+        param.position: "texture" if param.kind == CONST_POINTER else "surface" for param in images
+    }
