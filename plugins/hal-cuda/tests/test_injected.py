@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 from each_turn import OUT_OF_MEMORY, UNKNOWN, EachTurn, Failure
-from every_call import Family
+from every_call import Family, same
 from simulator import Simulator
 
 import hal_core as hal
@@ -47,7 +47,7 @@ EXPECTED = {
         (*_IN_QUEUE, _NONE_SERVES),
         passes=8,
     ),
-    "cuCtxGetCurrent": Failure("wait", passes=13),  # memory is freed, or given back, all the same
+    "cuCtxGetCurrent": Failure("wait", passes=15),  # memory is freed, or given back, all the same
     "cuDeviceCanAccessPeer": Failure("copy_from"),
     "cuMemPoolSetAccess": Failure("", passes=1),  # the driver copies through the host
     "cuMemGetInfo": Failure("", passes=2),  # only for the text of an OutOfMemory
@@ -57,7 +57,14 @@ EXPECTED = {
     "cuMemPoolSetAttribute": Failure("allocate"),
     "cuMemPoolTrimTo": Failure("allocate free close"),
     "cuMemPoolDestroy": Failure("close", lost="pools"),
-    "cuCtxSynchronize": Failure("free", lost="blocks"),
+    "cuCtxSynchronize": Failure("free", lost="blocks, arrays images images"),
+    "cuArray3DCreate": Failure("allocate"),
+    "cuArrayDestroy": Failure("free", lost="arrays"),
+    "cuTexObjectCreate": Failure("allocate"),
+    "cuTexObjectDestroy": Failure("free", lost="images"),
+    "cuSurfObjectCreate": Failure("allocate"),
+    "cuSurfObjectDestroy": Failure("free", lost="images"),
+    "cuMemcpy3DAsync": Failure("copyin copyout"),
     "cuMemFree": Failure("free", lost="blocks"),
     "cuMemFreeAsync": Failure("free", lost="blocks"),
     "cuMemHostAlloc": Failure("allocate copyin"),
@@ -122,8 +129,9 @@ NO_MEMORY = {
     "cuLaunchKernel": Failure("launch", _NO_MEMORY),
     "cuMemHostAlloc": Failure("copyin", _NO_MEMORY, passes=1),
     "cuMemAlloc": Failure("", passes=1),  # the cache is emptied, and there is some
+    "cuArray3DCreate": Failure("", passes=1),
     "cuMemPoolCreate": Failure("allocate", _NO_MEMORY),
-    "cuMemAllocFromPoolAsync": Failure("", passes=9),
+    "cuMemAllocFromPoolAsync": Failure("", passes=10),
 }
 
 
@@ -146,6 +154,9 @@ def share(device: hal.Compiled, y: hal.Buffer) -> None:
     address = int(y.__cuda_array_interface__["data"][0])
     if hal.Buffer.wrap(Allocation(address), device).view(4000).nbytes != 4000:
         raise AssertionError("another size")
+    image = hal.Buffer(device, 16, hal.uint8, hal.BufferSpec(hal.Image(4), nolru=True))
+    same(image.copyin(bytes(range(16))).numpy()[3, 3], 15)
+    image.deallocate()
 
 
 @pytest.fixture

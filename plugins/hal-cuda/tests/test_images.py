@@ -1,0 +1,263 @@
+"""Images: kernels that take them as texture and surface objects, and what is refused. The kit has
+what all devices do."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import numpy as np
+import pytest
+from simulator import Simulator
+
+import hal_core as hal
+
+pytestmark = pytest.mark.results
+
+DOUBLED = """
+extern "C" __global__ void k(cudaTextureObject_t x, cudaSurfaceObject_t y) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x, j = threadIdx.y;
+    float4 one = tex2D<float4>(x, i, j);
+    surf2Dwrite(make_float4(2 * one.x, 2 * one.y, 2 * one.z, 2 * one.w), y, 16 * i, j);
+}"""
+TAKES = "x: const image2d, y: image2d"
+# A texture of each number of axes, read at the thread's place.
+SAMPLED = """
+extern "C" __global__ void k(float *y, cudaTextureObject_t im) {{
+    int i = threadIdx.x, j = threadIdx.y, k = threadIdx.z;
+    float4 one = {call};
+    y[(k * blockDim.y + j) * blockDim.x + i] = one.x + one.w;
+}}"""
+READS = {1: "tex1D<float4>(im, i)", 2: "tex2D<float4>(im, i, j)", 3: "tex3D<float4>(im, i, j, k)"}
+# Pixels of a type that go through a surface, and come back through a texture.
+COPIED = """
+extern "C" __global__ void k(cudaTextureObject_t x, cudaSurfaceObject_t y) {{
+    int i = threadIdx.x, j = threadIdx.y;
+    surf2Dwrite(tex2D<{type}>(x, i, j), y, i * (int)sizeof({type}), j);
+}}"""
+
+
+@pytest.fixture
+def compiled(device: hal.Compiled, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setenv("CUDA_CC", "nvrtc")
+
+    def compile(text: str, signature: str | None = TAKES) -> hal.Program:
+        return device.compile(hal.Source("k", text, signature, language="cuda"))
+
+    return compile
+
+
+def made(device: hal.Compiled, image: hal.Image, dtype: hal.DType = hal.float32) -> hal.Buffer:
+    return hal.Buffer(device, int(np.prod(image.shape)), dtype, hal.BufferSpec(image=image))
+
+
+@pytest.mark.parametrize("image", [hal.Image(7), hal.Image(7, 3), hal.Image(5, 3, 2)])
+def test_kernels_read_images_of_each_number_of_axes(
+    device: hal.Compiled, compiled: Any, image: hal.Image
+) -> None:
+    axes = len(image.shape) - 1
+    program = compiled(SAMPLED.format(call=READS[axes]), f"y: float32*, im: const image{axes}d")
+    pixels = np.random.default_rng(1).random(image.shape, np.float32)
+    x = hal.Buffer.from_numpy(pixels, device, hal.BufferSpec(image=image))
+    y = hal.zeros(pixels.size // 4, hal.float32, device)
+    program(y, x, grid=1, block=image.shape[-2::-1])
+    assert (y.numpy().reshape(pixels.shape[:-1]) == pixels[..., 0] + pixels[..., 3]).all()
+
+
+@pytest.mark.parametrize("channels", [1, 2, 4])
+@pytest.mark.parametrize(
+    ("dtype", "type"),
+    [
+        (hal.uint8, "uchar"), (hal.int8, "char"), (hal.uint16, "ushort"), (hal.int16, "short"),
+        (hal.uint32, "uint"), (hal.int32, "int"), (hal.float32, "float"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_kernels_read_and_write_every_format(
+    device: hal.Compiled, compiled: Any, dtype: hal.DType, type: str, channels: int
+) -> None:
+    image = hal.Image(8, 4, channels=channels)
+    pixels = (37 * np.arange(32 * channels)).astype(dtype.to_numpy()).reshape(image.shape)
+    x, y = made(device, image, dtype).copyin(pixels), made(device, image, dtype).allocate()
+    compiled(COPIED.format(type=f"{type}{channels}"))(x, y, grid=1, block=(8, 4))
+    assert (y.numpy() == pixels).all()
+
+
+def test_normalised_integers_and_float16_are_floats_in_a_kernel(
+    device: hal.Compiled, compiled: Any
+) -> None:
+    program = compiled(SAMPLED.format(call=READS[2]), "y: float32*, im: const image2d")
+    pixels = np.arange(3 * 5 * 4).reshape(3, 5, 4)
+    for dtype, normalised, most in (
+        (hal.uint8, True, 255), (hal.int16, True, 32767), (hal.float16, False, 1),
+    ):  # fmt: skip
+        x = made(device, hal.Image(5, 3, normalised=normalised), dtype)
+        x.copyin(pixels.astype(dtype.to_numpy()))
+        y = hal.zeros(15, hal.float32, device)
+        program(y, x, grid=1, block=(5, 3))
+        wanted = (pixels[..., 0] + pixels[..., 3]) / most
+        np.testing.assert_allclose(y.numpy().reshape(3, 5), wanted, rtol=1e-6)
+
+
+def test_a_texture_gives_the_edge_beyond_it(device: hal.Compiled, compiled: Any) -> None:
+    call = READS[2].replace("i, j", "i - 4, 9")
+    program = compiled(SAMPLED.format(call=call), "y: float32*, im: const image2d")
+    x, y = made(device, hal.Image(4, 1)), hal.zeros(12, hal.float32, device)
+    x.copyin(np.repeat(np.arange(4, dtype=np.float32), 4))
+    program(y, x, grid=1, block=12)
+    assert y.numpy().tolist() == [0, 0, 0, 0, 0, 2, 4, 6, 6, 6, 6, 6]
+
+
+def test_graphs_and_queues_launch_kernels_with_images(device: hal.Compiled, compiled: Any) -> None:
+    program = compiled(DOUBLED)
+    x, y, z, other = (made(device, hal.Image(8, 4)) for _ in range(4))
+    with device.capture() as graph:
+        x.fill(1)
+        program(x, y, grid=1, block=(8, 4))
+        program(y, z, grid=1, block=(8, 4))
+        x.copy_from(z)
+    graph.replay()
+    assert graph._plan.native() is not None
+    assert (x.numpy() == 4).all()
+    with device.queue() as queue:
+        graph.replay({y: other}, queue=queue)
+        program(x, z, grid=1, block=(8, 4), queue=queue)
+    assert (other.numpy() == 2).all() and (z.numpy() == 8).all()
+    graph.replay({x: other})
+    assert (other.numpy() == 4).all() and (x.numpy() == 4).all()
+    with pytest.raises(hal.InvalidArgument, match="'x' and 'y' are one image"):
+        graph.replay({y: x})
+
+
+def test_a_replay_that_was_refused_leaves_copies_of_images_as_they_are(
+    device: hal.Compiled, compiled: Any, simulator: Simulator
+) -> None:
+    program = compiled(DOUBLED)
+    x, y, z, other = (made(device, hal.Image(8, 4)).fill(n) for n in range(4))
+    with device.capture() as graph:
+        program(x, y, grid=1, block=(8, 4))
+        z.copy_from(y)
+    graph.replay()
+    simulator.fail("cuGraphExecKernelNodeSetParams", 999)
+    graph[0].update(other, y)
+    with pytest.raises(hal.HalError, match="cuGraphExecKernelNodeSetParams"):
+        graph.replay()
+    simulator.clear()
+    graph.replay()
+    assert (z.numpy() == 6).all()
+
+
+def test_large_images_are_copied_in_a_queue_and_to_one_of_another_shape(
+    device: hal.Compiled,
+) -> None:
+    wide, high = hal.Image(1024, 1536), hal.Image(1536, 1024)  # 24 MiB, beyond one pinned block
+    data = np.random.default_rng(2).random(wide.shape, np.float32)
+    first, second, there = made(device, wide), made(device, high), np.empty(high.shape, np.float32)
+    with device.queue() as queue:
+        first.copyin(data, queue=queue)
+        second.copy_from(first, queue=queue)
+        second.copyout(there, queue=queue)
+    assert (there == data.reshape(high.shape)).all()
+    first.fill(0).copy_from(second)
+    assert (first.numpy() == data).all()
+
+
+def test_images_are_copied_to_another_device(device: hal.Compiled, other: hal.Compiled) -> None:
+    data = np.arange(64, dtype=np.float32)
+    image, there = made(device, hal.Image(4, 4)).copyin(data), made(other, hal.Image(4, 4))
+    assert (there.copy_from(image).numpy().reshape(-1) == data).all()
+    plain = hal.zeros(64, hal.float32, other)
+    with other.queue() as queue:
+        plain.copy_from(image, queue=queue)
+        there.fill(0, queue=queue)
+    with device.queue() as queue:
+        image.copy_from(there, queue=queue)
+    assert (plain.numpy() == data).all() and not image.numpy().any()
+
+
+@pytest.mark.parametrize(
+    ("signature", "why"),
+    [
+        ("x: const image2d, y: const image2d", "argument 1 .* is cudaSurfaceObject_t y"),
+        ("x: image2d, y: image2d", "argument 0 .* is cudaTextureObject_t x"),
+        ("x: const float32*, y: image2d", "argument 0 .* is cudaTextureObject_t x"),
+        ("x: const image2d, y: int32", "argument 1 .* is cudaSurfaceObject_t y"),
+        (None, "'x' does not tell how many axes it has.*'x: const image2d'"),
+    ],
+)
+def test_P18_a_signature_has_the_image_of_the_text(
+    compiled: Any, signature: str | None, why: str
+) -> None:
+    with pytest.raises(hal.CompileError, match=why):
+        compiled(DOUBLED, signature)
+
+
+@pytest.mark.parametrize("declared", ["unsigned long long x", "float *x", "cudaTextureObject_t *x"])
+def test_P18_an_image_is_an_object_in_the_text(compiled: Any, declared: str) -> None:
+    with pytest.raises(hal.CompileError, match="argument 0 of the kernel is"):
+        compiled(f'extern "C" __global__ void k({declared}) {{}}', "x: const image2d")
+
+
+def test_an_object_of_the_users_own_is_a_number(compiled: Any) -> None:
+    text = "typedef cudaTextureObject_t Tex;" + DOUBLED.replace("cudaTextureObject_t x", "Tex x")
+    assert str(compiled(text, "x: uint64, y: image2d").signature) == "x: uint64, y: image2d"
+    compiled(text)
+
+
+def test_what_is_no_image_or_has_no_address_is_refused(device: hal.Compiled, compiled: Any) -> None:
+    program, plain = compiled(DOUBLED), hal.zeros(128, hal.float32, device)
+    x, cube = made(device, hal.Image(8, 4)).fill(1), made(device, hal.Image(4, 4, 2))
+    for bufs, why in {
+        (plain, x): "argument 'x' is no image",
+        (x, plain): "argument 'y' is no image",
+        (x, cube): "argument 'y' is an image.*image3d.*image2d",
+        (x, x): "'x' and 'y' are one image",
+    }.items():
+        with pytest.raises(hal.InvalidArgument, match=why):
+            program(*bufs, grid=1, block=(8, 4))
+    for share in (lambda: x.__cuda_array_interface__, x.__dlpack__):
+        with pytest.raises(hal.NotShareable, match="address"):
+            share()
+    assert (np.from_dlpack(x, device="cpu", copy=True) == 1).all()
+
+
+@pytest.mark.parametrize(
+    "image", [hal.Image(1 << 20), hal.Image(1 << 20, 1), hal.Image(1 << 15, 1, 1)]
+)
+def test_an_image_larger_than_the_device_has(device: hal.Compiled, image: hal.Image) -> None:
+    with pytest.raises(hal.InvalidArgument, match="larger than images of"):
+        made(device, image, hal.uint8).allocate()
+
+
+def test_an_image_is_no_memory_of_the_host(device: hal.Compiled) -> None:
+    options = hal.BufferSpec(image=hal.Image(4, 4), host=True)
+    with pytest.raises(hal.Unsupported, match=r"memory of the device.*Leave out host"):
+        hal.Buffer(device, 64, hal.float32, options).allocate()
+
+
+def test_an_image_outlives_its_device_and_leaves_nothing(
+    device: hal.Compiled, simulator: Simulator
+) -> None:
+    device.close()
+    gc.collect()  # graphs of other tests, which are cycles
+    clean = simulator.live()
+    with hal.Device["CUDA"] as opened:
+        kept, cached = (made(opened, hal.Image(8, 4)).fill(1) for _ in range(2))
+        cached.deallocate()
+        more = simulator.live() - clean
+        assert (more["arrays"], more["images"]) == (2, 4)
+    del kept
+    assert simulator.live() == clean
+
+
+@pytest.mark.parametrize("name", ["cuArray3DCreate", "cuTexObjectCreate", "cuSurfObjectCreate"])
+def test_A4_an_image_that_there_is_no_memory_for(
+    device: hal.Compiled, simulator: Simulator, name: str
+) -> None:
+    image, clean = made(device, hal.Image(8, 4)), simulator.live()
+    for nth in (1, 2):  # it tries again without the cache
+        simulator.fail(name, 2, nth)
+    with pytest.raises(hal.OutOfMemory, match="no room for 512 B"):
+        image.allocate()
+    simulator.clear()
+    assert +(simulator.live() - clean) == {}
