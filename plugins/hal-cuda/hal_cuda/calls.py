@@ -122,7 +122,7 @@ class Calls(PrefixedDriver):
         if isinstance(dest, Array) or isinstance(src, Array):
             self.call("Memcpy3DAsync", *self.copy_node(dest, src, nbytes), stream)
         else:
-            super().copy(dest, src, nbytes, stream)
+            self.call("MemcpyAsync", dest, src, nbytes, stream)
 
     # -- programs
 
@@ -145,9 +145,8 @@ class Calls(PrefixedDriver):
         # CUDA_MEMCPY3D: of each side four offsets, the kind, host, device, array, reserved, bytes
         # and number of rows in memory; then the extent.
         arrays = [one for one in (dest, src) if isinstance(one, Array)]
-        extent, rows = (
-            (arrays[0].extent, arrays[0].extent[:2]) if arrays else ((nbytes, 1, 1), (0, 0))
-        )
+        extent = arrays[0].extent if arrays else (nbytes, 1, 1)
+        rows = extent[:2] if arrays else (0, 0)  # a range may be longer than a row may be
         sides: list[tuple[int, ...]] = []
         for one in (src, dest):
             if isinstance(one, Array):

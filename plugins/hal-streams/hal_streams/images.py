@@ -12,7 +12,6 @@ from hal_core.allocator import Image
 from hal_core.buffer import Buffer
 from hal_core.device.base import Compiled
 from hal_core.dtypes import uint8
-from hal_core.signature import CONST_POINTER, Signature
 
 
 class Array:
@@ -30,20 +29,12 @@ class Array:
 def is_direct(dest: Any, src: Any, nbytes: int) -> bool:
     """Tell whether one copy of the driver does it: between images of one shape, an image and a
     range of memory, or ranges that do not overlap."""
+    if isinstance(dest, int) and isinstance(src, int):
+        return abs(dest - src) >= nbytes
     extents = {one.extent for one in (dest, src) if isinstance(one, Array)}
-    if extents:
-        return len(extents) == 1 and dest is not src
-    return bool(abs(dest - src) >= nbytes)
+    return len(extents) == 1 and dest is not src
 
 
 def linear(device: Compiled, nbytes: int) -> Buffer:
     """Return memory on the device that the data of an image passes through."""
     return Buffer(device, nbytes, uint8).allocate()
-
-
-def handles_of(signature: Signature) -> dict[int, str]:
-    """Return which attribute of an `Array` a kernel takes, by the positions of its images."""
-    images = [param for param in signature.pointers if param.dtype.kind == "I"]
-    return {
-        param.position: "texture" if param.kind == CONST_POINTER else "surface" for param in images
-    }

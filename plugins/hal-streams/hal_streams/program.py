@@ -13,11 +13,11 @@ from hal_core.errors import CompileError, Unsupported
 from hal_core.geometry import Dim3
 from hal_core.program import Program, ProgramInfo, Shared
 from hal_core.program.generated import define, spare_storage
+from hal_core.signature import CONST_POINTER
 from hal_core.source import Binary
 from hal_streams import driver
 from hal_streams.borrowed import drain
 from hal_streams.device import StreamDevice, wait_for_others
-from hal_streams.images import handles_of
 
 # Nobody asks which context is current: a launch in another one is refused, and then repeated.
 # The driver reads the argument storage during the call, so the storage is free again after it.
@@ -58,7 +58,11 @@ class StreamProgram(Program):
         operation = f"load {binary.name}"
         _, image = unseal(self.maker, binary.image, operation, device.name)
         self._storage = ArgumentStorage(binary, device.name)
-        self._handles = handles_of(binary.signature)
+        self._handles = {  # position of an image -> the attribute of its `Array` that it takes
+            param.position: "texture" if param.kind == CONST_POINTER else "surface"
+            for param in binary.signature.pointers
+            if param.dtype.kind == "I"
+        }
         self._lock = fork_safe_lock()  # between `unload` and what prepares a launch
         self._names: dict[str, Any] = {}  # global variables of the generated launch
         self._launch_on: Callable[..., None] | None = None  # generated at its first call

@@ -62,10 +62,7 @@ _NAMED = {
     **{f"{name}_t": name for name in DTYPES if "int" in name},
 }  # fmt: skip
 # Objects of images, whose axes the type does not tell: a texture is only read.
-_OBJECTS = {
-    "cudaTextureObject_t": CONST_POINTER, "hipTextureObject_t": CONST_POINTER,
-    "cudaSurfaceObject_t": POINTER, "hipSurfaceObject_t": POINTER,
-}  # fmt: skip
+_OBJECTS = {"cudaTextureObject_t": CONST_POINTER, "cudaSurfaceObject_t": POINTER}
 _VECTOR = re.compile(r"([a-z]+?)(2|3|4|8|16)")
 
 
