@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 cuda, ptx = Late("hal_kernel.render.c.cuda"), Late("hal_cuda.render")
 
 MAKER = "hal-cuda 1"  # the format of binaries and its version
+_OF_TEXTS = (
+    "--device-as-default-execution-space",  # of functions that name none
+    # NVRTC 12 lacks it; the checks of structs need it.
+    "-D__builtin_offsetof(type,field)=__INTADDR__(&(((type *)0)->field))",
+)
 _PTX_ERROR_LINE = re.compile(r"line\s+(\d+)")
 _ISA_8_TARGETS = (50, 52, 53, 60, 61, 62, 70, 72, 75, 80, 86, 87, 89, 90)  # PTX ISA 8.0
 
@@ -104,9 +109,8 @@ class NVRTCCompiler(CUDACompiler, StreamCompiler):
         self.identity = f"nvrtc {version} {self.target} {' '.join(self.headers)}"
 
     def _translate(self, source: Source[Any], text: str, flags: tuple[str, ...]) -> bytes:
-        # Functions without an execution space then count as __device__.
-        device_code = () if source.interface.rendered else ("--device-as-default-execution-space",)
-        flags = (f"--gpu-architecture={self.target}", *device_code, *flags)
+        of_text = () if source.interface.rendered else _OF_TEXTS
+        flags = (f"--gpu-architecture={self.target}", *of_text, *flags)
         name = self.text_name.format(source.name)
         return self.library.compile(text, name, flags, self.image)
 
