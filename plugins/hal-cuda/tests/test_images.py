@@ -4,6 +4,7 @@ what all devices do."""
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -160,6 +161,28 @@ def test_large_images_are_copied_in_a_queue_and_to_one_of_another_shape(
     assert (there == data.reshape(high.shape)).all()
     first.fill(0).copy_from(second)
     assert (first.numpy() == data).all()
+
+
+@pytest.mark.parametrize("seed", range(1, 9))
+def test_queues_copy_images_in_any_order_that_streams_allow(
+    device: hal.Compiled, compiled: Any, shuffle: Callable[[int], None], seed: int
+) -> None:
+    program, shape = compiled(DOUBLED), hal.Image(8, 4)
+    x, y, z = (made(device, shape).fill(n) for n in range(3))
+    there, wanted = [np.empty(shape.shape, np.float32) for _ in range(4)], []
+    shuffle(seed)
+    with device.queue() as first, device.queue() as second:
+        for number, dest in enumerate(there):
+            x.copyin(np.full(shape.shape, number, np.float32), queue=first)
+            program(x, y, grid=1, block=(8, 4), queue=first)
+            second.wait(first.record())
+            z.copy_from(y, queue=second)
+            z.copyout(dest, queue=second)
+            y.fill(9, queue=second)
+            first.wait(second.record())
+            wanted.append(2 * number)
+    assert [dest.min() for dest in there] == wanted == [dest.max() for dest in there]
+    assert (y.numpy() == 9).all()
 
 
 def test_images_are_copied_to_another_device(device: hal.Compiled, other: hal.Compiled) -> None:
