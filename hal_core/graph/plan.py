@@ -7,7 +7,7 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from hal_core.errors import InvalidArgument, check_class
-from hal_core.graph.node import Node, Step, dependencies
+from hal_core.graph.node import Node, dependencies
 from hal_core.profiling import events
 
 if TYPE_CHECKING:
@@ -167,6 +167,3 @@ def _part_of(old: Buffer, new: Buffer, buffer: Buffer) -> Buffer | None:
     if start == 0 and (new.size, new.dtype) == (buffer.size, buffer.dtype):
         return new
     return new.ensure_allocated().view(buffer.size, buffer.dtype, start)
-
-
-__all__ = ["Plan", "Step"]
