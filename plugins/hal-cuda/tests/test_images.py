@@ -148,7 +148,7 @@ def test_a_replay_that_was_refused_leaves_copies_of_images_as_they_are(
     assert (z.numpy() == 6).all()
 
 
-def test_large_images_are_copied_in_a_queue_and_to_one_of_another_shape(
+def test_large_images_are_copied_in_a_queue_and_to_those_of_another_shape(
     device: hal.Compiled,
 ) -> None:
     wide, high = hal.Image(1024, 1536), hal.Image(1536, 1024)  # 24 MiB, beyond one pinned block
@@ -161,6 +161,14 @@ def test_large_images_are_copied_in_a_queue_and_to_one_of_another_shape(
     assert (there == data.reshape(high.shape)).all()
     first.fill(0).copy_from(second)
     assert (first.numpy() == data).all()
+    narrow, single = (
+        made(device, hal.Image(4, 3)).fill(5),
+        made(device, hal.Image(16, 3, channels=1)),
+    )
+    with device.capture() as graph:
+        single.copy_from(narrow)  # rows of as many bytes, pixels of another size
+    graph.replay()
+    assert (single.numpy() == 5).all()
 
 
 @pytest.mark.parametrize("seed", range(1, 9))

@@ -6,6 +6,7 @@ import ctypes
 import operator
 import sys
 from contextlib import ExitStack, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hal_core.allocator import LRUAllocator
@@ -145,10 +146,7 @@ class StreamAllocator(LRUAllocator[Any]):
     def _copyin(self, dest: Any, src: memoryview) -> None:
         device, api = self.device, self.device.api
         if isinstance(dest, Array):
-            between = linear(device, src.nbytes)
-            self._copyin(between._buf, src)
-            device.call("copyin", api.copy, dest, between._buf, src.nbytes, device.stream)
-            return None
+            return self._write_array("copyin", dest, src.nbytes, lambda at: self._copyin(at, src))
         if src.nbytes > LARGE_NBYTES:
             with device.own("copyin"), api.relaxed():
                 if not api.is_done(device.stream):
@@ -203,7 +201,8 @@ class StreamAllocator(LRUAllocator[Any]):
 
     def _fill(self, dest: Any, nbytes: int, pattern: bytes) -> Any:
         if isinstance(dest, Array):
-            return super()._fill(dest, nbytes, pattern)
+            write = partial(self._fill, nbytes=nbytes, pattern=pattern)
+            return self._write_array("fill", dest, nbytes, write)
         return self.fill_on(self.device.stream, dest, nbytes, pattern, self._copyin)
 
     def _as_buffer(self, opaque: int, nbytes: int) -> memoryview:
@@ -279,6 +278,14 @@ class StreamAllocator(LRUAllocator[Any]):
             self._staging.close()
         finally:
             super().close()
+
+    def _write_array(
+        self, operation: str, dest: Array, nbytes: int, write: Callable[[int], object]
+    ) -> None:
+        """Copy to an array from a range of memory that `write` fills."""
+        device, between = self.device, linear(self.device, nbytes)
+        write(between._buf)
+        device.call(operation, device.api.copy, dest, between._buf, nbytes, device.stream)
 
     def _alloc_at_once(self, nbytes: int, options: BufferSpec) -> Any:
         """Allocate in no stream's order: pinned memory, images, or any where there are no pools."""

@@ -231,10 +231,8 @@ class StreamQueue(Queue):
 
     def _copyin(self, dest: Any, src: memoryview, keep: Keep) -> None:
         if isinstance(dest, Array):
-            between = linear(self.device, src.nbytes)
-            keep = (*keep, between._share())
-            self._copyin(between._buf, src, keep)
-            return self._copy(dest, between._buf, src.nbytes, self.device, keep)
+            copyin = partial(self._copyin, src=src)
+            return self._write_array(dest, src.nbytes, copyin, keep)
         device, address = self.device, self._known_at(src)
         if address:
             copy = partial(device.api.copy_in, dest, address, src.nbytes, self.stream)
@@ -243,6 +241,15 @@ class StreamQueue(Queue):
         for start, part in self._parts(src):
             self._add("copyin", partial(self._send, dest + start, part), keep)
         return None
+
+    def _write_array(
+        self, dest: Array, nbytes: int, write: Callable[..., object], keep: Keep
+    ) -> None:
+        """Copy to an array from a range of memory that `write` fills."""
+        between = linear(self.device, nbytes)
+        keep = (*keep, between._share())
+        write(between._buf, keep=keep)
+        self._copy(dest, between._buf, nbytes, self.device, keep)
 
     def _send(self, dest: int, src: memoryview) -> None:
         """Copy from pageable memory, at most a block of it."""
@@ -361,8 +368,9 @@ class StreamQueue(Queue):
 
     def _fill(self, dest: Any, nbytes: int, pattern: bytes, keep: Keep) -> None:
         if isinstance(dest, Array):
-            data = memoryview(pattern * (nbytes // len(pattern)))
-            return self._copyin(dest, data, keep)
+            return self._write_array(
+                dest, nbytes, partial(self._fill, nbytes=nbytes, pattern=pattern), keep
+            )
         allocator: Any = self.device.allocator
         fill = allocator.fill_on
         return self._add("fill", lambda: fill(self.stream, dest, nbytes, pattern, self._send), keep)

@@ -60,6 +60,10 @@ Task box_task(Context& context, const CUDA_MEMCPY3D* given) {
                                       is.srcDevice, is.srcArray, is.srcPitch, is.srcHeight}, is);
     const Box to = box_of(context, {is.dstXInBytes, is.dstY, is.dstZ, is.dstLOD, is.dstMemoryType,
                                     is.dstDevice, is.dstArray, is.dstPitch, is.dstHeight}, is);
+    if (is.srcMemoryType == CU_MEMORYTYPE_ARRAY && is.dstMemoryType == CU_MEMORYTYPE_ARRAY) {
+        const KernelImage &a = array_at(is.srcArray)->shape, &b = array_at(is.dstArray)->shape;
+        need(a.channels * a.nbytes == b.channels * b.nbytes);  // pixels of one size
+    }
     const bool shaped =
         is.srcMemoryType == CU_MEMORYTYPE_ARRAY || is.dstMemoryType == CU_MEMORYTYPE_ARRAY;
     return {Task::Copy, &context, [=, &context] {

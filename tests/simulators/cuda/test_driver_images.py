@@ -125,6 +125,9 @@ def test_copies_that_no_array_has_room_for(cuda: Driver) -> None:
         (16, 2, 2): (0, 0, 0), (0, 1): (0, 0, 0),
     }.items():  # fmt: skip
         assert cuda.code.cuMemcpy3DAsync(box([of], address, *extent, offsets=offsets), 0) == INVALID
+    other = array(cuda, 2, 2, channels=2)  # rows of as many bytes
+    assert cuda.code.cuMemcpy3DAsync(box([of], [other], 16, 2), 0) == INVALID
+    drop(cuda, other)
     drop(cuda, of)
     assert cuda.code.cuMemcpy3DAsync(box([of], address, 16, 2), 0) == 400
     cuda.cuMemFree(address)
