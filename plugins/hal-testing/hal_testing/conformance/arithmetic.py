@@ -179,17 +179,6 @@ def carrier(dtype: hal.DType) -> KernelFunction:
 
 
 @cache
-def widener(dtype: hal.DType) -> KernelFunction:
-    @hal.kernel
-    def widens(y: hal.Ptr[hal.float32], x: hal.ConstPtr[dtype], n: hal.int32) -> None:
-        i = hal.global_idx(0)
-        if i < n:
-            y[i] = x[i]
-
-    return widens
-
-
-@cache
 def narrower(dtype: hal.DType) -> KernelFunction:
     """Make a kernel that rounds to a 16-bit float, by a store and by an explicit cast."""
 

@@ -16,11 +16,11 @@ from hal_kernel.lang import KernelFunction
 from hal_testing.conformance import edges
 from hal_testing.conformance.arithmetic import (
     carrier,
+    caster,
     narrower,
     sample_of_cast,
     sample_of_casts,
     sample_of_operations,
-    widener,
 )
 from hal_testing.conformance.differential import check, lacking
 from hal_testing.conformance.halves import HALVES, hard_to_round, values
@@ -162,7 +162,9 @@ class TestDtype:
         expected = np.array(values(HALVES[dtype]), np.float64).astype(np.float32)
         source = buffer_of(device, bits.tobytes(), dtype)
         made = hal.Buffer(device, len(bits), hal.float32)
-        device.compile(widener(dtype))(made, source, vals=(len(bits),), threads=len(bits))
+        device.compile(caster(dtype, hal.float32))(
+            made, source, vals=(len(bits),), threads=len(bits)
+        )
         got = np.frombuffer(read(made), np.float32)
         wrong = np.flatnonzero(~edges.is_right(got, expected, hal.float32))
         assert not len(wrong), f"{wrong[0]:#06x} is read as {got[wrong[0]]!r}"

@@ -182,7 +182,7 @@ class TestGraph:
         gc.collect()  # garbage of other tests
         before = device.allocator.statistics().current
         with device.capture() as graph:
-            programs(device)[1](ints_in_capture(device), 4)
+            programs(device)[1](hal.Buffer(device, N, hal.int32), 4)
         graph.replay()
         assert graph.buffers[0].is_allocated and len(graph.buffers) == 1
         assert device.allocator.statistics().current > before
@@ -331,10 +331,6 @@ class TestGraph:
     def test_G6_random_sequences(self, device: hal.Compiled) -> None:
         for seed in range(SEQUENCES):
             check_sequence(device, seed)
-
-
-def ints_in_capture(device: hal.Compiled) -> hal.Buffer:
-    return hal.Buffer(device, N, hal.int32)
 
 
 class Sequence:
