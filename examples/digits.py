@@ -3,7 +3,7 @@
 The data are scikit-learn's digits: 1797 pictures of 8 x 8 pixels. Three quarters train a network
 of one hidden layer by gradient descent with momentum; the rest test it. The host shuffles and
 launches. Kernels make the first weights and the mini-batches, run both passes, take the steps and
-count the right answers. Writes a picture of test digits with the answers.
+count the right answers. Writes a picture of the loss, and one of test digits with the answers.
 
     python examples/digits.py --device CPU --out pictures
     python examples/digits.py --devices CPU,OPENCL
@@ -20,6 +20,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+from rich.table import Table
 
 import hal_core as hal
 
@@ -328,23 +331,26 @@ class Team:
 
 
 class Learnt(NamedTuple):
-    loss: float  # the mean of the last round through the training digits
+    losses: list[float]  # the mean loss of each round through the training digits
     accuracy: float  # share of the test digits that are read right
     answers: Array  # the digits that the network reads in the test pictures
     difference: float  # the largest, of the scores from numpy's with the same weights
     seconds: float  # that learning took
 
 
-def learn(devices: list[hal.Compiled], split: list[Array]) -> Learnt:
+def learn(devices: list[hal.Compiled], split: list[Array], progress: Progress) -> Learnt:
     """Train a network on one device, or on several together, and test it on the first."""
-    team, loss, start = Team(devices, split), 0.0, time.perf_counter()
+    team, names = Team(devices, split), " + ".join(device.name for device in devices)
+    losses, start = list[float](), time.perf_counter()
     steps = range(0, team.digits[0].size - BATCH + 1, BATCH)
+    task = progress.add_task(names, total=ROUNDS)
     for done in range(ROUNDS):
         team.shuffle(done)
         rate = RATE * (1 - done / ROUNDS)
         for first in steps:
             team.learn(first, rate)
-        loss = team.take_loss() / len(steps)
+        losses.append(team.take_loss() / len(steps))
+        progress.update(task, advance=1, description=f"{names}: loss {losses[-1]:.4f}")
     seconds = time.perf_counter() - start
     network, test_pictures = team.networks[0], split[1]
     network.queue = None
@@ -354,7 +360,7 @@ def learn(devices: list[hal.Compiled], split: list[Array]) -> Learnt:
     )
     exact = reference(test_pictures, *weights)
     difference = float(np.abs(scores[: exact.size].reshape(exact.shape) - exact).max())
-    return Learnt(loss, accuracy, read[: team.test.size], difference, seconds)
+    return Learnt(losses, accuracy, read[: team.test.size], difference, seconds)
 
 
 def reference(pictures: Array, first: Array, last: Array) -> Array:
@@ -367,7 +373,7 @@ def reference(pictures: Array, first: Array, last: Array) -> Array:
     return scores
 
 
-# -- data and pictures; the functions that import scikit-learn and Pillow
+# -- data, pictures and the table; the functions that import scikit-learn and Pillow
 
 
 def load() -> list[Array]:
@@ -378,6 +384,27 @@ def load() -> list[Array]:
     pictures, labels = load_digits(return_X_y=True)
     arrays = (pictures.astype("u1"), labels.astype("u1"))
     return [np.asarray(part) for part in train_test_split(*arrays, stratify=labels, random_state=0)]
+
+
+def draw_losses(losses: list[float], path: Path) -> None:
+    """Draw the loss of each round, on a logarithmic scale."""
+    from PIL import Image, ImageDraw
+
+    width, height, left, top = 480, 280, 60, 30
+    sheet = Image.new("RGB", (left + width + 20, top + height + 40), "white")
+    pen = ImageDraw.Draw(sheet)
+    logs = np.log10(np.maximum(losses, 1e-9))
+    low, high = int(np.floor(logs.min())), int(np.floor(logs.max())) + 1
+    scale = height / (high - low)
+    for power in range(low, high + 1):
+        y = top + (high - power) * scale
+        pen.line([(left, y), (left + width, y)], fill="#d0d7de")
+        pen.text((8, y - 6), f"{10.0**power:g}", fill="black")
+    across = left + np.linspace(0, width, len(losses))
+    points = zip(across.tolist(), (top + (high - logs) * scale).tolist(), strict=True)
+    pen.line(list(points), fill="#0969da", width=3)
+    pen.text((left, 8), f"loss of the training digits, rounds 1 to {len(losses)}", fill="black")
+    sheet.save(path)
 
 
 def draw_digits(pictures: Array, labels: Array, answers: Array, path: Path) -> None:
@@ -402,26 +429,42 @@ def main() -> int:
     parser.add_argument("--devices", help="several names, as in CPU,OPENCL, that learn together")
     parser.add_argument("--out", type=Path, default=Path("out"), help="folder of the pictures")
     chosen = parser.parse_args()
+    console = Console(width=max(Console().width, 100))
     names = [chosen.device] if chosen.device else hal.Device.get_available_devices()
     teams = [chosen.devices.split(",")] if chosen.devices else [[name] for name in names]
+    if not teams:
+        console.print("No device found. `hal doctor` says why.")
+        return 1
     chosen.out.mkdir(parents=True, exist_ok=True)
     split = load()
-    right = []
-    for names in teams:
-        name, devices = "+".join(names), [hal.Device[one] for one in names]
-        print(f"{name}: learning in {ROUNDS} rounds", flush=True)
-        learnt = learn(devices, split)
-        path = chosen.out / f"{name.lower().replace(':', '-')}-digits.png"
-        draw_digits(split[1], split[3], learnt.answers, path)
-        hardware = ", ".join(one.info.title for one in devices)
-        difference = learnt.difference
-        print(f"    {learnt.accuracy:.1%} of {len(split[3])} test digits are read right: {path}")
-        print(f"    loss {learnt.loss:.4f}, scores off by {difference:.0e}")
-        print(f"    {learnt.seconds:.2f} s on {hardware}", flush=True)
-        right.append(learnt.accuracy > WANTED and difference <= TOLERANCE)
-    if not teams:
-        print("No device found. `hal doctor` says why.")
-    return 0 if right and all(right) else 1
+    heads = ("device", "hardware", "seconds", "loss", "right", "off by")
+    table = Table(*heads, title=f"{len(split[3])} test digits after {ROUNDS} rounds")
+    bad = []
+    with Progress(TextColumn("{task.description}"), BarColumn(), console=console) as progress:
+        for names in teams:
+            name = "+".join(names)
+            if not console.is_terminal:  # the bar is drawn at the end then
+                console.print(f"{name}: learning in {ROUNDS} rounds")
+            devices = [hal.Device[one] for one in names]
+            learnt = learn(devices, split, progress)
+            stem = f"{chosen.out}/{name.lower().replace(':', '-')}"
+            draw_losses(learnt.losses, Path(f"{stem}-loss.png"))
+            draw_digits(split[1], split[3], learnt.answers, Path(f"{stem}-digits.png"))
+            good = learnt.accuracy > WANTED and learnt.difference <= TOLERANCE
+            bad += [] if good else [name]
+            numbers = (f"{learnt.seconds:.2f}", f"{learnt.losses[-1]:.4f}")
+            right = f"[{'green' if good else 'red'}]{learnt.accuracy:.1%}[/]"
+            table.add_row(
+                name,
+                ", ".join(one.info.title for one in devices),
+                *numbers,
+                right,
+                f"{learnt.difference:.0e}",
+            )
+    console.print(table)
+    console.print("off by: the scores, from numpy's with the same weights.")
+    console.print(f"Pictures: {chosen.out}.")
+    return 1 if bad else 0
 
 
 if __name__ == "__main__":

@@ -1,22 +1,25 @@
 """Blur a photograph and find its edges, with the same kernels on every device of the machine.
 
-Shows all steps: find devices, open, copy in, compile, launch, copy out. Writes for each device a
-picture of the photograph, the blurred one and the edges, and ends with an error when a result
-differs from scipy's.
+Shows all steps: find devices, open, copy in, compile, launch, copy out. Writes pictures, prints one
+table, and ends with an error when a device's result differs from scipy's.
 
-    python examples/edges.py --device CPU --out pictures
+    python examples/edges.py --out pictures
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import Image, ImageDraw
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+from rich.table import Table
 from scipy import ndimage
 from sklearn.datasets import load_sample_image
 
@@ -25,9 +28,12 @@ import hal_core as hal
 SIGMA = 1.5
 RADIUS = 4  # pixels on either side; a compile-time constant of the kernels
 TOLERANCE = 1e-5  # of values from 0 to about 4, against scipy in float64
-REPEATS = 5  # of all launches, for the best time
+REPEAT_SECONDS = 0.3  # measured this long, for the best time
 
 Picture = NDArray[Any]
+
+
+# -- the kernels
 
 
 @hal.kernel
@@ -85,6 +91,19 @@ def edges(
         out[here + x] = hal.sqrt(across * across + down * down)
 
 
+KERNELS = (grey, blur, edges)
+
+
+# -- one device
+
+
+class Result(NamedTuple):
+    blurred: Picture
+    edges: Picture
+    seconds: float  # the sum of all four launches, in the best of several runs
+    nbytes: int  # that the launches read and write, at least
+
+
 def weights() -> Picture:
     offsets = np.arange(-RADIUS, RADIUS + 1)
     bell: Picture = np.exp(-(offsets**2) / (2 * SIGMA**2))
@@ -92,24 +111,14 @@ def weights() -> Picture:
     return bell
 
 
-def reference(photograph: Picture) -> list[Picture]:
-    """Compute the blurred picture and its edges by scipy, in float64."""
-    plain = photograph @ np.array([0.299, 0.587, 0.114]) / 255
-    blurred = plain
-    for axis in (1, 0):
-        blurred = ndimage.correlate1d(blurred, weights(), axis=axis, mode="nearest")
-    across, down = (ndimage.sobel(blurred, axis=axis, mode="nearest") for axis in (1, 0))
-    return [blurred, np.hypot(across, down)]
-
-
-def run(device: hal.Compiled, photograph: Picture, expected: list[Picture], folder: Path) -> bool:
-    """Print the device's lines and save its picture; return True if its pixels are scipy's."""
+def run(device: hal.Compiled, photograph: Picture) -> Result:
+    """Make the two pictures of the photograph on one device, and time the kernels."""
     height, width = photograph.shape[:2]
     count = height * width
     rgb = hal.Buffer.from_numpy(photograph.reshape(-1), device=device)
     bell = hal.Buffer.from_numpy(weights().astype("f4"), device=device)
     plain, rows, blurred, found = (hal.Buffer(device, count, hal.float32) for _ in range(4))
-    to_grey, to_blur, to_edges = (device.compile(kernel) for kernel in (grey, blur, edges))
+    to_grey, to_blur, to_edges = (device.compile(kernel) for kernel in KERNELS)
     whole = (width, height)
 
     def once() -> float:
@@ -120,38 +129,100 @@ def run(device: hal.Compiled, photograph: Picture, expected: list[Picture], fold
             + to_edges(found, blurred, vals=(width, height), threads=whole, wait=True)
         )
 
-    seconds = min(once() for _ in range(REPEATS))
-    made = [buffer.numpy((height, width)) for buffer in (blurred, found)]
-    pairs = zip(made, expected, strict=True)
+    seconds, end = once(), time.perf_counter() + REPEAT_SECONDS
+    while time.perf_counter() < end:
+        seconds = min(seconds, once())
+    shape = (height, width)
+    return Result(blurred.numpy(shape), found.numpy(shape), seconds, count * (3 + 7 * 4))
+
+
+def reference(photograph: Picture) -> tuple[Picture, Picture]:
+    """Compute both pictures by scipy, in float64."""
+    plain = photograph @ np.array([0.299, 0.587, 0.114]) / 255
+    blurred = plain
+    for axis in (1, 0):
+        blurred = ndimage.correlate1d(blurred, weights(), axis=axis, mode="nearest")
+    across, down = (ndimage.sobel(blurred, axis=axis, mode="nearest") for axis in (1, 0))
+    return blurred, np.hypot(across, down)
+
+
+# -- pictures and the table
+
+
+def picture(values: Picture) -> Image.Image:
+    scaled = values * (255 / max(float(values.max()), 1e-9))
+    return Image.fromarray(scaled.astype(np.uint8))
+
+
+def save(folder: Path, name: str, photograph: Picture, result: Result) -> None:
+    """Save the device's two pictures, and one that shows them next to the photograph."""
+    stem = name.lower().replace(":", "-")
+    parts = {"blurred": picture(result.blurred), "edges": picture(result.edges)}
+    for part, image in parts.items():
+        image.save(folder / f"{stem}-{part}.png")
+    height, width = photograph.shape[:2]
+    sheet = Image.new("RGB", (3 * width, height + 20), "white")
+    shown = {"photograph": Image.fromarray(photograph), **parts}
+    for place, (part, image) in enumerate(shown.items()):
+        sheet.paste(image, (place * width, 20))
+        ImageDraw.Draw(sheet).text((place * width + 6, 4), f"{name}: {part}", fill="black")
+    sheet.save(folder / f"{stem}-sheet.png")
+
+
+def examine(name: str, photograph: Picture, folder: Path) -> tuple[float, list[str]]:
+    """Return the largest difference from scipy, and the device's row of the table."""
+    with hal.Device[name] as device:
+        title = device.info.title
+        result = run(device, photograph)
+    save(folder, name, photograph, result)
+    pairs = zip((result.blurred, result.edges), reference(photograph), strict=True)
     difference = max(float(np.abs(ours - theirs).max()) for ours, theirs in pairs)
-    path = folder / f"{device.name.lower().replace(':', '-')}-edges.png"
-    save(photograph, made, path)
-    speed = count * (3 + 7 * 4) / seconds / 1e9  # bytes that the launches read and write, at least
-    print(f"{device.name}: {path} differs from scipy's by {difference:.1e}")
-    print(f"    {seconds * 1e3:.3f} ms, {speed:.1f} GB/s on {device.info.title}", flush=True)
-    return difference <= TOLERANCE  # a NaN is wrong too
+    speed = result.nbytes / result.seconds / 1e9
+    colour = "green" if difference <= TOLERANCE else "red"
+    last = (f"{result.seconds * 1e3:.3f}", f"{speed:.1f}", f"[{colour}]{difference:.1e}[/]")
+    return difference, [name, title, *last]
 
 
-def save(photograph: Picture, made: list[Picture], path: Path) -> None:
-    """Save the photograph and what was made of it, side by side."""
-    grey_levels = [255 * values / max(float(values.max()), 1e-9) for values in made]
-    coloured = [np.stack([levels] * 3, -1).astype(np.uint8) for levels in grey_levels]
-    Image.fromarray(np.concatenate([photograph, *coloured], axis=1)).save(path)
-
-
-def main() -> int:
+def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--device", help="its name; left out: every device of this machine")
     parser.add_argument("--out", type=Path, default=Path("out"), help="folder of the pictures")
-    chosen = parser.parse_args()
-    chosen.out.mkdir(parents=True, exist_ok=True)
-    photograph: Picture = load_sample_image("china.jpg")
-    expected = reference(photograph)
+    return parser.parse_args()
+
+
+def main() -> int:
+    chosen = arguments()
+    console = Console(width=max(Console().width, 110))
     names = [chosen.device] if chosen.device else hal.Device.get_available_devices()
-    right = [run(hal.Device[name], photograph, expected, chosen.out) for name in names]
     if not names:
-        print("No device found. `hal doctor` says why.")
-    return 0 if right and all(right) else 1
+        console.print("No device found. `hal doctor` says why.")
+        return 1
+    folder: Path = chosen.out
+    folder.mkdir(parents=True, exist_ok=True)
+    photograph: Picture = load_sample_image("china.jpg")
+    Image.fromarray(photograph).save(folder / "original.png")
+
+    heads = ("device", "hardware", "kernels ms", "GB/s", "difference")
+    table = Table(
+        *heads,
+        title=f"{len(KERNELS)} kernels, {photograph.shape[1]} x {photograph.shape[0]} pixels",
+    )
+    wrong = []
+    columns = (TextColumn("{task.description}"), BarColumn())
+    with Progress(*columns, console=console) as progress:
+        steps = progress.add_task("", total=len(names))
+        for name in names:
+            progress.update(steps, description=name)
+            difference, row = examine(name, photograph, folder)
+            table.add_row(*row)
+            if not difference <= TOLERANCE:  # a NaN is wrong too
+                wrong.append(name)
+            progress.update(steps, description=f"{name}: done", advance=1)
+    console.print(table)
+    console.print(f"Pictures: {folder}. Difference allowed from scipy: {TOLERANCE:g}.")
+    if wrong:
+        console.print(f"[red]Wrong result on {', '.join(wrong)}.[/]")
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":
