@@ -39,6 +39,7 @@ SMALL = {
     "reduction": ("--count", "70000"),
     "histogram": ("--count", "70000"),
     "softmax": ("--rows", "20", "--columns", "300"),
+    "mandelbrot": ("--size", "50"),
     "sort": ("--count", "5000"),
     "fft": ("--signals", "20", "--size", "256"),
     "sparse": ("--size", "20"),

@@ -165,17 +165,19 @@ def main() -> None:
         "--devices", help="names with commas between; else a cluster's, or all here"
     )
     parser.add_argument("--kill", action="store_true", help="end a worker of this machine half-way")
+    parser.add_argument(
+        "--alone", default=hal.Device.DEFAULT, help="the device to compare with: %(default)s"
+    )
     parser.add_argument("--out", type=Path, default=Path(), help="folder for the picture")
     asked = parser.parse_args()
     names = asked.devices.split(",") if asked.devices else cluster_devices()
     console = Console()
     plate = spread(names, console, asked.kill)
-    one = hal.Device.DEFAULT
-    alone = spread([one], console)
+    alone = spread([asked.alone], console)
     difference = float(np.abs(plate - alone).max())
     asked.out.mkdir(parents=True, exist_ok=True)
     save(plate, asked.out / "cluster.png")
-    console.print(f"{' + '.join(names)} differ from {one} by {difference:g}")
+    console.print(f"{' + '.join(names)} differ from {asked.alone} by {difference:g}")
     if not difference <= TOLERANCE:
         raise SystemExit(f"wrong by {difference}")
 
