@@ -217,8 +217,11 @@ def test_P18_types_that_only_the_compiler_knows_are_taken(cuda: hal.Compiled) ->
     cuda.compile(hal.Source("f", text, "v: float64, n: int32", language="cuda"))
     text = 'extern "C" __global__ void f(cudaTextureObject_t image) {}'
     cuda.compile(hal.Source("f", text, "image: uint64", language="cuda"))
-    with pytest.raises(hal.CompileError, match="is cudaTextureObject_t image, its signature says"):
-        cuda.compile(hal.Source("f", text, "image: float64", language="cuda"))
+    for wrong in ("image: float64", "image: any*"):
+        with pytest.raises(hal.CompileError, match="is cudaTextureObject_t image, its signature"):
+            cuda.compile(hal.Source("f", text, wrong, language="cuda"))
+    text = 'extern "C" __global__ void f(float *p) {}'
+    cuda.compile(hal.Source("f", text, "p: any*", language="cuda"))
 
 
 def test_P18_macros_of_a_text_are_no_names_of_the_check(cuda: hal.Compiled) -> None:

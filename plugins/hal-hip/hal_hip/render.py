@@ -99,4 +99,4 @@ class HIPRenderer(CFamilyRenderer):
     """HIP C++ for hiprtc or hipcc."""
 
     name, language, row = "HIP C++", "hip", HIP
-    by_hand = CUDARenderer.by_hand._replace(before="#include <hip/hip_runtime.h>\n")
+    by_hand = CUDARenderer.by_hand._replace(before="#include <hip/hip_runtime.h>\n", images={})

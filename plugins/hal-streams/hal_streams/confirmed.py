@@ -77,15 +77,15 @@ def confirmation(kernels: tuple[Signature, ...], text: str) -> str:
 def _fact(param: Param, found: str) -> str:
     if param.dtype.kind == "I":  # an object, which is a number
         return f"{found}::hal_pointer == 0 && {found}::hal_code == 208"
+    pointer = f"{found}::hal_pointer" + (" == 2" if param.kind == CONST_POINTER else " > 0")
+    if param.dtype is any_:
+        return pointer
     codes = [_code(param.dtype)]
     if param.dtype.name in ("bool", "float16", "bfloat16"):  # as bits
         codes += {"bool": [201, 101]}.get(param.dtype.name, [202])
     if param.kind == VALUE:
         either = " || ".join(f"{found}::hal_code == {code}" for code in codes)
         return f"{found}::hal_pointer == 0 && ({either})"
-    pointer = f"{found}::hal_pointer" + (" == 2" if param.kind == CONST_POINTER else " > 0")
-    if param.dtype is any_:
-        return pointer
     either = " || ".join(f"{found}::hal_code == {code}" for code in codes)
     # A pointer to a type of the text's own, as float4, may be given any elements.
     return f"{pointer} && ({either} || {found}::hal_code >= {_OWN} || {found}::hal_code == -1)"

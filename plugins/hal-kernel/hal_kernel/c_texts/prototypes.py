@@ -20,7 +20,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hal_core.dtypes import DTYPES, DType, alignment, alike, any_, as_dtype
+from hal_core.dtypes import DTYPES, IMAGES, DType, alignment, alike, any_, as_dtype
 from hal_core.errors import CompileError
 from hal_core.signature import CONST_POINTER, POINTER, VALUE, Param, Signature
 
@@ -61,8 +61,9 @@ _NAMED = {
     "cuDoubleComplex": "complex128", "hipFloatComplex": "complex64", "void": "any",
     **{f"{name}_t": name for name in DTYPES if "int" in name},
 }  # fmt: skip
-# Objects of images, whose axes the type does not tell: a texture is only read.
+# Objects of images: a texture is only read. How many axes it has, the functions tell that use it.
 _OBJECTS = {"cudaTextureObject_t": CONST_POINTER, "cudaSurfaceObject_t": POINTER}
+_USE = re.compile(r"\b(?:tex|surf)([123])D\w*\s*(?:<[^<>()]*>)?\s*\(")
 _VECTOR = re.compile(r"([a-z]+?)(2|3|4|8|16)")
 
 
@@ -74,6 +75,7 @@ class Declared(NamedTuple):
     type: str  # without qualifiers: "unsigned int"
     stars: int
     words: frozenset[str]  # qualifiers and address spaces
+    axes: int = 0  # of an image that it takes as an object; 0: unknown
 
 
 class Text:
@@ -191,8 +193,28 @@ class Text:
                 raise ValueError(f"the text defines the kernel {match[1]!r} twice")
             self.defined |= {match[1]} if body else set()
             if body or match[1] not in found:
-                found[match[1]] = [] if inside in ([""], ["void"]) else list(map(_declared, inside))
+                declared = [] if inside in ([""], ["void"]) else list(map(_declared, inside))
+                found[match[1]] = [
+                    one._replace(axes=self._axes(one.name, end))
+                    if self.object_of(one.type)
+                    else one
+                    for one in declared
+                ]
         return found
+
+    def _axes(self, name: str, start: int) -> int:
+        """Return how many axes an image has, as the body of a kernel uses it; 0: unknown.
+
+        surf2Dwrite(value, name, 16 * x, y) and tex2D<float4>(name, x, y): two
+        """
+        depth, end = 0, start
+        for end in range(start, len(self.text)):
+            depth += (self.text[end] == "{") - (self.text[end] == "}")
+            if depth == 0 and self.text[end] == "}":
+                break
+        uses = _USE.finditer(self.text, start, end)
+        found = {int(use[1]) for use in uses if name in self._inside(use.end())[0][:2]}
+        return found.pop() if len(found) == 1 else 0
 
     def _inside(self, start: int) -> tuple[list[str], int]:
         """Return what stands between commas, up to the parenthesis that closes, and its end."""
@@ -238,10 +260,13 @@ def signature_of(name: str, found: list[Declared], text: Text, device: str) -> S
     for position, one in enumerate(found):
         dtype = text.dtype(one.type)
         label = one.name or f"_{position}"
+        use = text.object_of(one.type)
+        if use and one.axes and not one.stars:
+            params.append(Param(label, IMAGES[f"image{one.axes}d"], use, position))
+            continue
         if one.stars > 1 or (dtype in (None, any_) and not one.stars):
             problem = f"the type of parameter {label!r} cannot be read"
             fix = "Give the kernel's signature. A struct is a numpy dtype with fields there."
-            use = text.object_of(one.type)
             if use:
                 problem = f"the type of parameter {label!r} does not tell how many axes it has"
                 access = "const " * (use == CONST_POINTER)
@@ -411,7 +436,8 @@ def fits(one: Declared, param: Param, text: Text) -> bool:
     if "I" in (param.dtype.kind, written.kind if written else ""):
         use = text.object_of(one.type)
         if use:
-            return param.kind == use and not one.stars
+            same_axes = param.dtype.name == f"image{one.axes}d" or not one.axes
+            return param.kind == use and not one.stars and same_axes
         same_access = bool(one.words & _CONSTANT) == (param.kind == CONST_POINTER)
         return written is param.dtype and not one.stars and same_access
     if bool(one.stars) != param.is_pointer or one.stars > 1:

@@ -141,4 +141,14 @@ extern "C" __global__ void NAME(float *y, const float *x, int n) {
     if (i < n) y[i] = FACTOR * x[i];
 }
 """,
+        images={
+            "f": """\
+extern "C" __global__ void NAME(cudaTextureObject_t x, cudaSurfaceObject_t y) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x, j = blockIdx.y * blockDim.y + threadIdx.y;
+    float4 v = tex2D<float4>(x, i, j);
+    v = make_float4(FACTOR * v.x, FACTOR * v.y, FACTOR * v.z, FACTOR * v.w);
+    surf2Dwrite(v, y, i * (int)sizeof(float4), j, cudaBoundaryModeZero);
+}
+"""
+        },
     )
