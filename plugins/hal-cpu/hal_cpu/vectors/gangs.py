@@ -32,7 +32,7 @@ from hal_kernel.ir.uop import SUBGROUP, TOGETHER, Kernel, UOp, dtype_of
 from hal_kernel.render.renderer import writers
 
 _PARAMETERS = "ptr %hal.args, ptr %hal.launch, i64 %hal.first, i64 %hal.last"
-_ALONE = 8  # threads behind the last gang of a row that run a short body one by one
+_ALONE = 4  # threads behind the last gang of a row that run a short body one by one
 _SHORT = 48  # nodes
 _PADDING = 64  # elements behind an array that whole vectors may read
 
