@@ -1,4 +1,4 @@
-"""The examples run, as a user would run them: in a process of their own."""
+"""The examples run, those that differ in more than a kernel as a user would: in a process."""
 
 from __future__ import annotations
 
@@ -38,6 +38,22 @@ def _run(example: str, folder: Path, *arguments: str, **environment: str) -> str
     )
     assert done.returncode == 0, done.stderr + done.stdout
     return done.stdout
+
+
+@pytest.fixture
+def printed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., str]:
+    """Run an example in this process, whose imports and devices all share."""
+
+    def run(example: str, *arguments: str) -> str:
+        monkeypatch.setattr(sys, "argv", [f"{example}.py", *arguments])
+        code = _example(example).main()
+        said = capsys.readouterr()
+        assert code == 0, said
+        return said.out
+
+    return run
 
 
 needs_cpu = pytest.mark.skipif(
@@ -95,12 +111,14 @@ EXAMPLES = {
 @needs_cpu
 @pytest.mark.parametrize("example", EXAMPLES)
 @pytest.mark.parametrize("device", ["CPU", pytest.param("OPENCL", marks=pytest.mark.full)])
-def test_an_example_finds_its_answer_right(device: str, example: str, tmp_path: Path) -> None:
-    """Each compares with numpy, and ends with 1 where they differ."""
+def test_an_example_finds_its_answer_right(
+    device: str, example: str, printed: Callable[..., str]
+) -> None:
+    """Each compares with numpy, and returns 1 where they differ."""
     if not _have(device):
         pytest.skip(f"hal-{device.lower()} is not installed here")
     given = EXAMPLES[example].soon.split()
-    assert _run(f"{example}.py", tmp_path, "--device", device, *given).startswith(f"{device}: ")
+    assert printed(example, "--device", device, *given).startswith(f"{device}: ")
 
 
 @needs_cpu
@@ -157,16 +175,18 @@ def test_digits_learns(tmp_path: Path) -> None:
 
 @needs_cpu
 @pytest.mark.parametrize("device", ["CPU", "OPENCL"])
-def test_F3_weights_of_a_safetensors_file_are_read(device: str, tmp_path: Path) -> None:
+def test_F3_weights_of_a_safetensors_file_are_read(
+    device: str, tmp_path: Path, printed: Callable[..., str]
+) -> None:
     if find_spec("safetensors") is None or not _have(device):
         pytest.skip("safetensors or the backend is not installed here")
-    printed = _run("weights.py", tmp_path, "--device", device)
-    assert printed.startswith(f"{device}: 3 tensors, read right\n    and computed with, right")
+    said = printed("weights", "--device", device)
+    assert said.startswith(f"{device}: 3 tensors, read right\n    and computed with, right")
     from safetensors.numpy import save_file
 
     save_file({"a": np.ones((2, 3), "f4"), "b": np.zeros(5, "?")}, tmp_path / "model")
-    printed = _run("weights.py", tmp_path, "model", "--device", device)
-    assert printed == f"a: (2, 3) float32 on {device}\nb: (5,) bool on {device}\n"
+    said = printed("weights", str(tmp_path / "model"), "--device", device)
+    assert said == f"a: (2, 3) float32 on {device}\nb: (5,) bool on {device}\n"
 
 
 @needs_cpu
