@@ -12,6 +12,7 @@ from builder import Builder
 from constant_operations import constants
 from everything import everything
 from samples import SAMPLES
+from slices import usual
 
 from hal_core.dtypes import DTYPES, DType, float32, float64
 from hal_core.errors import Unsupported
@@ -49,7 +50,7 @@ def assemble(kernel: Kernel, target: str, folder: Path) -> str:
 
 
 @needs_ptxas
-@pytest.mark.parametrize("target", ["sm_80", "sm_90"])
+@pytest.mark.parametrize("target", usual(["sm_80", "sm_90"], "sm_80"))
 @pytest.mark.parametrize("kernel", everything(), ids=lambda kernel: str(kernel.name))
 def test_every_operation_is_assembled(target: str, kernel: Kernel, tmp_path: Path) -> None:
     assert f"Compiling entry function '{kernel.name}'" in assemble(kernel, target, tmp_path)
