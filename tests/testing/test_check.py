@@ -77,8 +77,13 @@ def hal_check(
 
 
 def test_a_backend_that_conforms(tmp_path: Path) -> None:
+    """The folder's settings, conftest and tests have no effect, nor have the caller's of pytest."""
+    (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = --there-is-no-such-option\n")
+    (tmp_path / "conftest.py").write_text("raise SystemExit('the conftest was imported')\n")
+    (tmp_path / "test_mine.py").write_text("def test_mine(): assert False\n")
+    env = {"PYTEST_ADDOPTS": "--nonsense", "PYTEST_PLUGINS": "nothing_like_this"}
     arguments = ("FAKE", "--chapter", "view", "--report", "r.json")
-    done = hal_check(tmp_path, *arguments, options=("-W", "error"))
+    done = hal_check(tmp_path, *arguments, options=("-W", "error"), env=env)
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
     assert lines[0].startswith("FAKE") and "compiler listing" in lines[0]
@@ -90,23 +95,15 @@ def test_a_backend_that_conforms(tmp_path: Path) -> None:
     assert report["chapters"]["View"]["passed"] > 10 and not report["failed"]
     assert not report["conforms"] and "buffer" in report["not_run"], "one chapter is not all"
     assert report["compiler"] == "listing" and report["hardware"]["limits"]["max_block_threads"]
-
-
-def test_the_folder_it_is_called_in_decides_nothing(tmp_path: Path) -> None:
-    """The folder's settings, conftest and tests have no effect, nor have the caller's of pytest."""
-    (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = --there-is-no-such-option\n")
-    (tmp_path / "conftest.py").write_text("raise SystemExit('the conftest was imported')\n")
-    (tmp_path / "test_mine.py").write_text("def test_mine(): assert False\n")
-    env = {"PYTEST_ADDOPTS": "--nonsense", "PYTEST_PLUGINS": "nothing_like_this"}
-    done = hal_check(tmp_path, "FAKE", "--chapter", "view", env=env)
-    assert done.returncode == 0, done.stderr
     left = {path.name for path in tmp_path.iterdir()}
-    assert left == {"pytest.ini", "conftest.py", "test_mine.py", "command.py"}
+    assert left == {"pytest.ini", "conftest.py", "test_mine.py", "command.py", "r.json"}
 
 
-def test_a_backend_that_does_not_conform(tmp_path: Path) -> None:
+@pytest.mark.parametrize("option", usual(["-O", "-I"], "-O"))
+def test_a_backend_that_does_not_conform(tmp_path: Path, option: str) -> None:
+    """The kit's asserts hold however Python was started."""
     arguments = ("FAKE", "--chapter", "view", "buffer", "--report", "r.md", "--report", "r.json")
-    done = hal_check(tmp_path, *arguments, change=FORGETFUL)
+    done = hal_check(tmp_path, *arguments, options=(option,), change=FORGETFUL)
     assert (done.returncode, done.stderr) == (1, "")
     assert re.search(r"^failed: TestView::test_V1_\w+$\n    \S", done.stdout, re.M)
     assert re.search(r"FAKE does not conform: \d+ of \d+ tests fail, in \d+ s\.\n\Z", done.stdout)
@@ -155,12 +152,6 @@ def test_known_gaps_are_counted_and_strict(tmp_path: Path) -> None:
     assert f"known gap: {len(names)}, the last byte" in done.stdout
     mended = hal_check(tmp_path, *arguments)
     assert mended.returncode == 1 and f"{len(names)} of" in mended.stdout
-
-
-@pytest.mark.parametrize("option", usual(["-O", "-I"], "-O"))
-def test_asserts_hold_however_python_was_started(tmp_path: Path, option: str) -> None:
-    arguments = ("FAKE", "--chapter", "view")
-    assert hal_check(tmp_path, *arguments, options=(option,), change=FORGETFUL).returncode == 1
 
 
 def test_a_test_that_hangs_ends_the_run_and_says_where(tmp_path: Path) -> None:
