@@ -11,10 +11,10 @@ from hal_core import config
 
 # The same kernels in each run, so few are enough: `nox -s fuzz` looks for what is new. Targets of
 # one row share a process, in which a kernel is made and interpreted once.
-USUAL = (("llvm", "opencl", "ptx"), 16)
+USUAL = (("llvm", "opencl", "ptx"), 8)
 MORE = (
-    (("llvm",), 40), (("clang", "gcc", "msl", "zig"), 8), (("nvrtc",), 8), (("hip",), 5),
-    (("llvm-engine",), 8), (("oclgrind",), 5),
+    (("llvm",), 40), (("opencl", "ptx"), 16), (("clang", "gcc", "msl", "zig"), 8),
+    (("nvrtc",), 8), (("hip",), 5), (("llvm-engine",), 8), (("oclgrind",), 5),
 )  # fmt: skip
 
 
