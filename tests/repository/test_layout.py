@@ -69,6 +69,10 @@ def _entries() -> list[Path]:
     return [path for path in sorted(CORE.iterdir()) if path.suffix == ".py" or _files(path)]
 
 
+def _last_name(node: ast.expr) -> str:
+    return str(getattr(node, "attr", getattr(node, "id", "")))
+
+
 def _imports(tree: ast.AST, lazy: bool = True) -> Iterator[tuple[int, str]]:
     """(line, dotted name) of every import that runs; without `lazy`, none inside of functions."""
     for node in ast.iter_child_nodes(tree):
@@ -80,20 +84,12 @@ def _imports(tree: ast.AST, lazy: bool = True) -> Iterator[tuple[int, str]]:
             assert not node.level, f"line {node.lineno}: relative import, write it in full"
             # `from hal_core import dtypes` imports the module hal_core.dtypes.
             yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
-        elif lazy and isinstance(node, ast.Call) and ast.unparse(node.func).endswith("Late"):
+        elif lazy and isinstance(node, ast.Call) and _last_name(node.func).endswith("Late"):
             yield from ((node.lineno, arg.value) for arg in node.args)
-        elif isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
+        elif isinstance(node, ast.If) and _last_name(node.test) == "TYPE_CHECKING":
             yield from _imports(ast.Module(node.orelse, []), lazy)
         else:
             yield from _imports(node, lazy)
-
-
-def _every() -> list[Path]:
-    """The files of all distributions."""
-    return [path for folder in PACKAGES.values() for path in _files(folder)]
-
-
-ORDERED = [path for name in IMPORT_ORDERS for path in _files(PACKAGES[name])]
 
 
 def _package_of(path: Path) -> str:
@@ -104,6 +100,17 @@ def _package_of(path: Path) -> str:
 def _tree(path: Path) -> ast.Module:
     """Return a file's syntax tree, which all tests share and none changes."""
     return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@functools.cache
+def _imports_of(path: Path) -> list[tuple[int, str]]:
+    return list(_imports(_tree(path)))
+
+
+def _type_only_imports(path: Path) -> Iterator[tuple[int, str]]:
+    for node in _tree(path).body:
+        if isinstance(node, ast.If) and _last_name(node.test) == "TYPE_CHECKING":
+            yield from _imports(ast.Module(node.body, []), lazy=False)
 
 
 def _place_of(path: Path) -> str:
@@ -127,33 +134,28 @@ def _noun(dotted: str, package: str = "hal_core") -> str | None:
     return parts[1]
 
 
-@pytest.mark.parametrize("path", ORDERED, ids=lambda p: str(p.relative_to(ROOT)))
-def test_a_module_imports_only_what_stands_before_it(path: Path) -> None:
-    package, own = _package_of(path), _place_of(path)
+@pytest.mark.parametrize("package", IMPORT_ORDERS)
+def test_a_module_imports_only_what_stands_before_it(package: str) -> None:
     order = IMPORT_ORDERS[package]
-    assert own in order, f"{path.relative_to(ROOT)} is in no place of the import order"
-    for line, dotted in _imports(_tree(path)):
-        noun = _noun(dotted, package)
-        if noun is None or noun == own or dotted == package:  # which is always imported first
-            continue
-        assert noun in order, f"line {line}: {dotted} is in no place of the import order"
-        assert order.index(noun) < order.index(own), (
-            f"line {line}: {own} imports {dotted}, after it"
-        )
-
-
-@pytest.mark.parametrize("path", ORDERED, ids=lambda p: str(p.relative_to(ROOT)))
-def test_type_only_imports_that_point_up_name_a_noun(path: Path) -> None:
-    package, own = _package_of(path), _place_of(path)
-    order = IMPORT_ORDERS[package]
-    tree = _tree(path)
-    for block in ast.walk(tree):
-        if not (isinstance(block, ast.If) and ast.unparse(block.test).endswith("TYPE_CHECKING")):
-            continue
-        for line, dotted in _imports(ast.Module(block.body, [])):
+    for path in _files(PACKAGES[package]):
+        own, name = _place_of(path), path.relative_to(ROOT)
+        assert own in order, f"{name} is in no place of the import order"
+        for line, dotted in _imports_of(path):
             noun = _noun(dotted, package)
-            if noun is not None and order.index(noun) > order.index(own):
-                assert noun in NOUNS, f"line {line}: {own} names {dotted}"
+            if noun is None or noun == own or dotted == package:  # which is always imported first
+                continue
+            assert noun in order, f"{name}:{line}: {dotted} is in no place of the import order"
+            assert order.index(noun) < order.index(own), f"{name}:{line} imports {dotted}, after it"
+
+
+@pytest.mark.parametrize("package", IMPORT_ORDERS)
+def test_type_only_imports_that_point_up_name_a_noun(package: str) -> None:
+    order = IMPORT_ORDERS[package]
+    for path in _files(PACKAGES[package]):
+        for line, dotted in _type_only_imports(path):
+            noun = _noun(dotted, package)
+            if noun is not None and order.index(noun) > order.index(_place_of(path)):
+                assert noun in NOUNS, f"{path.relative_to(ROOT)}:{line} names {dotted}"
 
 
 @pytest.mark.parametrize("package", IMPORT_ORDERS)
@@ -167,9 +169,10 @@ def test_import_order_names_only_what_is_there(package: str) -> None:
 def test_a_distribution_imports_those_that_it_needs(name: str) -> None:
     """Import what pyproject.toml names: the core none, the language the core, no other backend."""
     for path in _files(PACKAGES[name]):
-        tree = _tree(path)
-        types = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom | ast.Import)]
-        for _, dotted in (*_imports(tree), *_imports(ast.Module(list[ast.stmt](types), []))):
+        types = [
+            node for node in ast.walk(_tree(path)) if isinstance(node, ast.ImportFrom | ast.Import)
+        ]
+        for _, dotted in (*_imports_of(path), *_imports(ast.Module(list[ast.stmt](types), []))):
             top = dotted.split(".")[0]
             allowed = {name, "hal_core"} | MAY_IMPORT[name]
             assert top not in PACKAGES or top in allowed, f"{path.name} imports {dotted}"
@@ -189,7 +192,7 @@ def test_backend_does_not_reach_the_registry(name: str) -> None:
     for path in _files(PLUGINS[name]):
         if _module(path) in commands:
             continue
-        for line, dotted in _imports(_tree(path)):
+        for line, dotted in _imports_of(path):
             assert _noun(dotted) not in ("device", "cli"), f"{path.name}:{line} uses {dotted}"
 
 
@@ -198,29 +201,14 @@ def test_rooms_are_few() -> None:
     assert len(rooms) <= MOST_ROOMS, sorted(rooms)
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        path
-        for path in _every()
-        if path.name == "__init__.py" and path.parent not in PACKAGES.values()
-    ],
-    ids=lambda path: str(path.parent.relative_to(ROOT)),
-)
-def test_helpers_of_a_folder_do_not_import_its_init(path: Path) -> None:
-    """A folder of alternatives, such as renderers, is no noun with helpers: see `_LOOSE`."""
-    package = _module(path)
-    for helper in path.parent.glob("*.py"):
-        if helper == path or package in _LOOSE:
-            continue
-        names = _public(path)
-        for line, dotted in _imports(_tree(helper)):
-            owner, _, name = dotted.rpartition(".")
-            assert not (owner == package and name in names), f"{helper.name}:{line} uses {dotted}"
-
-
-# Folders whose parts stand side by side and use the shared names of `__init__`.
-_LOOSE: frozenset[str] = frozenset()
+@pytest.mark.parametrize("folder", PACKAGES.values(), ids=lambda path: path.name)
+def test_helpers_of_a_folder_do_not_import_its_init(folder: Path) -> None:
+    for path in folder.rglob("*/__init__.py"):
+        names, package = _public(path), _module(path)
+        for helper in {*path.parent.glob("*.py")} - {path}:
+            for line, dotted in _imports_of(helper):
+                owner, _, name = dotted.rpartition(".")
+                assert owner != package or name not in names, f"{helper}:{line} uses {dotted}"
 
 
 def _public(path: Path) -> set[str]:
@@ -265,11 +253,7 @@ def _imported(path: Path, modules: dict[str, Path]) -> set[str]:
         found = {name if name in modules else name.rpartition(".")[0] for _, name in imports}
         return found & modules.keys() - {_module(path), "hal_core"}
 
-    types: set[str] = set()
-    for node in tree.body:
-        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
-            types |= named(_imports(ast.Module(node.body, []), lazy=False))
-    return named(_imports(tree, lazy=False)) | (types - NOUN_MODULES)
+    return named(_imports(tree, lazy=False)) | (named(_type_only_imports(path)) - NOUN_MODULES)
 
 
 @pytest.mark.parametrize("folder", PACKAGES.values(), ids=lambda path: path.name)
