@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytest
@@ -14,6 +14,17 @@ def usual(values: Iterable[Any], *names: str) -> list[Any]:
     """Mark the values that have none of these names `full`."""
     full = pytest.mark.full
     return [v if str(v) in names else pytest.param(v, marks=full) for v in values]
+
+
+def paired(rows: Sequence[str], columns: Sequence[Any], of: int) -> list[Any]:
+    """Pair each row with one of `of` slices of the columns, in turn, and `full` with the others."""
+    found = []
+    for number, row in enumerate(rows):
+        some = [columns[(number + part) % of :: of] for part in range(of)]
+        rest = [column for part in some[1:] for column in part]
+        found += [pytest.param(row, some[0], id=row)]
+        found += [pytest.param(row, rest, id=f"{row} with the rest", marks=pytest.mark.full)]
+    return found
 
 
 def leave_dtypes(item: pytest.Item) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import warnings
 from types import ModuleType
 
 import pytest
 import python_syntax
 import wrong_kernels
-from slices import usual
+from slices import paired, usual
 
 import hal_core as hal
 from hal_kernel.ir.verify import verify
@@ -39,7 +40,7 @@ def test_what_is_changed_are_kernels(source: str) -> None:
     assert lowered(source)
 
 
-@pytest.mark.parametrize("seed", usual(range(10), "0", "1", "2"))
+@pytest.mark.parametrize("seed", usual(range(10), "0", "1"))
 def test_a_changed_kernel_is_a_kernel_or_refused(seed: int) -> None:
     found = []
     for source in wrong_kernels.mutated(seed, EACH):
@@ -50,9 +51,9 @@ def test_a_changed_kernel_is_a_kernel_or_refused(seed: int) -> None:
     assert any(found) and not all(found)
 
 
-@pytest.mark.parametrize("snippet", wrong_kernels.SNIPPETS)
-def test_anything_may_stand_where_a_value_stands(snippet: str) -> None:
-    for use in python_syntax.USES:
+@pytest.mark.parametrize(("snippet", "uses"), paired(wrong_kernels.SNIPPETS, python_syntax.USES, 5))
+def test_anything_may_stand_where_a_value_stands(snippet: str, uses: list[str]) -> None:
+    for use in uses:
         accepted(use.replace("{}", snippet.strip()))
 
 
@@ -67,12 +68,14 @@ def accepted(body: str) -> bool | None:
     return lowered(source)
 
 
-@pytest.mark.parametrize("target", python_syntax.TARGETS)
-def test_anything_may_be_assigned(target: str) -> None:
+GIVEN = list(itertools.product(python_syntax.ASSIGNMENTS, python_syntax.VALUES))
+
+
+@pytest.mark.parametrize(("target", "given"), paired(python_syntax.TARGETS, GIVEN, 5))
+def test_anything_may_be_assigned(target: str, given: list[tuple[str, str]]) -> None:
     """`a, = n` was a TypeError of Python."""
-    for assignment in python_syntax.ASSIGNMENTS:
-        for value in python_syntax.VALUES:
-            accepted(assignment.replace("{}", target).replace("{value}", value))
+    for assignment, value in given:
+        accepted(assignment.replace("{}", target).replace("{value}", value))
 
 
 @pytest.mark.parametrize("form", python_syntax.FORMS)
