@@ -22,13 +22,21 @@ from hal_kernel.ir.uop import (
     SUBGROUP,
 )
 
+KINDS = (*DTYPES, "control", "subgroups")
+
 
 def everything(without: frozenset[DType] = frozenset(), wide_atomics: bool = True) -> list[Kernel]:
     """One kernel a dtype, and one for control flow; the dtypes in `without` occur nowhere."""
+    left = {dtype.name for dtype in without}
+    return [every(kind, without, wide_atomics) for kind in KINDS[:-1] if kind not in left]
+
+
+def every(kind: str, without: frozenset[DType] = frozenset(), wide_atomics: bool = True) -> Kernel:
+    """One of KINDS: all of a dtype, of control flow, or of subgroups."""
+    if kind == "subgroups":
+        return subgroups(without)
     dtypes = [dtype for dtype in DTYPES.values() if dtype not in without]
-    kernels = [_Writer(dtype, dtypes, wide_atomics).kernel() for dtype in dtypes]
-    kernels.append(_control())
-    return kernels
+    return _control() if kind == "control" else _Writer(DTYPES[kind], dtypes, wide_atomics).kernel()
 
 
 def subgroups(without: frozenset[DType] = frozenset()) -> Kernel:

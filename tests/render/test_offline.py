@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 from builder import Builder
-from everything import everything, missing_ops, subgroups
+from everything import KINDS, every, missing_ops
 from offline import NVRTC, OfflineCompiler
 from samples import SAMPLES
+from slices import OF_EACH_SIZE, usual
 from toolchains import Toolchain
 
 from hal_core.dtypes import DTYPES, float32
@@ -24,17 +25,20 @@ def test_metal_has_no_float64() -> None:
         MetalRenderer().render(SAMPLES["mixed"].lower())
 
 
-def test_every_operation_on_every_dtype(offline: OfflineCompiler) -> None:
-    for kernel in everything():
-        offline.compile(kernel)
-    offline.compile(subgroups())
+SOME = usual(KINDS, *OF_EACH_SIZE, "control", "subgroups")  # each casts to and from all dtypes
 
 
-def test_every_operation_on_every_dtype_here(toolchain: Toolchain) -> None:
+@pytest.mark.parametrize("kind", SOME)
+def test_every_operation_on_every_dtype(offline: OfflineCompiler, kind: str) -> None:
+    offline.compile(every(kind))
+
+
+@pytest.mark.parametrize("kind", SOME)
+def test_every_operation_on_every_dtype_here(toolchain: Toolchain, kind: str) -> None:
     absent = frozenset(DTYPES.values()) - toolchain.renderer.dtypes
-    kernels = everything(absent, wide_atomics=toolchain.renderer.language != "metal")
-    for kernel in [*kernels, *([subgroups(absent)] if toolchain.subgroup else [])]:
-        toolchain.compile(kernel)
+    if kind in map(str, absent) or (kind == "subgroups" and not toolchain.subgroup):
+        pytest.skip(f"{type(toolchain).__name__} has no {kind}")
+    toolchain.compile(every(kind, absent, toolchain.renderer.language != "metal"))
 
 
 def test_contraction_only_where_the_kernel_allows_it(offline: OfflineCompiler) -> None:
@@ -79,4 +83,4 @@ def test_metal_has_no_64_bit_atomics(op: str, dtype: str) -> None:
 
 
 def test_everything_is_everything() -> None:
-    assert not missing_ops([*everything(), subgroups()])
+    assert not missing_ops([*map(every, KINDS)])

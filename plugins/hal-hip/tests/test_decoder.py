@@ -17,7 +17,7 @@ from hal_hip.render import HIPRenderer
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "tests" / "render"))
 
-from everything import everything, subgroups
+from everything import KINDS, every
 
 TARGET = "gfx906"
 LINE = re.compile(r"^\s+(?P<name>[a-z]\w+).*// [0-9A-F]{12}: (?P<words>[0-9A-F ]+)", re.M)
@@ -27,7 +27,7 @@ GONE = {"v_mac_f32", "buffer_wbinvl1_vol"}  # of gfx906; the tables are of proce
 def instructions() -> Iterator[tuple[str, bytes]]:
     """Yield the name and the bytes of each instruction of kernels with every operation."""
     renderer = HIPRenderer()
-    for kernel in [*everything(), subgroups()]:
+    for kernel in map(every, KINDS):
         options = (f"--gpu-architecture={TARGET}", *renderer.options(kernel))
         code = hiprtc.compile(renderer.render(kernel), options)
         for found in LINE.finditer(hiprtc.disassemble(code, TARGET)):
