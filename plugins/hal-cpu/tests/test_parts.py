@@ -8,6 +8,7 @@ import sys
 import textwrap
 
 import pytest
+from slices import usual
 
 import hal_core as hal
 from hal_cpu import processor
@@ -84,7 +85,7 @@ print("done")
 """
 
 
-@pytest.mark.parametrize("check", ["0", "1"], ids=["compiled", "checked"])
+@pytest.mark.parametrize("check", usual(["0", "1"], "0"))
 def test_M1_T1_two_parts_compute_and_copy_to_each_other(
     check: str, tmp_path: os.PathLike[str]
 ) -> None:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
+from slices import usual
 
 import hal_core as hal
 from hal_cpu import plugin
@@ -61,10 +64,6 @@ def test_importing_the_plugin_loads_no_device_code() -> None:
         env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert done.stdout.strip() == "['hal_cpu']"
-
-
-def test_X3_under_python_O(tmp_path: Path) -> None:
-    assert run("launch(); print('done')", tmp_path, "-O") == "done"
 
 
 def test_X2_a_forked_child_has_a_device_and_threads_of_its_own(tmp_path: Path) -> None:
@@ -196,8 +195,8 @@ HOMES: dict[str, dict[str, str]] = {
 }
 
 
-@pytest.mark.parametrize("home", HOMES.values(), ids=HOMES.keys())
-def test_X4_the_cpu_needs_no_home(tmp_path: Path, home: dict[str, str]) -> None:
+@pytest.mark.parametrize("home", usual(HOMES, "no home at all", "a home that is a file"))
+def test_X4_the_cpu_needs_no_home(tmp_path: Path, home: str) -> None:
     """`-I` and warnings as errors besides; kernels are compiled, and nothing is said."""
     (tmp_path / "seven.py").write_text(KERNEL_FILE)
     program = f"""
@@ -213,7 +212,7 @@ seven.run()
     env = {name: text for name, text in os.environ.items() if name not in unset}
     done = subprocess.run(
         [sys.executable, "-I", "-W", "error", "-c", program],
-        env=env | home, capture_output=True, text=True, timeout=120,
+        env=env | HOMES[home], capture_output=True, text=True, timeout=120,
     )  # fmt: skip
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
@@ -260,8 +259,9 @@ def test_X4_a_sub_interpreter(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "works\n" * 3), done.stderr
 
 
-def test_R15_exit_with_an_open_device_and_idle_threads(tmp_path: Path) -> None:
-    assert run("launch(); print('last line')", tmp_path, HAL_CPU_THREADS="4") == "last line"
+def test_X3_R15_exit_under_python_O_with_an_open_device_and_idle_threads(tmp_path: Path) -> None:
+    program = "launch(); print('last line')"
+    assert run(program, tmp_path, "-O", HAL_CPU_THREADS="4") == "last line"
 
 
 def test_B8_memory_and_code_that_outlive_the_plugin_go_quietly(tmp_path: Path) -> None:
@@ -297,17 +297,26 @@ print("last line")
     assert run(program, tmp_path, HAL_CPU_THREADS="2") == "last line"
 
 
+@hal.kernel
+def count_up(y: hal.Ptr[hal.int32], rounds: hal.int32) -> None:
+    i = hal.global_idx(0)
+    for k in range(rounds):
+        y[i] += k
+
+
 @pytest.mark.parametrize(("threads", "started"), [("1", 0), ("3", 2)])
-def test_the_setting_decides_how_many_threads(tmp_path: Path, threads: str, started: int) -> None:
-    program = """
-import threading
-device = hal.Device["CPU"]
-n = 1 << 20
-y = hal.Buffer(device, n, hal.float64)
-device.compile(slow)(y, vals=(3,), threads=n)
-print(sum(thread.name.startswith("hal-cpu") for thread in threading.enumerate()))
-"""
-    assert run(program, tmp_path, HAL_CPU_THREADS=threads) == str(started)
+def test_the_setting_decides_how_many_threads(
+    own_device: hal.Compiled, monkeypatch: pytest.MonkeyPatch, threads: str, started: int
+) -> None:
+    monkeypatch.setenv("HAL_CPU_THREADS", threads)
+    program, before = own_device.compile(count_up), set(threading.enumerate())
+    y = hal.zeros(1 << 20, hal.int32, own_device)
+    program(y, vals=(9,), threads=1 << 20)
+    assert (y.numpy() == 36).all()
+    end = time.monotonic() + 30
+    while len(made := set(threading.enumerate()) - before) < started and time.monotonic() < end:
+        time.sleep(0.001)  # the workers start one another
+    assert len(made) == started
 
 
 @pytest.mark.parametrize("text", ["1025", "1000000", "9" * 100])
