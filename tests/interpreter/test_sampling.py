@@ -85,23 +85,13 @@ def _geometry(kernel: hal.KernelFunction, threads: int | tuple[int, int]) -> tup
 def test_what_a_launch_needs_and_does(
     kernel: hal.KernelFunction, vals: Any, threads: Any, expected: Sample
 ) -> None:
-    assert sample(kernel.lower(), vals, _geometry(kernel, threads)) == expected
-
-
-@pytest.mark.parametrize(
-    ("kernel", "vals", "threads"),
-    [case[:3] for case in CASES],
-    ids=[case[0].name for case in CASES],
-)
-def test_the_kernel_runs_on_buffers_of_these_sizes_and_on_none_smaller(
-    kernel: hal.KernelFunction, vals: Any, threads: Any
-) -> None:
+    """The kernel runs on buffers of these sizes, and on none smaller."""
     grid, block = _geometry(kernel, threads)
-    sizes = sample(kernel.lower(), vals, (grid, block)).sizes
-    pointers = kernel.signature.pointers
-    arrays = [made_up(param.dtype, size) for param, size in zip(pointers, sizes, strict=True)]
+    assert sample(kernel.lower(), vals, (grid, block)) == expected
+    pointers = zip(kernel.signature.pointers, expected.sizes, strict=True)
+    arrays = [made_up(param.dtype, size) for param, size in pointers]
     interpret(kernel, *map(np.copy, arrays), vals=vals, grid=grid, block=block)
-    for place, size in enumerate(sizes):
+    for place, size in enumerate(expected.sizes):
         smaller = [np.copy(array) for array in arrays]
         smaller[place] = smaller[place][: size - 1]
         with pytest.raises(OutOfBounds):

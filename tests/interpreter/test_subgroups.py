@@ -197,21 +197,6 @@ def test_a_fence_alone_orders_nothing() -> None:
 
 
 @hal.kernel
-def turns(total: hal.Ptr[hal.int32], turn: hal.Ptr[hal.int32]) -> None:
-    """Blocks write one element one after the other, each after it has seen the last one's turn."""
-    b = hal.block_idx(0)
-    if hal.atomic_load(turn, 0, hal.acquire) == b:
-        total[0] = total[0] * 2 + b
-        hal.atomic_add(turn, 0, 1, hal.release)
-
-
-def test_what_is_passed_on_is_written_by_block_after_block() -> None:
-    total, turn = np.zeros(1, "i4"), np.zeros(1, "i4")
-    interpret(turns, total, turn, grid=1, block=1)
-    assert turn[0] == 1 and total[0] == 0
-
-
-@hal.kernel
 def handed_on(
     y: hal.Ptr[hal.int32], data: hal.Ptr[hal.int32], flags: hal.Ptr[hal.int32], read: hal.int32
 ) -> None:

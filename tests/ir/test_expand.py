@@ -100,7 +100,7 @@ def near_multiples_of_half_pi(count: int, seed: int) -> Array:
 def test_float32_of_one_argument(op: str, fused: bool) -> None:
     if op in ("SIN", "COS", "TAN") and np.finfo(np.longdouble).nmant < 60:
         pytest.skip("no float here is wider than float64")
-    check(op, float32, every(32771 if not fused else 65537), fused=fused)
+    check(op, float32, every(32771 if not fused else 655373), fused=fused)
 
 
 @WIDER
@@ -109,9 +109,9 @@ def test_float32_of_one_argument(op: str, fused: bool) -> None:
 def test_float64_of_one_argument(op: str, fused: bool) -> None:
     x = np.concatenate([scattered(float64, 20_000, 1), near_multiples_of_half_pi(3_000, 2)])
     low = np.random.default_rng(3).uniform(-760, 760, 6_000)
-    check(op, float64, x, fused=fused)
-    check(op, float64, low, fused=fused)
-    check(op, float64, low * (1080 / 760), fused=fused)
+    some = slice(None, None, 10 if fused else 1)  # fused, many are worked out by fractions
+    for column in (x, low, low * (1080 / 760)):
+        check(op, float64, column[some], fused=fused)
 
 
 @WIDER
@@ -120,7 +120,7 @@ def test_float64_of_one_argument(op: str, fused: bool) -> None:
 @pytest.mark.parametrize("fused", [False, True])
 def test_of_two_arguments(op: str, dtype: DType, fused: bool) -> None:
     random = np.random.default_rng(4)
-    a, b = scattered(dtype, 20_000, 5), scattered(dtype, 20_000, 6)
+    a, b = (scattered(dtype, 2_000 if fused else 20_000, seed) for seed in (5, 6))
     check(op, dtype, a, b, fused=fused)
     with np.errstate(all="ignore"):
         near = (a * random.uniform(0.1, 4, len(a))).astype(a.dtype)

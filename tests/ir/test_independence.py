@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from slices import usual
 
 import hal_core as hal
 from hal_kernel.ir.blocks.independence import stores_last
@@ -164,7 +165,7 @@ OWN_STORES = [  # and what y[2 i] and y[2 i + 1] are in the end, when all y were
 @pytest.mark.parametrize(
     ("kernel", "even", "odd"), OWN_STORES, ids=[kernel.name for kernel, _, _ in OWN_STORES]
 )
-@pytest.mark.parametrize("compiler", ["llvm", "gcc", "clang"])
+@pytest.mark.parametrize("compiler", usual(["llvm", "gcc", "clang"], "llvm", "gcc"))
 def test_P8_a_thread_sees_its_own_earlier_stores(
     compiler: str, kernel: Any, even: Any, odd: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
