@@ -244,25 +244,3 @@ def test_a_chain_of_four_hundred_elif(toolchain: Toolchain) -> None:
     got = np.zeros(4, np.int32)
     toolchain.run(b.kernel(), {"r": got, "x": np.array([0, 3, 399, 400], np.int32)}, (4, 1, 1))
     assert got.tolist() == [0, 6, 798, 7]
-
-
-@hal.kernel(block=(16, 1, 1))
-def neighbours(
-    y: hal.Ptr[hal.int64], z: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.int64],
-    h: hal.ConstPtr[hal.float16], n: hal.int32,
-) -> None:  # fmt: skip
-    tile = hal.shared(hal.int64, 16)
-    t = hal.thread_idx(0)
-    i = hal.global_idx(0)
-    tile[t] = hal.load_if(i < n, x, i, -1)
-    hal.barrier()
-    if i < n:
-        left = hal.load_if(t > 0, tile, t - 1, hal.load_if(i > 0, x, i - 1, x[n - 1] * 2))
-        y[i] = left * 1000 + hal.load_if(t < 15, tile, t + 1, -7)
-        z[i] = hal.load_if(i % 3 != 0, h, i // 3 * 2, 0.1)
-
-
-def test_a_gate_that_is_open_beyond_the_end() -> None:
-    with pytest.raises(hal.OutOfBounds, match="a read of 'h'"):
-        x, h = np.arange(20), np.arange(9, dtype=np.float16)
-        interpret(neighbours, np.zeros(20, "i8"), np.zeros(20, "f4"), x, h, vals=(20,), threads=20)
