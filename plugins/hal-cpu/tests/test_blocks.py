@@ -10,13 +10,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from slices import usual
 
 import hal_core as hal
 from hal_core.dtypes import DType
 from hal_cpu import processor
 from hal_cpu.threads import pool, stacks
 
-COMPILERS = ["llvm", "gcc", "clang"]
+COMPILERS = usual(["llvm", "gcc", "clang"], "llvm", "clang")
 
 
 @pytest.fixture(params=COMPILERS)

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from run_python import printed
 from unregistered import open_device
 
 import hal_core as hal
@@ -251,10 +250,7 @@ print([name for name in sys.modules if name.startswith("hal_testing") or "checke
 
 
 def test_ordinary_mode_imports_nothing_of_it() -> None:
-    environment = {name: text for name, text in os.environ.items() if name != "HAL_CHECK"}
-    command = [sys.executable, "-c", _ORDINARY]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
+    assert printed(_ORDINARY, HAL_CHECK="0") == "[]\n"
 
 
 _CHECKED = """
@@ -267,9 +263,7 @@ print([name for name in ("pytest", "hypothesis", "llvmlite") if name in sys.modu
 
 
 def test_checked_mode_needs_no_test_tools() -> None:
-    command, environment = [sys.executable, "-c", _CHECKED], os.environ | {"HAL_CHECK": "1"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
+    assert printed(_CHECKED, HAL_CHECK="1") == "[]\n"
 
 
 def test_the_setting_is_read_when_a_device_is_opened(

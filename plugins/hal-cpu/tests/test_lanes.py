@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from slices import usual
 
 import hal_core as hal
 from hal_cpu import processor
@@ -16,7 +17,7 @@ from hal_cpu.compilers import llvm as llvm_module
 WIDE = {"x86-64": r"v?(mulps|fm\w+ps) .*%[xyz]mm", "aarch64": r"fml?[al]?\w* .*v\d+\.4s"}
 
 
-@pytest.fixture(params=["llvm", "clang", "gcc", "zig"])
+@pytest.fixture(params=usual(["llvm", "clang", "gcc", "zig"], "llvm", "clang"))
 def pair(
     request: pytest.FixtureRequest, device: hal.Compiled, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,10 +6,7 @@ import ctypes
 import gc
 import os
 import re
-import shutil
 import signal
-import subprocess
-import sys
 import threading
 from contextlib import suppress
 from functools import partial
@@ -21,6 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from in_threads import results
 from mapped import mappings
+from run_python import printed
 
 import hal_core as hal
 from hal_core.errors import DeviceFault
@@ -30,7 +28,7 @@ from hal_cpu.checked.native import NativeProgram
 from hal_cpu.compilers.c import C_COMPILERS
 from hal_kernel.errors import KernelFault, OutOfBounds
 
-LIVE = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+LIVE = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 TEXT = """
 #include <assert.h>
 #include <math.h>
@@ -88,18 +86,11 @@ FAULTS = {
         r"Guard the access, if \(i < n\): threads= rounds up to whole blocks\.",
     ),
     "write": ("y[i + n] = 1;", r"SIGSEGV at .*, out of bounds of 'y' \(got 1024; limit 0 to 1023"),
-    "before": ("y[i - n] = 1;", r"SIGSEGV at .*, out of bounds of 'y' \(got -\d+; limit 0 to 1023"),
-    "null": ("*(volatile int *)0 = 1;", r"it ended with SIGSEGV on CPU\. Look at its indices"),
     "wild": ("*(volatile int *)4096 = 1;", r"SIGSEGV at 0x1000 on CPU\. Look at its indices"),
     "division": ("y[0] = 3 / (n - 1024);", r"it ended with SIGFPE on CPU\. Look at its divisions"),
     "trap": ("__builtin_trap();", r"it ended with SIG(ILL|TRAP) on CPU\. Look for __builtin_trap"),
     "abort": ("abort();", r"it ended with SIGABRT on CPU\. Look for abort\(\) and for an assert"),
-    "assert": ("assert(n < 3);", r"it ended with SIGABRT on CPU\."),
     "exit": ("exit(3);", r"it exited the process, with status 3 on CPU\. Return from the kernel\."),
-    "stack": (
-        "volatile char many[200 << 20]; many[i] = 1; y[0] = many[7];",
-        r"SIGSEGV at 0x[0-9a-f]+ on CPU\. Look at its indices, its pointers, and what it puts",
-    ),
     "kill": ("raise(9);", r"it ended with SIGKILL on CPU\. Look for who sends it"),
 }  # fmt: skip
 
@@ -161,7 +152,7 @@ def test_a_write_raises_exactly_if_it_is_outside_of_the_view(
     assert whole.numpy().tolist() == expected.tolist()
 
 
-@pytest.mark.parametrize("type", ["float", "double", "int8_t", "int64_t"])
+@pytest.mark.parametrize("type", ["double", "int8_t"])
 def test_an_update_outside_changes_the_guard_bytes(checked: CheckedDevice, type: str) -> None:
     y, x = given_floats(checked, 4)
     body = f"if (i == 0) {{ {type} *p = ({type} *)(y + 4); *p += 1; }}"
@@ -242,14 +233,6 @@ def test_CPU_CC_still_chooses_machine_code(
     assert (y.numpy() == 7).all()
     with pytest.raises(DeviceFault, match=r"kernel fill: SIGSEGV at .* out of bounds of 'y'"):
         program(y, vals=(500,), grid=10, block=100)
-
-
-def test_C8_machine_code_is_disassembled(checked: CheckedDevice) -> None:
-    program = checked.compile(source("y[i] = x[i];"))
-    if shutil.which("objdump") or shutil.which("llvm-objdump"):
-        assert "probe" in checked.compiler.disassemble(program.binary.image)
-        with pytest.raises(hal.CompileError, match="objdump failed"):
-            checked.compiler.disassemble(b"neither")
 
 
 def test_a_write_beside_a_freed_block_is_raised_by_the_next_launch(checked: CheckedDevice) -> None:
@@ -368,11 +351,7 @@ for _ in range(2):
 
 def test_what_a_kernel_prints_is_printed_once() -> None:
     """Text in the buffer of C's stdout at the fork is not printed by both processes."""
-    environment = os.environ | {"HAL_CHECK": "1"}
-    environment.pop("PYTHONUNBUFFERED", None)
-    command = [sys.executable, "-c", _PRINTS]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout == "before\nthread 1\nthread 1\n"
+    assert printed(_PRINTS, HAL_CHECK="1", PYTHONUNBUFFERED="") == "before\nthread 1\nthread 1\n"
 
 
 _SCRIPT = """
@@ -419,13 +398,5 @@ def test_the_process_survives(body: str, error: str, before: str) -> None:
     name = f"hal.errors.{error}" if error == "DeviceFault" else error
     code = _SCRIPT.format(body=body, error=name, before=before)
     code = code.replace("import hal_core as hal", "import hal_core as hal\nimport hal_core.errors")
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env=os.environ | {"HAL_CHECK": "1", "HAL_CPU_CHECK_SECONDS": "30"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.split("\n") == [error, "no children", "whole", ""]
-    assert not re.search("Fatal|handler", done.stderr), done.stderr
+    said = printed(code, HAL_CHECK="1", HAL_CPU_CHECK_SECONDS="30")
+    assert said.split("\n") == [error, "no children", "whole", ""]

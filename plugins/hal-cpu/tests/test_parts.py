@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-import textwrap
+from pathlib import Path
 
 import pytest
+from run_python import printed
 from slices import usual
 
 import hal_core as hal
@@ -86,15 +84,8 @@ print("done")
 
 
 @pytest.mark.parametrize("check", usual(["0", "1"], "0"))
-def test_M1_T1_two_parts_compute_and_copy_to_each_other(
-    check: str, tmp_path: os.PathLike[str]
-) -> None:
-    program = os.path.join(tmp_path, "program.py")
-    with open(program, "w", encoding="utf-8") as file:
-        file.write(textwrap.dedent(PROGRAM.replace("COUNT", str(COUNT))))
-    done = subprocess.run(
-        [sys.executable, "-W", "error", program],
-        env=os.environ | {"HAL_CPU_DEVICES": "2", "HAL_CHECK": check},
-        capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
-    assert (done.stdout, done.stderr) == ("['CPU', 'CPU:1'] CPU\ndone\n", "")
+def test_M1_T1_two_parts_compute_and_copy_to_each_other(check: str, tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM.replace("COUNT", str(COUNT)), encoding="utf-8")
+    said = printed(program, HAL_CPU_DEVICES="2", HAL_CHECK=check)
+    assert said == "['CPU', 'CPU:1'] CPU\ndone\n"

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from run_python import printed
 from slices import usual
 
 import hal_core as hal
@@ -37,18 +38,18 @@ def launch():
 """
 
 
+PATHS = os.pathsep.join(filter(None, sys.path))
+
+
 def run(program: str, tmp_path: Path, *options: str, **environment: str) -> str:
     """Return what the program prints; it must end well and say nothing on stderr."""
     script = tmp_path / "program.py"
     script.write_text(PREFACE + program)
-    paths = os.pathsep.join(path for path in sys.path if path)
     done = subprocess.run(
         [sys.executable, "-W", "error", *options, str(script)],
-        env={**os.environ, "PYTHONPATH": paths, **environment},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+        env={**os.environ, "PYTHONPATH": PATHS, **environment},
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout.strip()
 
@@ -58,12 +59,7 @@ def test_importing_the_plugin_loads_no_device_code() -> None:
         "import sys, hal_core.hookspecs; before = set(sys.modules); import hal_cpu;"
         "print(sorted(set(sys.modules) - before))"
     )
-    paths = os.pathsep.join(path for path in sys.path if path)
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    assert done.stdout.strip() == "['hal_cpu']"
+    assert printed(program, PYTHONPATH=PATHS) == "['hal_cpu']\n"
 
 
 def test_X2_a_forked_child_has_a_device_and_threads_of_its_own(tmp_path: Path) -> None:
@@ -250,13 +246,8 @@ def test_X4_a_sub_interpreter(tmp_path: Path) -> None:
     """One that shares the GIL does everything. An isolated one lists; it opens the CPU where
     Python has ctypes for it, and else gets an error that says so."""
     (tmp_path / "seven.py").write_text(KERNEL_FILE)
-    paths = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
-    done = subprocess.run(
-        [sys.executable, "-c", INTERPRETERS],
-        env={**os.environ, "PYTHONPATH": paths},
-        capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
-    assert (done.returncode, done.stdout) == (0, "works\n" * 3), done.stderr
+    paths = os.pathsep.join([str(tmp_path), PATHS])
+    assert printed(INTERPRETERS, PYTHONPATH=paths) == "works\n" * 3
 
 
 def test_X3_R15_exit_under_python_O_with_an_open_device_and_idle_threads(tmp_path: Path) -> None:

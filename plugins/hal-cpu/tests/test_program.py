@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.results, pytest.mark.lowest, pytest.mark.quick]
 ordinary = pytest.mark.skipif(
     os.environ.get("HAL_CHECK") == "1", reason="of machine code that runs in this process"
 )
-LIVE = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+LIVE = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @hal.kernel

@@ -156,7 +156,7 @@ def test_every_call_on_every_dtype(name: str, width: int | None) -> None:
 
 @pytest.mark.parametrize("width", WIDTHS, ids=str)
 @pytest.mark.parametrize("kernel", [by_subgroup, across_barriers, in_loops, guarded_twice])
-@pytest.mark.parametrize("fixed", [0, 45, 64])
+@pytest.mark.parametrize("fixed", usual([0, 45, 64], "0", "45"))
 def test_control_flow_around_calls(kernel: Any, width: int | None, fixed: int) -> None:
     cases = []
     blocks: list[Any] = [fixed] if fixed else [1, 7, 45, 64, 200]
