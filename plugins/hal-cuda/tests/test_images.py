@@ -109,27 +109,6 @@ def test_a_texture_gives_the_edge_beyond_it(device: hal.Compiled, compiled: Any)
     assert y.numpy().tolist() == [0, 0, 0, 0, 0, 2, 4, 6, 6, 6, 6, 6]
 
 
-def test_graphs_and_queues_launch_kernels_with_images(device: hal.Compiled, compiled: Any) -> None:
-    program = compiled(DOUBLED)
-    x, y, z, other = (made(device, hal.Image(8, 4)) for _ in range(4))
-    with device.capture() as graph:
-        x.fill(1)
-        program(x, y, grid=1, block=(8, 4))
-        program(y, z, grid=1, block=(8, 4))
-        x.copy_from(z)
-    graph.replay()
-    assert graph._plan.native() is not None
-    assert (x.numpy() == 4).all()
-    with device.queue() as queue:
-        graph.replay({y: other}, queue=queue)
-        program(x, z, grid=1, block=(8, 4), queue=queue)
-    assert (other.numpy() == 2).all() and (z.numpy() == 8).all()
-    graph.replay({x: other})
-    assert (other.numpy() == 4).all() and (x.numpy() == 4).all()
-    with pytest.raises(hal.InvalidArgument, match="'x' and 'y' are one image"):
-        graph.replay({y: x})
-
-
 def test_a_replay_that_was_refused_leaves_copies_of_images_as_they_are(
     device: hal.Compiled, compiled: Any, simulator: Simulator
 ) -> None:
@@ -204,20 +183,6 @@ def test_images_are_copied_to_another_device(device: hal.Compiled, other: hal.Co
     with device.queue() as queue:
         image.copy_from(there, queue=queue)
     assert (plain.numpy() == data).all() and not image.numpy().any()
-
-
-@pytest.mark.parametrize(
-    ("signature", "why"),
-    [
-        ("x: const image2d, y: int32", "argument 1 .* is cudaSurfaceObject_t y"),
-        ("x: const image2d, y: image1d", "argument 1 .* is cudaSurfaceObject_t y"),
-    ],
-)
-def test_P18_a_signature_has_the_image_of_the_text(
-    compiled: Any, signature: str | None, why: str
-) -> None:
-    with pytest.raises(hal.CompileError, match=why):
-        compiled(DOUBLED, signature)
 
 
 @pytest.mark.parametrize("declared", ["unsigned long long x", "float *x", "cudaTextureObject_t *x"])

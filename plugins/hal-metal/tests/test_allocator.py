@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import random
 from typing import Any
 
 import numpy as np
@@ -34,20 +33,6 @@ def test_copies_and_fills_go_by_blit_where_metal_takes_them(
         device.synchronize()
 
 
-def test_copies_equal_numpys_for_every_offset_and_size(device: hal.Compiled) -> None:
-    made = hal.Buffer.from_numpy(np.arange(128, dtype="u1"), device)
-    expected, choose = np.arange(128, dtype="u1"), random.Random(3)
-    for turn in range(150):
-        size, dest, src = choose.randrange(1, 40), choose.randrange(80), choose.randrange(80)
-        if turn % 3:
-            made.view(size, hal.uint8, dest).copy_from(made.view(size, hal.uint8, src))
-            expected[dest : dest + size] = expected[src : src + size].copy()
-        else:
-            made.view(size, hal.uint8, dest).fill(turn)
-            expected[dest : dest + size] = turn
-    assert made.numpy().tolist() == expected.tolist()
-
-
 def test_B7_what_is_no_metal_buffer_is_refused(device: hal.Compiled, control: Any) -> None:
     import objc
 
@@ -73,9 +58,6 @@ def test_B7_a_buffer_of_another_gpu_or_too_small_is_refused(device: hal.Compiled
     pointer = objc.pyobjc_id(ours._buf.buffer)
     with pytest.raises(hal.InvalidArgument, match=r"too small .got '256 bytes'; needs 260"):
         hal.Buffer(device, 65, hal.int32, hal.BufferSpec(external_ptr=pointer)).allocate()
-    taken = hal.Buffer(device, 64, hal.int32, hal.BufferSpec(external_ptr=pointer)).allocate()
-    taken.fill(9)
-    assert ours.numpy().tolist() == [9] * 64
 
 
 def test_A4_out_of_memory_in_the_middle(device: hal.Compiled, control: Any) -> None:
@@ -87,6 +69,9 @@ def test_A4_out_of_memory_in_the_middle(device: hal.Compiled, control: Any) -> N
             kept.append(hal.Buffer(device, 1 << 20, hal.uint8).allocate().fill(7))
     assert 1 <= len(kept) < 20
     assert all(one.numpy()[-1] == 7 for one in kept)
+    image = hal.BufferSpec(image=hal.Image(1024, 1024))
+    with pytest.raises(hal.OutOfMemory):
+        hal.Buffer(device, 1 << 22, hal.float32, image).allocate()
     del kept[:]
     hal.Buffer(device, 1 << 20, hal.uint8).allocate()
 

@@ -260,15 +260,6 @@ def test_texts_that_are_refused(device: hal.Compiled, what: str) -> None:
         assert caught.value.line == 4 and "nothing" in caught.value.log  # type: ignore[attr-defined]
 
 
-def test_64_bit_atomics_are_refused_before_anything_is_rendered(device: hal.Compiled) -> None:
-    @hal.kernel
-    def count(y: hal.Ptr[hal.int64]) -> None:
-        hal.atomic_add(y, 0, hal.int64(1))
-
-    with pytest.raises(hal.Unsupported, match="int64_atomics"):
-        device.compile(count)
-
-
 def test_macros_are_lines_above_the_text(device: hal.Compiled) -> None:
     kernel = source("scaled", f"device int *y [[buffer(0)]], {PLACE}", "y[i] = FACTOR * i;",
                     "y: int32*", defines={"FACTOR": "(3 + 4)"})  # fmt: skip
@@ -302,12 +293,6 @@ def test_libraries_of_the_last_images_are_kept(device: hal.Compiled, control: An
     kept = device.libraries  # type: ignore[attr-defined]
     assert len(kept) == KEPT_LIBRARIES and b"2" not in kept and b"3" in kept
     kept.clear()
-
-
-def test_C8_disassemble_says_what_to_use(device: hal.Compiled) -> None:
-    program = device.compile(saxpy)
-    with pytest.raises(hal.Unsupported, match="metal-objdump"):
-        device.compiler.disassemble(program.binary.image)
 
 
 def test_the_key_of_the_cache_has_system_language_and_math(device: hal.Compiled) -> None:

@@ -529,8 +529,6 @@ class MTLCommandBuffer(NSObject):
             start = time.perf_counter()
             if control.seconds:
                 time.sleep(control.seconds)
-            if control.lost:
-                raise _Failed(11, "The GPU was removed")
             if control.faults and self._work:
                 fault = control.faults.popleft()
                 raise _Failed(fault.code, fault.words)

@@ -29,7 +29,6 @@ faults: deque[Fault] = deque()  # of the command buffers that run next
 _failures: dict[str, int] = {}  # selector -> turns until it fails
 _alive: dict[int, weakref.ref[object]] = {}  # a weak set would send `hash`
 
-lost = False  # the GPU was removed
 seconds = 0.0  # that each command buffer takes at least
 most_threads = 0  # of a block, in every pipeline made from now on; 0: as the kernel says
 room = 2 << 30  # bytes of memory of each device
@@ -41,8 +40,8 @@ go.set()
 
 def reset() -> None:
     """Let nothing fail, wait or be slow, and forget what was counted."""
-    global lost, seconds, most_threads, room, unified, read_write_tier
-    lost, seconds, most_threads, room, unified, read_write_tier = False, 0.0, 0, 2 << 30, True, 2
+    global seconds, most_threads, room, unified, read_write_tier
+    seconds, most_threads, room, unified, read_write_tier = 0.0, 0, 2 << 30, True, 2
     go.set()
     for record in (messages, aborts, over_retained, outside, faults, _failures):
         record.clear()
