@@ -34,11 +34,6 @@ def misses() -> dict[str, int]:
     return dict(cache.statistics().reasons)
 
 
-def test_C3_stored_is_loaded(entry: Path) -> None:
-    assert cache.load(KEY) == CONTENT
-    assert cache.load("cd" * 32) is None
-
-
 def test_C3_every_damage_is_a_miss(entry: Path) -> None:
     whole = entry.read_bytes()
     rng = random.Random(0)

@@ -9,7 +9,7 @@ import pytest
 from fake_backend import FakeCompiler, FakePlugin
 
 import hal_core as hal
-from hal_core.compiler import cache, digest
+from hal_core.compiler import digest
 from hal_core.signature import Signature
 
 TEXT = "def k(t): pass"
@@ -181,17 +181,6 @@ def test_C6_a_compiler_whose_making_fails_in_any_way_leaves_the_others(
             device.compile(source())
 
 
-def test_C8_without_a_disassembler_it_says_what_to_read() -> None:
-    with pytest.raises(hal.Unsupported, match=r"FakeCompiler has no disassembler.*program\.source"):
-        FakeCompiler().disassemble(b"")
-
-
-def test_what_is_no_kernel_is_refused(fake: hal.Compiled) -> None:
-    for wrong in (lambda y: None, "text", None, 5):
-        with pytest.raises(hal.InvalidArgument, match="not a kernel"):
-            fake.compile(wrong)  # type: ignore[arg-type]
-
-
 def test_sources_check_what_they_are_given() -> None:
     for arguments, pattern in [
         (("1k", TEXT, ""), "C identifier"),
@@ -272,13 +261,6 @@ def test_signatures_read_back_what_they_write() -> None:
     assert [param.name for param in signature.pointers] == ["y", "x"]
     assert [param.position for param in signature.values] == [2, 3]
     assert Signature.parse("k", "").params == ()
-
-
-def test_the_cache_serves_other_processes(fake: hal.Compiled, own_cache: Path) -> None:
-    fake.compile(source())
-    files = [path for path in own_cache.rglob("*") if path.is_file()]
-    assert len(files) == 1 and TEXT.encode() in files[0].read_bytes()
-    assert cache.statistics().entries == 1
 
 
 @pytest.mark.parametrize("wrong", ["\0", "\udc80"])

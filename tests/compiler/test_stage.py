@@ -69,26 +69,6 @@ def test_a_warm_compile_enters_one_file_once(fake: hal.Compiled) -> None:
     assert entered(lambda: fake.compile(kernel)) == {"device/base.py": 1}
 
 
-def test_a_warm_compile_reads_no_environment(
-    fake: hal.Compiled, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kernel = source()
-    program = fake.compile(kernel)
-    reads: list[str] = []
-    real = type(os.environ).__getitem__
-
-    def watched(environment: Any, name: str) -> str:
-        reads.append(name)
-        return real(environment, name)
-
-    monkeypatch.setattr(type(os.environ), "__getitem__", watched)  # `get` goes through it
-    fake.compile(source(1))
-    assert "FAKE_CC" in reads
-    reads.clear()
-    assert fake.compile(kernel) is program
-    assert reads == []
-
-
 def test_E3_what_the_device_lacks_is_found_before_rendering(plugin: FakePlugin) -> None:
     """Rendering a large kernel takes seconds, for a refusal that its signature tells."""
     rendered: list[str] = []

@@ -88,13 +88,6 @@ def test_defines_folders_and_the_usual_header(tmp_path: Path) -> None:
     assert _compile(TEXT, defines={"FACTOR": "2.0f"})
 
 
-def test_C5_the_fault_is_shown_where_it_is() -> None:
-    with pytest.raises(hal.CompileError, match="undeclared identifier") as caught:
-        _compile(TEXT)
-    assert caught.value.line == 4 and "FACTOR" in caught.value.log
-    assert "hiprtc refuses the text: HIPRTC_ERROR_COMPILATION" in str(caught.value)
-
-
 @pytest.mark.parametrize(
     "text", ["", " ", "\x01\x02\x1b[31m", "\N{SNOWMAN}", "int x = ;", "{" * 5000]
 )

@@ -31,36 +31,17 @@ def _with_code(program: hal.Program, change: Callable[[bytes], bytes]) -> Any:
     "change",
     [
         lambda code: b"",
-        lambda code: b"\x01\x02\x1b[31m",
-        lambda code: code[:100],
-        lambda code: code[: len(code) // 2],
         lambda code: code[:-1],  # read past its end, it would be whole
         lambda code: b"\x7fELF" + bytes(len(code)),
         lambda code: code[:48] + b"\x3f" + code[49:],  # gfx90a, in e_flags
     ],
-    ids=[
-        "empty",
-        "control characters",
-        "a part",
-        "a half",
-        "all but a byte",
-        "zeros",
-        "another target",
-    ],
+    ids=["empty", "all but a byte", "zeros", "another target"],
 )
 def test_P1_code_objects_that_are_none_or_for_others_are_refused(
     device: hal.Compiled, program: hal.Program, change: Callable[[bytes], bytes]
 ) -> None:
     with pytest.raises(hal.CompileError, match="the driver refuses the binary: hipError"):
         device.load(_with_code(program, change))
-
-
-def test_P1_code_of_another_target_by_its_compiler(
-    device: hal.Compiled, program: hal.Program
-) -> None:
-    made = hiprtc.compile(TEXT, ("--gpu-architecture=gfx1030",))
-    with pytest.raises(hal.CompileError, match="the driver refuses the binary: hipError"):
-        device.load(_with_code(program, lambda code: made))
 
 
 @pytest.mark.skipif(SYSTEM, reason="on a real GPU a memory fault ends the process")
@@ -75,14 +56,14 @@ def test_P1_code_of_another_target_by_its_compiler(
 def test_P9_a_fault_costs_the_device_until_it_is_opened_anew(
     library: hiprtc.Found, runtime: Runtime, kernel: Any, vals: tuple[int, ...], words: str
 ) -> None:
-    lost = hal.Device["HIP"]
+    before, lost = runtime.all_calls(), hal.Device["HIP"]
     y = hal.zeros(10, hal.int32, lost)
     lost.compile(kernel)(y, vals=vals, grid=1, block=1)
     for work in (lost.synchronize, lambda: y.copyout(bytearray(40)), lost.close):
         with pytest.raises(hal.DeviceFault, match=words) as caught:
             work()
         assert "The context is lost" in str(caught.value)
-    assert lost.closed
+    assert lost.closed and runtime.calls_since(before)["hipDeviceReset"] == 1
     with hal.Device["HIP"] as again:
         z = hal.zeros(10, hal.int32, again)
         again.compile(add_one)(z, vals=(10,), threads=10)

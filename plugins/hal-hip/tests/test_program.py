@@ -40,22 +40,3 @@ def test_calls_of_launches_copies_and_cached_allocations(
         before = runtime.all_calls()
         work()
         assert runtime.calls_since(before) == expected
-
-
-def test_a_fault_resets_the_device_when_it_is_closed_and_only_then(runtime: Runtime) -> None:
-    with hal.Device["HIP"] as first:
-        hal.zeros(10, hal.int32, first).copyout(bytearray(40))
-    before = runtime.all_calls()
-    with hal.Device["HIP"] as device:
-        hal.zeros(10, hal.int32, device).copyout(bytearray(40))
-    assert "hipDeviceReset" not in runtime.calls_since(before)
-    lost = hal.Device["HIP"]
-    y = hal.zeros(10, hal.int32, lost)
-    lost.compile(far)(y, vals=(1 << 20,), grid=1, block=1)
-    with pytest.raises(hal.DeviceFault, match="the last program launched was far"):
-        lost.synchronize()
-    with pytest.raises(hal.DeviceFault):
-        lost.close()
-    assert runtime.calls_since(before)["hipDeviceReset"] == 1
-    with hal.Device["HIP"] as again:
-        assert hal.zeros(3, hal.int32, again).numpy().tolist() == [0, 0, 0]

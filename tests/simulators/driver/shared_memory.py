@@ -17,7 +17,7 @@ from any_order import expect, twofold
 
 import hal_core as hal
 from hal_core.buffer import capsule
-from hal_streams.sharing import STRAYS_KEPT, Sharing
+from hal_streams.sharing import STRAYS_KEPT
 
 N, SEEDS = 64, range(1, 13)
 NO_MEMORY, IS_DESTROYED = 2, 400
@@ -154,20 +154,6 @@ def test_B9_a_queue_that_gets_the_block_comes_after_the_consumer_too(
         made.fill(seed, queue=queue)
         expect(made.copyout(found, queue=queue).wait(20) and found.tolist() == [seed] * N)
     queue.close()
-
-
-@pytest.mark.parametrize("method", ["_follow", "_is_over"])
-def test_B9_a_missing_order_is_found(
-    device: hal.Compiled, theirs: Library, shuffle: Callable[[int], None], method: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    monkeypatch.setattr(Sharing, method, lambda self, *_: True)
-    work = reuse if method == "_follow" else borrow
-    found = []
-    for seed in SEEDS:
-        shuffle(seed)
-        found.append(work(device, theirs, seed))
-    expect(not all(found), "no order showed the missing wait")
 
 
 @pytest.mark.parametrize("stream", [None, "legacy", 2, 0])
