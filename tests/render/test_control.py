@@ -8,18 +8,18 @@ import math
 import numpy as np
 import pytest
 from builder import Builder
+from slices import usual
 from toolchains import TOOLCHAINS, NativeToolchain, Toolchain
 
 import hal_core as hal
-from hal_core.dtypes import DTYPES, DType, float32, int32
+from hal_core.dtypes import DTYPES, DType, float32
 from hal_kernel.interpreter import interpret
 
+RANGED = [DTYPES[name] for name in ("int8", "uint8", "int32", "int64")]
 NATIVE = [name for name, made in TOOLCHAINS.items() if issubclass(made, NativeToolchain)]
 
 
-@pytest.mark.parametrize(
-    "dtype", [DTYPES["int8"], DTYPES["uint8"], int32, DTYPES["int64"]], ids=str
-)
+@pytest.mark.parametrize("dtype", usual(RANGED, "int8", "int64"), ids=str)
 @pytest.mark.parametrize("constant", [False, True])
 def test_range_counts_as_python_does(toolchain: Toolchain, dtype: DType, constant: bool) -> None:
     """Also where one step more would leave the dtype, and where there is no turn at all."""
@@ -198,10 +198,11 @@ def test_a_part_of_the_grid_runs_those_blocks_only(
         assert seen.sum() == 2 * max(0, last - first)
 
 
+INTEGERS = [dtype for dtype in DTYPES.values() if dtype.is_integer]
 INDICES = {"uint8": 199, "uint16": 40000}  # unsigned ones are not negative
 
 
-@pytest.mark.parametrize("dtype", [dtype for dtype in DTYPES.values() if dtype.is_integer], ids=str)
+@pytest.mark.parametrize("dtype", usual(INTEGERS, "int8", "uint16", "uint64"), ids=str)
 def test_indices_of_every_width(toolchain: Toolchain, dtype: DType) -> None:
     b = Builder("indices", f"r: float32*, x: const float32*, at: const {dtype.name}*")
     i = b.index()
