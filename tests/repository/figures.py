@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 import io
+import re
 import statistics
 import sys
 import tokenize
@@ -65,24 +66,29 @@ def of_file(path: Path) -> Figures:
         elif token.type not in blank:
             coded.update(range(token.start[0], token.end[0] + 1))
     functions = [node for node in ast.walk(tree) if isinstance(node, Function)]
-    used = Counter(
-        node.id if isinstance(node, ast.Name) else node.attr
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Name | ast.Attribute)
-    )
-    helpers = [
-        node.name
-        for node in functions
-        if node.name.startswith("_") and not node.name.startswith("__")
-    ]
+    helpers, single_use = helpers_of(tree)
     return Figures(
         lines=len(text.splitlines()),
         code=len(coded - documented),
         comments=comments,
         lengths=tuple(map(length_of, functions)),
-        helpers=len(helpers),
-        single_use=sum(used[name] == 1 for name in helpers),
+        helpers=helpers,
+        single_use=single_use,
     )
+
+
+def helpers_of(tree: ast.Module) -> tuple[int, int]:
+    """The numbers of private helpers, and of those that serve one caller."""
+    used: Counter[str] = Counter()
+    helpers = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            used[node.id] += 1
+        elif isinstance(node, ast.Attribute):
+            used[node.attr] += 1
+        elif isinstance(node, Function) and re.match("_(?!_)", node.name):
+            helpers.append(node.name)
+    return len(helpers), sum(used[name] == 1 for name in helpers)
 
 
 def together(paths: Iterable[Path]) -> Figures:

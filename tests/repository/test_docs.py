@@ -10,6 +10,7 @@ import sys
 from importlib import import_module
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
+from runpy import run_path
 from shutil import which
 from typing import Any
 
@@ -71,8 +72,18 @@ PAGES_THAT_RUN = (
 
 @needs_cpu
 @pytest.mark.parametrize("page", PAGES_THAT_RUN)
-def test_the_code_of_the_page_runs(page: str, tmp_path: Path) -> None:
-    runs_as_promised("\n".join(blocks(f"{page}.md")), tmp_path / "page.py")
+def test_the_code_of_the_page_runs(
+    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """In this process, on a device that nothing has used."""
+    code, path = "\n".join(blocks(f"{page}.md")), tmp_path / "page.py"
+    path.write_text(code, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HAL_CACHE_DIR", str(tmp_path))
+    hal.Device["CPU"].close()
+    run_path(str(path), run_name="__main__")
+    promised = printed(code)
+    assert promised and capfd.readouterr().out.splitlines() == promised
 
 
 @pytest.mark.parametrize(
@@ -203,19 +214,17 @@ def test_the_test_of_the_testing_page_passes(tmp_path: Path) -> None:
     """And fails for another kernel."""
     code = "\n".join(blocks("testing-kernels.md"))
     differs = code.replace("x[i] + y[i]", "hal.float32(hal.block_dim(0))")  # on each device
-    for text, failed in ((code, 0), (differs, 1)):
-        path = tmp_path / f"test_page_{failed}.py"
-        path.write_text(text, encoding="utf-8")
-        done = subprocess.run(
-            [sys.executable, "-m", "pytest", "-q", "-k", "CPU", str(path)],
-            env=os.environ | {"HAL_CACHE_DIR": str(tmp_path)},
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == failed, done.stdout
-        assert "skipped" not in done.stdout
+    for text, name in ((code, "test_right.py"), (differs, "test_wrong.py")):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-rA", "-k", "CPU"],
+        env=os.environ | {"HAL_CACHE_DIR": str(tmp_path)},
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    found = set(re.findall(r"^([A-Z]+) (test_\w+)\.py", done.stdout, re.MULTILINE))
+    found.discard(("PASSED", "test_wrong"))  # one element is right by chance
+    assert found == {("PASSED", "test_right"), ("FAILED", "test_wrong")}, done.stdout
+    assert "skipped" not in done.stdout
 
 
 @pytest.mark.parametrize("page", [*PAGES, "README.md"])
