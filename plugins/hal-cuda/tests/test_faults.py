@@ -3,13 +3,12 @@ follow in the same one."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from any_order import add_one
+from forked import Programs
 from simulator import SYSTEM
 
 import hal_core as hal
@@ -58,25 +57,23 @@ def _fault(work: object) -> str:
     raise AssertionError("no fault was raised")
 
 
+@pytest.fixture(scope="module")
+def programs() -> Iterator[Programs]:
+    folder = str(Path(__file__).parent)
+    # The first import loads the driver.
+    with Programs(f"import sys; sys.path[:0] = [{folder!r}]; import conftest, test_faults") as made:
+        yield made
+
+
 @pytest.mark.parametrize(
     ("kernel", "said"),
     [("astray", "ILLEGAL_ADDRESS"), ("cuda", "LAUNCH_FAILED"), ("ptx", "LAUNCH_FAILED")],
 )
 def test_P9_a_kernel_that_faults_costs_the_context(
-    device: hal.Compiled, tmp_path: Path, kernel: str, said: str
+    device: hal.Compiled, programs: Programs, kernel: str, said: str
 ) -> None:
     """CUDA documents that the process must end; a driver may give a new context all the same."""
-    code = f"""
-import sys
-sys.path.insert(0, {str(Path(__file__).parent)!r})
-import conftest, test_faults  # the first loads the driver
-print(test_faults.lose_the_context({kernel!r}))
-"""
-    env = {**os.environ, "HAL_CACHE_DIR": str(tmp_path)}
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=120,
-        check=False,
-    )  # fmt: skip
+    done = programs.run(f"print(test_faults.lose_the_context({kernel!r}))")
     assert done.returncode == 0, done.stderr
     first, then = done.stdout.splitlines()
     assert said in first and ("astray" if kernel == "astray" else "stop") in first, first

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from forked import Programs
 from simulator import Simulator
 
 from hal_cuda import nvrtc
 
 HEAD = f"""
-import os, sys
+import os, sys, threading, time
 sys.path.insert(0, {str(Path(__file__).parent)!r})
 import conftest
 import hal_core as hal
@@ -24,14 +22,16 @@ from test_device import add_one
 """
 
 
+@pytest.fixture(scope="module")
+def programs() -> Iterator[Programs]:
+    with Programs(HEAD) as programs:
+        yield programs
+
+
 @pytest.fixture
-def run(simulator: Simulator, tmp_path: Path) -> Callable[..., str]:
+def run(simulator: Simulator, programs: Programs, tmp_path: Path) -> Callable[..., str]:
     def run(text: str, **environment: str) -> str:
-        env = {**os.environ, "HAL_CACHE_DIR": str(tmp_path), **environment}
-        done = subprocess.run(
-            [sys.executable, "-c", HEAD + text], env=env, capture_output=True, text=True,
-            timeout=120, check=False,
-        )  # fmt: skip
+        done = programs.run(text, **{"HAL_CACHE_DIR": str(tmp_path)} | environment)
         assert (done.returncode, done.stderr) == (0, ""), done.stderr
         return done.stdout
 
@@ -105,14 +105,10 @@ def test_one_GPU_has_no_peer(run: Callable[..., str]) -> None:
 
 
 def test_a_fault_that_nobody_waits_for_is_told_at_exit(
-    simulator: Simulator, tmp_path: Path
+    simulator: Simulator, programs: Programs
 ) -> None:
     """R15 leaves the exit code as it is."""
-    text = "sim.fail('run', 700)\nprogram(y, vals=(1000,), threads=1000)"
-    done = subprocess.run(
-        [sys.executable, "-c", HEAD + END + text], capture_output=True, text=True, timeout=120,
-        env={**os.environ, "HAL_CACHE_DIR": str(tmp_path)}, check=False,
-    )  # fmt: skip
+    done = programs.run(f"{END}sim.fail('run', 700)\nprogram(y, vals=(1000,), threads=1000)")
     assert done.returncode == 0
     assert "Exception ignored in atexit" in done.stderr and "DeviceFault" in done.stderr
     assert "the last program launched was add_one" in done.stderr, done.stderr
@@ -175,7 +171,6 @@ for kernel in (add_one, hal.Source("f", 'extern "C" __global__ void f() {}', "",
 
 
 END = """
-import threading
 device = hal.Device["CUDA"]
 y = hal.Buffer(device, 1000, hal.int32).allocate().fill(0)
 there = hal.Buffer(hal.Device["CUDA:1"], 1000, hal.int32).allocate()
@@ -199,7 +194,6 @@ def work():
             return
 for _ in range(3):
     threading.Thread(target=work, daemon=True).start()
-import time
 time.sleep(0.05)
 """
 
@@ -217,20 +211,16 @@ time.sleep(0.05)
         DAEMONS.format(work="there.copy_from(y), y.copy_from(there)"),
         DAEMONS.format(work="device.load(program.binary)(y, vals=(1000,), threads=1000)"),
         DAEMONS.format(work="hal.Buffer(device, 99, hal.int32, NO_CACHE).allocate()"),
-        "sim.fail('run', 700)\nprogram(y, vals=(1000,), threads=1000)",
     ],
     ids=[
         "queued", "peer copy", "exit", "dropped", "threads that launch", "threads that copy",
         "threads that stage", "threads that transfer", "threads that load",
-        "threads that allocate", "fault",
+        "threads that allocate",
     ],
 )  # fmt: skip
 def test_the_interpreter_ends_with_work_in_flight(
-    simulator: Simulator, tmp_path: Path, text: str
+    simulator: Simulator, programs: Programs, text: str
 ) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", HEAD + END + text], capture_output=True, text=True, timeout=120,
-        env={**os.environ, "HAL_CACHE_DIR": str(tmp_path)}, check=False,
-    )  # fmt: skip
+    done = programs.run(END + text)
     assert done.returncode == 0, done.stderr
-    assert "Traceback" not in done.stderr or "DeviceFault" in done.stderr, done.stderr
+    assert "Traceback" not in done.stderr, done.stderr

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from forked import Programs
 from runtime_control import SYSTEM
 
+Run = Callable[..., subprocess.CompletedProcess[str]]
 HEAD = f"""
 import os, sys, threading, time, warnings
 sys.path.insert(0, {str(Path(__file__).parent)!r})
@@ -25,18 +26,21 @@ pytestmark = [
 ]
 
 
-def run(text: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    # The cache on disk is that of the session: the kernels are compiled once.
-    return subprocess.run(
-        [sys.executable, "-c", HEAD + text], env=os.environ | environment, capture_output=True,
-        text=True, timeout=120, check=False,
-    )  # fmt: skip
+@pytest.fixture(scope="module")
+def run() -> Iterator[Run]:
+    """The cache on disk is that of the session: the kernels are compiled once."""
+    with Programs(HEAD) as programs:
+        yield programs.run
 
 
-def said(text: str, **environment: str) -> str:
-    done = run(text, **environment)
-    assert (done.returncode, done.stderr) == (0, ""), done.stderr
-    return done.stdout
+@pytest.fixture
+def said(run: Run) -> Callable[..., str]:
+    def said(text: str, **environment: str) -> str:
+        done = run(text, **environment)
+        assert (done.returncode, done.stderr) == (0, ""), done.stderr
+        return done.stdout
+
+    return said
 
 
 ASK = """
@@ -61,19 +65,21 @@ print(hal.Device.states()["HIP"])
         ),
     ],
 )
-def test_R10_a_runtime_that_does_not_start_says_why(text: str, words: str) -> None:
+def test_R10_a_runtime_that_does_not_start_says_why(
+    said: Callable[..., str], text: str, words: str
+) -> None:
     error, state = said(text + ASK).splitlines()
     assert error.startswith("DeviceUnavailable enumerate HIP: the HIP runtime ") and words in error
     assert state == "no hardware"
 
 
-def test_R4_an_index_that_no_GPU_has() -> None:
+def test_R4_an_index_that_no_GPU_has(said: Callable[..., str]) -> None:
     ask = "try:\n    hal.Device['HIP:7']\nexcept hal.UnknownDevice as error: print(error)"
     assert "HIP:7" in said(ask)
     assert said("print(hal.Device['HIP:1'].name)", HIP_VISIBLE_DEVICES="0,1") == "HIP:1\n"
 
 
-def test_one_GPU_has_no_peer() -> None:
+def test_one_GPU_has_no_peer(said: Callable[..., str]) -> None:
     ask = "print('peer' in hal.Device.info('HIP').capabilities)"
     assert said(ask, SIM_HIP_DEVICES="1") + said(ask) == "False\nTrue\n"
 
@@ -105,13 +111,13 @@ for number in range(8):
     ],
     ids=["queued", "dropped", "threads that compile", "fault"],
 )
-def test_the_interpreter_ends_with_work_in_flight(text: str) -> None:
+def test_the_interpreter_ends_with_work_in_flight(run: Run, text: str) -> None:
     done = run(END + text)
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr or "DeviceFault" in done.stderr, done.stderr
 
 
-def test_a_memory_fault_ends_the_process_as_ROCm_does() -> None:
+def test_a_memory_fault_ends_the_process_as_ROCm_does(run: Run) -> None:
     """The README says so: no exception can tell of it."""
     fault = """
 device = hal.Device["HIP"]
