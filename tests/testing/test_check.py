@@ -113,13 +113,12 @@ def test_a_backend_that_does_not_conform(tmp_path: Path, option: str) -> None:
 
 
 def test_no_hardware_is_one_line(tmp_path: Path) -> None:
-    done = hal_check(tmp_path, "FAKE", change=ABSENT)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.count("\n") == 1
-    assert done.stdout.endswith("with --require-device this is a failure.\n")
-    required = hal_check(tmp_path, "FAKE", "--require-device", change=ABSENT)
-    assert (required.returncode, required.stdout) == (2, "")
-    assert required.stderr.count("\n") == 1
+    each = json.dumps([["FAKE"], ["FAKE", "--require-device"]])
+    done = hal_check(tmp_path, each, change=ABSENT + EACH)
+    plain, required = map(json.loads, done.stdout.splitlines())
+    assert (plain[0], plain[1].count("\n"), plain[2]) == (0, 1, "")
+    assert plain[1].endswith("with --require-device this is a failure.\n")
+    assert (required[0], required[1], required[2].count("\n")) == (2, "", 1)
 
 
 def test_wrong_arguments_are_one_line(tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ def test_R10_without_a_driver_it_says_so_in_a_line(binding: str) -> None:
 
 
 def test_hal_doctor_without_a_driver_has_the_raw_reason_with_v_only(binding: str) -> None:
-    doctor = "from hal_core.cli import main; import sys; sys.exit(main(['doctor'{}]))"
+    doctor = "from hal_core.cli import main; import sys; sys.exit(main(['doctor', 'CUDA'{}]))"
     short = _run(doctor.format(""), HAL_CUDA_DRIVER=binding)
     [line] = [line for line in short.splitlines() if "CUDA" in line]
     assert NO_DRIVER in line and line.rstrip().endswith("needed."), line
