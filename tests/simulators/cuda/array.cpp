@@ -98,24 +98,16 @@ EXPORT CUresult cuArrayDestroy(CUarray handle) {
 EXPORT CUresult cuTexObjectCreate(unsigned long long* out, const CUDA_RESOURCE_DESC* resource,
                                   const CUDA_TEXTURE_DESC* is, const void* view) {
     return enter_context("cuTexObjectCreate", [&](Context& context, Lock&) {
-        need(out && is && is->filterMode <= 1);
-        need(*std::max_element(is->addressMode, is->addressMode + 3) <= KernelImage::Border);
-        need(!view && (is->flags & ~3u) == 0, NOT_SUPPORTED);
+        need(out && is);
+        // Coordinates count pixels, the nearest one is taken, and at the edges it is the last one.
+        const bool clamps = std::count(is->addressMode, is->addressMode + 3, CU_TR_ADDRESS_MODE_CLAMP) == 3;
+        need(!view && clamps && !is->filterMode && !(is->flags & ~CU_TRSF_READ_AS_INTEGER),
+             NOT_SUPPORTED);
         auto array = array_of(context, resource);
         KernelImage image = array->shape;
         image.surface = false;
-        image.unit = is->flags & CU_TRSF_NORMALIZED_COORDINATES;
         // Integers of 32 bits stay what they are.
-        image.normalised =
-            !(is->flags & CU_TRSF_READ_AS_INTEGER) && image.kind != 'f' && image.nbytes < 4;
-        image.linear = is->filterMode == 1;
-        need(!image.linear || image.kind == 'f' || image.normalised);
-        for (int axis = 0; axis < 3; ++axis) {
-            image.beyond[axis] = static_cast<KernelImage::Beyond>(is->addressMode[axis]);
-            // Where coordinates count pixels there is no other turn.
-            if (!image.unit && image.beyond[axis] != KernelImage::Border)
-                image.beyond[axis] = KernelImage::Clamp;
-        }
+        image.normalised = !is->flags && image.kind != 'f' && image.nbytes < 4;
         add(out, array, image);
     });
 }

@@ -35,7 +35,7 @@ enum CUmemorytype : unsigned {
 
 // Of an array: kernels write it. Of a texture: how integers and coordinates are taken.
 constexpr unsigned CUDA_ARRAY3D_SURFACE_LDST = 2;
-constexpr unsigned CU_TRSF_READ_AS_INTEGER = 1, CU_TRSF_NORMALIZED_COORDINATES = 2;
+constexpr unsigned CU_TRSF_READ_AS_INTEGER = 1, CU_TR_ADDRESS_MODE_CLAMP = 1;
 
 enum CUjit_option : unsigned {
     CU_JIT_WALL_TIME = 2,

@@ -28,48 +28,13 @@ double part_of(const KernelImage& image, const uint8_t* at) {
     return image.normalised ? std::max(-1.0, value / most) : value;
 }
 
-// The place of a pixel along an axis, -1 for the border, which is zero.
-int64_t within(int64_t at, int64_t size, KernelImage::Beyond beyond) {
-    if (at >= 0 && at < size) return at;
-    switch (beyond) {
-        case KernelImage::Wrap: return (at % size + size) % size;
-        case KernelImage::Mirror:
-            at = (at % (2 * size) + 2 * size) % (2 * size);
-            return std::min(at, 2 * size - 1 - at);
-        case KernelImage::Clamp: return std::clamp<int64_t>(at, 0, size - 1);
-        default: return -1;
-    }
-}
-
+// The nearest pixel: beyond the edges it is the one at the edge.
 double pixel(const KernelImage& image, const int64_t* at, uint32_t channel) {
     int64_t place[3] = {0, 0, 0};
-    for (uint32_t axis = 0; axis < image.axes; ++axis) {
-        place[axis] = within(at[axis], image.size[axis], image.beyond[axis]);
-        if (place[axis] < 0) return 0;
-    }
+    for (uint32_t axis = 0; axis < image.axes; ++axis)
+        place[axis] = std::clamp<int64_t>(at[axis], 0, int64_t(image.size[axis]) - 1);
     const uint64_t offset = (uint64_t(place[0]) * image.channels + channel) * image.nbytes;
     return part_of(image, image.row(uint64_t(place[1]), uint64_t(place[2])) + offset);
-}
-
-// Between the pixels around; the weights have 8 bits, as the hardware's.
-double between(const KernelImage& image, const double* at, uint32_t channel) {
-    int64_t first[3] = {0, 0, 0};
-    double share[3] = {0, 0, 0}, sum = 0;
-    for (uint32_t axis = 0; axis < image.axes; ++axis) {
-        first[axis] = int64_t(std::floor(at[axis] - 0.5));
-        share[axis] = std::nearbyint((at[axis] - 0.5 - double(first[axis])) * 256) / 256;
-    }
-    for (uint32_t corner = 0; corner < 1u << image.axes; ++corner) {
-        int64_t place[3] = {first[0], first[1], first[2]};
-        double weight = 1;
-        for (uint32_t axis = 0; axis < image.axes; ++axis) {
-            const bool next = corner >> axis & 1;
-            place[axis] += next;
-            weight *= next ? share[axis] : 1 - share[axis];
-        }
-        if (weight > 0) sum += weight * pixel(image, place, channel);
-    }
-    return sum;
 }
 
 // Coordinates that are not finite, or further than any image, are its ends.
@@ -80,15 +45,10 @@ double sampled(Thread& t, const Instruction& i, const KernelImage& image, uint32
     // Of parts that there are not, the last one, an alpha, is one.
     if (channel >= image.channels) return channel == 3;
     const uint32_t* slots = &t.routine->lists[i.list + 4];
-    double at[3] = {0, 0, 0};
     int64_t place[3] = {0, 0, 0};
-    for (uint32_t axis = 0; axis < image.axes; ++axis) {
-        at[axis] = bounded(double(get<Coordinate>(t, slots[axis])));
-        if (image.unit && std::is_floating_point_v<Coordinate>) at[axis] *= image.size[axis];
-        place[axis] = int64_t(std::floor(at[axis]));
-    }
-    const bool linear = image.linear && std::is_floating_point_v<Coordinate>;
-    return linear ? between(image, at, channel) : pixel(image, place, channel);
+    for (uint32_t axis = 0; axis < image.axes; ++axis)
+        place[axis] = int64_t(std::floor(bounded(double(get<Coordinate>(t, slots[axis])))));
+    return pixel(image, place, channel);
 }
 
 template <class Result, class Coordinate>

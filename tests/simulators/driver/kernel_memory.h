@@ -5,17 +5,12 @@
 
 // An image as kernels see it, through a texture or a surface object.
 struct KernelImage {
-    enum Beyond : uint32_t { Wrap, Clamp, Mirror, Border };  // how a texture goes on, by axis
-
     uint8_t* bytes = nullptr;
     uint32_t axes = 0, size[3] = {1, 1, 1};  // width, height, depth
     uint32_t channels = 0, nbytes = 0;       // of a pixel: its parts, and the bytes of each
     char kind = 'u';                         // of a part: u, i or f
-    bool surface = false;                    // else a texture, which the rest is about
-    bool linear = false;      // between pixels, else the pixel at that place
-    bool unit = false;        // coordinates go from 0 to 1
-    bool normalised = false;  // integers are read as floats of -1 or 0 to 1
-    Beyond beyond[3] = {Wrap, Wrap, Wrap};
+    bool surface = false;                    // else a texture
+    bool normalised = false;                 // integers are read as floats of -1 or 0 to 1
 
     uint64_t row_nbytes() const { return uint64_t(size[0]) * channels * nbytes; }
     uint8_t* row(uint64_t y, uint64_t z) const { return bytes + (z * size[1] + y) * row_nbytes(); }
