@@ -7,24 +7,14 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import third_backend
 
-import hal_core as hal
 from hal_streams.driver import StreamDriver
 
 HERE = Path(__file__).parent
-
-
-@pytest.fixture
-def device() -> Iterator[hal.Compiled]:
-    if "THIRD" not in hal.Device:
-        hal.Device.register_plugin("THIRD", third_backend.plugin)
-    with hal.Device["THIRD"] as opened:
-        yield opened
 
 
 @pytest.mark.full
@@ -47,12 +37,3 @@ def test_a_driver_that_lacks_a_function_is_told_its_name() -> None:
 
     with pytest.raises(TypeError, match="wait_event"):
         Short()
-
-
-def test_the_drivers_own_status_is_in_the_text(device: hal.Compiled) -> None:
-    held = hal.Buffer(device, 40 << 20, hal.uint8).allocate()
-    with pytest.raises(hal.OutOfMemory) as caught:
-        hal.Buffer(device, 40 << 20, hal.uint8).allocate()
-    said = "third_alloc failed with THIRD_5: the third driver's sentence"
-    assert said in str(caught.value.__cause__)
-    held.deallocate()

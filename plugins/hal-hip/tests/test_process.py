@@ -79,11 +79,6 @@ def test_R4_an_index_that_no_GPU_has(said: Callable[..., str]) -> None:
     assert said("print(hal.Device['HIP:1'].name)", HIP_VISIBLE_DEVICES="0,1") == "HIP:1\n"
 
 
-def test_one_GPU_has_no_peer(said: Callable[..., str]) -> None:
-    ask = "print('peer' in hal.Device.info('HIP').capabilities)"
-    assert said(ask, SIM_HIP_DEVICES="1") + said(ask) == "False\nTrue\n"
-
-
 END = """
 device = hal.Device["HIP"]
 y = hal.zeros(1000, hal.int32, device)

@@ -1,4 +1,4 @@
-"""Launches, copies and the end of a device: how many calls of the runtime they are, and faults."""
+"""Launches and copies: how many calls of the runtime they are."""
 
 from __future__ import annotations
 
