@@ -241,9 +241,3 @@ def test_a_chapter_of_what_a_device_may_lack_is_no_gap(why: str, verdict: str) -
     results = [Result(f"Test{name.title()}::test", "passed", 0.1) for name in chapters()]
     results[0] = results[0]._replace(outcome="skipped", why=why)
     assert Report("CHIP", {}, tuple(results), 1.0).verdict.startswith(verdict)
-
-
-def test_every_chapter_is_known() -> None:
-    assert {"allocator", "buffer", "compile", "dtype", "language", "program", "view"} <= set(
-        chapters()
-    )

@@ -47,24 +47,18 @@ print(hal.Device.states()["CUDA"])
 """
 
 
+NO_GPU = (
+    "the NVIDIA driver finds no GPU (cuInit gave 100, CUDA_ERROR_NO_DEVICE). nvidia-smi lists the "
+    "GPUs; CUDA_VISIBLE_DEVICES may hide them."
+)
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (
-            "sim.fail('cuInit', 100)",
-            "the NVIDIA driver finds no GPU (cuInit gave 100, CUDA_ERROR_NO_DEVICE). nvidia-smi "
-            "lists the GPUs; CUDA_VISIBLE_DEVICES may hide them.",
-        ),
-        (
-            "os.environ['CUDA_VISIBLE_DEVICES'] = '-1'",
-            "the NVIDIA driver finds no GPU (cuInit gave 100, CUDA_ERROR_NO_DEVICE). nvidia-smi "
-            "lists the GPUs; CUDA_VISIBLE_DEVICES may hide them.",
-        ),
-        (
-            "os.environ['SIM_CUDA_DEVICES'] = '0'",
-            "the NVIDIA driver finds no GPU (cuInit gave 100, CUDA_ERROR_NO_DEVICE). nvidia-smi "
-            "lists the GPUs; CUDA_VISIBLE_DEVICES may hide them.",
-        ),
+        ("sim.fail('cuInit', 100)", NO_GPU),
+        ("os.environ['CUDA_VISIBLE_DEVICES'] = '-1'", NO_GPU),
+        ("os.environ['SIM_CUDA_DEVICES'] = '0'", NO_GPU),
         (
             "os.environ['SIM_CUDA_DRIVER'] = '11.8'",
             "the NVIDIA driver is too old (got CUDA 11.8; from 12.0 on). "

@@ -67,13 +67,6 @@ def test_R10_on_a_system_without_HIP() -> None:
     assert said == "macOS has no HIP. Use METAL or CPU."
 
 
-@pytest.mark.parametrize("name", ["HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"])
-def test_R10_devices_hidden_by_a_variable(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    monkeypatch.setenv(name, "-1")
-    problem, fix = driver._why_no_device()
-    assert problem.endswith(f" under {name}=-1") and "unset it" in fix
-
-
 def test_R10_a_kernel_without_the_driver_and_a_user_without_permission(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

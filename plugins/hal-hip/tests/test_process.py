@@ -58,7 +58,10 @@ print(hal.Device.states()["HIP"])
         ("sim.fail('hipGetDeviceCount', 100)", "finds no GPU"),
         ("os.environ['SIM_HIP_DEVICES'] = '0'", "finds no GPU"),
         ("os.environ['HIP_VISIBLE_DEVICES'] = ''", "finds no GPU under HIP_VISIBLE_DEVICES=."),
-        ("os.environ['ROCR_VISIBLE_DEVICES'] = '9'", "finds no GPU under ROCR_VISIBLE_DEVICES=9."),
+        (
+            "os.environ['ROCR_VISIBLE_DEVICES'] = '9'",
+            "finds no GPU under ROCR_VISIBLE_DEVICES=9. It hides the others; unset it to see all.",
+        ),
         (
             "sim.fail('hipGetDeviceCount', 999)",
             "does not start (hipGetDeviceCount gave 999, hipErrorUnknown). See whether rocminfo",
