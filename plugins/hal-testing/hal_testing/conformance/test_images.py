@@ -163,6 +163,7 @@ class TestImages:
         large = image_of(device, hal.Image(1 << 20, 1), hal.float32)
         with pytest.raises(hal.InvalidArgument, match=r"argument 'y: image2d': .*is larger"):
             program(x, large, threads=(4, 4))
+        device.synchronize()  # the fills are of another queue
         with device.queue() as queue:
             program(x, y, threads=(4, 4), queue=queue)
         assert (y.numpy() == 2).all()
