@@ -151,7 +151,7 @@ def profiled(text: str) -> str:
 
 
 def words(text: str) -> tuple[str, ...]:
-    """Parse names separated by commas, in order, without blanks; of any case, as families are."""
+    """Parse names separated by commas, in order, without blanks, in upper case as families are."""
     return tuple(word.strip() for word in text.upper().split(",") if word.strip())
 
 

@@ -114,7 +114,10 @@ class Taken(NamedTuple):
 
 
 class _OnHost:
-    """A producer that has made a capsule, as `numpy.from_dlpack` asks it: no tuple before 2.1."""
+    """Give numpy a capsule, as an array on the host that makes it.
+
+    Source: numpy before 2.1 looks for `__dlpack__` at the class.
+    """
 
     def __init__(self, made: Any) -> None:
         self.made = made

@@ -29,6 +29,8 @@ Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 
 _PIECE_NBYTES = 8 << 20
 _THREADS = 4
+# Captured work has not run yet: the file would get what was there before.
+_IN_CAPTURE = "a file cannot be used"
 _MOST = (1 << 63) - 1  # bytes of a file
 _FLAGS = getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 _seek_lock = threading.Lock()  # where a file has one position for all threads
@@ -38,8 +40,10 @@ _NO_WAIT = getattr(os, "O_NONBLOCK", 0)  # to open a pipe would wait for its oth
 def elements_in(path: Path, itemsize: int, offset: int, operation: str) -> int:
     """Count the elements from a byte of a file to its end.
 
-    Raises: OSError, InvalidArgument for a file that ends elsewhere than after an element.
+    Raises: OSError, InvalidState, InvalidArgument for a file that ends elsewhere than after an
+    element.
     """
+    check_no_capture(operation, _IN_CAPTURE)
     with open_file(path, os.O_RDONLY, operation) as file:
         nbytes = os.fstat(file).st_size - offset
     if nbytes < 0:
@@ -58,6 +62,7 @@ def elements_in(path: Path, itemsize: int, offset: int, operation: str) -> int:
 
 def read(buffer: Buffer, path: Path, offset: int, operation: str) -> None:
     """Fill the buffer from a byte of a file on. Raises: OSError, InvalidArgument, InvalidState."""
+    check_no_capture(operation, _IN_CAPTURE)
     with open_file(path, os.O_RDONLY, operation) as file:
         length = os.fstat(file).st_size
         if offset + buffer.nbytes > length:
@@ -93,6 +98,7 @@ def write(buffer: Buffer, path: Path, offset: int, operation: str) -> None:
     if offset + buffer.nbytes > _MOST:
         problem, got = "beyond the end of any file", shown(offset)
         raise InvalidArgument(operation, problem, got=got, limit=_MOST, device=buffer.device)
+    check_no_capture(operation, _IN_CAPTURE)
     existed = os.path.lexists(as_path(path, operation))
     with open_file(path, os.O_RDWR | os.O_CREAT, operation) as file:
         length = os.fstat(file).st_size
@@ -159,9 +165,7 @@ def _in_pieces(
 
 @contextmanager
 def open_file(path: Path, flags: int, operation: str) -> Iterator[int]:
-    """Open a regular file. Raises: OSError, InvalidState, InvalidArgument for a pipe."""
-    # Captured work has not run yet: the file would get what was there before.
-    check_no_capture(operation, "a file cannot be used")
+    """Open a regular file. Raises: OSError, InvalidArgument for a pipe."""
     text = as_path(path, operation)
     with explained(operation, text, "the file cannot be used"):
         # In one step: behind a call of `os.open` Ctrl-C may come, and nobody would close the file.
@@ -170,7 +174,7 @@ def open_file(path: Path, flags: int, operation: str) -> Iterator[int]:
             mode = os.fstat(file).st_mode
             if not stat.S_ISREG(mode):
                 problem = f"{text!r} is no regular file"
-                fix = "Pipes and devices have no offsets: read them with Python, and use copyin."
+                fix = "Pipes and devices have no offsets: read them with Python."
                 fix = "Name a file in this folder." if stat.S_ISDIR(mode) else fix
                 raise InvalidArgument(operation, problem, fix=fix)
             yield file

@@ -115,6 +115,12 @@ def test_G7_what_has_no_end_is_no_graph(fake: hal.Compiled, tmp_path: Path) -> N
             hal.load_graph(path, fake)
 
 
+def test_a_graph_is_loaded_while_another_is_captured(fake: hal.Compiled, tmp_path: Path) -> None:
+    hal.Graph(fake).save(tmp_path / "graph")
+    with fake.capture():
+        assert len(hal.load_graph(tmp_path / "graph", fake)) == 0
+
+
 @pytest.mark.parametrize("changed", ["family", "arch", "compiler"])
 def test_G7_a_graph_that_was_made_for_another_target_is_refused(
     changed: str, fake: hal.Compiled, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

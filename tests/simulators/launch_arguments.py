@@ -1,4 +1,4 @@
-"""What both engines read of a launch from their input, and how it ends."""
+"""Write what both engines read of a launch, and read how it ended."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Triple = tuple[int, int, int]
 
 
 class Fault(Exception):
-    """What a launch ended with: `kind` is a name of the engine's enum."""
+    """Tell how a launch failed; `kind` is a name of the engine's enum."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(f"{kind}: {message}")

@@ -354,7 +354,7 @@ class MTLComputePipelineReflection(NSObject):
 
 
 class MTLBinding(NSObject):
-    """Of Metal's classes of bindings, that of a texture answers the last three messages."""
+    """Describe an argument of a kernel; the last three messages are those of a texture alone."""
 
     def __init__(self, argument: msl.Argument) -> None:
         super().__init__()
