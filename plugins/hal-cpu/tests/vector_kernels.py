@@ -464,6 +464,21 @@ def block_sums(y: P[F], x: C[F], n: I32):
     y[at] = part[0] + part[1] + part[2] + own * hal.float32(n)
 
 
+@case(["i4"], ["i4"], threads=lambda size: {"grid": size, "block": 1})
+def all_return_from_a_loop(y: P[I32], x: C[I32], n: I32):
+    i = hal.global_idx(0)
+    steps = n % 7
+    while True:
+        steps += 1
+        if steps > 3:
+            break
+        y[i] = steps
+        return
+    if x[i] < 30:
+        return
+    y[i] = 50
+
+
 @hal.kernel
 def takes_turns(y: P[I32], n: I32):
     i = hal.global_idx(0)

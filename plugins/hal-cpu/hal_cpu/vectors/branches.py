@@ -88,7 +88,8 @@ class Branches(Subgroups):
 
     def _leave_block(self, uop: UOp) -> None:
         if uop.op == "RETURN":
-            if self.w == 1 or self.mask is None or not self.shapes.returns_vary:
+            together = not any(map(self.shapes.differs, self.shapes.paths[uop]))
+            if self.w == 1 or self.mask is None or together:
                 self.jump(self.frames[0].end)
                 return
             for frame in self.frames:
