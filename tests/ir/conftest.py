@@ -1,8 +1,9 @@
-"""The tests of this folder build kernels by hand, with the renderers' builder."""
+"""The tests of this folder build kernels by hand, or take them and oracles of other folders."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "render")]
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE), *(str(HERE.parent / name) for name in ("render", "fuzz", "interpreter"))]

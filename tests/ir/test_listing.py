@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import math
 import struct
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "fuzz"))
-
 from case import Case
 from generator import generate
+from hypothesis import given
+from hypothesis import strategies as st
 from kernel_files import load
 
 from hal_core.dtypes import DTYPES, any_, float32, float64

@@ -74,58 +74,6 @@ def whole(add: Nodes) -> None:
     add("STORE", None, y, add("MOD", int32, i, add.const(4)), result)
 
 
-def block(add: Nodes) -> None:
-    """Every kind of node that blocks, loops without a count and atomics add."""
-    y, x, n, _ = add.params()
-    i = add("SPECIAL", int32, arg=("thread_idx", 0))
-    tile, counts = add("SHARED", float16, arg=("tile", 64)), add("SHARED", int64, arg=("c", 2))
-    half = add("CAST", float16, add("LOAD", float32, x, i))
-    add("STORE", None, tile, i, half)
-    add("ATOMIC", int64, counts, add.const(0), add.const(1, int64), arg="ADD")
-    turns = add("VAR", int32, arg="turns")
-    add("SET", None, turns, add.const(0))
-    loop = add("LOOP")
-    now = add("GET", int32, turns)
-    done = add("IF", None, add("GE", bool_, now, n))
-    add("BREAK", None, loop)
-    add("ENDIF", None, done)
-    add("BARRIER")
-    add("SET", None, turns, add("ADD", int32, now, add.const(1)))
-    odd = add("IF", None, add("EQ", bool_, add("MOD", int32, i, add.const(2)), add.const(1)))
-    add("CAS", int64, counts, add.const(1), add.const(0, int64), add.const(7, int64))
-    seen = add("ATOMICLOAD", float32, x, i, arg="acquire")
-    add("ATOMICSTORE", None, y, i, seen, arg="release")
-    add("ELSE", None, odd)
-    add("ASSERT", None, add("LT", bool_, i, n), arg="i < n")
-    add("ENDIF", None, odd)
-    even = add("IF", None, add("EQ", bool_, now, add.const(3)))
-    add("CONTINUE", None, loop)
-    add("ENDIF", None, even)
-    add("ENDLOOP", None, loop)
-    add("GET", int32, turns)
-    bits = add("BITCAST", float32, i)
-    add("ATOMIC", float32, y, i, bits, arg="EXCHANGE")
-    late = add("IF", None, add("LT", bool_, n, i))
-    add("RETURN")
-    add("ENDIF", None, late)
-    read = add("CAST", float32, add("LOAD", float16, tile, i))
-    add("STORE", None, y, i, read)
-
-
-def test_a_whole_block_kernel_passes() -> None:
-    kernel = kernel_of(block)
-    verify(kernel)
-    assert kernel.shared_nbytes == 128 + 16
-
-
-def test_a_whole_kernel_passes_and_runs() -> None:
-    kernel = kernel_of(whole)
-    verify(kernel)
-    y = [0.0] * 4
-    run_on_lists.run(kernel, [y, [1.0, 2.0, 3.0, 4.0], 4, 0.5], threads=4)
-    assert all(value > 0 for value in y)
-
-
 # -- one broken kernel a rule
 
 
