@@ -6,8 +6,8 @@ import json
 import linecache
 import re
 import sys
-from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -197,86 +197,53 @@ def accessed(body: str, store: bool) -> int:
 
 
 _NBYTES = {"x": 16, "y": 32, "z": 64}  # of a register
-MOVES = r"\bv?(gather|pgather|pinsr|insertps|movss|movsd|movd\b)"
 
 
-def is_linear(whole: str, body: str, width: int) -> None:
-    """Two arrays are loaded and one is stored, all lanes with vectors, and nothing lane by lane."""
-    assert (accessed(body, False), accessed(body, True)) == (2 * 4 * width, 4 * width), body
-    assert not re.search(MOVES, body), body
+class Claim(NamedTuple):
+    """What a row says of a kernel, and how its machine code shows that."""
+
+    kernel: hal.KernelFunction
+    kind: str
+    name: str
+    how: str
+    loads: int | None = None  # whole vectors of all lanes in the body; None: any number
+    stores: int | None = None
+    has: tuple[str, ...] = ()
+    lacks: str = ""
 
 
-def is_gathered(whole: str, body: str, width: int) -> None:
-    """Lanes' elements come by instructions that gather, or one by one; they go as vectors."""
-    lanes = 0
-    for vector in re.findall(r"gather[dq](?:ps|d)\s.*%([xyz])mm\d+(?: \{%k\d\})?$", body, re.M):
-        lanes += _NBYTES[vector] // 4
-    ones = re.findall(r"\b(?:v?movss|v?insertps|v?pinsrd|vmovd)\s.*\(%r", body)
-    assert lanes + len(ones) >= width and accessed(body, True) == 4 * width, body
-
-
-def is_scattered(whole: str, body: str, width: int) -> None:
-    """Elements are stored one by one, in a loop over lanes."""
-    assert accessed(body, True) == 0, body
-    assert re.search(r"v?(movss|movl|extractps|movd)\s+.*%\w+, \(%r\w+,%r\w+,4\)", body), body
-
-
-def is_uniform(whole: str, body: str, width: int) -> None:
-    """Only `y` is loaded as a vector; the scalar goes to all lanes."""
-    assert accessed(body, False) == accessed(body, True) == 4 * width, body
-    assert re.search(r"vbroadcastss\s.*\(%r|\{1to\d+\}|shufps", body), body
-
-
-def is_shuffled(whole: str, body: str, width: int) -> None:
-    """Vectors with all elements between the lanes are loaded; no lane has a load of its own."""
-    assert not re.search(r"gather", body) and accessed(body, True) == 4 * width, body
-    assert re.search(r"v?p?(perm|shuf|unpck|blend)\w*\s", body), body
-    assert accessed(body, False) >= 3 * 4 * width // 2, body
-
-
-def is_chosen(whole: str, body: str, width: int) -> None:
-    """Threads do not branch by data: blends or masked arithmetic, and no jump by a mask."""
-    assert re.search(r"blendv|blendm|\{%k\d\}|v?andn?ps|maxps|minps", body), body
-    assert not re.search(r"kortest|vtestps|ptest|movmsk", body), body
-
-
-def is_masked(whole: str, body: str, width: int) -> None:
-    """Lanes are asked where they go, and only some of them store, or change."""
-    assert re.search(r"kortest|kmov|vtestps|v?ptest|movmsk", body), body
-    assert re.search(r"\{%k\d\}|maskmov|blendv|andn?ps", body), body
-
-
-def is_alone(whole: str, body: str, width: int) -> None:
-    """No arithmetic of several elements."""
-    assert width == 1 and not re.search(r"\bv?(mul|add|fn?m\w+)p[sd]\b", whole), whole
-
-
-Check = Callable[[str, str, int], None]
-CLAIMS: list[tuple[hal.KernelFunction, str, str, str, Check]] = [
-    (neighbours, "load", "x", "linear: one vector", is_linear),
-    (neighbours, "store", "y", "linear: one vector", is_linear),
-    (gathers, "load", "x", "gathered: an address for each lane", is_gathered),
-    (scatters, "store", "y", "lane by lane", is_scattered),
-    (scales, "load", "x", "uniform: one scalar", is_uniform),
-    (evens, "load", "x", "stride 2: a vector and a shuffle", is_shuffled),
-    (greys, "load", "x", "part of one load at stride 3", is_shuffled),
-    (signs, "branch", "", "both sides run, lanes choose", is_chosen),
-    (some, "store", "y", "linear: one vector, under a mask", is_masked),
-    (powers, "loop", "", "masked: lanes leave it one by one", is_masked),
-    (sparse, "load", "x", "one thread at a time", is_alone),
-]
+ONE_BY_ONE = r"\bv?(gather|pgather|pinsr|insertps|movss|movsd|movd\b)"
+BY_LANES = r"kortest|kmov|vtestps|v?ptest|movmsk"  # lanes are asked where they go
+SHUFFLES = r"v?p?(perm|shuf|unpck|blend)\w*\s"
+MASKED = BY_LANES, r"\{%k\d\}|maskmov|blendv|andn?ps"
+CLAIMS = [
+    Claim(neighbours, "load", "x", "linear: one vector", 2, 1, lacks=ONE_BY_ONE),
+    Claim(gathers, "load", "x", "gathered: an address for each lane", None, 1,
+          (r"gather[dq](?:ps|d)\s|\b(?:v?movss|v?insertps|v?pinsrd|vmovd)\s.*\(%r",)),
+    Claim(scatters, "store", "y", "lane by lane", None, 0,
+          (r"v?(movss|movl|extractps|movd)\s+.*%\w+, \(%r\w+,%r\w+,4\)",)),
+    Claim(scales, "load", "x", "uniform: one scalar", 1, 1,
+          (r"vbroadcastss\s.*\(%r|\{1to\d+\}|shufps",)),
+    Claim(evens, "load", "x", "stride 2: a vector and a shuffle", None, 1, (SHUFFLES,), "gather"),
+    Claim(greys, "load", "x", "part of one load at stride 3", None, 1, (SHUFFLES,), "gather"),
+    Claim(signs, "branch", "", "both sides run, lanes choose", None, None,
+          (r"blendv|blendm|\{%k\d\}|v?andn?ps|maxps|minps",), r"kortest|vtestps|ptest|movmsk"),
+    Claim(some, "store", "y", "linear: one vector, under a mask", None, None, MASKED),
+    Claim(powers, "loop", "", "masked: lanes leave it one by one", None, None, MASKED),
+    Claim(sparse, "load", "x", "one thread at a time", lacks=r"\bv?(mul|add|fn?m\w+)p[sd]\b"),
+]  # fmt: skip
 
 
 @needs_avx2
-@pytest.mark.parametrize(
-    ("kernel", "kind", "name", "how", "check"), CLAIMS,
-    ids=[f"{kernel.name}-{kind}" for kernel, kind, *_ in CLAIMS],
-)  # fmt: skip
-def test_the_machine_code_is_as_it_says(
-    kernel: hal.KernelFunction, kind: str, name: str, how: str, check: Check
-) -> None:
-    assert how in of(kernel, kind, name)
-    check(*assembly(kernel), explained(kernel.name, kernel).width)
+@pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: f"{claim.kernel.name}-{claim.kind}")
+def test_the_machine_code_is_as_it_says(claim: Claim) -> None:
+    assert claim.how in of(claim.kernel, claim.kind, claim.name)
+    (whole, body), width = assembly(claim.kernel), explained("", claim.kernel).width
+    text = body if width > 1 else whole
+    for store, count in ((False, claim.loads), (True, claim.stores)):
+        assert count is None or accessed(body, store) == count * 4 * width, body
+    assert all(re.search(needed, text) for needed in claim.has), text
+    assert not claim.lacks or not re.search(claim.lacks, text), text
 
 
 # -- the rows
