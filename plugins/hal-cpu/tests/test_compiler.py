@@ -386,12 +386,6 @@ def test_C5_a_function_the_signature_does_not_describe_shows_how_to_write_it(
     assert ("hal_global_idx(t, 0)" in first) == shown
 
 
-def test_P1_a_c_kernel_that_calls_a_missing_function(device: hal.Compiled, cc: str) -> None:
-    text = "float nobody_has_this(float);\n" + SCALE.replace("x[i]", "nobody_has_this(x[i])")
-    with pytest.raises(hal.CompileError, match="unresolved symbols: nobody_has_this"):
-        device.compile(scale(text))
-
-
 def test_every_dtype_and_parameter_names_of_any_kind(device: hal.Compiled, cc: str) -> None:
     kinds = ["bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
     names = ["a0", "t", "b", "gx", "hal_args", "x", "args", "first", "launch"]

@@ -163,17 +163,6 @@ def test_Q7_byte_ranges_count_not_buffers(device: hal.Compiled) -> None:
     assert device.synchronize(20) and x.numpy().tolist() == [1] * (N // 2) + [2] * (N // 2)
 
 
-def test_Q7_reads_need_no_order(device: hal.Compiled) -> None:
-    x = hal.zeros(N, hal.int32, device).fill(7)
-    outs = [hal.zeros(N, hal.int32, device) for _ in range(3)]
-    program = device.compile(doubled)
-    for out in outs:
-        program(out, x, vals=(N,), threads=N, queue=device.queue())
-    x.numpy()
-    device.synchronize(20)
-    assert all(out.numpy().tolist() == [14] * N for out in outs)
-
-
 def test_Q7_freed_memory_is_forgotten(device: hal.Compiled) -> None:
     queue = device.queue()
     event = hal.zeros(N, hal.int32, device).fill(1, queue=queue)
@@ -264,16 +253,6 @@ def test_Q7_devices_copy_from_each_other(device: hal.Compiled) -> None:
         assert shard.numpy().tolist() == [4]
     hal.launch(add_one, multi, vals=lambda s: (s.buffer.size,), threads=lambda s: s.buffer.size)
     assert multi.numpy().max() == 2
-
-
-def test_Q7_events_recorded_later_order_too(device: hal.Compiled) -> None:
-    one, two, x = device.queue(), device.queue(), hal.zeros(N, hal.int32, device)
-    event = hal.Event()
-    two.wait(event)  # nobody knows yet what it comes after
-    x.fill(1, queue=one)
-    one.record(event)
-    x.fill(2, queue=two)
-    assert two.synchronize(20) and x.numpy().tolist() == [2] * N
 
 
 def test_Q7_random_programs_are_judged_as_their_order_says(device: hal.Compiled) -> None:

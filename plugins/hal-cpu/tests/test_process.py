@@ -62,28 +62,6 @@ def test_importing_the_plugin_loads_no_device_code() -> None:
     assert printed(program, PYTHONPATH=PATHS) == "['hal_cpu']\n"
 
 
-def test_X2_a_forked_child_has_a_device_and_threads_of_its_own(tmp_path: Path) -> None:
-    program = """
-import os
-device = launch()
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # threads and fork: that is what is tested
-    child = os.fork()
-if child == 0:
-    try:
-        assert device.pool._workers == {}
-        launch()
-        assert hal.Device["CPU"] is not device
-        os._exit(0)
-    except BaseException as error:
-        os.write(2, repr(error).encode())
-        os._exit(1)
-print(os.waitpid(child, 0)[1])
-launch()
-"""
-    assert run(program, tmp_path, HAL_CPU_THREADS="3") == "0"
-
-
 def test_X2_a_fork_while_another_thread_compiles(tmp_path: Path) -> None:
     """The child compiles too: it holds no lock of this project or of llvmlite."""
     program = """
