@@ -101,90 +101,50 @@ def ints(*values: int) -> Any:
     return np.array(values, np.int32)
 
 
+def who(thread: int, block: int = 0) -> str:
+    return f"thread ({thread}, 0, 0) of block ({block}, 0, 0)"
+
+
+OUT, FAULT = hal.OutOfBounds, hal.KernelFault
 CASES: list[tuple[Callable[[], None], type[Exception], int, str]] = [
-    (
-        run(shift, floats(), floats(), vals=(1,), threads=SIZE),
-        hal.OutOfBounds, _line(shift, "+ by"),
-        "out of bounds: a read of 'x' by thread (7, 0, 0) of block (0, 0, 0) (got 8; limit 0 to 7)"
-        ". Guard the access, if i < n, or give a larger buffer",
-    ),
-    (
-        run(shift, floats(), floats(), vals=(-3,), threads=SIZE, block=2),
-        hal.OutOfBounds, _line(shift, "+ by"),
-        "out of bounds: a read of 'x' by thread (0, 0, 0) of block (0, 0, 0) "
-        "(got -3; limit 0 to 7). Guard the access, if i >= 0: a negative index "
-        "does not count from the end",
-    ),
-    (
-        run(scatter, floats(), ints(0, 9, 9, 3), threads=(2, 2), block=(1, 2)),
-        hal.OutOfBounds, _line(scatter, "y[p[i]]"),
-        "out of bounds: a write of 'y' by thread (0, 0, 0) of block (1, 0, 0) "
-        "(got 9; limit 0 to 7)",
-    ),
-    (
-        run(scatter, np.zeros(0, np.float32), ints(0), threads=1),
-        hal.OutOfBounds, _line(scatter, "y[p[i]]"),
-        "out of bounds: a write of 'y' by thread (0, 0, 0) of block (0, 0, 0) "
-        "(got 0; it has no element)",
-    ),
-    (
-        run(beyond, floats(), vals=(1,), threads=8, block=4),
-        hal.OutOfBounds, _line(beyond, "] = 1.0"),
-        "out of bounds: a write of 'tile' by thread (3, 0, 0) of block (0, 0, 0) "
-        "(got 4; limit 0 to 3)",
-    ),
-    (
-        run(wide, floats(), vals=(65536,), threads=1),
-        hal.KernelFault, _line(wide, "] = 1.0"),
-        "the index of 'y' overflows int32 in thread (0, 0, 0) of block (0, 0, 0) (got 4294967296)",
-    ),
-    (
-        run(scatter, floats(), ints(0, 5, 0, 5), threads=4, block=2),
-        hal.KernelFault, _line(scatter, "y[p[i]]"),
-        "a race for element 5 of 'y': a write by thread (1, 0, 0) of block (0, 0, 0) and a write "
-        "by thread (1, 0, 0) of block (1, 0, 0), with no order between them",
-    ),
-    (
-        run(pass_on, floats(), threads=SIZE, block=SIZE),
-        hal.KernelFault, _line(pass_on, "y[(i + 1)"),
-        "a race for element 1 of 'y': a read by thread (0, 0, 0) of block (0, 0, 0) and a write by "
-        "thread (1, 0, 0) of block (0, 0, 0), with no order between them",
-    ),
-    (
-        run(count_plainly, ints(0), threads=SIZE),
-        hal.KernelFault, _line(count_plainly, "total[0] = 5"),
-        "a race for element 0 of 'total': a write by thread (3, 0, 0) of block (0, 0, 0) and an "
-        "atomic by several threads, with no order between them",
-    ),
-    (
-        run(sum_all, ints(0), threads=2),
-        hal.KernelFault, _line(sum_all, "+= 1"),
-        "a race for element 0 of 'total': a write by thread (0, 0, 0) of block (0, 0, 0) and a "
-        "read by several threads, with no order between them",
-    ),
-    (
-        run(reverse, floats(), vals=(0, 8), threads=8, block=8),
-        hal.KernelFault, _line(reverse, "7 - i"),
-        "a race for element 7 of 'tile': a read by thread (0, 0, 0) of block (0, 0, 0) and a write "
-        "by thread (7, 0, 0) of block (0, 0, 0), with no order between them",
-    ),
-    (
-        run(reverse, np.zeros(16, np.float32), vals=(1, 7), threads=16, block=8),
-        hal.KernelFault, _line(reverse, "7 - i"),
-        "a read of element 7 of 'tile', which nothing has written, by thread (0, 0, 0) of block "
-        "(0, 0, 0)",
-    ),
-    (
-        run(spin, ints(0), threads=1, turns=1000),
-        hal.KernelFault, _line(spin, "while n"),
-        "the kernel does not end: its loops have taken too many turns (limit 1000)",
-    ),
+    (run(shift, floats(), floats(), vals=(1,), threads=SIZE), OUT, _line(shift, "+ by"),
+     f"out of bounds: a read of 'x' by {who(7)} (got 8; limit 0 to 7)"
+     ". Guard the access, if i < n, or give a larger buffer"),
+    (run(shift, floats(), floats(), vals=(-3,), threads=SIZE, block=2), OUT, _line(shift, "+ by"),
+     f"out of bounds: a read of 'x' by {who(0)} (got -3; limit 0 to 7). "
+     "Guard the access, if i >= 0: a negative index does not count from the end"),
+    (run(scatter, floats(), ints(0, 9, 9, 3), threads=(2, 2), block=(1, 2)),
+     OUT, _line(scatter, "y[p[i]]"),
+     f"out of bounds: a write of 'y' by {who(0, 1)} (got 9; limit 0 to 7)"),
+    (run(scatter, np.zeros(0, np.float32), ints(0), threads=1), OUT, _line(scatter, "y[p[i]]"),
+     f"out of bounds: a write of 'y' by {who(0)} (got 0; it has no element)"),
+    (run(beyond, floats(), vals=(1,), threads=8, block=4), OUT, _line(beyond, "] = 1.0"),
+     f"out of bounds: a write of 'tile' by {who(3)} (got 4; limit 0 to 3)"),
+    (run(wide, floats(), vals=(65536,), threads=1), FAULT, _line(wide, "] = 1.0"),
+     f"the index of 'y' overflows int32 in {who(0)} (got 4294967296)"),
+    (run(scatter, floats(), ints(0, 5, 0, 5), threads=4, block=2), FAULT,
+     _line(scatter, "y[p[i]]"), f"a race for element 5 of 'y': a write by {who(1)} and a write "
+     f"by {who(1, 1)}, with no order between them"),
+    (run(pass_on, floats(), threads=SIZE, block=SIZE), FAULT, _line(pass_on, "y[(i + 1)"),
+     f"a race for element 1 of 'y': a read by {who(0)} and a write by {who(1)}, with no order "
+     "between them"),
+    (run(count_plainly, ints(0), threads=SIZE), FAULT, _line(count_plainly, "total[0] = 5"),
+     f"a race for element 0 of 'total': a write by {who(3)} and an atomic by several threads"),
+    (run(sum_all, ints(0), threads=2), FAULT, _line(sum_all, "+= 1"),
+     f"a race for element 0 of 'total': a write by {who(0)} and a read by several threads"),
+    (run(reverse, floats(), vals=(0, 8), threads=8, block=8), FAULT, _line(reverse, "7 - i"),
+     f"a race for element 7 of 'tile': a read by {who(0)} and a write by {who(7)}"),
+    (run(reverse, np.zeros(16, np.float32), vals=(1, 7), threads=16, block=8),
+     FAULT, _line(reverse, "7 - i"),
+     f"a read of element 7 of 'tile', which nothing has written, by {who(0)}"),
+    (run(spin, ints(0), threads=1, turns=1000), FAULT, _line(spin, "while n"),
+     "the kernel does not end: its loops have taken too many turns (limit 1000)"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("wrong", "kind", "line", "text"), CASES, ids=range(len(CASES)))
 def test_fault(wrong: Callable[[], None], kind: type[Exception], line: int, text: str) -> None:
-    with pytest.raises(kind, match=re.escape(f", line {line}: {text}.")) as caught:
+    with pytest.raises(kind, match=re.escape(f", line {line}: {text}")) as caught:
         wrong()
     assert type(caught.value) is kind
     assert isinstance(caught.value, hal.KernelFault)

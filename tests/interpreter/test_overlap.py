@@ -105,12 +105,6 @@ def test_atomics_of_one_element_do_not_race() -> None:
     assert total[0] == 16
 
 
-def test_races_can_be_let_pass() -> None:
-    a = np.arange(8, dtype="i4")
-    interpret(reverse, a, a, vals=(7,), threads=8, block=8, races=False)
-    assert a.tolist() == [*range(7, -1, -1)]
-
-
 def test_a_chain_of_three_and_a_separate_one() -> None:
     """Two separate arrays share a shadow when a third lies on both."""
     memory = np.zeros(40, "u1")
@@ -121,8 +115,3 @@ def test_a_chain_of_three_and_a_separate_one() -> None:
     assert records.keys() == {0, 1, 2}
     assert len({id(record.shadow) for record in records.values()}) == 1
     assert [records[k].others for k in (0, 1, 2)] == [(1, 2), (0, 2), (0, 1)]
-
-
-def test_neighbours_do_not_overlap() -> None:
-    memory = np.zeros(16, "i4")
-    assert not overlap.shared_shadows({0: memory[:8], 1: memory[8:]}, {})
