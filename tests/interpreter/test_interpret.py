@@ -147,26 +147,35 @@ def test_ranges_at_the_ends_of_a_dtype(name: str, start: int, stop: int, step: i
 @hal.kernel
 def tally(
     seen: hal.Ptr[hal.uint32], low: hal.Ptr[hal.int64], high: hal.Ptr[hal.int32],
-    total: hal.Ptr[hal.float32], last: hal.Ptr[hal.int32], x: hal.ConstPtr[hal.int32],
+    total: hal.Ptr[hal.float32], last: hal.Ptr[hal.int32], bits: hal.Ptr[hal.int32],
+    x: hal.ConstPtr[hal.int32],
 ) -> None:  # fmt: skip
     i = hal.global_idx(0)
-    v = x[i]
+    rows = hal.view(bits, (2, 2))
+    v = hal.atomic_load(x, i)
     hal.atomic_add(seen, v % 4, hal.uint32(1))
     hal.atomic_min(low, 0, hal.int64(v))
     hal.atomic_max(high, 0, v)
     hal.atomic_add(total, 0, hal.float32(v) * 0.5)
     last[i + 1] = hal.atomic_exchange(last, 0, i)
     hal.atomic_compare_exchange(high, 1, i, i + 1)
+    hal.atomic_and(rows, (0, 0), v | 4)
+    hal.atomic_or(rows, (0, 1), v & 6)
+    hal.atomic_xor(rows, (1, 0), v)
+    hal.atomic_store(rows, (1, 1), 5)
 
 
 def test_atomics() -> None:
     x = np.array([3, 9, -4, 9, 0, 17, 6, 3], np.int32)
     seen, low, high = np.zeros(4, np.uint32), np.zeros(1, np.int64), np.array([-9, 2], np.int32)
-    total, last = np.zeros(1, np.float32), np.full(9, -1, np.int32)
-    interpret(tally, seen, low, high, total, last, x, threads=8, block=4)
+    total, last, bits = np.zeros(1, np.float32), np.full(9, -1, np.int32), np.array([-1, 0, 0, 0])
+    bits = bits.astype(np.int32)
+    interpret(tally, seen, low, high, total, last, bits, x, threads=8, block=4)
     assert seen.tolist() == [2, 3, 1, 2]
     assert (low[0], high.tolist(), total[0]) == (-4, [17, 8], 21.5)
     assert last.tolist() == [7, -1, 0, 1, 2, 3, 4, 5, 6]
+    reduced = [np.bitwise_and.reduce(x | 4), np.bitwise_or.reduce(x & 6), np.bitwise_xor.reduce(x)]
+    assert bits.tolist() == [*reduced, 5]
 
 
 @pytest.mark.parametrize("name", ["float16", "bfloat16"])

@@ -37,40 +37,6 @@ def f(
 lowered = partial(kernel_files.lowered, HEAD)
 
 
-def shown(kernel: Kernel) -> list[str]:
-    """The nodes behind the parameters and the index."""
-    return [f"{node.op} {node.dtype}" if node.dtype else node.op for node in kernel.uops[7:]]
-
-
-def test_an_element_is_read_and_stored_through_float32(tmp_path: Path) -> None:
-    assert shown(lowered("h[i] = b[i] * a", tmp_path)) == [
-        "LOAD bfloat16", "CAST float32", "MUL float32", "CAST float16", "STORE",
-    ]  # fmt: skip
-
-
-def test_an_augmented_element_is_rounded_once(tmp_path: Path) -> None:
-    assert shown(lowered("h[i] += 1", tmp_path)) == [
-        "LOAD float16", "CAST float32", "CONST float32", "ADD float32", "CAST float16", "STORE",
-    ]  # fmt: skip
-
-
-def test_numbers_are_float32_beside_and_inside_of_it(tmp_path: Path) -> None:
-    kernel = lowered("h[i] = 1\nif h[i] > 0.1:\n    h[i] = 2 if n > 1 else 0.5", tmp_path)
-    assert {node.dtype for node in kernel.uops if node.op == "CONST" and node.arg != 1} <= {
-        hal.float32, hal.int32,
-    }  # fmt: skip
-
-
-def test_a_cast_rounds_and_gives_a_float32(tmp_path: Path) -> None:
-    assert shown(lowered("y[i] = hal.float16(a)", tmp_path)) == [
-        "CAST float16", "CAST float32", "STORE",
-    ]  # fmt: skip
-    assert shown(lowered("y[i] = hal.float16(n)", tmp_path)) == [
-        "CAST float32", "CAST float16", "CAST float32", "STORE",
-    ]  # fmt: skip
-    assert shown(lowered("v = hal.float16(0)\ny[i] = v", tmp_path)) == ["CONST float32", "STORE"]
-
-
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
