@@ -34,15 +34,17 @@ _NAMES = {
 _KERNEL_NAMES = {
     "errors": "FailedAssert InvalidKernel KernelFault KernelSyntaxError OutOfBounds",
     "ir": "Kernel UOp",
-    "lang": "InlineFunction KernelFunction acos acosh acq_rel acquire asin asinh atan atan2 atanh "
-    "atomic_add atomic_and atomic_compare_exchange atomic_exchange atomic_load atomic_max "
-    "atomic_min atomic_or atomic_store atomic_xor ballot barrier bitcast block_dim block_idx ceil "
-    "clz copysign cos cosh ctz erf erfc exp exp2 expm1 fence floor fma fmod func global_idx "
-    "grid_dim hypot isfinite isinf isnan kernel load load_if local log log10 log1p log2 popcount "
-    "pow print release rsqrt shared shuffle shuffle_xor sin sinh sqrt store "
-    "subgroup_exclusive_sum subgroup_idx subgroup_inclusive_sum subgroup_lane subgroup_max "
-    "subgroup_min subgroup_size subgroup_sum tan tanh thread_idx trunc truncdiv truncmod "
-    "unroll view",
+    "lang.builtins": "acq_rel acquire atomic_add atomic_and atomic_compare_exchange "
+    "atomic_exchange atomic_load atomic_max atomic_min atomic_or atomic_store atomic_xor ballot "
+    "barrier bitcast block_dim block_idx fence global_idx grid_dim load load_if local print "
+    "release shared shuffle shuffle_xor store subgroup_exclusive_sum subgroup_idx "
+    "subgroup_inclusive_sum subgroup_lane subgroup_max subgroup_min subgroup_size subgroup_sum "
+    "thread_idx unroll view",
+    "lang.func": "InlineFunction func",
+    "lang.function": "KernelFunction kernel",
+    "lang.mathematics": "acos acosh asin asinh atan atan2 atanh ceil clz copysign cos cosh ctz "
+    "erf erfc exp exp2 expm1 floor fma fmod hypot isfinite isinf isnan log log10 log1p log2 "
+    "popcount pow rsqrt sin sinh sqrt tan tanh trunc truncdiv truncmod",
     "lang.pointers": "ConstPtr Ptr",
     "multidevice": "MultiBuffer launch",
     "render": "Renderer",

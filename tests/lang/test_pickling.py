@@ -20,7 +20,7 @@ from run_python import printed
 
 import hal_core as hal
 from hal_kernel.ir.listing import listing
-from hal_kernel.lang import KernelFunction
+from hal_kernel.lang.function import KernelFunction
 
 pytestmark = pytest.mark.syntax
 

@@ -19,7 +19,7 @@ import hal_core as hal
 from hal_core.dtypes import DType
 from hal_kernel.interpreter import interpret
 from hal_kernel.ir import Kernel
-from hal_kernel.lang import KernelFunction
+from hal_kernel.lang.function import KernelFunction
 
 HEAD = (
     IMPORTS

@@ -22,7 +22,7 @@ from hal_cpu.vectors.width import Registers
 from hal_kernel.cli.kernels import FORMS, AnyKernel, KernelFile, lowered
 from hal_kernel.ir import Kernel
 from hal_kernel.ir.uop import UOp, array_of, atomic_name
-from hal_kernel.lang import KernelFunction
+from hal_kernel.lang.function import KernelFunction
 
 HELP = "Show how the CPU runs the loops, branches and accesses of a kernel."
 

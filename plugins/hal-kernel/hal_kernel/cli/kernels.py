@@ -19,7 +19,7 @@ from hal_core.files import missing
 from hal_core.source import Source, Writable, written
 from hal_kernel.errors import KernelSyntaxError
 from hal_kernel.ir import Kernel
-from hal_kernel.lang import KernelFunction
+from hal_kernel.lang.function import KernelFunction
 
 AnyKernel = Source | Writable
 

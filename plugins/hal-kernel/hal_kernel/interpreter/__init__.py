@@ -22,7 +22,7 @@ from hal_kernel.interpreter.printing import Printer
 from hal_kernel.interpreter.races import Shadow
 from hal_kernel.ir import Kernel
 from hal_kernel.ir.verify import verify
-from hal_kernel.lang import KernelFunction
+from hal_kernel.lang.function import KernelFunction
 
 Array = npt.NDArray[Any]
 

@@ -185,7 +185,8 @@ def absent(name: str) -> str:
     """Return what to write for a `hal.NAME` that does not exist."""
     if name in LANGUAGE:  # whoever adds an operation forgets this first
         return (
-            f"Add {name} to _NAMES in hal_core/__init__.py: kernels know it, the package does not."
+            f"Add {name} to _KERNEL_NAMES in hal_core/__init__.py: kernels know it, the package "
+            "does not."
         )
     # In lower case, because other libraries have names like Float32 or ATAN2.
     if isinstance(getattr(math, name, None), float):  # hal.inf

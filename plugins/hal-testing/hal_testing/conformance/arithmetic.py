@@ -8,7 +8,7 @@ import numpy as np
 
 import hal_core as hal
 from hal_kernel.interpreter.casts import stored_as
-from hal_kernel.lang import KernelFunction
+from hal_kernel.lang.function import KernelFunction
 from hal_testing.conformance import edges
 from hal_testing.conformance.language import Sample
 

@@ -8,7 +8,7 @@ import pytest
 import hal_core as hal
 from hal_kernel.interpreter import interpret
 from hal_kernel.interpreter.casts import stored_as
-from hal_kernel.lang import KernelFunction
+from hal_kernel.lang.function import KernelFunction
 from hal_testing.conformance.edges import is_right
 from hal_testing.conformance.language import Sample
 from hal_testing.conformance.raw import buffer_of, pattern, read

@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import cache
 
 import hal_core as hal
-from hal_kernel.lang import KernelFunction
+from hal_kernel.lang.function import KernelFunction
 
 
 @cache

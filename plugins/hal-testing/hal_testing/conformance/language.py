@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import hal_core as hal
-from hal_kernel.lang import KernelFunction
+from hal_kernel.lang.function import KernelFunction
 from hal_testing.conformance.edges import Array, Tolerance
 
 

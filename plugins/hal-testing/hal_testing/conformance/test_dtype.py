@@ -12,7 +12,7 @@ import hal_core as hal
 from hal_core.dtypes import DTYPES, STORAGE_DTYPES
 from hal_core.source import Source
 from hal_kernel.interpreter.casts import stored_as
-from hal_kernel.lang import KernelFunction
+from hal_kernel.lang.function import KernelFunction
 from hal_testing.conformance import edges
 from hal_testing.conformance.arithmetic import (
     carrier,
