@@ -180,19 +180,6 @@ def test_reads_around_an_atomic_stay_where_they_are(toolchain: Toolchain) -> Non
     assert r.tolist() == [10, 10, 15, -1] and p[0] == 77
 
 
-def test_atomics_in_a_condition_that_some_threads_meet(toolchain: Toolchain) -> None:
-    b = Builder("some", "r: int32*, x: const int32*")
-    i = b.index()
-    value = b.load("x", i)
-    with b.when(b.op("GT", value, b.const(50))):
-        place = b.atomic("ADD", "r", b.const(0), b.const(1))
-        b.store("r", b.op("ADD", place, b.const(1)), value)
-    x = np.random.default_rng(4).permutation(100).astype(np.int32)
-    r = np.zeros(101, np.int32)
-    toolchain.run(b.kernel(), {"r": r, "x": x}, (5, 1, 1), (20, 1, 1), workers=4)
-    assert r[0] == 49 and sorted(r[1:50].tolist()) == list(range(51, 100))
-
-
 def test_plain_accesses_around_an_atomic_store_stay_where_they_are(toolchain: Toolchain) -> None:
     b = Builder("order", "r: int32*, p: int32*")
     zero = b.const(0)

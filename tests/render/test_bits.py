@@ -12,7 +12,6 @@ from toolchains import Toolchain
 
 import hal_core as hal
 from hal_core.dtypes import DTYPES, DType, float64
-from hal_kernel.interpreter import interpret
 from hal_kernel.ir import Kernel
 
 HALVES = [DTYPES["float16"], DTYPES["bfloat16"]]
@@ -132,15 +131,6 @@ def test_a_cast_to_16_bits_rounds_once(toolchain: Toolchain, source: DType, dtyp
     given = {"y": got, "x": x, "n": len(x)}
     toolchain.run(rounding(source, dtype), given, grid=(-(-len(x) // 256), 1, 1), block=(256, 1, 1))
     check_bits(got, x, dtype)
-
-
-@pytest.mark.parametrize("dtype", HALVES, ids=str)
-@pytest.mark.parametrize("source", WIDE, ids=str)
-def test_the_interpreter_rounds_a_cast_to_16_bits_once(source: DType, dtype: DType) -> None:
-    x = near_ties_of(source, dtype)
-    got = np.zeros(len(x), dtype.to_numpy())
-    interpret(rounding(source, dtype), got, x, vals=(len(x),), threads=len(x))
-    check_bits(got.view(np.uint16), x, dtype)
 
 
 def check_bits(got: np.ndarray, x: np.ndarray, dtype: DType) -> None:

@@ -29,22 +29,3 @@ def test_whole_blocks_return_before_a_barrier(toolchain: Toolchain) -> None:
         last = -1 if number > 3 else min(2, 2 - number if number > 0 else 2)
         expected += [10 * last + 3 - t + last if last >= 0 else -1 for t in range(4)]
     assert got.tolist() == expected
-
-
-def test_shared_memory_is_each_blocks_own(toolchain: Toolchain) -> None:
-    """Blocks that run at the same time do not see each other's."""
-    b = Builder("own", "r: int32*, turns: int32")
-    t, block = b.special("thread_idx"), b.special("block_idx")
-    tile = b.shared("tile", 16)
-    b.store(tile, t, b.op("MUL", block, b.const(100)))
-    k = b.range(b.const(0), b.params["turns"], b.const(1))
-    b.barrier()
-    other = b.load(tile, b.op("MOD", b.op("ADD", t, b.const(1)), b.const(16)))
-    b.barrier()
-    b.store(tile, t, b.op("ADD", other, b.const(1)))
-    b.end(k)
-    b.store("r", b.index(), b.load(tile, t))
-    blocks = 40
-    got = np.zeros(16 * blocks, np.int32)
-    toolchain.run(b.kernel((16, 1, 1)), {"r": got, "turns": 50}, (blocks, 1, 1), (16, 1, 1))
-    assert got.reshape(blocks, 16).tolist() == [[100 * n + 50] * 16 for n in range(blocks)]

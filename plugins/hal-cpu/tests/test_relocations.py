@@ -1,7 +1,7 @@
-"""The bits that relocations write, checked with decoders of our own.
+"""The bits that relocations write.
 
-x86-64 code of this machine runs (test_loader); aarch64 objects come from LLVM's cross compiler and
-are read back after patching.
+Code of this machine runs (test_loader), on an Arm processor too; aarch64 objects come from LLVM's
+cross compiler.
 """
 
 from __future__ import annotations
@@ -18,34 +18,14 @@ pytestmark = pytest.mark.arm
 
 AARCH64_IR = """
 target triple = "aarch64-unknown-linux-gnu"
-@table = internal constant [4 x i64] [i64 11, i64 22, i64 33, i64 44]
-@byte = internal global i8 5
-@half = internal global i16 6
-@word = internal global i32 7
-@long = internal global i64 8
-@wide = internal global <2 x i64> <i64 9, i64 10>
-@open = external global i64
-@pointer = internal constant ptr @helper
-declare double @exp(double)
-define internal double @helper(double %x) noinline {
-  %r = call double @exp(double %x)
-  ret double %r
-}
-define double @kernel(i64 %i, ptr %out) {
-  %b = load volatile i8, ptr @byte
-  %h = load volatile i16, ptr @half
-  %w = load volatile i32, ptr @word
-  %l = load volatile i64, ptr @long
-  %v = load volatile <2 x i64>, ptr @wide
-  %o = load volatile ptr, ptr @pointer
-  store volatile ptr @environ, ptr %out
-  %p = getelementptr [4 x i64], ptr @table, i64 0, i64 %i
-  %t = load i64, ptr %p
-  %f = sitofp i64 %t to double
-  %r = call double @helper(double %f)
-  ret double %r
-}
 @environ = external global ptr
+declare double @exp(double)
+define double @kernel(double %x, ptr %out) {
+  store volatile ptr @environ, ptr %out
+  %r = call double @exp(double %x)
+  %s = fadd double %r, %x
+  ret double %s
+}
 """
 
 
@@ -60,53 +40,6 @@ def aarch64_object() -> bytes:
     )
     image: bytes = machine.emit_object(llvm.parse_assembly(AARCH64_IR))
     return image
-
-
-def signed(value: int, width: int) -> int:
-    return value - (1 << width) if value >> (width - 1) else value
-
-
-def reached(kind: str, place: int, word: int, before: int) -> int:
-    """Return the address an instruction means; `before` is what its ADRP put into the register."""
-    if kind in ("CALL26", "JUMP26"):
-        return place + 4 * signed(word & 0x3FFFFFF, 26)
-    if kind in ("ADR_PREL_PG_HI21", "ADR_GOT_PAGE"):
-        pages = signed((word >> 5 & 0x7FFFF) << 2 | word >> 29 & 3, 21)
-        return (place & ~0xFFF) + (pages << 12)
-    scale = {"LDST8": 0, "ADD": 0, "LDST16": 1, "LDST32": 2, "LDST64": 3, "LD64": 3, "LDST128": 4}
-    return before + ((word >> 10 & 0xFFF) << scale[kind.split("_")[0]])
-
-
-def test_aarch64_instructions_reach_their_symbols(aarch64_object: bytes) -> None:
-    loading = mapped._Loading(aarch64_object, "aarch64", ("kernel",))
-    base = loading.code.address
-    memory = driver.memory_at(base, loading.code.nbytes)
-    seen, pages = set(), {}
-    for patch, rule in loading.patches:
-        offset = loading.sections[patch.section] + patch.offset
-        kind = rule.name.removeprefix("R_AARCH64_")
-        seen.add(kind)
-        if rule.target == relocations.SLOT:
-            wanted = base + loading.slots[patch.symbol]
-        elif patch.symbol in loading.stubs:
-            wanted = base + loading.stubs[patch.symbol]
-        else:
-            wanted = loading._address(patch.symbol, base) + patch.addend
-        if kind == "ABS64":
-            assert struct.unpack_from("<Q", memory, offset) == (wanted,)
-            continue
-        (word,) = struct.unpack_from("<I", memory, offset)
-        target = reached(kind, base + offset, word, pages.get(patch.symbol, 0))
-        if "PG_HI21" in kind or "GOT_PAGE" in kind:
-            pages[patch.symbol] = target
-            assert target == wanted & ~0xFFF
-        else:
-            assert target == wanted
-    assert {
-        "CALL26", "ADR_PREL_PG_HI21", "ADD_ABS_LO12_NC", "LDST8_ABS_LO12_NC", "ABS64",
-        "LDST16_ABS_LO12_NC", "LDST32_ABS_LO12_NC", "LDST64_ABS_LO12_NC", "LDST128_ABS_LO12_NC",
-        "ADR_GOT_PAGE", "LD64_GOT_LO12_NC",
-    } <= seen | {"CALL26" if "JUMP26" in seen else ""}  # fmt: skip
 
 
 def test_aarch64_stubs_and_slots_hold_the_addresses(aarch64_object: bytes) -> None:
@@ -161,6 +94,11 @@ def test_low_bits_must_be_aligned_to_the_access(rule: relocations.Rule) -> None:
         ("R_AARCH64_JUMP26", 0x14000000, 0x1000, 0x2000, 0x17FFFC00),
         ("R_AARCH64_ADR_PREL_PG_HI21", 0x90000000, 0x5432, 0x1000, 0x90000020),
         ("R_AARCH64_ADD_ABS_LO12_NC", 0x91000000, 0x5432, 0, 0x9110C800),
+        ("R_AARCH64_LDST8_ABS_LO12_NC", 0x39400000, 0x5432, 0, 0x3950C800),
+        ("R_AARCH64_LDST16_ABS_LO12_NC", 0x79400000, 0x5432, 0, 0x79486400),
+        ("R_AARCH64_LDST32_ABS_LO12_NC", 0xB9400000, 0x5434, 0, 0xB9443400),
+        ("R_AARCH64_ADR_GOT_PAGE", 0x90000000, 0x5432, 0x1000, 0x90000020),
+        ("R_AARCH64_LD64_GOT_LO12_NC", 0xF9400000, 0x5438, 0, 0xF9421C00),
         ("R_AARCH64_LDST64_ABS_LO12_NC", 0xF9400000, 0x5438, 0, 0xF9421C00),
         ("R_AARCH64_LDST128_ABS_LO12_NC", 0x3DC00000, 0x5430, 0, 0x3DC10C00),
         ("R_AARCH64_CONDBR19", 0x54000000, 0x1040, 0x1000, 0x54000200),
