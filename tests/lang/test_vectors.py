@@ -59,24 +59,11 @@ def swapped(y: hal.Ptr[hal.int32], k: hal.int32, n: hal.int32) -> None:
         hal.store(y, 2 * i + k, b, a)
 
 
-def interpreted(kernel: Any, array: Any, vals: tuple[int, ...]) -> None:
+def run(kernel: hal.KernelFunction, array: Any, vals: tuple[int, ...]) -> None:
     interpret(kernel, array, vals=vals, threads=vals[-1])
 
 
-def launched(kernel: Any, array: Any, vals: tuple[int, ...]) -> None:
-    """On the interpreter as a device, whose checks are those of checked mode."""
-    device = hal.Device["PYTHON"]
-    buffer = hal.Buffer.from_numpy(array, device)
-    device.compile(kernel)(buffer, vals=vals, threads=vals[-1], wait=True)
-    array[:] = buffer.numpy()
-
-
-@pytest.fixture(params=[interpreted, launched])
-def run(request: pytest.FixtureRequest) -> Any:
-    return request.param
-
-
-def test_an_index_that_is_no_multiple_raises(run: Any) -> None:
+def test_an_index_that_is_no_multiple_raises() -> None:
     y = np.arange(9, dtype="i4")
     run(swapped, y, (2, 3))
     assert y.tolist() == [0, 1, 3, 2, 5, 4, 7, 6, 8]
@@ -85,7 +72,7 @@ def test_an_index_that_is_no_multiple_raises(run: Any) -> None:
         run(swapped, y, (3, 2))
 
 
-def test_every_element_is_within_the_buffer(run: Any) -> None:
+def test_every_element_is_within_the_buffer() -> None:
     with pytest.raises(hal.OutOfBounds, match=r"a read of 'y' by thread \(1, 0, 0\).*got 3; limit"):
         run(swapped, np.zeros(3, "i4"), (0, 2))
     with pytest.raises(hal.OutOfBounds, match="got 2147483646"):
@@ -100,7 +87,7 @@ def along(y: hal.Ptr[hal.int32], k: hal.int32, w: hal.int32) -> None:
         y[0] = a + b + c + d
 
 
-def test_a_vector_does_not_go_over_the_end_of_its_row(run: Any) -> None:
+def test_a_vector_does_not_go_over_the_end_of_its_row() -> None:
     y = np.arange(18, dtype="i4")
     run(along, y, (2, 6))
     assert y[0] == 8 + 9 + 10 + 11

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import shutil
 import subprocess
@@ -100,34 +99,6 @@ def test_every_pointer_names_its_memory() -> None:
         found = re.findall(rf"(\w+ )?\b{types} \*", text)
         assert found
         assert set(found) <= {"device ", "threadgroup "}, text
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("path", GOLDEN, ids=[path.name.partition(".")[0] for path in GOLDEN])
-def test_what_another_parser_reads(path: Path) -> None:
-    """PyPI's crosstl reads functions, and where each argument comes from. It knows no pragma of
-    contraction and no GNU attribute, which are taken away."""
-    if importlib.util.find_spec("crosstl") is None:
-        pytest.skip("crosstl is not installed (pip install crosstl)")
-    from crosstl.backend.Metal.MetalLexer import MetalLexer
-    from crosstl.backend.Metal.MetalParser import MetalParser
-
-    text = re.sub(
-        r"(?m)^#pragma.*$| __attribute__\(\(may_alias\)\)|coherent\(device\) ", "", path.read_text()
-    )
-    shader = MetalParser(MetalLexer(text).tokenize()).parse()
-    *helpers, kernel = shader.functions
-    assert (kernel.name, kernel.qualifier) == (path.name.partition(".")[0], "kernel")
-    assert all(helper.name.startswith("hal_") for helper in helpers)
-    signature = SAMPLES[kernel.name].lower().signature
-    names = [param.name for param in signature.pointers] + ["values"] * bool(signature.values)
-    for place, (name, param) in enumerate(zip(names, kernel.params, strict=False)):
-        (attribute,) = param.attributes
-        assert (param.name, attribute.name, attribute.args) == (name, "buffer", [str(place)])
-        assert param.qualifiers[0] == ("constant" if name == "values" else "device")
-    for param in kernel.params[len(names) :]:
-        assert param.vtype == "uint3"
-        assert param.attributes[0].name.startswith("thread")
 
 
 def test_apples_compiler_takes_every_text(tmp_path: Path) -> None:

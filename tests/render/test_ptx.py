@@ -9,12 +9,11 @@ from pathlib import Path
 
 import pytest
 from builder import Builder
-from constant_operations import constants
 from everything import everything
 from samples import SAMPLES
 from slices import usual
 
-from hal_core.dtypes import DTYPES, DType, float32, float64
+from hal_core.dtypes import float32, float64
 from hal_core.errors import Unsupported
 from hal_cuda.render import PTXRenderer
 from hal_kernel.ir import Kernel
@@ -63,12 +62,6 @@ def test_samples_need_no_local_memory(name: str, tmp_path: Path) -> None:
     said = assemble(kernel, "sm_80", tmp_path)
     assert "0 bytes stack frame, 0 bytes spill stores" in said
     assert f"{kernel.shared_nbytes} bytes smem" in said or not kernel.shared_nbytes
-
-
-@needs_ptxas
-@pytest.mark.parametrize("dtype", DTYPES.values(), ids=str)
-def test_constants_may_stand_everywhere(dtype: DType, tmp_path: Path) -> None:
-    assemble(constants(dtype), "sm_80", tmp_path)
 
 
 @needs_ptxas

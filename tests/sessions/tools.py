@@ -16,7 +16,7 @@ POCL = "pocl-binary-distribution; sys_platform == 'linux' and platform_machine =
 # Compilers that take what the renderers write: C, CUDA C, PTX, Metal's C++; and a parser.
 # And two compilers with front ends of their own.
 TEXT = (
-    "ziglang", "nvidia-cuda-nvrtc-cu12", "nvidia-cuda-nvcc-cu12", "crosstl>=3.4", "loopy>=2025.1",
+    "ziglang", "nvidia-cuda-nvrtc-cu12", "nvidia-cuda-nvcc-cu12", "loopy>=2025.1",
     "tinygrad>=0.14",
 )  # fmt: skip
 CLUSTERS = ("distributed", "mpi4py>=4", "mpich")  # of docs/clusters.md

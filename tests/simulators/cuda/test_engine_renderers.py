@@ -7,21 +7,18 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from engine_runner import SCHEDULES, Engine, ordered
 
-from hal_core.dtypes import DTYPES, DType, float16, float32, int16
+from hal_core.dtypes import float16, float32, int16
 from hal_cuda.render import PTXRenderer
-from hal_kernel.interpreter import interpret
 from hal_kernel.ir import Kernel
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "render"))
 
 from builder import Builder
-from constant_operations import constants
 from every_language import TESTS
 from toolchains import Arrays, Toolchain, Triple
 
@@ -67,19 +64,6 @@ for tests in TESTS.values():
 @pytest.mark.parametrize("module", TESTS)
 def test_what_every_language_must_do_is_tested_here(module: str) -> None:
     assert TESTS[module]
-
-
-@pytest.mark.parametrize("dtype", DTYPES.values(), ids=str)
-def test_constants_compute_what_variables_would(toolchain: Toolchain, dtype: DType) -> None:
-    kernel = constants(dtype)
-    bits = np.dtype(f"u{dtype.itemsize}") if dtype is DTYPES["bfloat16"] else dtype.to_numpy()
-    made: list[list[Any]] = [
-        [np.zeros(16, bits), np.zeros(2, np.int32), np.zeros(1, bool)] for _ in range(2)
-    ]
-    toolchain.run(kernel, dict(zip(("r", "i", "c"), made[0], strict=True)))
-    interpret(kernel, *made[1], grid=1, block=1)
-    for got, expected in zip(*made, strict=True):
-        np.testing.assert_array_equal(got, expected)
 
 
 def test_the_sign_of_bits_is_not_extended_by_cvt(toolchain: Toolchain) -> None:
