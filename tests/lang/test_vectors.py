@@ -13,7 +13,6 @@ from hal_kernel.errors import InvalidKernel
 from hal_kernel.interpreter import interpret
 from hal_kernel.ir import Kernel, UOp
 from hal_kernel.ir.blocks.independence import stores_last
-from hal_kernel.ir.listing import listing, parse_listing
 from hal_kernel.ir.verify import verify
 
 
@@ -111,12 +110,6 @@ def test_a_vector_is_one_access_for_lockstep() -> None:
     assert stores_last(swapped.lower().uops)
     first, second = [node for node in swapped.lower().uops if node.op == "STORE"]
     assert not stores_last([second, first])
-
-
-def test_a_listing_keeps_the_places() -> None:
-    kernel = every_use.lower()
-    assert listing(parse_listing(listing(kernel))) == listing(kernel)
-    assert "(7, 8)" in listing(kernel)
 
 
 @pytest.mark.parametrize("arg", [(0, 3), (2, 2), (-1, 4), 4, (0, 32), [0, 2]])

@@ -158,34 +158,6 @@ def test_elements_that_would_not_fit_stay_arrays(toolchain: Toolchain, kernel: A
     np.testing.assert_array_equal(y, expected)
 
 
-@hal.kernel
-def edits(y: hal.Ptr[hal.int32], a: hal.ConstPtr[hal.uint8], b: hal.ConstPtr[hal.uint8]):
-    """Count the edits from one word of 12 letters to another, row by row of the table."""
-    i = hal.global_idx(0)
-    row = hal.local(hal.int32, 13)
-    for k in range(13):
-        row[k] = k
-    for j in range(12):
-        before = row[0]
-        row[0] = j + 1
-        for k in range(12):
-            above = row[k + 1]
-            least = min(row[k] + 1, above + 1)
-            least = min(least, before + (0 if a[12 * i + j] == b[12 * i + k] else 1))
-            before = above
-            row[k + 1] = least
-    y[i] = row[12]
-
-
-def test_a_row_of_thirteen_elements_needs_no_array(toolchain: Toolchain) -> None:
-    lowered = edits.lower()
-    words = np.random.default_rng(0).integers(0, 4, (2, 12 * 40)).astype("u1")
-    y, found = np.zeros((2, 40), "i4")
-    toolchain.run(lowered, {"y": y, "a": words[0], "b": words[1]}, (2, 1, 1), (20, 1, 1))
-    interpret(edits, found, *words, grid=2, block=20)
-    assert y.tolist() == found.tolist()
-
-
 @pytest.mark.parametrize(
     ("build", "says"),
     [
