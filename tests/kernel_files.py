@@ -50,3 +50,13 @@ def refusal(work: Callable[[], object], at: str, says: str, fix: str) -> hal.Ker
     if fix not in str(error).partition(says)[2] or not place.startswith(at):
         raise AssertionError(f"{says}, {fix} and {at} are not in {error}")
     return error
+
+
+def refused(head: str, rows: list[tuple[str, str, str, str]]) -> Callable[..., None]:
+    """Return a test of bodies that are refused: what stands at the caret, is said, and helps."""
+
+    @pytest.mark.parametrize(("body", "at", "says", "fix"), rows, ids=lambda part: part[:40])
+    def test(body: str, at: str, says: str, fix: str, tmp_path: Path) -> None:
+        refusal(lambda: function(head, body, tmp_path), at, says, fix)
+
+    return test

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kernel_files import IMPORTS, load, lowered, refusal
+from kernel_files import IMPORTS, load, refused
 
 import hal_core as hal
 from hal_kernel.interpreter import interpret
@@ -69,9 +69,7 @@ def f(y: hal.Ptr[hal.int32], n: hal.int32):
 """
 
 
-@pytest.mark.parametrize(("body", "at", "says"), REFUSED)
-def test_refused_with_the_place(body: str, at: str, says: str, tmp_path: Path) -> None:
-    refusal(lambda: lowered(HEAD, body, tmp_path), at, says, "")
+test_refused_with_the_place = refused(HEAD, [(*row, "") for row in REFUSED])
 
 
 @hal.kernel

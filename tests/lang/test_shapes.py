@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kernel_files import IMPORTS, refusal
+from kernel_files import IMPORTS
 
 import hal_core as hal
 from hal_kernel.interpreter import interpret
@@ -167,11 +167,7 @@ BAD = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("body", "at", "says", "fix"), BAD, ids=lambda part: part[:40])
-def test_refused_with_place_and_advice(
-    body: str, at: str, says: str, fix: str, tmp_path: Path
-) -> None:
-    refusal(lambda: lowered(body, tmp_path), at, says, fix)
+test_refused_with_place_and_advice = kernel_files.refused(HEAD, BAD)
 
 
 FAULTS = [

@@ -9,7 +9,7 @@ import kernel_files
 import ml_dtypes
 import numpy as np
 import pytest
-from kernel_files import IMPORTS, refusal
+from kernel_files import IMPORTS
 
 import hal_core as hal
 from hal_core.dtypes import DTYPES, DType, float32
@@ -122,11 +122,7 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("body", "at", "says", "fix"), BAD, ids=lambda part: part[:40])
-def test_refused_with_place_and_advice(
-    body: str, at: str, says: str, fix: str, tmp_path: Path
-) -> None:
-    refusal(lambda: lowered(body, tmp_path), at, says, fix)
+test_refused_with_place_and_advice = kernel_files.refused(HEAD, BAD)
 
 
 @pytest.mark.parametrize(

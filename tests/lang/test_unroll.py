@@ -8,7 +8,7 @@ from pathlib import Path
 import kernel_files
 import numpy as np
 import pytest
-from kernel_files import IMPORTS, refusal
+from kernel_files import IMPORTS
 
 from hal_kernel.interpreter import interpret
 
@@ -103,8 +103,4 @@ BAD = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("body", "at", "says", "fix"), BAD, ids=lambda part: part[:40])
-def test_refused_with_place_and_advice(
-    body: str, at: str, says: str, fix: str, tmp_path: Path
-) -> None:
-    refusal(lambda: lowered(body, tmp_path), at, says, fix)
+test_refused_with_place_and_advice = kernel_files.refused(HEAD, BAD)
