@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from one_operation import compute
 from oracles import COMPUTED, FLOATS, INTEGERS, numbers, same
 
-from hal_core.dtypes import DType, bfloat16, bool_, float16, float32
+from hal_core.dtypes import DType, bfloat16, float16, float32
 
 HALVES = (float16, bfloat16)
 
@@ -107,7 +107,3 @@ def test_bitcast(source: DType, target: DType) -> None:
     rows = [(value,) for value in values]
     for value, got in zip(values, compute("BITCAST", [source], target, rows), strict=True):
         assert same(got, oracles.bits(value, source, target))
-
-
-def test_a_bool_of_a_nan_is_true() -> None:
-    assert compute("CAST", [float32], bool_, [(math.nan,), (0.0,), (-0.0,)]) == [True, False, False]

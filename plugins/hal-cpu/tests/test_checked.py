@@ -23,7 +23,6 @@ from hal_cpu.checked.allocator import CheckedAllocator
 from hal_cpu.checked.device import CheckedDevice
 from hal_cpu.device import CPUDevice
 from hal_kernel.errors import FailedAssert, KernelFault, OutOfBounds
-from hal_kernel.interpreter import interpret
 from hal_kernel.python.program import InterpretedProgram
 
 LIVE = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -257,16 +256,6 @@ def test_settings_that_cannot_be_read(name: str, text: str) -> None:
 
 
 # -- programs
-
-
-def test_results_are_the_interpreter_s(checked: CheckedDevice) -> None:
-    x, y = np.arange(70, dtype="i4"), np.zeros(70, "i4")
-    p = np.random.default_rng(0).permutation(70).astype("i8")
-    buffers = [hal.Buffer.from_numpy(array, checked) for array in (y, x, p)]
-    seconds = checked.compile(gather)(*buffers, grid=7, block=10, wait=True)
-    interpret(gather, y, x, p, grid=7, block=10)
-    assert buffers[0].numpy().tolist() == y.tolist()
-    assert 0 < seconds < 60
 
 
 def test_P1_bytes_that_are_not_the_kernel_are_refused(checked: CheckedDevice) -> None:

@@ -47,44 +47,25 @@ def test_R5_an_index_beyond_the_count_says_how_to_split(index: int, advice: str)
 
 
 PROGRAM = """
-import threading
 import numpy as np
 import hal_core as hal
 print(hal.Device.get_available_devices()[:2], hal.Device.DEFAULT)
 one, two = hal.Device["CPU"], hal.Device["CPU:1"]
-array = np.arange(COUNT, dtype="f4").reshape(7, -1)
-multi = hal.MultiBuffer.from_numpy(array, [one, two])
-both = multi.reduce("sum")
-for buffer in both.bufs:
-    np.testing.assert_allclose(buffer.numpy(), array.sum(axis=0), rtol=1e-5)
-np.testing.assert_array_equal(multi.reshard(1).reshard(None).bufs[1].numpy(array.shape), array)
-
+array = np.arange(COUNT, dtype="f4")
 x = hal.Buffer.from_numpy(array, one)
 y = hal.Buffer(two, x.size, hal.float32).allocate()
 for count in (3, x.size):  # a short copy and a long one
     y[:count].copy_from(x[x.size - count :])
-    np.testing.assert_array_equal(y[:count].numpy(), array.reshape(-1)[-count:])
+    np.testing.assert_array_equal(y[:count].numpy(), array[-count:])
 y[1:].copy_from(y[:-1])
 assert one.pool.threads == max(1, one.info.compute_units)
 
-
-@hal.kernel
-def turn(y: hal.Ptr[hal.float32], n: hal.int32, c: hal.float32) -> None:
-    i = hal.global_idx(0)
-    if i < n:
-        y[i] = y[i] * c + 1.0
-
-
-for _ in range(5):
-    hal.launch(turn, multi, vals=lambda s: (s.buffer.size, 0.5), threads=lambda s: s.buffer.size)
-    array = array * np.float32(0.5) + np.float32(1)
-np.testing.assert_array_equal(multi.numpy(), array)
 print("done")
 """
 
 
 @pytest.mark.parametrize("check", usual(["0", "1"], "0"))
-def test_M1_T1_two_parts_compute_and_copy_to_each_other(check: str, tmp_path: Path) -> None:
+def test_T1_two_parts_copy_to_each_other(check: str, tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(PROGRAM.replace("COUNT", str(COUNT)), encoding="utf-8")
     said = printed(program, HAL_CPU_DEVICES="2", HAL_CHECK=check)
