@@ -28,14 +28,14 @@ _JOIN_SECONDS = 1.0
 class Job:
     """One launch, cut into chunks that any free thread claims.
 
-    `next` on the claims is one step under the GIL, so every chunk is claimed once.
+    A chunk is taken out of the claims in one step, so that it is claimed once.
     """
 
     __slots__ = ("args", "claims", "done", "error", "finished", "helpers", "launch", "run", "total")
 
     def __init__(self, run: LaunchFunction, args: bytes, launch: Any, chunks: Chunks):
         self.run, self.args, self.launch = run, args, launch
-        self.claims, self.total = iter(chunks), len(chunks)
+        self.claims, self.total = deque(chunks), len(chunks)
         self.finished: list[None] = []
         self.helpers: list[None] = []  # workers that may run a chunk now
         self.done: SimpleQueue[None] = SimpleQueue()
@@ -44,7 +44,11 @@ class Job:
     def work(self) -> None:
         """Run chunks until all are claimed."""
         run, args, launch, finished = self.run, self.args, self.launch, self.finished
-        for first, last in self.claims:
+        while True:
+            try:
+                first, last = self.claims.popleft()
+            except IndexError:
+                return
             run(args, launch, first, last)
             finished.append(None)
             if len(finished) == self.total:
@@ -76,7 +80,7 @@ class Job:
         waiting = True
         while waiting:
             try:
-                deque(self.claims, maxlen=0)  # all of them in one step under the GIL
+                self.claims.clear()
                 while True:
                     if not self.helpers:
                         break
