@@ -223,6 +223,18 @@ def scaled_quotients(y: hal.Ptr[hal.int32], w: hal.int32, n: hal.int32) -> None:
         y[i] = i // w + i // w
 
 
+def test_a_guess_that_does_not_hold_is_no_poison() -> None:
+    """A test of its quotient is joined with the test of the guess: poison would be both."""
+
+    @hal.kernel
+    def pairs(y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32], n: hal.int32):
+        i = hal.global_idx(0)
+        y[i] = x[i // 2 % n]
+
+    text = compiled(pairs, 8).source
+    assert re.search(r"= sdiv i32 %[\w.]+, 2\n", text) and " exact " not in text
+
+
 def test_what_no_loop_changes_is_written_once_ahead_of_all() -> None:
     text = LLVMRenderer().render(scaled_quotients.lower())
     assert text.count("fdiv double 1.0") == 1  # for all bodies

@@ -181,8 +181,10 @@ class Guesses(LaneValues):
             tests |= {self.let(f"icmp sge {kind} {a.base}, 0")}
         if op.endswith("MOD"):
             return Value(dtype, "0", tuple(n % constant for n in a.lanes), tests, exact, fits=True)
+        # Not `sdiv exact`: tests of this value are joined with the one that it is a multiple, and a
+        # value that is poison where it is none would be all of them.
         how = "sdiv" if dtype.kind == "i" else "udiv"
-        base = self.let(f"{how} exact {kind} {a.base}, {constant}")
+        base = self.let(f"{how} {kind} {a.base}, {constant}")
         return Value(dtype, base, tuple(n // constant for n in a.lanes), tests, exact, fits=True)
 
     def _guess_quotient(self, op: str, a: Value, b: Value, exact: Exact) -> Value | None:
