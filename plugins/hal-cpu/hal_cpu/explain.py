@@ -116,12 +116,9 @@ def explained(name: str, kernel: AnyKernel) -> Explained:
 
 def rows(gangs: Gangs, file: str) -> list[Row]:
     """Return a row for each line and kind of node, in the order of the lines."""
-    notes, region_of = dict(gangs.notes), regions_of(gangs)
-    for node in gangs.kernel.uops:
-        if node.op == "RANGE":
-            notes.setdefault(node, "written out: each iteration by itself")
+    region_of = regions_of(gangs)
     found: dict[Row, int] = {}
-    for node, how in notes.items():
+    for node, how in gangs.notes.items():
         text = linecache.getline(file, node.line).rstrip() if file else ""
         kind, name = _named(node, gangs.kernel.signature)
         row = Row(node.line, text, region_of[node], kind, name, how)

@@ -125,9 +125,6 @@ class Branches(Subgroups):
         elif self.mask is not None:
             self.note(item.node, "masked, within a mask")
             self._if_under_mask(item, condition)
-        elif condition in self.mixed and not cost.is_hard:
-            self.note(item.node, "both sides run, each under its mask")
-            self._both_sides(item, condition)
         elif condition.is_flat and self.require(condition.tests):
             self.note(item.node, "uniform, as tested once a gang: a branch")
             self._branch_for_all(item, condition.base)
@@ -170,13 +167,6 @@ class Branches(Subgroups):
         self.mask = outer
         self.leave(marks)
         self.forget(side)
-
-    def _both_sides(self, item: If, condition: Value) -> None:
-        """Write both sides with masks that are known: each has some lanes."""
-        mask = self.as_mask(self.vec(condition))
-        for side, one in zip(item.sides, (mask, self.inverse(mask)), strict=True):
-            if side:
-                self._under(one, side)
 
     def _part_by_bits(self, item: If, condition: Value, cost: Facts) -> None:
         """Write an IF of which only the vector of its condition is known."""

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from hal_core.dtypes import bool_
 from hal_cpu.vectors.rows import is_idle
 from hal_cpu.vectors.shapes import Shapes
-from hal_cpu.vectors.tree import If, Item, Loop, nodes_of, walk
+from hal_cpu.vectors.tree import Block, If, Item, Loop, nodes_of
 from hal_kernel.ir.uop import LEAVES, PURE, TOGETHER, UOp
 
 _MOST_TIMES, _MOST_NODES = 8, 128
@@ -25,63 +25,42 @@ _AHEAD = PURE | {"CONST", "SPECIAL"}
 _STOPS = LEAVES | TOGETHER  # what straight lines have none of
 
 
-def written_out(block: list[Item], shapes: Shapes) -> bool:
-    """Write out the short loops of which each iteration stores another element of the thread.
-
-    Returns True if there are any.
-    """
-    found = False
-    for place in range(len(block) - 1, -1, -1):
-        item = block[place]
-        if isinstance(item, UOp):
-            continue
-        for side in item.sides if isinstance(item, If) else (item.body,):
-            found |= written_out(side, shapes)
-        numbers = _numbers(item, shapes) if isinstance(item, Loop) else None
-        if numbers and isinstance(item, Loop):
-            copies: list[Item] = []
-            for number in numbers:
-                constant = UOp("CONST", item.node.dtype, (), number, item.node.line)
-                copies += [constant, *_copied(item.body, {item.node: constant})]
-            block[place : place + 1] = copies
-            found = True
-    return found
-
-
-def _numbers(loop: Loop, shapes: Shapes) -> range | None:
-    """Return what a loop counts, if it is short and stores at a stride of its iterations."""
-    ends = [node.arg for node in loop.node.src if node.op == "CONST"]
-    inner = list(walk(loop.body))
-    if len(ends) != 3 or any(isinstance(item, Loop) for item, _ in inner):
-        return None
-    numbers, nodes = range(*ends), list(nodes_of(loop.body))
-    strided = any(
-        node.op == "STORE" and shapes.stride(node.src[1]) == len(numbers) for node in nodes
-    )
-    small = 1 < len(numbers) <= _MOST_TIMES and len(nodes) * len(numbers) <= _MOST_NODES
-    leaves = any(node.op in LEAVES and node.op != "RETURN" for node in nodes)
-    return numbers if strided and small and not leaves else None
-
-
-def with_merged_guards(block: list[Item], shapes: Shapes) -> bool:
+def with_merged_guards(block: list[Item], shapes: Shapes) -> list[Item]:
     """Test the guards of several strided stores together, ahead of all of them.
 
-    Returns True if there are any.
+    Returns the IFs and loops that are straight lines now where all guards hold.
     """
-    found = False
+    found, place = list[Item](), 0
     straight = _Straight(shapes)
-    for place, item in enumerate(block):
+    while place < len(block):
+        item = block[place]
+        place += 1
         if isinstance(item, UOp):
             if item.op == "SET":
                 straight.held[item.src[0]] = item.src[1]
             continue
-        if isinstance(item, If) and straight.add_all(block[place:]) and straight.gains():
-            block[place:] = _merged(block[place:], straight.nodes, straight.guards)
-            return True
-        for side in item.sides if isinstance(item, If) else (item.body,):
-            found |= with_merged_guards(side, shapes)
+        part: list[Item] = block[place - 1 :] if isinstance(item, If) else [item]
+        if straight.add_all(part) and straight.gains():
+            merged = _merged(part, straight.nodes, straight.guards)
+            block[place - 1 : place - 1 + len(part)] = merged
+            place += len(merged) - 1
+            found += part
+        else:
+            for side in item.sides if isinstance(item, If) else (item.body,):
+                found += with_merged_guards(side, shapes)
         straight = _Straight(shapes)
     return found
+
+
+def _numbers(loop: Loop, shapes: Shapes) -> range:
+    """Return what a short loop counts, if it stores at a stride of its iterations."""
+    ends = [node.arg for node in loop.node.src if node.op == "CONST"]
+    numbers = range(*ends) if len(ends) == 3 else range(0)
+    strided = any(
+        node.op == "STORE" and shapes.stride(node.src[1]) == len(numbers)
+        for node in nodes_of(loop.body)
+    )
+    return numbers if strided and 1 < len(numbers) <= _MOST_TIMES else range(0)
 
 
 class _Straight:
@@ -100,7 +79,7 @@ class _Straight:
 
     def gains(self) -> bool:
         few = len(self.nodes) <= _MOST_NODES
-        return few and len(self.guards) > 1 and self._strided > 1
+        return few and len(self.guards) != 1 and self._strided > 1
 
     def add_all(self, block: Sequence[Item]) -> bool:
         """Add a block; return False if it has more than guards and straight lines."""
@@ -109,6 +88,16 @@ class _Straight:
                 if item.op in _STOPS:
                     return False
                 self.add(item)
+                continue
+            if isinstance(item, Loop):
+                numbers = _numbers(item, self.shapes)
+                for number in numbers:
+                    self._new[item.node] = UOp("CONST", item.node.dtype, (), number, item.node.line)
+                    self.nodes.append(self._new[item.node])
+                    if not self.add_all(item.body):
+                        return False
+                if not numbers:
+                    return False
                 continue
             if not isinstance(item, If) or not self.shapes.is_index_test(item.node.src[0]):
                 return False
@@ -164,23 +153,6 @@ def _merged(block: list[Item], flat: list[UOp], guards: list[tuple[UOp, bool]]) 
             tests.append(test)
         whole = test
     if whole is None:
-        return block
-    first = block[0]
-    line = whole.line if isinstance(first, UOp) else first.node.line
-    both = If(UOp("IF", None, (whole,), None, line), ([*flat], list(block)))
+        return [*flat]
+    both = If(UOp("IF", None, (whole,), None, whole.line), (Block(flat), Block(block)))
     return [*ahead.values(), *tests, both]
-
-
-def _copied(block: Sequence[Item], new: dict[UOp, UOp]) -> list[Item]:
-    """Return a copy of a block, in which nodes are replaced as `new` says."""
-    made: list[Item] = []
-    for item in block:
-        node = item if isinstance(item, UOp) else item.node
-        sources = tuple([new.get(source, source) for source in node.src])
-        new[node] = UOp(node.op, node.dtype, sources, node.arg, node.line)
-        if isinstance(item, If):
-            sides = [_copied(side, new) for side in item.sides]
-            made.append(If(new[node], (sides[0], sides[1])))
-        elif isinstance(item, UOp):
-            made.append(new[node])
-    return made

@@ -20,7 +20,7 @@ from hal_cpu.compilers.llvm import ALL_PASSES
 from hal_cpu.vectors.arithmetic import literal, of, scalar, stored
 from hal_cpu.vectors.branches import Frame
 from hal_cpu.vectors.bundles import bundles
-from hal_cpu.vectors.coarse import with_merged_guards, written_out
+from hal_cpu.vectors.coarse import with_merged_guards
 from hal_cpu.vectors.flat import Flat
 from hal_cpu.vectors.rows import limits, needed
 from hal_cpu.vectors.shapes import Shapes
@@ -75,11 +75,11 @@ class Gangs(Flat):
         if width is not None and not deep:
             self.widths = Widths(width, width, self.widths.mask_bits)
         if self.widths.whole > 1:
-            for rewrite in (written_out, with_merged_guards):
-                found = [body for body in self.bodies.values() if rewrite(body, self.shapes)]
-                for body in found:
-                    settle(body)
-                self.shapes = self._shapes(root) if found else self.shapes
+            bodies = self.bodies.values()
+            merged = [item for body in bodies for item in with_merged_guards(body, self.shapes)]
+            loops = [item.node for item, _ in walk(merged) if isinstance(item, Loop)]
+            self.notes = dict.fromkeys(loops, "written out: each iteration by itself")
+            self.shapes = self._shapes(root) if merged else self.shapes
             self.bundles = bundles(root, self.shapes)
         self.params: list[str] = []
         self.specials: dict[tuple[str, int], Value] = {}

@@ -11,20 +11,15 @@ Each form holds where scalar tests do, and costs a few scalar instructions for a
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Sequence
 
 from hal_core.dtypes import DType, bool_, int32
-from hal_cpu.vectors.arithmetic import SIGNED, literal, scalar
+from hal_cpu.vectors.arithmetic import SIGNED, scalar
 from hal_cpu.vectors.lanes import LaneValues
 from hal_cpu.vectors.value import NO_TESTS, Lanes, Tests, Value
 from hal_kernel.ir.fold.constants import evaluate
 from hal_kernel.ir.uop import UOp, dtype_of
 
-_KNOWN = {
-    "LT": operator.lt, "LE": operator.le, "GT": operator.gt, "GE": operator.ge,
-    "EQ": operator.eq, "NE": operator.ne,
-}  # fmt: skip
 _OPPOSITE = {"LT": "GE", "LE": "GT", "GT": "LE", "GE": "LT"}
 Exact = Callable[[], str]
 
@@ -266,7 +261,8 @@ class Guesses(LaneValues):
                 tests |= self.fitting(a) | self.fitting(b)
             return Value(bool_, self.compare(op, dtype, 1, a.base, b.base), self.zero, tests, exact)
         if not a.base.startswith("%") and not b.base.startswith("%"):
-            return self._known_lanes(op, a, b, tests, exact)
+            self.require(tests)  # numbers that LLVM compares when it compiles
+            return self.vector(bool_, exact())
         tests |= self.fitting(a) | self.fitting(b)
         (low, high), (least, most) = self.ends(a), self.ends(b)
         always: str | None
@@ -282,18 +278,6 @@ class Guesses(LaneValues):
             always = self.compare(op, dtype, 1, *first)
             never = self.compare(_OPPOSITE[op], dtype, 1, *second)
         return Value(bool_, tests=tests, exact=exact, always=always, never=never)
-
-    def _known_lanes(self, op: str, a: Value, b: Value, tests: Tests, exact: Exact) -> Value | None:
-        """Return a comparison of numbers that are known for each lane, where tests hold."""
-        if not self.require(tests):
-            return self.vector(bool_, exact())
-        pairs = zip(a.lanes or (), b.lanes or (), strict=True)
-        bits = [_KNOWN[op](int(a.base) + x, int(b.base) + y) for x, y in pairs]
-        text = "<" + ", ".join(f"i1 {literal(bit, bool_)}" for bit in bits) + ">"
-        value = self.vector(bool_, text)
-        if any(bits) and not all(bits):
-            self.mixed.add(value)
-        return value
 
 
 def _times(lanes: Lanes | None, factor: int) -> Lanes:

@@ -50,7 +50,6 @@ class LaneValues(Arithmetic):
         """Forget all that is known."""
         self.cache = Scoped()
         self.true: Scoped[str, bool] = Scoped()  # tests that hold here
-        self.mixed: set[Value] = set()  # bools that differ between lanes for sure
         self.quotients: dict[object, tuple[str, str, Tests]] = {}
 
     def uniform(self, dtype: DType, base: str, fits: bool = False) -> Value:
