@@ -204,11 +204,11 @@ class _Fission:
         prices = self._prices()
         self.spills: dict[UOp, UOp] = {}  # a value or VAR -> its SPILL
         self.regions = {
-            number: Region(nodes, number, plan.home, prices, self.spills)
+            number: Region(nodes, number, plan.home, self.spills)
             for number, nodes in plan.regions()
         }
         # Variables that a region may read before it sets them need their value from another one.
-        exposed = {v for region in self.regions.values() for v in region.variables.exposed}
+        exposed = {v for region in self.regions.values() for v in region.exposed}
         for node in plan.crossing():
             if node in exposed or (node.op != "VAR" and node not in prices):
                 name = node.arg if node.op == "VAR" else node.op.lower()
@@ -234,7 +234,7 @@ class _Fission:
         ahead = self._flag_returns()
         body: list[UOp] = []
         for number, part in enumerate(self.plan.parts):
-            body += [part] if isinstance(part, UOp) else self.regions[number].written()
+            body += [part] if isinstance(part, UOp) else self.regions[number].whole()
         front = [node for node in self.plan.uops if is_common(node)]
         body = [node for node in body if node.op != "BARRIER"]
         return [*front, *self.spills.values(), *ahead, *body]

@@ -18,7 +18,6 @@ from collections.abc import Mapping, Sequence
 
 from hal_core.dtypes import bool_
 from hal_kernel.ir.blocks.independence import stores_last
-from hal_kernel.ir.blocks.liveness import Liveness
 from hal_kernel.ir.uop import ATOMIC_OPS, PURE, UOp
 
 _NO_EFFECT = PURE | {"SPECIAL", "CONST", "VAR"}
@@ -32,24 +31,18 @@ def enclosed(body: Sequence[UOp], accesses: Sequence[UOp]) -> list[UOp]:
 
 
 class Region:
-    """The nodes of one region, and what `written` needs to know of the other regions.
+    """The nodes of one region, and what `whole` needs to know of the other regions.
 
-    `home` maps each node of a region to the region's number. `prices` has the values that are cheap
-    enough to be computed again in each region. `spills` maps the values and variables that are live
-    across regions to their SPILLs.
+    `home` maps each node of a region to the region's number. `spills` maps the values and variables
+    that are live across regions to their SPILLs; other values are computed again.
     """
 
     def __init__(
-        self,
-        nodes: list[UOp],
-        number: int,
-        home: Mapping[UOp, int],
-        prices: Mapping[UOp, int],
-        spills: Mapping[UOp, UOp],
+        self, nodes: list[UOp], number: int, home: Mapping[UOp, int], spills: Mapping[UOp, UOp]
     ) -> None:
         self.nodes, self.number = nodes, number
-        self.home, self.prices, self.spills = home, prices, spills
-        self.variables = Liveness(nodes)
+        self.home, self.spills = home, spills
+        self._note_variables()
         self.returns = any(node.op == "RETURN" for node in nodes)
         self.skipped_if: UOp | None = None  # a SPILL: this thread has returned in an earlier region
         self.set_at_return: UOp | None = None  # the same SPILL, if regions follow
@@ -57,9 +50,31 @@ class Region:
         self._before: list[UOp] = []
         self._work: list[UOp] = []
 
-    def written(self) -> list[UOp]:
+    def _note_variables(self) -> None:
+        """Find the VARs that are read from outside, and those that are set."""
+        self.exposed: dict[UOp, None] = {}  # VARs that may be read before they are set here
+        self.written: dict[UOp, None] = {}
+        # For each open block, the VARs that are set for certain.
+        certain: list[frozenset[UOp]] = [frozenset()]
+        for node in self.nodes:
+            if node.op == "SET":
+                self.written[node.src[0]] = None
+                certain[-1] |= {node.src[0]}
+            elif node.op == "GET" and node.src[0] not in certain[-1]:
+                self.exposed[node.src[0]] = None
+            elif node.op in ("IF", "RANGE", "LOOP"):
+                certain.append(certain[-1])
+            elif node.op == "ELSE":
+                certain[-1] = certain[-2]
+            elif node.op in ("ENDIF", "ENDRANGE", "ENDLOOP"):
+                certain.pop()
+        # What may stay unset is fetched, too, as it is handed on.
+        self._fetched = self.exposed.keys() | (self.written.keys() - certain[0])
+
+    def whole(self) -> list[UOp]:
         """Return the nodes from THREADS to ENDTHREADS; none if they would have no effect."""
-        for variable in self.variables.used:
+        read = dict.fromkeys(node.src[0] for node in self.nodes if node.op == "GET")
+        for variable in {**self.written, **read}:
             # A hoisted variable has no home, and a variable of this region alone is declared in it.
             spill, home = self.spills.get(variable), self.home.get(variable)
             if home is None or (home == self.number and spill is None):
@@ -67,9 +82,7 @@ class Region:
             local = UOp("VAR", variable.dtype, (), variable.arg, variable.line)
             self._new[variable] = local
             self._before.append(local)
-            known = self.variables
-            # It is fetched also if it may stay unset here, because it is handed on in any case.
-            if spill is not None and (variable in known.exposed or variable in known.uncertain):
+            if spill is not None and variable in self._fetched:
                 value = UOp("GET", variable.dtype, (spill,))
                 self._before += [value, UOp("SET", None, (local, value))]
         for node in self.nodes:
@@ -150,7 +163,7 @@ class Region:
         if self._work and self._work[-1].op == "RETURN":
             return []  # the thread has ended, and reads its variables no more
         after = []
-        for variable in self.variables.written:
+        for variable in self.written:
             if variable in self.spills:
                 value = UOp("GET", variable.dtype, (self._new[variable],))
                 after += [value, UOp("SET", None, (self.spills[variable], value))]
