@@ -21,6 +21,7 @@ from hal_cpu.vectors.text import Text
 from hal_kernel.ir.uop import UOp, dtype_of
 from hal_kernel.render.literals import llvm_float, power_of_two
 
+OPPOSITE = {"LT": "GE", "LE": "GT", "GT": "LE", "GE": "LT", "EQ": "NE", "NE": "EQ"}
 SIGNED = {"LT": "slt", "LE": "sle", "GT": "sgt", "GE": "sge", "EQ": "eq", "NE": "ne"}
 _UNSIGNED = {"LT": "ult", "LE": "ule", "GT": "ugt", "GE": "uge", "EQ": "eq", "NE": "ne"}
 _ORDERED = {"LT": "olt", "LE": "ole", "GT": "ogt", "GE": "oge", "EQ": "oeq", "NE": "une"}

@@ -14,13 +14,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from hal_core.dtypes import DType, bool_, int32
-from hal_cpu.vectors.arithmetic import SIGNED, scalar
+from hal_cpu.vectors.arithmetic import OPPOSITE, SIGNED, scalar
 from hal_cpu.vectors.lanes import LaneValues
 from hal_cpu.vectors.value import NO_TESTS, Lanes, Tests, Value
 from hal_kernel.ir.fold.constants import evaluate
 from hal_kernel.ir.uop import UOp, dtype_of
 
-_OPPOSITE = {"LT": "GE", "LE": "GT", "GT": "LE", "GE": "LT"}
 Exact = Callable[[], str]
 
 
@@ -114,18 +113,18 @@ class Guesses(LaneValues):
         kind, a = scalar(dtype), values[0]
         if op == "NEG":
             base = self.let(f"sub {kind} 0, {a.base}")
-            return Value(dtype, base, _times(a.lanes, -1), a.tests, exact)
+            return Value(dtype, base, multiplied(a.lanes, -1), a.tests, exact)
         b = values[1]
         tests = a.tests | b.tests
         if op != "MUL":
-            lanes = _sum(a.lanes, b.lanes, 1 if op == "ADD" else -1)
+            lanes = added(op, a.lanes, b.lanes)
             return Value(
                 dtype, self.let(f"{op.lower()} {kind} {a.base}, {b.base}"), lanes, tests, exact
             )
         for x, y, factor in ((a, b, uop.src[1]), (b, a, uop.src[0])):
             if factor.op == "CONST":
                 base = self.let(f"mul {kind} {x.base}, {y.base}")
-                return Value(dtype, base, _times(x.lanes, int(factor.arg)), x.tests, exact)
+                return Value(dtype, base, multiplied(x.lanes, int(factor.arg)), x.tests, exact)
         if a.is_flat and b.is_flat:
             base = self.let(f"mul {kind} {a.base}, {b.base}")
             return Value(dtype, base, self.zero, tests, exact)
@@ -276,13 +275,15 @@ class Guesses(LaneValues):
                 ((high, least), (low, most)) if op in ("LT", "LE") else ((low, most), (high, least))
             )
             always = self.compare(op, dtype, 1, *first)
-            never = self.compare(_OPPOSITE[op], dtype, 1, *second)
+            never = self.compare(OPPOSITE[op], dtype, 1, *second)
         return Value(bool_, tests=tests, exact=exact, always=always, never=never)
 
 
-def _times(lanes: Lanes | None, factor: int) -> Lanes:
-    return tuple(n * factor for n in lanes or ())
+def multiplied(lanes: Lanes | None, factor: int) -> Lanes:
+    return tuple([n * factor for n in lanes or ()])
 
 
-def _sum(a: Lanes | None, b: Lanes | None, sign: int) -> Lanes:
-    return tuple(x + sign * y for x, y in zip(a or (), b or (), strict=True))
+def added(op: str, a: Lanes | None, b: Lanes | None) -> Lanes:
+    """Return the sum of two patterns, or for SUB their difference."""
+    sign = 1 if op == "ADD" else -1
+    return tuple([x + sign * y for x, y in zip(a or (), b or (), strict=True)])

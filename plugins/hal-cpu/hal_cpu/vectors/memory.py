@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from hal_core.dtypes import DType, bool_, int32, int64
 from hal_cpu.vectors.arithmetic import literal, of, scalar, stored
 from hal_cpu.vectors.bundles import Bundle
-from hal_cpu.vectors.guesses import Guesses
+from hal_cpu.vectors.guesses import Guesses, added, multiplied
 from hal_cpu.vectors.text import Scoped
 from hal_cpu.vectors.value import NO_TESTS, Lanes, Tests, Value
 from hal_kernel.ir.uop import UOp, dtype_of
@@ -78,15 +78,12 @@ class Memory(Guesses):
                 return None
             tests = a.tests | b.tests
             if node.op != "MUL":
-                sign = 1 if node.op == "ADD" else -1
-                lanes = tuple(x + sign * y for x, y in zip(a.lanes, b.lanes, strict=True))
                 base = self.let(f"{node.op.lower()} i64 {a.base}, {b.base}")
-                return Index(base, lanes, tests)
+                return Index(base, added(node.op, a.lanes, b.lanes), tests)
             for x, y, factor in ((a, b, node.src[1]), (b, a, node.src[0])):
                 if any(y.lanes) or (factor.op != "CONST" and any(x.lanes)):
                     continue
-                times = int(factor.arg) if factor.op == "CONST" else 0
-                lanes = tuple(n * times for n in x.lanes)
+                lanes = multiplied(x.lanes, int(factor.arg) if factor.op == "CONST" else 0)
                 return Index(self.let(f"mul i64 {x.base}, {y.base}"), lanes, tests)
             return None
         value = self.get(node)

@@ -12,11 +12,11 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from hal_core.dtypes import int32
+from hal_cpu.vectors.arithmetic import OPPOSITE
 from hal_cpu.vectors.shapes import Shapes
 from hal_cpu.vectors.tree import If, Item
 from hal_kernel.ir.uop import PURE, UOp
 
-_OPPOSITE = {"LT": "GE", "LE": "GT", "GT": "LE", "GE": "LT"}
 _TURNED = {"LT": "GT", "LE": "GE", "GT": "LT", "GE": "LE", "EQ": "EQ"}
 _AHEAD = PURE | {"CONST", "SPECIAL", "VAR"}
 _MOST_NODES = 64  # that are computed once a row
@@ -78,7 +78,7 @@ def _terms(condition: UOp, truth: bool, shapes: Shapes) -> list[Limit]:
     if op == ("AND" if truth else "OR"):
         return [term for part in condition.src for term in _terms(part, truth, shapes)]
     if not truth:
-        op = _OPPOSITE.get(op, "NE" if op == "EQ" else "EQ" if op == "NE" else "")
+        op = OPPOSITE.get(op, "")
     if op not in _TURNED or condition.src[0].dtype is not int32:
         return []
     a, b = condition.src

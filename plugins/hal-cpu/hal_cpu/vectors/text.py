@@ -181,14 +181,17 @@ class Text:
         least: int | None = None,
     ) -> str:  # fmt: skip
         """Call a function that is declared at the top; return its result. `least`: as of `let`."""
-        self.declarations[f"declare {result} {callee}({', '.join(kinds)})"] = None
-        given = ", ".join([f"{kind} {value}" for kind, value in zip(kinds, operands, strict=True)])
         if callee.startswith("@llvm.") and not callee.startswith("@llvm.masked."):
             least = 0  # arithmetic
-        return self.let(f"call {result} {callee}({given})", least)
+        return self.let(self._called(callee, result, kinds, operands), least)
 
     def run(self, callee: str, kinds: Sequence[str], operands: Sequence[str]) -> None:
         """Call a function without a result."""
-        self.declarations[f"declare void {callee}({', '.join(kinds)})"] = None
+        self.line(self._called(callee, "void", kinds, operands))
+
+    def _called(
+        self, callee: str, result: str, kinds: Sequence[str], operands: Sequence[str]
+    ) -> str:
+        self.declarations[f"declare {result} {callee}({', '.join(kinds)})"] = None
         given = ", ".join([f"{kind} {value}" for kind, value in zip(kinds, operands, strict=True)])
-        self.line(f"call void {callee}({given})")
+        return f"call {result} {callee}({given})"

@@ -26,17 +26,8 @@ class Value:
     """
 
     __slots__ = (
-        "always",
-        "base",
-        "dtype",
-        "exact",
-        "fits",
-        "is_flat",
-        "lanes",
-        "never",
-        "tests",
-        "vector",
-    )
+        "always", "base", "dtype", "exact", "fits", "is_flat", "lanes", "never", "tests", "vector",
+    )  # fmt: skip
 
     def __init__(
         self, dtype: DType, base: str = "", lanes: Lanes | None = None, tests: Tests = NO_TESTS,

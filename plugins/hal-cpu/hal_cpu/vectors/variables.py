@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from hal_core.dtypes import bool_
 from hal_cpu.vectors.arithmetic import of, scalar, stored
 from hal_cpu.vectors.atomics import Atomics
 from hal_cpu.vectors.shapes import Shapes
@@ -93,10 +92,7 @@ class Variables(Atomics):
 
     def _keep_vector(self, variable: UOp, value: Value) -> None:
         slot, kind = self.slot_of(variable)
-        vector = self.vec(value)
-        if value.dtype is bool_:
-            vector = self.let(f"zext {of('i1', self.w)} {vector} to {kind}")
-        self.store(kind, vector, slot)
+        self.store(kind, self._as_stored(value.dtype, self.vec(value), self.w), slot)
 
     def on_GET(self, uop: UOp) -> None:
         (variable,) = uop.src
@@ -115,9 +111,7 @@ class Variables(Atomics):
         if not self.is_varying(variable):
             value = self.uniform(dtype, loaded)
         else:
-            if dtype is bool_:
-                loaded = self.let(f"icmp ne {kind} {loaded}, zeroinitializer")
-            value = self.vector(dtype, loaded)
+            value = self.vector(dtype, self._as_value(dtype, loaded, self.w))
             pattern = self.pattern_of(variable)
             if pattern:
                 base = self.load(scalar(dtype), f"{slot}.base")
@@ -163,9 +157,7 @@ class Variables(Atomics):
     def _spill(self, spill: UOp, value: Value) -> None:
         dtype, at = dtype_of(spill), self._spilled(spill)
         kind = of(stored(dtype), self.w)
-        vector = self.vec(value)
-        if dtype is bool_:
-            vector = self.let(f"zext {of('i1', self.w)} {vector} to {kind}")
+        vector = self._as_stored(dtype, self.vec(value), self.w)
         if self.mask is not None:  # no other thread changes it meanwhile
             old = self.let(f"load {kind}, ptr {at}, align {dtype.itemsize}")
             vector = self.select(self.bools(), kind, vector, old)
@@ -176,9 +168,7 @@ class Variables(Atomics):
         dtype, at = dtype_of(spill), self._spilled(spill)
         kind = of(stored(dtype), self.w)
         loaded = self.let(f"load {kind}, ptr {at}, align {dtype.itemsize}")
-        if dtype is bool_:
-            zero = "0" if self.w == 1 else "zeroinitializer"
-            loaded = self.let(f"icmp ne {kind} {loaded}, {zero}")
+        loaded = self._as_value(dtype, loaded, self.w)
         return self.uniform(dtype, loaded) if self.w == 1 else self.vector(dtype, loaded)
 
     def _spilled(self, spill: UOp) -> str:
