@@ -269,6 +269,30 @@ def test_a_store_may_change_what_is_loaded_through_another_pointer(width: int | 
 
 
 @hal.kernel
+def below_a_limit(y: hal.Ptr[hal.int32], first: hal.uint32) -> None:
+    i = hal.global_idx(0)
+    if first + hal.uint32(i) < 5:
+        y[i] = 1
+
+
+@hal.kernel
+def above_a_limit(y: hal.Ptr[hal.int32], first: hal.uint32) -> None:
+    i = hal.global_idx(0)
+    if first - hal.uint32(i) > 4:
+        y[i] = 1
+
+
+def test_numbers_that_wrap_in_one_lane_are_no_pattern() -> None:
+    up, down = (compiled(kernel, 4) for kernel in (below_a_limit, above_a_limit))
+    lanes = np.arange(8, dtype="u4")
+    for far in np.arange(-9, 9).astype("u4"):
+        for program, expected in ((up, far + lanes < 5), (down, far - lanes > 4)):
+            y = hal.zeros(8, hal.int32, "CPU")
+            program(y, vals=(int(far),), threads=8, wait=True)
+            np.testing.assert_array_equal(y.numpy(), expected, err_msg=str(far))
+
+
+@hal.kernel
 def sums_of_none(y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32], w: hal.int32) -> None:
     i = hal.global_idx(0)
     total = hal.float32(0)
