@@ -153,19 +153,19 @@ class Branches(Subgroups):
 
     def _scoped(self, side: list[Item], end: str) -> None:
         """Write a block that the text may go past, up to a label."""
-        marks, mask = self.enter(), self.mask
+        mark, mask = len(self.log), self.mask
         self.block(side)
-        self.leave(marks)
+        self.log.back(mark)
         self.mask = mask
         self.jump(end)
 
     def _under(self, mask: str, side: list[Item]) -> None:
         """Write a block for some of the lanes, without a branch around it."""
-        marks, outer = self.enter(), self.mask
+        mark, outer = len(self.log), self.mask
         self.mask = mask
         self.block(side)
         self.mask = outer
-        self.leave(marks)
+        self.log.back(mark)
         self.forget(side)
 
     def _part_by_bits(self, item: If, condition: Value, cost: Facts) -> None:
@@ -196,10 +196,10 @@ class Branches(Subgroups):
                 )
                 self.label(f"{name}.{place}")
                 self.pure = pure
-                marks = self.enter()
+                mark = len(self.log)
                 self.true.put(test, True)
                 self.block(side)
-                self.leave(marks)
+                self.log.back(mark)
                 self.mask = None
                 self.jump(f"fi.{place}")
                 after = after and self.pure
@@ -209,7 +209,7 @@ class Branches(Subgroups):
             self.jump(self.again)
             self.guessed = True
         else:
-            marks = self.enter()
+            mark = len(self.log)
             mask = self.as_mask(self.vec(condition))
             for side, one in zip(item.sides, (mask, self.inverse(mask)), strict=True):
                 if not side:
@@ -218,7 +218,7 @@ class Branches(Subgroups):
                     self._under(one, side)
                 else:  # it may have no lane, as the tests only suffice
                     self._if_any(one, side)
-            self.leave(marks)
+            self.log.back(mark)
             self.jump(f"fi.{place}")
             after = after and self.pure
         self.pure = after
@@ -232,7 +232,7 @@ class Branches(Subgroups):
     def _if_under_mask(self, item: If, condition: Value) -> None:
         place, over = self.number(), ""
         then, other = item.sides
-        marks = self.enter()
+        mark = len(self.log)
         if condition.never and self.holds(condition.tests) and not other:
             over = f"fi.{place}"
             self.branch(condition.never, over, f"in.{place}")
@@ -248,7 +248,7 @@ class Branches(Subgroups):
                 self._if_any(one, side)
             else:
                 self._under(one, side)
-        self.leave(marks)
+        self.log.back(mark)
         if over:
             self.jump(over)
             self.label(over)
@@ -258,11 +258,15 @@ class Branches(Subgroups):
         found: list[dict[UOp, Value]] = []
         self.choosing += 1
         for side in item.sides:
-            mark = self.env.mark()
+            sets = facts(side).sets
+            held = [self.env.get(variable) for variable in sets]
             for part in side:
                 self._item(part)
-            found.append({variable: self.env[variable] for variable in facts(side).sets})
-            self.env.back(mark)
+            found.append({variable: self.env[variable] for variable in sets})
+            for variable, value in zip(sets, held, strict=True):
+                self.env.drop(variable)
+                if value is not None:
+                    self.env.put(variable, value)
         self.choosing -= 1
         for variable in {**found[0], **found[1]}:
             if not (self.is_varying(variable) or self.is_uniform(condition)):

@@ -14,7 +14,7 @@ class _Open(NamedTuple):
     """An IF, a RANGE or a LOOP that is open."""
 
     place: int  # in its labels
-    marks: tuple[int, ...]
+    mark: int  # of the log
     counted: Counted | None = None  # of a RANGE
     turned: bool = False  # the ELSE of an IF is written
 
@@ -65,41 +65,41 @@ class Flat(Loops):
         if node.op == "IF":
             condition = self.get(node.src[0]).base
             self.branch(condition, f"then.{place}", f"else.{place}")
-            marks = self.enter()
+            mark = len(self.log)
             self.label(f"then.{place}")
         elif node.op == "LOOP":
             self.open_loop(f"step.{place}")
-            marks = self.enter()
+            mark = len(self.log)
         else:
             start, stop = (self.get(source) for source in node.src[:2])
-            marks = self.enter()
+            mark = len(self.log)
             counted = self.open_range(node, place, start, stop)
-        return _Open(place, marks, counted)
+        return _Open(place, mark, counted)
 
     def _turn(self, one: _Open) -> None:
         self.jump(f"fi.{one.place}")
-        self.leave(one.marks)
+        self.log.back(one.mark)
         self.label(f"else.{one.place}")
 
     def _close(self, node: UOp, one: _Open) -> None:
         place = one.place
         if node.op == "ENDIF":
             self.jump(f"fi.{place}")
-            self.leave(one.marks)
+            self.log.back(one.mark)
             if not one.turned:
                 self.label(f"else.{place}")
                 self.jump(f"fi.{place}")
             self.label(f"fi.{place}")
         elif node.op == "ENDLOOP":
             self.jump(f"step.{place}")
-            self.leave(one.marks)
+            self.log.back(one.mark)
             self.close_loop()
             self.label(f"end.{place}")
         else:
             self.jump(f"step.{place}")
             if one.counted is not None:
                 self.close_range(node.src[0], place, one.counted)
-            self.leave(one.marks)
+            self.log.back(one.mark)
 
     def _plain(self, node: UOp) -> None:
         variable = node.src[0] if node.op in ("SET", "GET") else None

@@ -349,7 +349,7 @@ class Gangs(Flat):
 
     def _with_work(self, region: _Region, size: str) -> tuple[str, str]:
         """Return the first thread of a row that may have work, and the one behind the last."""
-        start, end, marks = "0", size, self.enter()
+        start, end, mark = "0", size, len(self.log)
         if self.by_subgroup:  # whose first thread is the first lane
             return start, end
         self._special("thread_idx", 0, "0")
@@ -380,16 +380,16 @@ class Gangs(Flat):
             if limit.op in ("GT", "GE", "EQ"):
                 bound = self.select(known, "i64", after if limit.op == "GT" else at, "0")
                 start = self.call("@llvm.smax.i64", "i64", ["i64"] * 2, [start, bound])
-        self.leave(marks)
+        self.log.back(mark)
         self.values = dict(self.outer)
         return start, end
 
     def _body_of(self, region: _Region, x: str, rest: str, thread: str, end: str) -> None:
         """Write what a gang does; `rest`: the threads that are left, of which a mask is made."""
         self.reset()
-        self.indices, self.env = Scoped(), Scoped()
+        self.indices, self.env = Scoped(self.log), Scoped(self.log)
         self.values, self.slots, self.deferred = {}, {}, {}
-        self.decided, self.clearing = Scoped(), []
+        self.decided, self.clearing = Scoped(self.log), []
         self.parts += [self.lines, self.clearing]
         self.lines = []
         self.thread, self.pure, self.choosing = thread, True, 0
@@ -411,12 +411,12 @@ class Gangs(Flat):
             everyone = f"splat (i{self.mask_bits} -1)"
             self.store(self.mask_kind, self.mask or everyone, alive)
         self.frames = [Frame(end, end, active=alive)]
-        marks = self.enter()
+        mark = len(self.log)
         if self.w == 1:
             self.flat(region.uops)
         else:
             self.block(region.body)
-        self.leave(marks)
+        self.log.back(mark)
         self.jump(end)
 
     def _is_short(self, region: _Region) -> bool:

@@ -185,30 +185,26 @@ class Guesses(LaneValues):
         """Guess that all lanes have the same quotient by a uniform number."""
         if a.lanes is None or not b.is_flat:
             return None
-        dtype, kind, key = a.dtype, scalar(a.dtype), ("quotient", a, b)
-        if self.cache.get(key) is None:
-            self.cache.put(key, "written")
-            sign = "s" if dtype.kind == "i" else "u"
-            good = self.let(f"icmp {sign}gt {kind} {b.base}, 0")
-            safe = self.select(good, kind, b.base, "1")
-            if dtype is int32:  # by a reciprocal: the tests find where it is one off
-                inverse = self.let(f"fdiv double 1.0, {self.let(f'sitofp i32 {safe} to double')}")
-                x = self.let(f"sitofp i32 {a.base} to double")
-                x = self.let(f"fadd double {self.let(f'fmul double {x}, {inverse}')}, 1.0e-10")
-                quotient = self.let(f"fptosi double {x} to i32")
-            else:
-                quotient = self.let(f"udiv {kind} {a.base}, {safe}")
-            rest = self.let(f"sub {kind} {a.base}, {self.let(f'mul {kind} {quotient}, {safe}')}")
-            ends = [self.let(f"add {kind} {rest}, {far}") for far in (min(a.lanes), max(a.lanes))]
-            tests = {good, *(self.let(f"icmp ult {kind} {end}, {safe}") for end in ends)}
-            if sign == "s":  # below zero some quotients round to zero, others down
-                tests.add(self.let(f"icmp sge {kind} {a.base}, {-min(0, *a.lanes)}"))
-            self.quotients[key] = quotient, rest, frozenset(tests)
-        quotient, rest, more = self.quotients[key]
-        tests_of_all = a.tests | b.tests | self.fitting(a) | more
+        dtype, kind = a.dtype, scalar(a.dtype)
+        sign = "s" if dtype.kind == "i" else "u"
+        good = self.let(f"icmp {sign}gt {kind} {b.base}, 0")
+        safe = self.select(good, kind, b.base, "1")
+        if dtype is int32:  # by a reciprocal: the tests find where it is one off
+            inverse = self.let(f"fdiv double 1.0, {self.let(f'sitofp i32 {safe} to double')}")
+            x = self.let(f"sitofp i32 {a.base} to double")
+            x = self.let(f"fadd double {self.let(f'fmul double {x}, {inverse}')}, 1.0e-10")
+            quotient = self.let(f"fptosi double {x} to i32")
+        else:
+            quotient = self.let(f"udiv {kind} {a.base}, {safe}")
+        rest = self.let(f"sub {kind} {a.base}, {self.let(f'mul {kind} {quotient}, {safe}')}")
+        ends = [self.let(f"add {kind} {rest}, {far}") for far in (min(a.lanes), max(a.lanes))]
+        tests = {good, *(self.let(f"icmp ult {kind} {end}, {safe}") for end in ends)}
+        if sign == "s":  # below zero some quotients round to zero, others down
+            tests.add(self.let(f"icmp sge {kind} {a.base}, {-min(0, *a.lanes)}"))
+        tests |= a.tests | b.tests | self.fitting(a)
         if op.endswith("MOD"):
-            return Value(dtype, rest, a.lanes, tests_of_all, exact, fits=True)
-        return Value(dtype, quotient, self.zero, tests_of_all, exact)
+            return Value(dtype, rest, a.lanes, frozenset(tests), exact, fits=True)
+        return Value(dtype, quotient, self.zero, frozenset(tests), exact)
 
     def _guess_bool(self, uop: UOp, values: Sequence[Value], exact: Exact) -> Value | None:
         op = uop.op

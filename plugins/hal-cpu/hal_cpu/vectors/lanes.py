@@ -48,9 +48,8 @@ class LaneValues(Arithmetic):
 
     def reset(self) -> None:
         """Forget all that is known."""
-        self.cache = Scoped()
-        self.true: Scoped[str, bool] = Scoped()  # tests that hold here
-        self.quotients: dict[object, tuple[str, str, Tests]] = {}
+        self.cache = Scoped(self.log)
+        self.true: Scoped[str, bool] = Scoped(self.log)  # tests that hold here
 
     def uniform(self, dtype: DType, base: str, fits: bool = False) -> Value:
         return Value(dtype, base, self.zero, fits=fits)

@@ -151,7 +151,7 @@ class Loops(Branches):
             self._range_of_all(item, place, counter)
         self.store(kind, mask or f"splat (i{self.mask_bits} -1)", frame.next)
         self.open_loop(f"loop.{place}")
-        marks = self.enter()
+        mark = len(self.log)
         inside = self.load(kind, frame.next)
         if counter is not None:
             inside = self.let(f"and {kind} {inside}, {self.as_mask(counter.enter_iteration())}")
@@ -164,7 +164,7 @@ class Loops(Branches):
         self.label(frame.step)
         if counter is not None:
             counter.advance(frame.next)
-        self.leave(marks)
+        self.log.back(mark)
         self.jump(f"loop.{place}")
         self.close_loop()
         self.label(f"end.{place}")
@@ -181,7 +181,7 @@ class Loops(Branches):
         head, test, stays = found
         self.pure = False
         self.open_loop(f"all.{place}")
-        marks = self.enter()
+        mark = len(self.log)
         for node in head:
             self.node(node)
         condition = self.get(test.node.src[0])
@@ -194,7 +194,7 @@ class Loops(Branches):
             self.true.put(one, True)
         self._iteration(item, test.sides[stays], f"all.step.{place}")
         self.label(f"all.step.{place}")
-        self.leave(marks)
+        self.log.back(mark)
         self.jump(f"all.{place}")
         self.close_loop()
         self._end_of_all(item, place, gone)
@@ -235,7 +235,7 @@ class Loops(Branches):
             )
             bound = self.call(f"@llvm.{sign}{how}.{kind}", kind, [kind] * 2, [bound, str(end)])
         self.open_loop(f"all.{place}")
-        marks = self.enter()
+        mark = len(self.log)
         at = self.load(kind, counter.slot)
         more = self.compare("LT" if step > 0 else "GT", dtype, 1, at, bound)
         gone = self.compare("GE" if step > 0 else "LE", dtype, 1, at, last)
@@ -245,7 +245,7 @@ class Loops(Branches):
         self._body(item, Frame(f"all.end.{place}", f"all.step.{place}"))
         self.label(f"all.step.{place}")
         self.store(kind, self.let(f"add {kind} {at}, {step}"), counter.slot)
-        self.leave(marks)
+        self.log.back(mark)
         self.jump(f"all.{place}")
         self.close_loop()
         self._end_of_all(item, place, gone)

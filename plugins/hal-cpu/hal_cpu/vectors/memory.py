@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from hal_core.dtypes import DType, bool_, int32, int64
 from hal_cpu.vectors.arithmetic import literal, of, scalar, stored
@@ -41,9 +41,9 @@ class Memory(Guesses):
         self.values: dict[UOp, Value] = {}  # of the gang that is written
         self.outer: dict[UOp, Value] = {}  # of what runs once for a block
         self.arrays: dict[UOp, str] = {}  # memory -> its pointer
-        self.indices: Scoped[UOp, Index | None] = Scoped()
+        self.indices: Scoped[UOp, Index | None] = Scoped(self.log)
         self.bundles: dict[UOp, Bundle] = {}
-        self.decided: Scoped[tuple[UOp, ...], bool] = Scoped()  # whether memories lie apart
+        self.decided: Scoped[tuple[UOp, ...], bool] = Scoped(self.log)  # whether memories lie apart
         self.deferred: dict[UOp, str] = {}  # members of a bundle -> the vectors they store
         self.long: dict[Value, str] = {}  # values whose base is known in 64 bits
         self.used: set[UOp] = set()  # nodes that others take as a source
@@ -204,9 +204,9 @@ class Memory(Guesses):
         lane = self.call(f"@llvm.cttz.i{n}", f"i{n}", [f"i{n}", "i1"], [bits, "true"])
         if n < 64:
             lane = self.let(f"zext i{n} {lane} to i64")
-        marks = self.enter()
+        mark = len(self.log)
         write(lane)
-        self.leave(marks)
+        self.log.back(mark)
         rest = self.let(f"and i{n} {bits}, {self.let(f'add i{n} {bits}, -1')}")
         self.store(f"i{n}", rest, left)
         self.jump(f"each.{place}")
@@ -239,23 +239,11 @@ class Memory(Guesses):
         for name, piece in (("so", write), ("not", other)):
             if piece is not None:
                 self.label(f"{name}.{place}")
-                marks = self.enter()
+                mark = len(self.log)
                 piece()
-                self.leave(marks)
+                self.log.back(mark)
                 self.jump(f"join.{place}")
         self.label(f"join.{place}")
-
-    def enter(self) -> tuple[int, ...]:
-        """Begin a block of the text: what is written in it is not known behind it."""
-        return tuple([one.mark() for one in self._scopes()])
-
-    def leave(self, marks: tuple[int, ...]) -> None:
-        for one, mark in zip(self._scopes(), marks, strict=True):
-            one.back(mark)
-
-    def _scopes(self) -> tuple[Scoped[Any, Any], ...]:
-        """Return what is known in a block only."""
-        return self.cache, self.true, self.indices, self.decided
 
 
 def described(lanes: Lanes, masked: bool = False) -> str:

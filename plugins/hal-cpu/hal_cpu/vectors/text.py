@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -31,36 +31,33 @@ _FREE = {  # instructions that may run where their results are not needed
 }  # fmt: skip
 
 
-class Scoped(dict[K, V], Generic[K, V]):
-    """A dictionary whose changes since a mark can be taken back."""
+class Log(list[tuple[dict[Any, Any], Any, Any]]):
+    """Changes of dictionaries, in order: a dictionary, its key, and what it had, or None."""
 
-    def __init__(self) -> None:
+    def back(self, mark: int) -> None:
+        """Take back all changes since the log had so many."""
+        while len(self) > mark:
+            known, key, value = self.pop()
+            if value is None:
+                known.pop(key, None)
+            else:
+                known[key] = value
+
+
+class Scoped(dict[K, V], Generic[K, V]):
+    """A dictionary whose changes are logged."""
+
+    def __init__(self, log: Log) -> None:
         super().__init__()
-        self._log: list[tuple[K, V | None]] = []
+        self._log = log
 
     def put(self, key: K, value: V) -> None:
-        self._log.append((key, self.get(key)))
+        self._log.append((self, key, self.get(key)))
         self[key] = value
 
     def drop(self, key: K) -> None:
         if key in self:
-            self._log.append((key, self.pop(key)))
-
-    def mark(self) -> int:
-        return len(self._log)
-
-    def back(self, mark: int) -> None:
-        """Take back all changes since a mark."""
-        log = self._log
-        if len(log) == mark:
-            return
-        changes = reversed(log[mark:])
-        del log[mark:]
-        for key, value in changes:
-            if value is None:
-                self.pop(key, None)
-            else:
-                self[key] = value
+            self._log.append((self, key, self.pop(key)))
 
 
 class Text:
@@ -74,7 +71,8 @@ class Text:
         self.headers: list[str] = []  # of the open loops; "" if LLVM may unroll one
         self.levels: dict[str, int] = {}  # name -> how many loops were open around it, if any
         self.least = 0  # open loops that what is loaded here must stay in
-        self.cache: Scoped[object, str] = Scoped()  # what was written -> its name
+        self.log = Log()  # of what is known in a block only
+        self.cache: Scoped[object, str] = Scoped(self.log)  # what was written -> its name
         self.changes = 0  # of memory, so far
         self.frame: list[str] = []  # the allocas of the entry block
         self.declarations: dict[str, None] = {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 from hal_cpu.vectors.arithmetic import of, scalar, stored
 from hal_cpu.vectors.atomics import Atomics
@@ -24,7 +23,7 @@ class Variables(Atomics):
         self.slots: dict[UOp, tuple[str, str]] = {}  # variable -> its slot and type
         self.outer_slots: dict[UOp, tuple[str, str]] = {}
         self.clearing: list[str] = []  # lines at the start of a body, which clear its variables
-        self.env: Scoped[UOp, Value] = Scoped()  # variable -> what it holds here
+        self.env: Scoped[UOp, Value] = Scoped(self.log)  # variable -> what it holds here
         self.trying: Loop | None = None  # the loop of which an iteration may start again
         self.choosing = 0  # sides of IFs that are run without a branch
 
@@ -176,6 +175,3 @@ class Variables(Atomics):
         return self.let(
             f"getelementptr inbounds {kind}, ptr {self.arrays[spill]}, i64 {self.thread}"
         )
-
-    def _scopes(self) -> tuple[Scoped[Any, Any], ...]:
-        return (*super()._scopes(), self.env)
