@@ -108,7 +108,7 @@ def explained(name: str, kernel: AnyKernel) -> Explained:
     if isinstance(kernel, KernelFunction):
         file = kernel.__wrapped__.__code__.co_filename
     gangs = renderer.written
-    whole, few, _, why = gangs.widths
+    whole, few, why = gangs.widths
     regions = max(regions_of(gangs).values())
     subgroup = whole if gangs.by_subgroup else 0
     return Explained(name, file, whole, few, why, subgroup, regions, rows(gangs, file))

@@ -16,7 +16,7 @@ from hal_core.dtypes import (
     float64,
     int32,
 )
-from hal_cpu.vectors.helpers import clamped_to, division, narrow, widen
+from hal_cpu.vectors.helpers import division, narrow, widen
 from hal_cpu.vectors.text import Text
 from hal_kernel.ir.uop import UOp, dtype_of
 from hal_kernel.render.literals import llvm_float, power_of_two
@@ -277,7 +277,7 @@ class Arithmetic(Text):
         (source,) = uop.src
         old, new = dtype_of(source), dtype_of(uop)
         if old in (float32, float64) and new.kind in "iu":
-            return self._saturated(old, new, value, clamped_to(source), n)
+            return self._saturated(old, new, value, n)
         return self.cast(old, new, value, n)
 
     def cast(self, source: DType, target: DType, value: str, n: int) -> str:
@@ -310,14 +310,11 @@ class Arithmetic(Text):
             how = "trunc"
         return self.let(f"{how} {old} {value} to {new}")
 
-    def _saturated(
-        self, source: DType, target: DType, value: str, ends: tuple[float, float], n: int
-    ) -> str:
+    def _saturated(self, source: DType, target: DType, value: str, n: int) -> str:
         """Return a float as the nearest integer towards zero that the dtype has; NaN gives 0.
 
         A number beyond the dtype gives its least or its greatest value. It is clamped first, as the
-        instruction is undefined for such numbers. `ends`: what the kernel itself has clamped the
-        number to.
+        instruction is undefined for such numbers.
         """
         old, new = typed(source, n), typed(target, n)
         least, most = int(target.min), int(target.max)
@@ -325,11 +322,9 @@ class Arithmetic(Text):
         # The greatest float that the integer can hold.
         held = most >> max(0, most.bit_length() - digits) << max(0, most.bit_length() - digits)
         low, high = (number(float(end), source, n) for end in (least, held))
-        clamped = value
-        if ends[0] < least:
-            above = self.let(f"fcmp ogt {old} {value}, {low}")  # false for NaN
-            clamped = self.select(above, old, value, low)
-        if ends[1] > held == most:
+        above = self.let(f"fcmp ogt {old} {value}, {low}")  # false for NaN
+        clamped = self.select(above, old, value, low)
+        if held == most:
             below = self.let(f"fcmp olt {old} {clamped}, {high}")
             clamped = self.select(below, old, clamped, high)
         if target.itemsize < 4:  # processors convert to 32 bits
@@ -337,10 +332,10 @@ class Arithmetic(Text):
             whole = self.let(f"trunc {of('i32', n)} {wide} to {new}")
         else:
             whole = self.let(f"fpto{'s' if least else 'u'}i {old} {clamped} to {new}")
-        if ends[1] > held != most:  # what was converted of such numbers is not used
+        if held != most:  # what was converted of such numbers is not used
             large = self.let(f"fcmp ogt {old} {value}, {high}")
             whole = self.select(large, new, number(most, target, n), whole)
-        if not least and ends[0] < least:  # NaN gave the least
+        if not least:  # NaN gave the least
             return whole
         nan = self.let(f"fcmp uno {old} {value}, {value}")
         return self.select(nan, new, number(0, target, n), whole)

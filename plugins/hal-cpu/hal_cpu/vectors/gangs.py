@@ -73,7 +73,7 @@ class Gangs(Flat):
         if self.by_subgroup:
             width = width or subgroup_of(registers)
         if width is not None and not deep:
-            self.widths = Widths(width, width, self.widths.mask_bits)
+            self.widths = Widths(width, width)
         if self.widths.whole > 1:
             bodies = self.bodies.values()
             merged = [item for body in bodies for item in with_merged_guards(body, self.shapes)]
@@ -273,7 +273,7 @@ class Gangs(Flat):
 
     def _gangs(self, region: _Region, place: int, rows: list[str]) -> None:
         """Write the loop over the gangs of a row, with each of the bodies."""
-        whole, few, self.mask_bits, _ = self.widths
+        whole, few, _ = self.widths
         size, slot = self.sizes[0], self.slot("i64", "x")
         row = self.let(f"mul i64 {rows[0]}, {self.sizes[1]}")
         row = self.let(f"mul i64 {self.let(f'add i64 {row}, {rows[1]}')}, {size}")
@@ -408,8 +408,7 @@ class Gangs(Flat):
         alive = ""
         if self.w > 1 and self.shapes.returns_vary:
             alive = self.slot(self.mask_kind, "alive")
-            everyone = f"splat (i{self.mask_bits} -1)"
-            self.store(self.mask_kind, self.mask or everyone, alive)
+            self.store(self.mask_kind, self.mask or "splat (i32 -1)", alive)
         self.frames = [Frame(end, end, active=alive)]
         mark = len(self.log)
         if self.w == 1:

@@ -7,10 +7,7 @@ division.
 
 from __future__ import annotations
 
-import math
-
 from hal_core.dtypes import DType, float16
-from hal_kernel.ir.uop import UOp
 
 _UNSIGNED = """\
 define internal {type} {name}({type} %a, {type} %b) alwaysinline {{
@@ -160,18 +157,3 @@ def narrow(target: DType) -> tuple[str, str]:
     """Return the name and definition of float32 to a 16-bit float: to nearest, ties to even."""
     name = f"@hal.narrow.{target.name}"
     return name, (_NARROW_FLOAT16 if target is float16 else _NARROW_BFLOAT16).format(name=name)
-
-
-def clamped_to(node: UOp) -> tuple[float, float]:
-    """Return the least and the greatest number that a float may be, unless it is NaN."""
-    least, most = -math.inf, math.inf
-    if node.op == "CONST":
-        least = most = float(node.arg)
-    elif node.op in ("MIN", "MAX"):
-        for source, other in zip(node.src, node.src[::-1], strict=True):
-            if source.op == "CONST" and not math.isnan(source.arg):
-                end, (least, most) = float(source.arg), clamped_to(other)
-                # If the other is NaN, the result may be the constant.
-                ends = (min(least, end), end) if node.op == "MIN" else (end, max(most, end))
-                least, most = ends
-    return least, most

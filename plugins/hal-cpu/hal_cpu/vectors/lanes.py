@@ -23,8 +23,6 @@ class LaneValues(Arithmetic):
     zero: Lanes
     linear: Lanes
 
-    mask_bits = 32
-
     def __init__(self, half: bool) -> None:
         super().__init__(half)
         self.set_width(1)
@@ -124,7 +122,7 @@ class LaneValues(Arithmetic):
 
     @property
     def mask_kind(self) -> str:
-        return of(f"i{self.mask_bits}", self.w)
+        return of("i32", self.w)
 
     def as_mask(self, bools: str) -> str:
         return self.let(f"sext <{self.w} x i1> {bools} to {self.mask_kind}")
@@ -150,7 +148,7 @@ class LaneValues(Arithmetic):
         return self.let(f"icmp ne i{self.w} {self.as_bits(bools)}, 0")
 
     def inverse(self, mask: str) -> str:
-        return self.let(f"xor {self.mask_kind} {mask}, splat (i{self.mask_bits} -1)")
+        return self.let(f"xor {self.mask_kind} {mask}, splat (i32 -1)")
 
     def masked(self, dtype: DType, new: str, old: str) -> str:
         """Return new values for the lanes that are on, and the old ones for the others."""

@@ -149,7 +149,7 @@ class Loops(Branches):
             self._while_all(item, place)
         elif mask is None and counter is not None and counter.together:
             self._range_of_all(item, place, counter)
-        self.store(kind, mask or f"splat (i{self.mask_bits} -1)", frame.next)
+        self.store(kind, mask or "splat (i32 -1)", frame.next)
         self.open_loop(f"loop.{place}")
         mark = len(self.log)
         inside = self.load(kind, frame.next)

@@ -37,11 +37,10 @@ def subgroup_of(registers: Registers) -> int:
 class Widths(NamedTuple):
     whole: int  # threads of a gang
     few: int  # of the gangs behind those of a row, and of those with a mask
-    mask_bits: int
     why: str = ""  # the threads run one by one, if they do
 
 
-DEEP = Widths(1, 1, 32, f"blocks are nested deeper than {_DEEPEST}")
+DEEP = Widths(1, 1, f"blocks are nested deeper than {_DEEPEST}")
 
 
 def is_deep(uops: tuple[UOp, ...]) -> bool:
@@ -60,7 +59,7 @@ def widths(
     varying = shapes.varying
     why = _alone(uops, shapes) if varying else "nothing differs along x"
     if why:
-        return Widths(1, 1, 32, why)
+        return Widths(1, 1, why)
     sizes = [
         node.dtype.itemsize
         for node in uops
@@ -89,9 +88,9 @@ def widths(
     while own * whole > _LOCAL_NBYTES and whole > 1:
         whole //= 2
     if whole < 4:
-        return Widths(1, 1, 32, "rows are short" if row and row < 4 else "local arrays are large")
+        return Widths(1, 1, "rows are short" if row and row < 4 else "local arrays are large")
     few = min(whole, max(registers.nbytes // size, _LEAST) if size > 1 else 16)
-    return Widths(whole, few, 8 if size == 1 and whole >= 16 else 32)
+    return Widths(whole, few)
 
 
 def _alone(uops: tuple[UOp, ...], shapes: Shapes) -> str:
