@@ -309,6 +309,22 @@ def test_a_loop_without_iterations_loads_nothing(width: int | None) -> None:
     assert not y.numpy().any()
 
 
+@hal.kernel
+def short_loops(y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32]) -> None:
+    i = hal.global_idx(0)
+    for a in range(8):
+        for b in range(8):
+            for c in range(8):
+                for d in range(8):
+                    for e in range(8):
+                        y[8 * i + e] = x[8 * i + e] + hal.float32(a + b + c + d)
+
+
+def test_loops_within_each_other_stay_loops() -> None:
+    """Or 32,768 iterations stood one behind the other."""
+    assert LLVMRenderer().render(short_loops.lower()).count("\n") < 4000
+
+
 def test_llvm_unrolls_only_short_loops_without_masks() -> None:
     for kernel, ends in (
         (sums_of_none, ["", "", ROLLED]),

@@ -4,8 +4,7 @@
         j = 4 * i + k                if j0 < n and j1 < n and j2 < n and j3 < n:
         if j < n:           ->           y[j0] = 2 * x[j0]; y[j1] = 2 * x[j1]; ...
             y[j] = 2 * x[j]          else:
-                                         if j0 < n: y[j0] = 2 * x[j0]
-                                         ...
+                                         for k in range(4): ...
 
 Where all guards hold the accesses follow each other, and are bundles: `bundles.py`.
 """
@@ -78,26 +77,24 @@ class _Straight:
         self._strided = 0  # stores
 
     def gains(self) -> bool:
-        few = len(self.nodes) <= _MOST_NODES
-        return few and len(self.guards) != 1 and self._strided > 1
+        return len(self.guards) != 1 and self._strided > 1
 
     def add_all(self, block: Sequence[Item]) -> bool:
-        """Add a block; return False if it has more than guards and straight lines."""
+        """Add a block; return False if it is long, or more than guards and straight lines."""
         for item in block:
+            if len(self.nodes) > _MOST_NODES:
+                return False
             if isinstance(item, UOp):
                 if item.op in _STOPS:
                     return False
                 self.add(item)
                 continue
-            if isinstance(item, Loop):
-                numbers = _numbers(item, self.shapes)
+            if isinstance(item, Loop) and (numbers := _numbers(item, self.shapes)):
                 for number in numbers:
                     self._new[item.node] = UOp("CONST", item.node.dtype, (), number, item.node.line)
                     self.nodes.append(self._new[item.node])
                     if not self.add_all(item.body):
                         return False
-                if not numbers:
-                    return False
                 continue
             if not isinstance(item, If) or not self.shapes.is_index_test(item.node.src[0]):
                 return False
