@@ -46,7 +46,7 @@ class Branches(Subgroups):
                 self.node(item)
                 continue
             self._item(item)
-            if self.w == 1 or self.left or item is block[-1]:
+            if self.left or item is block[-1]:
                 continue
             if lanes_leave(item, self.shapes):
                 self._rest_of_block(block[place + 1 :])
@@ -113,7 +113,7 @@ class Branches(Subgroups):
         condition = self.get(item.node.src[0])
         cost = facts([item])
         if self.choosing or (
-            self.w > 1 and not cost.is_hard and not cost.accesses and cost.nodes < CHEAP
+            not cost.is_hard and not cost.accesses and cost.nodes < CHEAP
             and not self.is_uniform(condition)
         ):  # fmt: skip
             self.note(item.node, "both sides run, lanes choose")

@@ -15,6 +15,7 @@ class _Open(NamedTuple):
 
     place: int  # in its labels
     mark: int  # of the log
+    is_loop: bool
     counted: Counted | None = None  # of a RANGE
     turned: bool = False  # the ELSE of an IF is written
 
@@ -24,7 +25,6 @@ class Flat(Loops):
 
     def flat(self, uops: Sequence[UOp]) -> None:
         open_: list[_Open] = []
-        loops: list[_Open] = []
         place = 0
         while place < len(uops):
             node = uops[place]
@@ -36,22 +36,20 @@ class Flat(Loops):
                 place = end + 1
             elif op in ("IF", "RANGE", "LOOP"):
                 open_.append(self._opened(node))
-                if op != "IF":
-                    loops.append(open_[-1])
             elif op == "ELSE":
-                self._turn(open_[-1])
-                open_[-1] = open_[-1]._replace(turned=True)
+                one = open_[-1] = open_[-1]._replace(turned=True)
+                self.jump(f"fi.{one.place}")
+                self.log.back(one.mark)
+                self.label(f"else.{one.place}")
             elif op in ("ENDIF", "ENDRANGE", "ENDLOOP"):
-                one = open_.pop()
-                if op != "ENDIF":
-                    loops.pop()
-                self._close(node, one)
+                self._close(node, open_.pop())
             elif self.left:
                 continue  # behind a jump
             elif op == "RETURN":
                 self.jump(self.frames[0].end)
             elif op in ("BREAK", "CONTINUE"):
-                self.jump(f"{'end' if op == 'BREAK' else 'step'}.{loops[-1].place}")
+                loop = next(one.place for one in reversed(open_) if one.is_loop)
+                self.jump(f"{'end' if op == 'BREAK' else 'step'}.{loop}")
             else:
                 self._plain(node)
 
@@ -74,12 +72,7 @@ class Flat(Loops):
             start, stop = (self.get(source) for source in node.src[:2])
             mark = len(self.log)
             counted = self.open_range(node, place, start, stop)
-        return _Open(place, mark, counted)
-
-    def _turn(self, one: _Open) -> None:
-        self.jump(f"fi.{one.place}")
-        self.log.back(one.mark)
-        self.label(f"else.{one.place}")
+        return _Open(place, mark, node.op != "IF", counted)
 
     def _close(self, node: UOp, one: _Open) -> None:
         place = one.place

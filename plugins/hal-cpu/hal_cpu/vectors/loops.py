@@ -34,7 +34,7 @@ class Loops(Branches):
         if facts([item]).has_effects:
             self.pure = False
         self.forget(item.body)
-        if self.is_varying_loop(node):
+        if node in self.shapes.divergent:
             staggered = node in self.shapes.staggered
             self.note(node, _TOGETHER if staggered else "masked: lanes leave it one by one")
             self._loop_by_lanes(item, place)
@@ -57,9 +57,6 @@ class Loops(Branches):
                 self._loop_by_lanes(item, place)
         self.forget(item.body)
 
-    def is_varying_loop(self, node: UOp) -> bool:
-        return self.w > 1 and node in self.shapes.divergent
-
     def _endless(self, item: Loop, place: int) -> None:
         self.open_loop(f"step.{place}")
         self._body(item, Frame(f"end.{place}", f"step.{place}"))
@@ -77,8 +74,7 @@ class Loops(Branches):
         Where the gang cannot start again, the iteration can: what it guesses is tested ahead of its
         effects, and it is written a second time without guesses.
         """
-        starts_again = self.w > 1 and self.mask is None and not self.pure
-        if not starts_again or facts(body).loops:
+        if self.mask is not None or self.pure or facts(body).loops:
             self._scoped(body, step)
             return
         outside = self.again, self.trying, self.guessed
@@ -194,13 +190,13 @@ class Loops(Branches):
             self.true.put(one, True)
         self._iteration(item, test.sides[stays], f"all.step.{place}")
         self.label(f"all.step.{place}")
+        self._end_of_all(item, place, mark, gone)
+
+    def _end_of_all(self, item: Loop, place: int, mark: int, gone: str) -> None:
+        """Go to the next iteration; behind the last, past the loop with a mask if none is left."""
         self.log.back(mark)
         self.jump(f"all.{place}")
         self.close_loop()
-        self._end_of_all(item, place, gone)
-
-    def _end_of_all(self, item: Loop, place: int, gone: str) -> None:
-        """Go past the loop with a mask if all lanes are gone."""
         self.label(f"all.end.{place}")
         self.branch(gone, f"end.{place}", f"some.{place}", likely=True)
         self.label(f"some.{place}")
@@ -245,10 +241,7 @@ class Loops(Branches):
         self._body(item, Frame(f"all.end.{place}", f"all.step.{place}"))
         self.label(f"all.step.{place}")
         self.store(kind, self.let(f"add {kind} {at}, {step}"), counter.slot)
-        self.log.back(mark)
-        self.jump(f"all.{place}")
-        self.close_loop()
-        self._end_of_all(item, place, gone)
+        self._end_of_all(item, place, mark, gone)
 
 
 class _Counter:

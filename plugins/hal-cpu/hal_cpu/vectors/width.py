@@ -73,7 +73,7 @@ def widths(
         and node.src[0] in varying
         and any(isinstance(item, Loop) for item, _ in shapes.paths.get(node, ()))
     }
-    lanes, times = registers.nbytes // size, 4
+    lanes = registers.nbytes // size
     if shapes.divergent - shapes.staggered:
         times = 2
     elif in_loops:

@@ -53,7 +53,6 @@ from collections.abc import Sequence
 from hal_core.dtypes import bool_
 from hal_core.errors import Unsupported
 from hal_kernel.ir.blocks.hoisting import Hoisted, is_common
-from hal_kernel.ir.blocks.independence import stores_last
 from hal_kernel.ir.blocks.local_arrays import with_common_arrays
 from hal_kernel.ir.blocks.region import Region, enclosed
 from hal_kernel.ir.uop import ATOMIC_OPS, PURE, Kernel, UOp
@@ -82,8 +81,7 @@ def at_barriers(kernel: Kernel) -> tuple[UOp, ...]:
 def _in_one_region(uops: Sequence[UOp]) -> tuple[UOp, ...]:
     front = [node for node in uops if node.op in _MEMORY]
     body = [node for node in uops if node.op not in _MEMORY]
-    threads = UOp("THREADS", None, (), stores_last(body))
-    return (*front, threads, *body, UOp("ENDTHREADS", None, (threads,)))
+    return (*front, *enclosed(body, body))
 
 
 def _fitting(kernel: Kernel, made: Sequence[UOp]) -> tuple[UOp, ...]:
