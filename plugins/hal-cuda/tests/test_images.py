@@ -30,12 +30,6 @@ extern "C" __global__ void k(float *y, cudaTextureObject_t im) {{
     y[(k * blockDim.y + j) * blockDim.x + i] = one.x + one.w;
 }}"""
 READS = {1: "tex1D<float4>(im, i)", 2: "tex2D<float4>(im, i, j)", 3: "tex3D<float4>(im, i, j, k)"}
-# Pixels of a type that go through a surface, and come back through a texture.
-COPIED = """
-extern "C" __global__ void k(cudaTextureObject_t x, cudaSurfaceObject_t y) {{
-    int i = threadIdx.x, j = threadIdx.y;
-    surf2Dwrite(tex2D<{type}>(x, i, j), y, i * (int)sizeof({type}), j);
-}}"""
 
 
 @pytest.fixture
@@ -63,25 +57,6 @@ def test_kernels_read_images_of_each_number_of_axes(
     y = hal.zeros(pixels.size // 4, hal.float32, device)
     program(y, x, grid=1, block=image.shape[-2::-1])
     assert (y.numpy().reshape(pixels.shape[:-1]) == pixels[..., 0] + pixels[..., 3]).all()
-
-
-@pytest.mark.parametrize("channels", [1, 2, 4])
-@pytest.mark.parametrize(
-    ("dtype", "type"),
-    [
-        (hal.uint8, "uchar"), (hal.int8, "char"), (hal.uint16, "ushort"), (hal.int16, "short"),
-        (hal.uint32, "uint"), (hal.int32, "int"), (hal.float32, "float"),
-    ],
-    ids=str,
-)  # fmt: skip
-def test_kernels_read_and_write_every_format(
-    device: hal.Compiled, compiled: Any, dtype: hal.DType, type: str, channels: int
-) -> None:
-    image = hal.Image(8, 4, channels=channels)
-    pixels = (37 * np.arange(32 * channels)).astype(dtype.to_numpy()).reshape(image.shape)
-    x, y = made(device, image, dtype).copyin(pixels), made(device, image, dtype).allocate()
-    compiled(COPIED.format(type=f"{type}{channels}"))(x, y, grid=1, block=(8, 4))
-    assert (y.numpy() == pixels).all()
 
 
 def test_normalised_integers_and_float16_are_floats_in_a_kernel(

@@ -24,8 +24,8 @@ class ByHand(NamedTuple):
     before: str = ""  # lines ahead of the first kernel
     has_macros: bool = True  # it has C's preprocessor, and declarations of functions
     # Where it has images, by the kind of their elements, "f", "i", "u":
-    # NAME(x: const image2d, y: image2d): y = FACTOR * x at each pixel. If all pixels that it writes
-    # are of one format, float4, then "f" alone.
+    # NAME(x: const image2d, y: image2d): y = FACTOR * x at each pixel. If the pixels that a text
+    # writes are of one format, then "f", which is float4, and for each format, as "int8x4", y = x.
     images: Mapping[str, str] = MappingProxyType({})
 
 

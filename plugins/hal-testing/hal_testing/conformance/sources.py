@@ -26,7 +26,7 @@ class Texts(NamedTuple):
     macro: str = ""  # kernel `doubled`: y[i] = FACTOR * x[i]
     unresolved: str = ""  # kernel `doubled`, which calls a function that does not exist
     # By the kind of elements, "f", "i", "u": kernel `k` of IMAGES, y = FACTOR * x at each pixel.
-    # "f" alone where it writes nothing but float4.
+    # Or "f" of float4 and, as "int8x4", each format of its own: y = x.
     images: Mapping[str, str] = MappingProxyType({})
 
     def source(self, text: str, name: str = "doubled", **options: object) -> hal.Source:

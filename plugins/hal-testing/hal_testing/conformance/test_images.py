@@ -115,7 +115,10 @@ class TestImages:
     def test_IM7_kernels_read_and_write_every_format_that_the_device_has(
         self, device: hal.Compiled, hal_source: Texts
     ) -> None:
-        copiers = {kind: compiled(device, hal_source, kind, factor=1) for kind in "fiu"}
+        if len(hal_source.images) < 3:
+            nothing_to_try(f"the kit knows few images in {hal_source.language!r}")
+        of_formats = "int8x1" in hal_source.images
+        copiers = {kind: compiled(device, hal_source, kind, factor=1) for kind in hal_source.images}
         dtypes = (hal.uint8, hal.int8, hal.uint16, hal.int16, hal.uint32, hal.int32)
         asked = [(dtype, False) for dtype in (*dtypes, hal.float16, hal.float32)]
         found = 0
@@ -128,7 +131,12 @@ class TestImages:
                     x.copyin(pixels)
                 except hal.Unsupported:
                     continue
-                copiers["f" if normalised else dtype.kind](x, y, threads=(8, 4))
+                kind = "f" if normalised else dtype.kind
+                if of_formats:
+                    kind = "" if normalised else f"{dtype}x{channels}"
+                    if kind not in copiers:
+                        continue
+                copiers[kind](x, y, threads=(8, 4))
                 assert (y.numpy().reshape(-1) == pixels).all(), image
                 found += 1
         assert found >= 10

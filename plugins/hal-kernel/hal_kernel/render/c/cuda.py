@@ -130,6 +130,12 @@ CUDA = Language(
 )
 
 
+_PIXELS = {
+    "int8": "char", "int16": "short", "int32": "int",
+    "uint8": "uchar", "uint16": "ushort", "uint32": "uint", "float32": "float",
+}  # fmt: skip
+
+
 class CUDARenderer(CFamilyRenderer):
     """CUDA C++ for NVRTC or nvcc."""
 
@@ -150,5 +156,16 @@ extern "C" __global__ void NAME(cudaTextureObject_t x, cudaSurfaceObject_t y) {
     surf2Dwrite(v, y, i * (int)sizeof(float4), j, cudaBoundaryModeZero);
 }
 """
+        }
+        | {
+            f"{dtype}x{channels}": f"""\
+extern "C" __global__ void NAME(cudaTextureObject_t x, cudaSurfaceObject_t y) {{
+    int i = blockIdx.x * blockDim.x + threadIdx.x, j = blockIdx.y * blockDim.y + threadIdx.y;
+    {type}{channels} v = tex2D<{type}{channels}>(x, i, j);
+    surf2Dwrite(v, y, i * (int)sizeof(v), j, cudaBoundaryModeZero);
+}}
+"""
+            for dtype, type in _PIXELS.items()
+            for channels in (1, 2, 4)
         },
     )
