@@ -31,6 +31,38 @@ class Failure(NamedTuple):
     passes: int = 0  # number of calls whose failure has a fallback and raises nothing
 
 
+IN_QUEUE = (hal.HalError, hal.DeviceFault)  # as what fails in a queue is raised at its waits
+# The calls that CUDA and HIP name alike but for the prefix, and whose failure does the same.
+_ALIKE = {
+    "DeviceGetAttribute DeviceGetName DeviceTotalMem": Failure("enumerate"),
+    "DeviceCanAccessPeer MemcpyAsync MemcpyPeerAsync": Failure("copy_from"),
+    # The driver copies through the host; what cannot become its graph is replayed step by step.
+    "MemPoolSetAccess GraphCreate GraphAddKernelNode GraphAddMemsetNode": Failure("", passes=1),
+    "MemGetInfo": Failure("", passes=2),  # only for the text of an OutOfMemory
+    "MemPoolCreate MemPoolSetAttribute": Failure("allocate"),
+    "MemPoolTrimTo": Failure("allocate free close"),
+    "MemPoolDestroy": Failure("close", lost="pools"),
+    "MemcpyHtoDAsync": Failure("copyin"),
+    "MemcpyDtoHAsync": Failure("copyout"),
+    "MemsetD8Async MemsetD16Async": Failure("fill"),
+    "MemsetD32Async": Failure("wait fill", IN_QUEUE),
+    "StreamDestroy": Failure("close", lost="streams"),
+    "StreamSynchronize": Failure("copyin copyout wait free wrap allocate unload close"),
+    "EventDestroy": Failure("wait copy_from free close", lost="events"),
+    "EventQuery": Failure("wait free", IN_QUEUE),
+    "EventElapsedTime": Failure("wait"),
+    "ModuleGetFunction FuncGetAttribute": Failure("load"),
+    "GraphExecKernelNodeSetParams GraphExecMemsetNodeSetParams GraphLaunch": Failure("replay"),
+    "GraphExecDestroy": Failure("load unload close", lost="execs"),
+    "GraphDestroy": Failure("load unload close", lost="graphs"),
+}
+
+
+def failures_of(prefix: str) -> dict[str, Failure]:
+    """Return what the calls of every driver do where they fail, by their whole names."""
+    return {prefix + name: one for names, one in _ALIKE.items() for name in names.split()}
+
+
 class EachTurn:
     """The runs of `everything`, on a driver in software that `control` lets fail.
 

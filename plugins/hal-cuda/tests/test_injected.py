@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 
 import pytest
-from each_turn import OUT_OF_MEMORY, UNKNOWN, EachTurn, Failure
+from each_turn import IN_QUEUE, OUT_OF_MEMORY, UNKNOWN, EachTurn, Failure, failures_of
 from every_call import Family, same
 from simulator import Simulator
 
@@ -26,16 +26,12 @@ SAYS = {
 _COPYING = "copyin copyout copy_from"
 _NONE_SERVES = hal.CompilerUnavailable  # compile: no compiler can serve
 _NO_MEMORY = (hal.OutOfMemory,)
-_IN_QUEUE = (hal.HalError, hal.DeviceFault)  # as what fails in a queue is raised at its waits
 
-EXPECTED = {
+EXPECTED = failures_of("cu") | {
     "cuInit": Failure("enumerate", (hal.DeviceUnavailable,)),
     "cuDriverGetVersion": Failure("enumerate compile", (hal.DeviceUnavailable, _NONE_SERVES)),
     "cuDeviceGet": Failure("enumerate"),
-    "cuDeviceGetAttribute": Failure("enumerate"),
     "cuDeviceGetCount": Failure("enumerate"),
-    "cuDeviceGetName": Failure("enumerate"),
-    "cuDeviceTotalMem": Failure("enumerate"),
     "cuDevicePrimaryCtxRetain": Failure("open"),
     "cuDevicePrimaryCtxRelease": Failure("close"),
     # Of the turns that pass one is the test's own, two are for the text of OutOfMemory, two are of
@@ -44,19 +40,12 @@ EXPECTED = {
     "cuCtxSetCurrent": Failure(
         "open queue replay record allocate compile load wait launch unload external_ptr wrap free "
         f"close __dlpack__ {_COPYING}",
-        (*_IN_QUEUE, _NONE_SERVES),
+        (*IN_QUEUE, _NONE_SERVES),
         passes=8,
     ),
     "cuCtxGetCurrent": Failure("wait", passes=15),  # memory is freed, or given back, all the same
-    "cuDeviceCanAccessPeer": Failure("copy_from"),
-    "cuMemPoolSetAccess": Failure("", passes=1),  # the driver copies through the host
-    "cuMemGetInfo": Failure("", passes=2),  # only for the text of an OutOfMemory
     "cuMemAlloc": Failure("allocate"),
     "cuMemAllocFromPoolAsync": Failure("allocate"),
-    "cuMemPoolCreate": Failure("allocate"),
-    "cuMemPoolSetAttribute": Failure("allocate"),
-    "cuMemPoolTrimTo": Failure("allocate free close"),
-    "cuMemPoolDestroy": Failure("close", lost="pools"),
     "cuCtxSynchronize": Failure("free", lost="blocks, arrays images images"),
     "cuArray3DCreate": Failure("allocate"),
     "cuArrayDestroy": Failure("free", lost="arrays"),
@@ -69,53 +58,26 @@ EXPECTED = {
     "cuMemFreeAsync": Failure("free", lost="blocks"),
     "cuMemHostAlloc": Failure("allocate copyin"),
     "cuMemFreeHost": Failure("free close", lost="host_blocks"),
-    "cuMemcpyHtoDAsync": Failure("copyin"),
-    "cuMemcpyDtoHAsync": Failure("copyout"),
-    "cuMemcpyAsync": Failure("copy_from"),
-    "cuMemcpyPeerAsync": Failure("copy_from"),
-    "cuMemsetD8Async": Failure("fill"),
-    "cuMemsetD16Async": Failure("fill"),
-    "cuMemsetD32Async": Failure("wait fill", _IN_QUEUE),
     # Where the driver does not say whose memory it is, a graph is replayed step by step.
     "cuPointerGetAttribute": Failure("external_ptr replay", passes=12),
     "cuMemGetAddressRange": Failure("wrap"),
     "cuStreamCreate": Failure("open queue"),
-    "cuStreamDestroy": Failure("close", lost="streams"),
-    "cuStreamSynchronize": Failure("copyin copyout wait free wrap allocate unload close"),
     # What another library has lent is given back by a later call.
     "cuStreamQuery": Failure("copyin wait wrap", passes=2),
     "cuStreamIsCapturing": Failure("wrap __dlpack__", passes=4),
     "cuStreamGetFlags": Failure("", passes=1),
-    "cuStreamWaitEvent": Failure("wait copy_from __dlpack__", _IN_QUEUE, passes=1),
-    "cuEventCreate": Failure("wait record copyin copy_from", _IN_QUEUE),
-    "cuEventDestroy": Failure("wait copy_from free close", lost="events"),
-    "cuEventRecord": Failure(f"wait record {_COPYING}", _IN_QUEUE, passes=1),
-    "cuEventQuery": Failure("wait free", _IN_QUEUE),
+    "cuStreamWaitEvent": Failure("wait copy_from __dlpack__", IN_QUEUE, passes=1),
+    "cuEventCreate": Failure("wait record copyin copy_from", IN_QUEUE),
+    "cuEventRecord": Failure(f"wait record {_COPYING}", IN_QUEUE, passes=1),
     "cuEventSynchronize": Failure("wait copyin"),
-    "cuEventElapsedTime": Failure("wait"),
     "cuModuleLoadDataEx": Failure("compile load"),
     "cuModuleUnload": Failure("compile unload", lost="modules"),
-    "cuModuleGetFunction": Failure("load"),
-    "cuFuncGetAttribute": Failure("load"),
     "cuFuncSetAttribute": Failure("launch"),
     "cuLaunchKernel": Failure("launch"),
     # What cannot become a graph of the driver is replayed step by step.
-    **dict.fromkeys(
-        (
-            "cuGraphCreate",
-            "cuGraphAddKernelNode",
-            "cuGraphAddMemcpyNode",
-            "cuGraphAddMemsetNode",
-            "cuGraphInstantiate",
-        ),
-        Failure("", passes=1),
-    ),
-    "cuGraphExecKernelNodeSetParams": Failure("replay"),
+    "cuGraphAddMemcpyNode": Failure("", passes=1),
+    "cuGraphInstantiate": Failure("", passes=1),
     "cuGraphExecMemcpyNodeSetParams": Failure("replay"),
-    "cuGraphExecMemsetNodeSetParams": Failure("replay"),
-    "cuGraphLaunch": Failure("replay"),
-    "cuGraphExecDestroy": Failure("load unload close", lost="execs"),
-    "cuGraphDestroy": Failure("load unload close", lost="graphs"),
 }
 
 # As often as one polls. When it fails, the thread's mode is what it was, and the call is made.

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from each_turn import OUT_OF_MEMORY, UNKNOWN, EachTurn, Failure
+from each_turn import IN_QUEUE, OUT_OF_MEMORY, UNKNOWN, EachTurn, Failure, failures_of
 from every_call import Family
 from runtime_control import Runtime
 
@@ -21,14 +21,10 @@ SAYS = {
 }
 _COPYING = "copyin copyout copy_from"
 _NO_MEMORY = (hal.OutOfMemory,)
-_IN_QUEUE = (hal.HalError, hal.DeviceFault)  # as what fails in a queue is raised at its waits
 _PROPERTIES = "hipGetDevicePropertiesR0600"
 
-EXPECTED = {
+EXPECTED = failures_of("hip") | {
     "hipGetDeviceCount": Failure("enumerate", (hal.HalError, hal.DeviceUnavailable)),
-    "hipDeviceGetAttribute": Failure("enumerate"),
-    "hipDeviceGetName": Failure("enumerate"),
-    "hipDeviceTotalMem": Failure("enumerate"),
     _PROPERTIES: Failure("enumerate"),
     # Asked once; a graph for which it fails is replayed step by step.
     "hipRuntimeGetVersion": Failure("external_ptr replay", passes=1),
@@ -36,68 +32,34 @@ EXPECTED = {
     # a borrowed array, given back later, and one a graph's, which is replayed step by step then.
     "hipSetDevice": Failure(
         f"open queue wrap replay allocate load wait unload external_ptr free close {_COPYING}",
-        _IN_QUEUE,
+        IN_QUEUE,
         passes=5,
     ),
     "hipGetDevice": Failure("", passes=11),  # memory is freed, or given back, all the same
-    "hipDeviceCanAccessPeer": Failure("copy_from"),
     "hipDeviceSynchronize": Failure("free", lost="blocks"),
-    "hipMemPoolSetAccess": Failure("", passes=1),  # the runtime copies through the host
-    "hipMemGetInfo": Failure("", passes=2),  # only for the text of an OutOfMemory
     "hipMalloc": Failure("allocate"),
     "hipMallocFromPoolAsync": Failure("allocate"),
-    "hipMemPoolCreate": Failure("allocate"),
-    "hipMemPoolSetAttribute": Failure("allocate"),
-    "hipMemPoolTrimTo": Failure("allocate free close"),
-    "hipMemPoolDestroy": Failure("close", lost="pools"),
     "hipFree": Failure("free", lost="blocks"),
     "hipFreeAsync": Failure("free", lost="blocks"),
     "hipHostMalloc": Failure("allocate copyin"),
     "hipHostFree": Failure("free close", lost="host_blocks"),
-    "hipMemcpyHtoDAsync": Failure("copyin"),
-    "hipMemcpyDtoHAsync": Failure("copyout"),
-    "hipMemcpyAsync": Failure("copy_from"),
-    "hipMemcpyPeerAsync": Failure("copy_from"),
-    "hipMemsetD8Async": Failure("fill"),
-    "hipMemsetD16Async": Failure("fill"),
-    "hipMemsetD32Async": Failure("wait fill", _IN_QUEUE),
     # Where the runtime does not say whose memory it is, a graph is replayed step by step.
     "hipPointerGetAttribute": Failure("external_ptr replay", passes=6),
     "hipStreamCreateWithFlags": Failure("open queue"),
-    "hipStreamDestroy": Failure("close", lost="streams"),
-    "hipStreamSynchronize": Failure("copyin copyout wait free wrap allocate unload close"),
     # What another library has lent is given back by a later call.
     "hipStreamQuery": Failure("copyin wait wrap", passes=1),
     "hipStreamIsCapturing": Failure("wrap", passes=1),
-    "hipStreamWaitEvent": Failure("wait copy_from", _IN_QUEUE),
-    "hipEventCreateWithFlags": Failure("wait copyin copy_from", _IN_QUEUE),
-    "hipEventDestroy": Failure("wait copy_from free close", lost="events"),
-    "hipEventRecord": Failure(f"wait record {_COPYING}", _IN_QUEUE),
-    "hipEventQuery": Failure("wait free", _IN_QUEUE),
+    "hipStreamWaitEvent": Failure("wait copy_from", IN_QUEUE),
+    "hipEventCreateWithFlags": Failure("wait copyin copy_from", IN_QUEUE),
+    "hipEventRecord": Failure(f"wait record {_COPYING}", IN_QUEUE),
     "hipEventSynchronize": Failure("wait copyin copyout"),
-    "hipEventElapsedTime": Failure("wait"),
     "hipModuleLoadData": Failure("load"),
     "hipModuleUnload": Failure("unload", lost="modules"),
-    "hipModuleGetFunction": Failure("load"),
-    "hipFuncGetAttribute": Failure("load"),
     "hipModuleLaunchKernel": Failure("launch"),
-    # What cannot become a graph of the runtime is replayed step by step.
-    **dict.fromkeys(
-        (
-            "hipGraphCreate",
-            "hipGraphAddKernelNode",
-            "hipGraphAddMemcpyNode1D",
-            "hipGraphAddMemsetNode",
-            "hipGraphInstantiateWithFlags",
-        ),
-        Failure("", passes=1),
-    ),
-    "hipGraphExecKernelNodeSetParams": Failure("replay"),
+    # What cannot become a graph of the driver is replayed step by step.
+    "hipGraphAddMemcpyNode1D": Failure("", passes=1),
+    "hipGraphInstantiateWithFlags": Failure("", passes=1),
     "hipGraphExecMemcpyNodeSetParams1D": Failure("replay"),
-    "hipGraphExecMemsetNodeSetParams": Failure("replay"),
-    "hipGraphLaunch": Failure("replay"),
-    "hipGraphExecDestroy": Failure("load unload close", lost="execs"),
-    "hipGraphDestroy": Failure("load unload close", lost="graphs"),
 }
 # As often as one polls. When it fails, the thread's mode is what it was, and the call is made.
 _MODE = "hipThreadExchangeStreamCaptureMode"
