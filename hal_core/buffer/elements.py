@@ -258,7 +258,7 @@ class Elements:
         """Give a view its part of the base's memory, which is allocated first if need be."""
         if base._freed != self._freed:
             raise self._was_freed(operation)
-        base.ensure_allocated()
+        base._opaque_for(operation)
         allocator = self._device.allocator
         if self.nbytes:
             self._buf = allocator._offset(base._buf, self.nbytes, self.offset)

@@ -166,4 +166,4 @@ def _part_of(old: Buffer, new: Buffer, buffer: Buffer) -> Buffer | None:
         raise InvalidArgument("replay", f"only a part of {buffer!r} lies in {old!r}", fix=fix)
     if start == 0 and (new.size, new.dtype) == (buffer.size, buffer.dtype):
         return new
-    return new.ensure_allocated().view(buffer.size, buffer.dtype, start)
+    return new.view(buffer.size, buffer.dtype, start)

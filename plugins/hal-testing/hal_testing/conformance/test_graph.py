@@ -123,6 +123,10 @@ class TestGraph:
         assert read(new) == read(b) == expected.tobytes()
         graph.replay()
         assert read(a) != kept and read(b) == read(a)
+        new.deallocate()
+        with pytest.raises(hal.InvalidState, match="freed"):
+            graph.replay({a: new})
+        assert not new.is_allocated
 
     def test_G2_order_follows_the_buffers_of_the_replay(self, device: hal.Compiled) -> None:
         """Nodes that share nothing at capture come after each other where they share bytes."""

@@ -117,7 +117,7 @@ class TestView:
         view = root.view(16, offset=16)
         deeper = view.view(4, offset=4)
         root.deallocate()
-        for gone in (view, deeper):
+        for gone in (view, deeper, root.view(4)):
             assert not gone.is_allocated
             with pytest.raises(hal.InvalidState):
                 gone.copyout(bytearray(gone.nbytes))
@@ -125,6 +125,7 @@ class TestView:
                 gone.copyin(bytes(gone.nbytes))
         with pytest.raises(hal.InvalidState):
             device.compile(copier(hal.uint8))(view, deeper, vals=(4,), threads=4)
+        assert not root.is_allocated
 
     def test_V5_freeing_a_view_leaves_its_base(self, device: hal.Compiled) -> None:
         before = device.allocator.statistics()
