@@ -67,18 +67,13 @@ def write_whole(
 ) -> None:
     """Write a file whole or not at all, whichever other threads and processes write it.
 
-    The parts go to a new file beside it, never through a link, and that file takes its place. A
-    pipe or a device, such as /dev/stdout, is written to as it is.
+    The parts go to a new file beside it, never through a link, and that file takes its place.
     Raises: OSError.
     """
-    if os.path.exists(path) and not os.path.isfile(path):
-        # The builtin `open` is gone while Python ends.
-        with io.open(path, "wb") as stream:  # noqa: UP020
-            stream.writelines(parts)
-        return
     half = os.path.join(os.path.dirname(path), prefix + os.urandom(8).hex())
     try:
         # "x" refuses a name that is there, also one that is a link.
+        # The builtin `open` is gone while Python ends.
         # The opener is no function of Python's: in one Ctrl-C may come behind the call.
         opener = partial(os.open, mode=permissions)
         with io.open(half, "xb", opener=opener) as file:  # noqa: UP020
@@ -91,10 +86,17 @@ def write_whole(
 
 
 def save(operation: str, path: object, *parts: bytes) -> None:
-    """Write a file as `write_whole`. Raises: InvalidArgument, which is the OSError, too."""
+    """Write a file as `write_whole`; a pipe or a device, such as /dev/stdout, as it is.
+
+    Raises: InvalidArgument, which is the OSError, too.
+    """
     text = as_path(path, operation)
     with explained(operation, text, "the file cannot be written"):
-        write_whole(text, *parts)
+        if os.path.exists(text) and not os.path.isfile(text):
+            with io.open(text, "wb") as stream:  # noqa: UP020
+                stream.writelines(parts)
+        else:
+            write_whole(text, *parts)
 
 
 def missing(operation: str, path: str, fix: str) -> InvalidArgument:

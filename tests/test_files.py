@@ -60,7 +60,7 @@ def test_two_that_write_one_file_write_it_whole(
 
 def test_a_pipe_is_written_to_and_a_link_is_replaced(tmp_path: Path) -> None:
     out, into = os.pipe()
-    files.write_whole(f"/dev/fd/{into}", b"a", b"b")
+    files.save("save", f"/dev/fd/{into}", b"a", b"b")
     os.close(into)
     with open(out, "rb") as pipe:
         assert pipe.read() == b"ab"
