@@ -461,6 +461,7 @@ def pack(number: float, dtype: DType) -> bytes:
     """Return the bytes of one element of `dtype`, which must hold `number`.
 
     A float is rounded half to even: 1.00390625 (3F 80 80 00 as a float32) is 3F 80 as a bfloat16.
+    Raises: OverflowError when that makes a finite float infinite.
     """
     if dtype.format:
         return struct.pack(f"={dtype.format}", number)
@@ -472,7 +473,10 @@ def pack(number: float, dtype: DType) -> bytes:
     if nearest != number and not bits & 1:
         # An odd last bit tells the next rounding that digits are lost, so it sees no tie.
         bits += 1 if abs(nearest) < abs(number) else -1
-    return struct.pack("=H", (bits + 0x7FFF + (bits >> 16 & 1)) >> 16)
+    upper = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16
+    if upper & 0x7FFF == 0x7F80 != bits >> 16 & 0x7FFF:
+        raise OverflowError
+    return struct.pack("=H", upper)
 
 
 def _named(name: str) -> DType:

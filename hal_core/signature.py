@@ -164,10 +164,11 @@ def convert_value(value: Any, param: Param, operation: str, device: str) -> Any:
     elif dtype.kind == "f":
         try:
             number = float(plain)
+            pack(number, dtype)
         except OverflowError:
             number = inf
         # The caller may have written an infinity; a longdouble may be beyond a float, as an int.
-        if value == number if abs(number) == inf else not abs(number) > dtype.max:
+        if abs(number) != inf or value == number:
             return number
     elif isinstance(plain, float):
         problem = "is a float where an integer is expected"

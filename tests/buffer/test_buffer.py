@@ -192,6 +192,11 @@ def test_fill_takes_what_the_dtype_holds(fake: hal.Compiled) -> None:
         with pytest.raises(hal.InvalidArgument):
             buffer.fill(wrong)  # type: ignore[arg-type]
     assert buffer.numpy().tolist() == [0, 0, 0]
+    rounded = {hal.float16: (65519.9, 65520.0), hal.bfloat16: (3.3961e38, 3.3962e38)}
+    for dtype, (held, wrong) in (rounded | {hal.float32: (3.4028235e38, 3.4028236e38)}).items():
+        assert hal.zeros(1, dtype, fake).fill(-held).numpy() == np.array(dtype.min, dtype)
+        with pytest.raises(hal.InvalidArgument, match="out of range"):
+            hal.zeros(1, dtype, fake).fill(wrong)
 
 
 def test_fill_takes_a_longer_float_that_the_dtype_holds(fake: hal.Compiled) -> None:

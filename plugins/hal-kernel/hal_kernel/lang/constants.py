@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -12,18 +11,17 @@ from hal_core.dtypes import (
     STORAGE_DTYPES,
     DType,
     as_dtype,
-    bfloat16,
     bool_,
     float32,
     int32,
     int64,
+    pack,
 )
 from hal_core.errors import InvalidArgument
 
 Number = int | float  # bool included
 
 _MANTISSA_BITS = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
-_BFLOAT16_OVERFLOW = (2 - 2**-8) * 2.0**127  # rounds to infinity
 _LONGEST_INT = 256  # bits; more is a mistake that would fill memory
 _TOO_LONG = f"the number would have more than {_LONGEST_INT} bits"
 
@@ -97,12 +95,9 @@ def fit(value: Number, dtype: DType) -> Number | None:
             return None
     try:
         value = float(value)
-        if dtype.format and abs(value) > dtype.max:
-            struct.pack(f"<{dtype.format}", value)  # refuses what would round to infinity
+        pack(value, dtype)
     except OverflowError:
         return None
-    if dtype is bfloat16 and _BFLOAT16_OVERFLOW <= abs(value) < float("inf"):
-        return None  # struct has no bfloat16
     return value
 
 

@@ -201,6 +201,7 @@ class TestProgram:
         if dtype.is_float:
             given += [-0.0, 0.1, -7, 1 << 24, math.nan, math.inf, -math.inf, np.float32(0.1)]
             given += [np.float64(0.1), np.int8(-3), np.bool_(True), scalar(math.nan), 5e-7]
+            given.append(3.4028235e38)  # above the largest float32, which it rounds to
         elif dtype.is_integer:
             given += [np.int64(100), np.uint8(7), np.bool_(True), dtype.max - 1, np.array(5)]
         made = zeros(device, 1, dtype)
