@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import itertools
 import os
@@ -10,6 +11,8 @@ import sys
 import textwrap
 from pathlib import Path
 from tempfile import TemporaryDirectory
+
+from forked import Programs
 
 import hal_core
 
@@ -128,12 +131,27 @@ class FakeSite:
         return name
 
     def run(
-        self, code: str, *flags: str, env: dict[str, str] | None = None, timeout: float = 60
+        self, code: str, *flags: str, env: dict[str, str] | None = None, fresh: bool = False
     ) -> subprocess.CompletedProcess[str]:
-        """`code` in a fresh process that has this folder, and no other distribution, to find."""
+        """`code` in a process that has this folder, and no other distribution, to find.
+
+        It has imported the core already, unless it is to be `fresh` or has flags.
+        """
         start = f"import sys; sys.path[:] = {[str(self), *_path_without_distributions()]!r}\n"
-        variables = {key: text for key, text in os.environ.items() if not key.startswith("HAL_")}
-        return subprocess.run(
-            [sys.executable, "-W", "error", *flags, "-c", start + textwrap.dedent(code)],
-            capture_output=True, text=True, timeout=timeout, env=variables | (env or {}),
-        )  # fmt: skip
+        code, env = textwrap.dedent(code), _no_settings() | (env or {})
+        if not (fresh or flags or sys.platform == "win32"):
+            return _programs().run(f"{start}hal_core.discovery.rescan()\n{code}", env)
+        command = [sys.executable, "-W", "error", *flags, "-c", start + code]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, env=env)
+
+
+def _no_settings() -> dict[str, str]:
+    return {key: text for key, text in os.environ.items() if not key.startswith("HAL_")}
+
+
+@functools.cache
+def _programs() -> Programs:
+    head = "import hal_core.cli.devices, hal_core.cli.doctor, hal_core.device.base\n"
+    made = Programs(head, "-W", "error", env=_no_settings())
+    atexit.register(made.__exit__)
+    return made

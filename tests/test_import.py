@@ -46,7 +46,7 @@ def test_R7_import_survives_whatever_is_installed(site: FakeSite) -> None:
     site.distribution("one", b"[hal.devices]\nbroken \xff\n")
     site.distribution("two", b"\xff\xfe\0[hal.devices]")
     site.distribution("three", "[hal.devices]\nGPU = \n = x\n")
-    done = site.run("import hal_core; print(hal_core.__version__)")
+    done = site.run("import hal_core; print(hal_core.__version__)", fresh=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, hal.__version__ + "\n", "")
 
 

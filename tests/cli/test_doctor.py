@@ -19,7 +19,7 @@ DOCTOR = "from hal_core.cli import main; sys.exit(main(['doctor', {options}]))"
 def doctor(
     site: FakeSite, options: str = "'--json'", env: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    return site.run(DOCTOR.format(options=options), env=env, timeout=120)
+    return site.run(DOCTOR.format(options=options), env=env)
 
 
 def findings(site: FakeSite, env: dict[str, str] | None = None) -> tuple[int, dict[str, Any]]:

@@ -539,9 +539,9 @@ def test_nothing_is_printed_unless_hal_debug_asks(site: FakeSite) -> None:
     site.backend("BAD", "raise OSError('no driver')")
     site.backend("watch", "raise OSError('no file')", group="hal.extensions")
     code = "import hal_core as hal; hal.Device[None]"
-    quiet = site.run(code)
+    quiet = site.run(code, fresh=True)
     assert (quiet.returncode, quiet.stdout, quiet.stderr) == (0, "", "")
-    said = site.run(code, env={"HAL_DEBUG": "1"}).stderr
+    said = site.run(code, env={"HAL_DEBUG": "1"}, fresh=True).stderr
     for text in ("BAD is left out", "the default device is ACC", "no file", "opened ACC"):
         assert text in said
 
@@ -740,7 +740,7 @@ class TestFork:
         site.backend("OTHER")
         # Python warns that other threads may hold locks; that is what these tests are about.
         flags = ("-W", "ignore::DeprecationWarning")
-        done = site.run(FORK.format(parent=parent, child=child), *flags, timeout=30)
+        done = site.run(FORK.format(parent=parent, child=child), *flags)
         assert (done.returncode, done.stderr) == (5, "")
         return done.stdout
 
@@ -872,7 +872,7 @@ def test_a_wrong_HAL_DEBUG_is_told_by_the_first_device_and_not_by_an_import(
         except hal.InvalidArgument as error:
             print(error)
     """
-    done = site.run(program, env={"HAL_DEBUG": "abc"})
+    done = site.run(program, env={"HAL_DEBUG": "abc"}, fresh=True)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("True\nenvironment variable HAL_DEBUG: expected 1 or 0")
 

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ for line in sys.stdin:
     if not os.fork():
         signal.alarm(120)
         text, variables, *files = json.loads(line)
+        os.environ.clear()
         os.environ.update(variables)
         for number, path in enumerate(files, 1):
             os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT), number)
@@ -29,17 +31,20 @@ for line in sys.stdin:
 class Programs:
     """A process that runs `head` and then forks; texts see the names that `head` defines."""
 
-    def __init__(self, head: str) -> None:
+    def __init__(self, head: str, *flags: str, env: Mapping[str, str] | None = None) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-c", head + SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            text=True,
+            [sys.executable, *flags, "-c", head + SERVER], env=env,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
 
-    def run(self, text: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, text: str, env: Mapping[str, str] | None = None, **variables: str
+    ) -> subprocess.CompletedProcess[str]:
         process: Any = self._process
         with tempfile.TemporaryDirectory() as folder:
             files = [Path(folder, name) for name in ("stdout", "stderr")]
-            given = (text, dict(os.environ) | variables, *map(str, files))
+            variables = dict(os.environ if env is None else env) | variables
+            given = (text, variables, *map(str, files))
             print(json.dumps(given), file=process.stdin, flush=True)
             code = int(process.stdout.readline())
             return subprocess.CompletedProcess(text, code, *(file.read_text() for file in files))
