@@ -15,8 +15,7 @@ os.environ |= {"HAL_MUTANT": "", "HAL_FAKE": "", "PYTEST_DISABLE_PLUGIN_AUTOLOAD
 with contextlib.redirect_stdout(io.StringIO()):
     pytest.main(
         [
-            "-q", "--collect-only", "-c", os.devnull, "-p", "no:cacheprovider",
-            "-p", "hal_testing.plugin", "-p", "mutants",
-            "--pyargs", "hal_testing.conformance",
+            "-q", "--collect-only", "-c", os.devnull, "--noconftest", "-p", "no:cacheprovider",
+            "-p", "hal_testing.plugin", "--pyargs", "hal_testing.conformance",
         ]
     )  # fmt: skip

@@ -7,10 +7,11 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from slices import usual
+from forked import Programs
 
 from hal_testing.kit.report import Report, Result, chapters
 
@@ -57,33 +58,54 @@ plugin = Absent()
 """
 
 
-def hal_check(
-    folder: Path,
-    *arguments: str,
-    change: str = "",
-    options: tuple[str, ...] = (),
-    env: dict[str, str] | None = None,
-) -> subprocess.CompletedProcess[str]:
-    script = folder / "command.py"
-    script.write_text(COMMAND.format(change=change))
-    return subprocess.run(
-        [sys.executable, *options, str(script), "check", *arguments],
-        cwd=folder,
-        env={**os.environ, "PYTHONOPTIMIZE": "", **(env or {})},
-        capture_output=True,
-        text=True,
-        timeout=200,
-    )
+# A process that has collected the kit: forks of it begin with the tests. Its asserts hold under -O.
+COLLECTED = (Path(__file__).parent / "collected.py").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def programs() -> Iterator[Programs]:
+    with Programs(COLLECTED, "-O") as made:
+        yield made
+
+
+class Command:
+    """`hal check` and pytest in a folder, on the fake with a change."""
+
+    def __init__(self, programs: Programs, folder: Path) -> None:
+        self._programs, self._folder = programs, folder
+
+    def check(
+        self, *arguments: str, change: str = "", env: dict[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        begin = f"os.chdir({str(self._folder)!r}); sys.argv[:] = {['hal', 'check', *arguments]}\n"
+        return self._programs.run(begin + COMMAND.format(change=change), os.environ | (env or {}))
+
+    def pytest(self, *arguments: str, change: str = "") -> subprocess.CompletedProcess[str]:
+        (self._folder / "pytest.ini").write_text("[pytest]\n")
+        (self._folder / "conftest.py").write_text(COMMAND.format(change=change))
+        options = ["-q", "-p", "no:cacheprovider", "-p", "hal_testing.plugin", "--pyargs"]
+        options += ["hal_testing.conformance", "--hal-device", "FAKE", *arguments]
+        text = f"os.chdir({str(self._folder)!r}); sys.exit(pytest.main({options}))"
+        return self._programs.run(text, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
+
+
+@pytest.fixture
+def command(programs: Programs, tmp_path: Path) -> Command:
+    return Command(programs, tmp_path)
 
 
 def test_a_backend_that_conforms(tmp_path: Path) -> None:
-    """The folder's settings, conftest and tests have no effect, nor have the caller's of pytest."""
+    """In a fresh process, in which the folder's and the caller's settings have no effect."""
     (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = --there-is-no-such-option\n")
     (tmp_path / "conftest.py").write_text("raise SystemExit('the conftest was imported')\n")
     (tmp_path / "test_mine.py").write_text("def test_mine(): assert False\n")
     env = {"PYTEST_ADDOPTS": "--nonsense", "PYTEST_PLUGINS": "nothing_like_this"}
     arguments = ("FAKE", "--chapter", "view", "--report", "r.json")
-    done = hal_check(tmp_path, *arguments, options=("-W", "error"), env=env)
+    text = COMMAND.format(change=f"sys.argv[:] = {['hal', 'check', *arguments]}")
+    done = subprocess.run(
+        [sys.executable, "-I", "-W", "error", "-c", text],
+        cwd=tmp_path, env=os.environ | env, capture_output=True, text=True, timeout=200,
+    )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
     assert lines[0].startswith("FAKE") and "compiler listing" in lines[0]
@@ -96,14 +118,13 @@ def test_a_backend_that_conforms(tmp_path: Path) -> None:
     assert not report["conforms"] and "buffer" in report["not_run"], "one chapter is not all"
     assert report["compiler"] == "listing" and report["hardware"]["limits"]["max_block_threads"]
     left = {path.name for path in tmp_path.iterdir()}
-    assert left == {"pytest.ini", "conftest.py", "test_mine.py", "command.py", "r.json"}
+    assert left == {"pytest.ini", "conftest.py", "test_mine.py", "r.json"}
 
 
-@pytest.mark.parametrize("option", usual(["-O", "-I"], "-O"))
-def test_a_backend_that_does_not_conform(tmp_path: Path, option: str) -> None:
-    """The kit's asserts hold however Python was started."""
+def test_a_backend_that_does_not_conform(command: Command, tmp_path: Path) -> None:
+    """The kit's asserts hold under -O."""
     arguments = ("FAKE", "--chapter", "view", "buffer", "--report", "r.md", "--report", "r.json")
-    done = hal_check(tmp_path, *arguments, options=(option,), change=FORGETFUL)
+    done = command.check(*arguments, change=FORGETFUL)
     assert (done.returncode, done.stderr) == (1, "")
     assert re.search(r"^failed: TestView::test_V1_\w+$\n    \S", done.stdout, re.M)
     assert re.search(r"FAKE does not conform: \d+ of \d+ tests fail, in \d+ s\.\n\Z", done.stdout)
@@ -112,16 +133,16 @@ def test_a_backend_that_does_not_conform(tmp_path: Path, option: str) -> None:
     assert re.search(r"^\| `TestView::test_V1_.*\| .+ \|$", (tmp_path / "r.md").read_text(), re.M)
 
 
-def test_no_hardware_is_one_line(tmp_path: Path) -> None:
+def test_no_hardware_is_one_line(command: Command) -> None:
     each = json.dumps([["FAKE"], ["FAKE", "--require-device"]])
-    done = hal_check(tmp_path, each, change=ABSENT + EACH)
+    done = command.check(each, change=ABSENT + EACH)
     plain, required = map(json.loads, done.stdout.splitlines())
     assert (plain[0], plain[1].count("\n"), plain[2]) == (0, 1, "")
     assert plain[1].endswith("with --require-device this is a failure.\n")
     assert (required[0], required[1], required[2].count("\n")) == (2, "", 1)
 
 
-def test_wrong_arguments_are_one_line(tmp_path: Path) -> None:
+def test_wrong_arguments_are_one_line(command: Command) -> None:
     wrong = (
         (["NOPE"], r"open: no installed backend has this name \(got 'NOPE'\)"),
         (["FAKR"], "FAKR.*FAKE"),
@@ -131,7 +152,7 @@ def test_wrong_arguments_are_one_line(tmp_path: Path) -> None:
         (["FAKE", "--report", "r.txt"], r"r\.txt.*\.md"),
         (["FAKE", "--known-gaps", "gone"], "gone"),
     )
-    done = hal_check(tmp_path, json.dumps([arguments for arguments, _ in wrong]), change=EACH)
+    done = command.check(json.dumps([arguments for arguments, _ in wrong]), change=EACH)
     assert (done.returncode, done.stderr) == (0, "")
     for (_, said), line in zip(wrong, done.stdout.splitlines(), strict=True):
         code, out, err = json.loads(line)
@@ -140,69 +161,54 @@ def test_wrong_arguments_are_one_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-def test_known_gaps_are_counted_and_strict(tmp_path: Path) -> None:
+def test_known_gaps_are_counted_and_strict(command: Command, tmp_path: Path) -> None:
     gaps = tmp_path / "gaps.txt"
-    broken = hal_check(tmp_path, "FAKE", "--chapter", "view", change=FORGETFUL)
+    broken = command.check("FAKE", "--chapter", "view", change=FORGETFUL)
     names = re.findall(r"^failed: (\S+)$", broken.stdout, re.M)
     gaps.write_text("# a comment\n" + "".join(f"{name} the last byte\n" for name in names))
     arguments = ("FAKE", "--chapter", "view", "--known-gaps", "gaps.txt")
-    done = hal_check(tmp_path, *arguments, change=FORGETFUL)
+    done = command.check(*arguments, change=FORGETFUL)
     assert done.returncode == 0, done.stdout
     assert f"known gap: {len(names)}, the last byte" in done.stdout
-    mended = hal_check(tmp_path, *arguments)
+    mended = command.check(*arguments)
     assert mended.returncode == 1 and f"{len(names)} of" in mended.stdout
 
 
-def test_a_test_that_hangs_ends_the_run_and_says_where(tmp_path: Path) -> None:
-    (tmp_path / "conftest.py").write_text(COMMAND.format(change=STUCK))
-    done = plain_pytest(tmp_path, "-k", "test_B4_takes_any", "--hal-time-limit", "2")
+def test_a_test_that_hangs_ends_the_run_and_says_where(command: Command) -> None:
+    done = command.pytest("-k", "test_B4_takes_any", "--hal-time-limit", "2", change=STUCK)
     assert done.returncode == 1
     assert "Timeout" in done.stderr and "test_B4_takes_any_contiguous_memory" in done.stderr
 
 
-def plain_pytest(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    (folder / "pytest.ini").write_text("[pytest]\n")
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
-    command += ["-p", "hal_testing.plugin", "--pyargs", "hal_testing.conformance"]
-    return subprocess.run(
-        [*command, "--hal-device", "FAKE", *arguments],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=200,
-    )
-
-
-def test_plain_pytest_writes_reports(tmp_path: Path) -> None:
-    (tmp_path / "conftest.py").write_text(COMMAND.format(change=FORGETFUL))
-    done = plain_pytest(tmp_path, "-k", "test_V1", "--hal-report", "a.json", "--hal-report", "b.md")
+def test_plain_pytest_writes_reports(command: Command, tmp_path: Path) -> None:
+    reports = ("--hal-report", "a.json", "--hal-report", "b.md")
+    done = command.pytest("-k", "test_V1", *reports, change=FORGETFUL)
     assert done.returncode == 1, done.stdout
     report = json.loads((tmp_path / "a.json").read_text())
     assert len(report["failed"]) == report["chapters"]["View"]["failed"] > 0
     assert "does not conform" in (tmp_path / "b.md").read_text()
-    assert plain_pytest(tmp_path, "--hal-report", "c.txt").returncode == 4
+    assert command.pytest("--hal-report", "c.txt").returncode == 4
 
 
 @pytest.mark.full
-def test_chapters_are_whole_where_an_author_imports_them(tmp_path: Path) -> None:
+def test_chapters_are_whole_where_an_author_imports_them(command: Command, tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text(COMMAND.format(change=""))
     (tmp_path / "test_mine.py").write_text("from hal_testing.conformance import *\n")
     (tmp_path / "pytest.ini").write_text("[pytest]\nhal_device = FAKE\n")
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
-    command += ["-p", "hal_testing.plugin", "test_mine.py"]
+    plain = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
+    plain += ["-p", "hal_testing.plugin", "test_mine.py"]
     counts = []
     for what in ("--setup-plan", "--collect-only"):  # the first looks for the fixtures
-        done = subprocess.run([*command, what], cwd=tmp_path, capture_output=True, text=True)
+        done = subprocess.run([*plain, what], cwd=tmp_path, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout[-2000:]
         counts.append(done.stdout.count("::test_"))
-    inside = plain_pytest(tmp_path, "--collect-only").stdout.count("::test_")
+    inside = command.pytest("--collect-only").stdout.count("::test_")
     assert counts == [inside, inside]
 
 
-def test_ids_have_no_blanks(tmp_path: Path) -> None:
+def test_ids_have_no_blanks(command: Command) -> None:
     """A line of the known gaps is an id, a blank and a reason, so ids have none."""
-    (tmp_path / "conftest.py").write_text(COMMAND.format(change=""))
-    done = plain_pytest(tmp_path, "--collect-only")
+    done = command.pytest("--collect-only")
     ids = [line for line in done.stdout.splitlines() if "::" in line]
     assert len(ids) > 300
     assert not [name for name in ids if re.search(r"\s", name)]
