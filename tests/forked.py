@@ -54,3 +54,9 @@ class Programs:
 
     def __exit__(self, *error: object) -> None:
         self._process.communicate()
+
+
+def collected_kit(optimize: str) -> Programs:
+    """Return programs that begin where the conformance kit is collected."""
+    head = (Path(__file__).parent / "testing" / "collected.py").read_text(encoding="utf-8")
+    return Programs(head, env=os.environ | {"PYTHONOPTIMIZE": optimize})

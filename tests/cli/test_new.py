@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 import os
 import re
-import subprocess
-import sys
 import tomllib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from fake_site import FakeSite
+from forked import Programs, collected_kit
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -24,6 +24,7 @@ words = st.text(LETTERS + "0123456789", min_size=1, max_size=8)
 spelled = st.builds("{}{}".format, st.sampled_from(LETTERS), st.lists(words).map("_".join))
 
 
+Kit = Callable[..., str]
 both = pytest.mark.parametrize("text", [False, True], ids=["rendered", "text"])
 
 
@@ -247,25 +248,41 @@ with hal.Device["NPU2"] as device:
         print(error)
 """
     env = {"HAL_CACHE_DIR": str(tmp_path / "cache")}
-    done = FakeSite(installed(tmp_path, text=True)).run(code, env=env)
+    done = FakeSite(installed(tmp_path, text=True)).run(code, env=env, fresh=True)
     assert done.returncode == 0, done.stderr
     results, error = done.stdout.splitlines()
     assert results == "[3, 3, 3, 3, 1]"
     assert "triple" in error and "name 'hal' is not defined" in error
 
 
-def kit(project: Path, *arguments: str) -> str:
+@pytest.fixture(scope="module")
+def programs() -> Iterator[Programs]:
+    with collected_kit(optimize="") as made:
+        yield made
+
+
+@pytest.fixture
+def kit(programs: Programs) -> Kit:
     """Run the tests of a project; return what pytest prints."""
-    command = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
-    env = os.environ | {"PYTHONPATH": str(project), "PYTHONOPTIMIZE": ""}
-    done = subprocess.run(
-        (*command, "--hal-require-device", *arguments),
-        cwd=project, env=env, capture_output=True, text=True,
-    )  # fmt: skip
-    return done.stdout + done.stderr
+
+    def run(project: Path, *arguments: str) -> str:
+        given = ["-q", "-p", "no:cacheprovider", "--hal-require-device", *arguments]
+        text = f"""
+import hal_core
+os.chdir({str(project)!r})
+sys.path.insert(0, os.getcwd())
+hal_core.discovery.rescan()
+sys.exit(pytest.main({given}))
+"""
+        done = programs.run(text, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
+        return done.stdout + done.stderr
+
+    return run
 
 
-def test_the_kit_passes_on_a_backend_of_text_and_skips_what_is_rendered(tmp_path: Path) -> None:
+def test_the_kit_passes_on_a_backend_of_text_and_skips_what_is_rendered(
+    kit: Kit, tmp_path: Path
+) -> None:
     said = kit(installed(tmp_path, text=True))
     found = re.search(r"^(\d+) passed, \d+ skipped in", said, re.MULTILINE)
     assert found is not None and int(found[1]) > 200, said[-4000:]
@@ -280,7 +297,7 @@ import sys
 from hal_testing.kit.check import Wanted, check
 sys.exit(check(Wanted("NPU2", None, ["view"])) or check(Wanted("NPU2", "text", ["view"])))
 """
-    done = FakeSite(installed(tmp_path, text=True)).run(code)
+    done = FakeSite(installed(tmp_path, text=True)).run(code, fresh=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("compiler text") == done.stdout.count("takes text alone") == 2
 
@@ -298,7 +315,7 @@ FAULTS = [
 
 
 @pytest.mark.parametrize("run", range(3))
-def test_the_kit_finds_faults_of_a_backend_of_text(run: int, tmp_path: Path) -> None:
+def test_the_kit_finds_faults_of_a_backend_of_text(kit: Kit, run: int, tmp_path: Path) -> None:
     """Skip what needs a renderer, and nothing that the device itself refuses of texts."""
     project = installed(tmp_path, text=True)
     rows = [row for row in FAULTS if row[0] == run]

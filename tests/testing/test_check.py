@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from forked import Programs
+from forked import Programs, collected_kit
 
 from hal_testing.kit.report import Report, Result, chapters
 
@@ -58,13 +58,9 @@ plugin = Absent()
 """
 
 
-# A process that has collected the kit: forks of it begin with the tests. Its asserts hold under -O.
-COLLECTED = (Path(__file__).parent / "collected.py").read_text(encoding="utf-8")
-
-
 @pytest.fixture(scope="module")
 def programs() -> Iterator[Programs]:
-    with Programs(COLLECTED, "-O") as made:
+    with collected_kit(optimize="1") as made:
         yield made
 
 
