@@ -274,7 +274,8 @@ sys.path.insert(0, os.getcwd())
 hal_core.discovery.rescan()
 sys.exit(pytest.main({given}))
 """
-        done = programs.run(text, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
+        variables = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": str(project)}
+        done = programs.run(text, **variables)
         return done.stdout + done.stderr
 
     return run
