@@ -479,6 +479,17 @@ def all_return_from_a_loop(y: P[I32], x: C[I32], n: I32):
     y[i] = 50
 
 
+@case(["i4", "i4"], [], threads=lambda size: {"grid": 1, "block": size})
+def read_before_it_is_set(y: P[I32], z: P[I32], n: I32):
+    i = hal.global_idx(0)
+    last = i
+    if y[i] > 50:
+        old = z[i]
+        z[i] = 2
+        last = old
+    y[i] = last
+
+
 @hal.kernel
 def takes_turns(y: P[I32], n: I32):
     i = hal.global_idx(0)

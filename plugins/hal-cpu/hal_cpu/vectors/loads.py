@@ -60,7 +60,7 @@ class Loads(Memory):
         elif dtype.itemsize >= self.least_masked:
             name = f"@llvm.masked.load.{mangled(kind, n)}.p0"
             kinds = ["ptr", "i32", of("i1", n), vector]
-            operands = [at, str(dtype.itemsize), self.bools(), "zeroinitializer"]
+            operands = [at, str(dtype.itemsize), self.hidden_mask(), "zeroinitializer"]
             value = self.call(name, vector, kinds, operands, self.least)
         else:
             value = self._small(kind, at)

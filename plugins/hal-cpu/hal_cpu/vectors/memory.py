@@ -52,6 +52,16 @@ class Memory(Guesses):
         self.has_gathers = False  # of 4 and 8 bytes, with a mask
         self.thread = ""  # number in its block of the first thread of the gang, in 64 bits
 
+    def hidden_mask(self) -> str:
+        """Return the mask here, for an access, as bools of which LLVM knows nothing.
+
+        LLVM 22 moves a masked load behind stores, to where a choice by the same mask uses it. Of a
+        mask that it knows to have one lane it makes a store of a wider element, where the values
+        were narrowed: what lies behind in memory is overwritten.
+        """
+        kind = of("i1", self.w)
+        return self.let(f"or {kind} {self.bools()}, {self.splat('i1', self.false)}")
+
     def get(self, node: UOp) -> Value:
         """Return the value of a node."""
         value = self.values.get(node)

@@ -63,12 +63,9 @@ class Stores(Loads):
 
         def some() -> None:
             if size >= self.least_masked:
-                # Of a mask that LLVM 22 knows to have one lane it makes a store of a wider element,
-                # where the values were narrowed: what lies behind in memory is overwritten.
-                lanes = self.let(f"or {of('i1', n)} {bools}, {self.splat('i1', self.false)}")
                 kinds = [of(kind, n), "ptr", "i32", of("i1", n)]
                 name = f"@llvm.masked.store.{mangled(kind, n)}.p0"
-                self.run(name, kinds, [vector, at, str(size), lanes])
+                self.run(name, kinds, [vector, at, str(size), self.hidden_mask()])
                 return
             value_of = self.spread(kind, vector)
 
