@@ -78,6 +78,16 @@ def test_P16_types_are_those_of_the_text_however_it_spells_them(device: hal.Comp
         assert (y.numpy()[0], z.numpy()[0]) == (-3, 2**40)
 
 
+@pytest.mark.parametrize("type", ["long double", "double long", "long double _Complex"])
+def test_P16_a_long_double_is_no_integer(device: hal.Compiled, type: str) -> None:
+    text = f"void f(const hal_thread *t, {type} *y) {{}}"
+    assert str(device.compile(hal.Source("f", text, language="c")).signature) == "y: any*"
+    with pytest.raises(hal.CompileError, match="cannot be read"):
+        device.compile(hal.Source("f", text.replace("*y", "y"), language="c"))
+    with pytest.raises(hal.CompileError, match="int64"):
+        device.compile(hal.Source("f", text, "y: int64*", language="c"))
+
+
 def test_C3_a_complex_number_that_is_too_large_is_refused(device: hal.Compiled) -> None:
     text = "void one(const hal_thread *t, float _Complex *z, float _Complex v) { z[0] = v; }"
     program = device.compile(hal.Source("one", text, "z: complex64*, v: complex64", language="c"))

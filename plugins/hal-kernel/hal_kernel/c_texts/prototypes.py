@@ -119,12 +119,10 @@ class Text:
         words = [word for word in type.split() if word not in _QUALIFIERS]
         unsigned = "unsigned" in words
         rest = [word for word in words if word not in ("unsigned", "signed")]
-        if (rest and rest[0] in _INTEGERS) or (words and not rest):
+        if words and set(rest) <= _INTEGERS.keys():
             base = next((word for word in rest if word != "int"), "int")
-            nbytes = _INTEGERS.get(base)
-            if base == "long":
-                nbytes = 8 if rest.count("long") > 1 else self._long
-            return None if nbytes is None else DTYPES[f"{'u' * unsigned}int{8 * nbytes}"]
+            nbytes = self._long if rest.count("long") == 1 else _INTEGERS[base]
+            return DTYPES[f"{'u' * unsigned}int{8 * nbytes}"]
         if len(rest) == 2 and {"_Complex", "complex"} & set(rest):
             rest = [{"float": "cuFloatComplex", "double": "cuDoubleComplex"}.get(
                 next((word for word in rest if "omplex" not in word), ""), "")]  # fmt: skip
