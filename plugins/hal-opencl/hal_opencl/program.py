@@ -6,6 +6,7 @@ import struct
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from hal_core.compiler.requirements import check
 from hal_core.errors import CompileError, InvalidArgument, Unsupported
 from hal_core.geometry import Dim3
 from hal_core.program import Program, ProgramInfo, Shared
@@ -78,6 +79,8 @@ class OpenCLProgram(Program):
             kernel = driver.find_kernel(shared.made, binary.name, operation, device.name)
             facts = driver.kernel_facts(kernel, device.hardware)
             check_arguments(kernel, binary.interface, operation, device.name)
+            # Of a text, only the driver knows it, and some end the process where it is too much.
+            check(binary.interface._replace(shared_nbytes=facts.shared_nbytes), device.info)
             self._slots = slots_of(kernel, binary.interface)
             self._whole_blocks = GEOMETRY in self._slots
             if self._whole_blocks:

@@ -154,6 +154,25 @@ def test_P5_one_argument_is_local(device: hal.Compiled) -> None:
         program(vals=(1,), threads=8, shared=8)
 
 
+def test_P5_a_text_declares_no_more_local_memory_than_there_is(device: hal.Compiled) -> None:
+    """PoCL ends the process that launches such a kernel."""
+    most = device.info.limits.shared_nbytes
+    text = """__kernel void one(__global int *y) {
+        __local int s[SIZE];
+        s[get_local_id(0)] = 1;
+        y[0] = s[y[0]];
+    }"""
+    for nbytes in (most, most + 4):
+        source = hal.Source("one", text, language="opencl", defines={"SIZE": nbytes // 4})
+        if nbytes > most:
+            with pytest.raises(hal.Unsupported, match=rf"shared memory.*{nbytes}; limit {most}"):
+                device.compile(source)
+        else:
+            y = hal.zeros(1, hal.int32, device)
+            device.compile(source)(y, threads=1, block=1)
+            assert y.numpy()[0] == 1
+
+
 def test_a_source_kernel_takes_pointers_without_a_dtype(device: hal.Compiled) -> None:
     """The signature says `any*`, and the text whatever it takes the memory for."""
     text = """__kernel void copied(__global float *y, __global const float *x, int n) {
