@@ -300,8 +300,8 @@ def test_sizes_are_refused_that_a_command_would_take_long_for(
     file: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The interpreter keeps a record of each element; `bench` copies all arrays together."""
-    for size in ("2**24 + 1", "np.zeros(2**24 + 1, 'f4')"):
-        assert main(["try", f"{file}:scale", f"y={size}"]) == 2
+    for given in ("y=2**24 + 1", "y=np.zeros(2**24 + 1, 'f4')", "n=2**24 + 1"):
+        assert main(["try", f"{file}:scale", given]) == 2
         said = "'y' is too large for the interpreter (got 16777217; limit 16777216)"
         assert said in capsys.readouterr().err
     monkeypatch.setattr(arguments, "_room", lambda: 64)

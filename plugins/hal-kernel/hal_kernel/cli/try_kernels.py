@@ -11,7 +11,7 @@ from hal_kernel.cli import arguments
 from hal_kernel.cli.arguments import Given, given, make_up, resolved
 from hal_kernel.cli.kernels import FORMS, AnyKernel, KernelFile, lowered
 from hal_kernel.interpreter import interpret
-from hal_kernel.interpreter.sampling import made_up, sample
+from hal_kernel.interpreter.sampling import sample
 
 HELP = "Run the kernels of a file in the interpreter, and show what is wrong with them."
 
@@ -72,7 +72,11 @@ def examine(kernel: AnyKernel, wanted: Given) -> tuple[str, str]:
         geometry.setdefault("block", 1)
     sizes = sample(read, numbers, resolved(read, geometry), wanted.arrays, _SECONDS).sizes
     arrays = [
-        wanted.arrays.get(param.name, made_up(param.dtype, size)).copy()
+        (
+            wanted.arrays[param.name]
+            if param.name in wanted.arrays
+            else arguments.elements(int(size), param, read.name, _MOST, "the interpreter")
+        ).copy()
         for param, size in zip(read.signature.pointers, sizes, strict=True)
     ]
     grid, block, threads = (launch.geometry.get(name) for name in ("grid", "block", "threads"))
