@@ -200,7 +200,7 @@ _NBYTES = {"x": 16, "y": 32, "z": 64}  # of a register
 
 
 class Claim(NamedTuple):
-    """What a row says of a kernel, and how its machine code shows that."""
+    """Claim what a row says of a kernel, and name what shows it in the machine code."""
 
     kernel: hal.KernelFunction
     kind: str
