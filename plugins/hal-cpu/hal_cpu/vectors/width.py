@@ -11,7 +11,7 @@ from hal_kernel.ir.uop import ATOMIC_OPS, LEAVES, PURE, UOp, array_of
 
 _LEAST, _MOST = 8, 64
 _LOCAL_NBYTES = 64 << 10  # of all lanes' own arrays
-_COSTLY = frozenset({"FMA", "MUL", "ADD", "DIV", "SUB", "WHERE"})
+_LONG = 1000  # operations without a loop, whose machine code takes LLVM twice as long in fours
 _DEEPEST = 60  # nested blocks as a tree, in which this package recurses
 _DEPTHS = {"IF": 1, "RANGE": 1, "LOOP": 1, "ENDIF": -1, "ENDRANGE": -1, "ENDLOOP": -1}
 _GATHER, _BRANCH = 10, 34  # what they cost more in vectors, and alone; in tenths of an operation
@@ -79,8 +79,7 @@ def widths(
     elif in_loops:
         times = max(1, min(8, registers.number // 2 // len(in_loops)))
     else:
-        costly = sum(node in varying and node.op in _COSTLY for node in uops)
-        times = 4 if costly <= 60 else 2 if costly < 100 else 1
+        times = 4 if sum(node in varying and node.op in PURE for node in uops) < _LONG else 1
     whole = max(_LEAST, min(_MOST, lanes * times))
     own = _own_nbytes(uops)
     while row is not None and whole > row and whole > 1:
