@@ -103,6 +103,15 @@ class Statements:
         operator = "=" if dtype is bool_ else self.random.choice(["=", "=", "+="])
         self.write(f"{text} {operator} {self.e.some(held)}")
 
+    def replace(self, nesting: int) -> None:
+        """Read an element, store to it, and use what was read."""
+        text, dtype = self.random.choice(self.own)
+        held = float32 if dtype in STORAGE_DTYPES else dtype
+        old, (variable, kind) = self.new("t"), self.random.choice([*self.variables.items()])
+        self.write(f"{old} = {text}")
+        self.write(f"{text} = {self.e.some(held)}")
+        self.write(f"{variable} = {spell(kind)}({old})")
+
     def vector(self, nesting: int) -> None:
         """Several elements at once: of an input, or the thread's own, which are also written."""
         own = bool(self.vectors) and self.random.random() < 0.6
@@ -352,7 +361,7 @@ SIMPLE: list[Way] = [
     Statements.temporary, Statements.temporary, Statements.assign, Statements.assign,
     Statements.assign, Statements.store, Statements.store, Statements.store, Statements.tally,
     Statements.own_atomic, Statements.claim, Statements.procedure, Statements.several,
-    Statements.local_store, Statements.vector,
+    Statements.local_store, Statements.vector, Statements.replace,
 ]  # fmt: skip
 NESTED: list[Way] = [
     Statements.branch, Statements.branch, Statements.branch, Statements.for_range,
