@@ -12,7 +12,6 @@ from hal_core.signature import Signature
 from hal_kernel.errors import InvalidKernel
 from hal_kernel.interpreter import interpret
 from hal_kernel.ir import Kernel, UOp
-from hal_kernel.ir.blocks.independence import stores_last
 from hal_kernel.ir.verify import verify
 
 
@@ -103,13 +102,6 @@ def beyond(y: hal.Ptr[hal.int32]) -> None:
 def test_an_end_that_is_known_to_be_outside_is_refused() -> None:
     with pytest.raises(hal.KernelSyntaxError, match="index 7 is outside of 'tile', of shape"):
         beyond.lower()
-
-
-def test_a_vector_is_one_access_for_lockstep() -> None:
-    """A thread that loads and then stores one vector may run interleaved with others."""
-    assert stores_last(swapped.lower().uops)
-    first, second = [node for node in swapped.lower().uops if node.op == "STORE"]
-    assert not stores_last([second, first])
 
 
 @pytest.mark.parametrize("arg", [(0, 3), (2, 2), (-1, 4), 4, (0, 32), [0, 2]])

@@ -36,7 +36,8 @@ __kernel void $name($parameters) {
 }
 """
 
-# Elements by themselves: clang makes vectors of the loops over threads.
+# Elements by themselves: clang makes vectors of the loops over threads. They have no hint: with one
+# there or on a loop around them, version 7.1 makes wrong code of loops that a `break` leaves.
 _ITEMS = OpenCLRenderer.row._replace(
     functions={**OpenCLRenderer.row.functions, **_ROUNDING}, vector=""
 )
@@ -50,7 +51,6 @@ _BLOCKS = _ITEMS._replace(
     nodes=C.nodes,
     rows=C.rows.replace("int32_t", "int"),
     threads=C.threads.replace("int32_t", "int"),
-    independent="#pragma clang loop vectorize(assume_safety)",
     unroll="#pragma unroll",
     thread_number=C.thread_number,
     spill="{type} {name}[{count}];",

@@ -145,22 +145,26 @@ def test_division_is_correctly_rounded_where_the_device_can(device: hal.Compiled
 
 @pytest.mark.parametrize("short", [16, 17])
 def test_short_loops_of_a_thread_are_written_out(short: int, device: hal.Compiled) -> None:
-    """Threads are then the innermost loop, and become vectors: a product of tiles took 10 times."""
+    """Threads are then the innermost loop, and become vectors: a product of tiles took 10 times.
+
+    A loop around the loops over threads has no hint, with which PoCL 7.1 makes wrong code.
+    """
 
     @hal.kernel(block=(16, 1, 1))
     def rows(y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32]) -> None:
         tile = hal.shared(hal.float32, 32)
         t = hal.thread_idx(0)
-        tile[t] = x[hal.global_idx(0)]
-        tile[t + 16] = 1.0
-        hal.barrier()
+        for _ in range(2):
+            tile[t] = x[hal.global_idx(0)]
+            tile[t + 16] = 1.0
+            hal.barrier()
         total = hal.float32(0)
         for k in range(short):
             total += tile[k]
         y[hal.global_idx(0)] = total
 
     text = PoCLRenderer().render(rows.lower())
-    assert text.count("#pragma unroll") == (short == 16)
+    assert text.count("#pragma") == (short == 16)
     x, y = (
         hal.Buffer.from_numpy(np.arange(64, dtype="f4"), device),
         hal.zeros(64, hal.float32, device),

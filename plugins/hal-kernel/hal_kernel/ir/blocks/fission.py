@@ -12,13 +12,13 @@
      2 SHARED ('s', 64)          |  2 SHARED ('s', 64)
      3 SPECIAL ('thread_idx', 0) |  3 CONST 63
      4 LOAD %1 %3                |  4 SPILL load
-     5 STORE %2 %3 %4            |  5 THREADS True
+     5 STORE %2 %3 %4            |  5 THREADS
      6 BARRIER                   |  6   SPECIAL ('thread_idx', 0)
      7 CONST 63                  |  7   LOAD %1 %6
      8 SUB %7 %3                 |  8   SET %4 %7
      9 LOAD %2 %8                |  9   STORE %2 %6 %7
     10 ADD %9 %4                 | 10 ENDTHREADS %5
-    11 STORE %0 %3 %10           | 11 THREADS True
+    11 STORE %0 %3 %10           | 11 THREADS
                                  | 12   SPECIAL ('thread_idx', 0)
                                  | 13   GET %4
                                  | 14   SUB %3 %12
@@ -34,7 +34,7 @@ The result is a list of nodes like a kernel's, without BARRIERs and with these:
 
 | op | src | arg | meaning |
 | --- | --- | --- | --- |
-| THREADS | | bool | each thread of the block runs the region; True: in any interleaving |
+| THREADS | | | each thread of the block runs the region |
 | ENDTHREADS | its THREADS | | the end of the loop over the threads |
 | SPILL | | name | a variable of each thread that is live from one region to a later one |
 
@@ -81,7 +81,7 @@ def at_barriers(kernel: Kernel) -> tuple[UOp, ...]:
 def _in_one_region(uops: Sequence[UOp]) -> tuple[UOp, ...]:
     front = [node for node in uops if node.op in _MEMORY]
     body = [node for node in uops if node.op not in _MEMORY]
-    return (*front, *enclosed(body, body))
+    return (*front, *enclosed(body))
 
 
 def _fitting(kernel: Kernel, made: Sequence[UOp]) -> tuple[UOp, ...]:
@@ -254,4 +254,4 @@ class _Fission:
                 self.regions[number].set_at_return = flag
         false = UOp("CONST", bool_, (), False)
         start = [false, UOp("SET", None, (flag, false))]
-        return [flag, *enclosed(start, ())]
+        return [flag, *enclosed(start)]

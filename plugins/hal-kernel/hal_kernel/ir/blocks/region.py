@@ -17,16 +17,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from hal_core.dtypes import bool_
-from hal_kernel.ir.blocks.independence import stores_last
 from hal_kernel.ir.uop import ATOMIC_OPS, PURE, UOp
 
 _NO_EFFECT = PURE | {"SPECIAL", "CONST", "VAR"}
 _EFFECTS = ATOMIC_OPS | {"STORE", "FENCE", "RETURN"}
 
 
-def enclosed(body: Sequence[UOp], accesses: Sequence[UOp]) -> list[UOp]:
-    """Return `body` between THREADS and ENDTHREADS; `accesses` are the nodes that use memory."""
-    threads = UOp("THREADS", None, (), stores_last(accesses))
+def enclosed(body: Sequence[UOp]) -> list[UOp]:
+    """Return `body` between THREADS and ENDTHREADS."""
+    threads = UOp("THREADS", None, ())
     return [threads, *body, UOp("ENDTHREADS", None, (threads,))]
 
 
@@ -98,7 +97,7 @@ class Region:
             runs = UOp("NOT", bool_, (here,))
             block = UOp("IF", None, (runs,))
             body = [here, runs, block, *body, UOp("ENDIF", None, (block,))]
-        return enclosed(body, self.nodes)
+        return enclosed(body)
 
     def _in_ifs(self) -> list[UOp]:
         """Return the region with everything moved into the IFs around all its work; [] without one.

@@ -297,8 +297,6 @@ class Text(Lines):
         for line in self.row.rows.splitlines():
             self.line(line)
         self.depth += 1
-        if uop.arg and self.row.independent:
-            self.line(self.row.independent)
         self.line(self.row.threads)
         self.depth += 1
         self.top = len(self.lines)

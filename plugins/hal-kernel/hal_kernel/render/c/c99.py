@@ -151,7 +151,6 @@ C = Language(
     rows=_ROWS,
     nodes=at_barriers,
     threads=_THREADS,
-    independent="#pragma GCC ivdep",
     thread_number="(thread_z * block_dim_y + thread_y) * block_dim_x + thread_x",
     wide_indices=True,
     options=("-fno-wrapv", "-fno-strict-aliasing", "-fno-math-errno", "-fno-trapping-math"),

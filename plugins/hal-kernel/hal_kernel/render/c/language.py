@@ -67,7 +67,6 @@ class Language(NamedTuple):
     nodes: Callable[[Kernel], tuple[UOp, ...]] = attrgetter("uops")
     rows: str = ""  # the loops over a block's rows; "" where the device runs threads
     threads: str = ""  # the loop over the threads of a row
-    independent: str = ""  # line before the inner loop, if threads may be interleaved
     unroll: str = ""  # line before a short loop of a thread, so that threads are the innermost loop
     vector: str = ""  # declares {name}, a struct of {count} at a multiple of {nbytes}; "": none
     table: str = "static const {type} {name}[{count}] = {{{values}}};"  # ahead of the kernel

@@ -85,11 +85,14 @@ def _is_low_bits(node: UOp) -> bool:
 
 
 def short_loops(uops: Sequence[UOp]) -> set[UOp]:
-    """Return the loops of up to 16 iterations, by constants, that hold no other loop."""
+    """Return the loops of up to 16 iterations, by constants, that hold no other loop.
+
+    Nor do they hold the loop over the threads, behind barriers.
+    """
     found: set[UOp] = set()
     last: UOp | None = None
     for node in uops:
-        if node.op in ("RANGE", "LOOP"):
+        if node.op in ("RANGE", "LOOP", "THREADS"):
             last = node
         elif node.op == "ENDRANGE" and node.src[0] is last:
             ends = [source.arg for source in last.src if source.op == "CONST"]

@@ -1,4 +1,4 @@
-"""When threads may be interleaved access by access."""
+"""A thread sees what it stored before, whatever compilers know of the loop over threads."""
 
 from __future__ import annotations
 
@@ -9,35 +9,9 @@ import pytest
 from slices import usual
 
 import hal_core as hal
-from hal_kernel.ir.blocks.independence import stores_last
 
-
-@hal.kernel
-def one_store(y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32], n: hal.int32):
-    i = hal.global_idx(0)
-    if i < n:
-        y[i] = y[i] + x[i]
-
-
-@hal.kernel
-def loads_in_a_loop(y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32], n: hal.int32):
-    total = hal.float32(0)
-    for k in range(n):
-        total += x[k]
-    y[0] = total
-
-
-@hal.kernel
-def store_in_a_loop(y: hal.Ptr[hal.float32], n: hal.int32):
-    for k in range(n):
-        y[k] = y[k + 1]
-
-
-@hal.kernel
-def two_stores(y: hal.Ptr[hal.float32], z: hal.Ptr[hal.float32]):
-    i = hal.global_idx(0)
-    y[i] = 1
-    z[i] = 2
+# Kernels whose thread i stores to y[2 i] and y[2 i + 1] only and sees its own earlier stores;
+# p[i] is 2 i, which no compiler knows.
 
 
 @hal.kernel
@@ -48,52 +22,6 @@ def through_memory(
     y[2 * i] = x[i]
     t = y[p[i]]
     y[2 * i + 1] = t + 1
-
-
-@hal.kernel
-def tiles(y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32]):
-    left = hal.shared(hal.float32, 64)
-    right = hal.shared(hal.float32, 64)
-    t = hal.thread_idx(0)
-    left[t] = x[t]  # arrays of their own, and no pointer leads into them
-    right[t] = x[t + 64]
-    y[t] = 0.0
-
-
-@hal.kernel
-def one_tile_twice(y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32]):
-    tile = hal.shared(hal.float32, 64)
-    t = hal.thread_idx(0)
-    tile[t] = x[t]
-    y[t] = tile[t] * 2.0
-
-
-@hal.kernel
-def counter(y: hal.Ptr[hal.int32]):
-    hal.atomic_add(y, hal.thread_idx(0), 1)
-
-
-@hal.kernel
-def store_in_a_while(y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32]):
-    k = 0
-    while x[k] > 0:
-        y[k] = 1.0
-        k += 1
-
-
-@pytest.mark.parametrize(
-    ("kernel", "expected"),
-    [(one_store, True), (loads_in_a_loop, True), (store_in_a_loop, False), (two_stores, False),
-     (through_memory, False), (tiles, True), (one_tile_twice, False), (counter, False),
-     (store_in_a_while, False)],
-    ids=lambda value: getattr(value, "name", str(value)),
-)  # fmt: skip
-def test_stores_last(kernel: Any, expected: bool) -> None:
-    assert stores_last(kernel.lower().uops) is expected
-
-
-# Kernels whose thread i stores to y[2 i] and y[2 i + 1] only and sees its own earlier stores;
-# p[i] is 2 i, which no compiler knows.
 
 
 @hal.kernel
@@ -169,7 +97,6 @@ OWN_STORES = [  # and what y[2 i] and y[2 i + 1] are in the end, when all y were
 def test_P8_a_thread_sees_its_own_earlier_stores(
     compiler: str, kernel: Any, even: Any, odd: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """gcc reordered them when it was told that the loop has no dependences at all."""
     pytest.importorskip("hal_cpu", reason="hal-cpu is not installed here")
     monkeypatch.setenv("CPU_CC", compiler)
     device, count = hal.Device["CPU"], len(X)
