@@ -128,7 +128,7 @@ MACROS = (
     r"_[A-Z_]|hal_|cl_khr_"
     r"|(M|FP|CL|CLK|FLT|DBL|HALF|HUGE|MATH|MAX|PTRDIFF|SIG_ATOMIC|SIZE|WCHAR|WINT"
     r"|[SU]?CHAR|U?SHRT|U?LONG|U?INT(\d+|PTR|MAX)?)_[A-Z0-9_]+$"
-    r"|(NULL|NAN|INFINITY|MAXFLOAT|MAXHALF|NDEBUG|linux|math_errhandling|unix)$"
+    r"|(NULL|NAN|INFINITY|MAXFLOAT|MAXHALF|NDEBUG|defined|linux|math_errhandling|unix)$"
 )
 
 # Besides them types of headers; `_` and WARP_SZ are PTX's.
