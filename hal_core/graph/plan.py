@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import repeat
+from itertools import chain, repeat
+from operator import is_
 from typing import TYPE_CHECKING, Any
 
 from hal_core.errors import InvalidArgument, check_class
@@ -31,8 +32,8 @@ class Plan:
 
         Raises: InvalidArgument, InvalidState; nothing has run then."""
         self.device = device
-        self.exchanged = dict(buffers or {})
-        others = exchanged(device, nodes, self.exchanged)
+        self._given = tuple(chain.from_iterable((buffers or {}).items()))
+        others = exchanged(device, nodes, buffers or {})
         rows = [[others.get(id(one), one) for one in node.bufs] for node in nodes]
         for node, bufs in zip(nodes, rows, strict=True):
             _check(node, bufs)
@@ -60,8 +61,9 @@ class Plan:
         return self, *[buffer._share() for buffer, _, _ in self._memory]
 
     def is_current(self, buffers: Mapping[Buffer, Buffer] | None) -> bool:
-        """Tell whether the memory is still that of the buffers, which are these."""
-        if (buffers or self.exchanged) and dict(buffers or {}) != self.exchanged:
+        """Tell whether the memory is still that of the buffers, which are these in this order."""
+        given = () if buffers is None else tuple(chain.from_iterable(buffers.items()))
+        if len(given) != len(self._given) or not all(map(is_, given, self._given)):
             return False
         for buffer, key, opaque in self._memory:
             if buffer._key is not key or buffer._buf is not opaque:

@@ -208,6 +208,21 @@ def test_a_graph_takes_programs_and_buffers(fake: hal.Compiled) -> None:
     assert not len(graph)
 
 
+def test_a_replay_compares_what_it_is_given_by_identity_and_order(fake: hal.Compiled) -> None:
+    program, made = double(fake)
+    part, other, third = made[:2], hal.zeros(N, hal.int32, fake), hal.zeros(2, hal.int32, fake)
+    graph = hal.Graph(fake)
+    graph.add(program, part, vals=(2,), threads=2)
+    graph.replay({made: other, part: third})
+    third.fill(1)
+    other.fill(1)
+    graph.replay({part: third, made: other})  # the later one holds
+    assert (first(third), first(other)) == (1, 2)
+    wrong: Any = {made: np.zeros(2, "i4"), part: np.zeros(N, "i4")}
+    with pytest.raises(hal.InvalidArgument, match="replay"):
+        graph.replay(wrong)
+
+
 def test_a_launch_on_another_device_inside_a_capture_says_what_to_do(fake: hal.Compiled) -> None:
     other = hal.Device["FAKE:1"]
     program, made = double(other)
