@@ -132,7 +132,7 @@ class Graph(OfThisProcess):
                 checked(queue, "replay", self.device)._check_device(self.device, "replay")
             plan.check_order(queue or self.device.default_queue)
             if queue is None:
-                plan.run()
+                plan.work()()
                 if wait:
                     self.device._synchronize(None)
             else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import chain, repeat
 from operator import is_
 from typing import TYPE_CHECKING, Any
@@ -86,18 +87,28 @@ class Plan:
             self._native_is_made, self._like = True, None
         return self._native
 
-    def run(self) -> None:
-        """Do the work on the default queue: natively where the device can, else step by step."""
+    def work(self) -> Callable[[], None]:
+        """Return the work on the default queue: native where the device can, else step by step.
+
+        All that it calls is bound now: before a queue's thread comes to it, a program may be
+        unloaded.
+        """
         native = self.native()
         if native is not None:
-            native()
-            return
+            return native  # type: ignore[no-any-return]
         allocator = self.device.allocator
-        for kind, program, geometry, args, _ in self.steps:
-            if program is not None:
-                (program._launch or program._bind())(geometry, *args)
-            else:
-                getattr(allocator, f"_{kind}")(*args)
+        calls = [
+            (getattr(allocator, f"_{kind}"), args)
+            if program is None
+            else (program._launch or program._bind(), (geometry, *args))
+            for kind, program, geometry, args, _ in self.steps
+        ]
+        return partial(_call_all, calls)
+
+
+def _call_all(calls: list[tuple[Callable[..., object], tuple[Any, ...]]]) -> None:
+    for call, args in calls:
+        call(*args)
 
 
 def _check(node: Node, bufs: Sequence[Buffer]) -> None:

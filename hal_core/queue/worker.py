@@ -125,8 +125,8 @@ class WorkerQueue(Queue):
         self._put(item)
 
     def _launch(self, program: Program, geometry: Any, args: tuple[Any, ...], keep: Keep) -> None:
-        # The program's launch is read when it runs: a profile may have replaced it by then.
-        self._put_behind((_run, (program, geometry, args), f"launch of {program.name}", keep))
+        given = program, geometry, args, program._launch
+        self._put_behind((_run, given, f"launch of {program.name}", keep))
 
     def _launch_timed(
         self, program: Program, geometry: Any, args: tuple[Any, ...], keep: Keep
@@ -141,7 +141,7 @@ class WorkerQueue(Queue):
         return seconds[0]
 
     def _add_replay(self, plan: Any) -> None:
-        self._add(plan.run, "replay of a graph", plan.keep())
+        self._add(plan.work(), "replay of a graph", plan.keep())
 
     def _call(self, method: str, args: tuple[Any, ...], keep: Keep) -> None:
         work = getattr(self.device.allocator, method)
@@ -191,8 +191,12 @@ _WAIT_SECONDS = 3600.0  # of a thread that has nothing else to do
 _JOIN_SECONDS = 1.0
 
 
-def _run(program: Program, geometry: Any, args: tuple[Any, ...]) -> None:
-    launch = program._launch
+def _run(program: Program, geometry: Any, args: tuple[Any, ...], accepted: Any = None) -> None:
+    """Launch as the program does now, which a profile may have replaced since it was accepted.
+
+    Of a program that was unloaded since, the launch is the one of that time.
+    """
+    launch = accepted if accepted is not None and program._unloaded else program._launch
     if launch is not None:
         launch(geometry, *args)
 

@@ -114,8 +114,8 @@ def test_names_of_languages_of_other_machines(offline: OfflineCompiler) -> None:
 
 @pytest.mark.parametrize("language", list(RENDERERS))
 @pytest.mark.parametrize("name", [
-    "exp", "sqrtf", "main", "int", "NULL", "defined", "INT32_MAX", "M_PI", "int_fast8_t", "__func__",
-    "cl_khr_fp64", "y1", "static_cast",
+    "exp", "sqrtf", "main", "int", "NULL", "INT32_MAX", "M_PI", "int_fast8_t", "__func__",
+    "cl_khr_fp64", "y1", "static_cast", "defined",
     "barrier", "atomic_int", "get_global_id", "as_uint", "threadIdx", "atomicAdd", "warpSize",
     "threadgroup_barrier", "as_type", "half",
 ])  # fmt: skip

@@ -186,3 +186,22 @@ def test_Q5_a_launch_that_fails_in_the_middle_of_a_replay(monkeypatch: pytest.Mo
             assert (b.numpy() == 5).all()
     finally:
         monkeypatch.undo()
+
+
+def test_P10_a_queue_keeps_the_code_of_a_program_that_is_unloaded(device: hal.Compiled) -> None:
+    graph, a, _ = steps(device, 1)
+    again, other, _ = steps(device, 1)
+    program, gate = again[0].program, hal.Event()
+    assert program is not None
+    with device.queue() as queue:
+        queue.wait(gate)
+        again.replay(queue=queue)
+        for node in again:
+            program(*node.bufs, *node.vals, threads=N, block=64, queue=queue)
+        program.unload()
+        gate.set()
+    program = device.compile(smooth)
+    for _ in range(2):
+        for node in graph:
+            program(*node.bufs, *node.vals, threads=N, block=64)
+    assert np.array_equal(other.numpy(), a.numpy())
