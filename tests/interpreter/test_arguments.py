@@ -48,6 +48,8 @@ REFUSED: list[tuple[tuple[Any, ...], dict[str, Any], str]] = [
     ((floats(), floats()), {"vals": (1,)}, "nothing says how many threads run"),
     ((floats(), floats()), {"vals": (1,), "threads": 1, "grid": 1}, "both grid and threads"),
     ((floats(), floats()), {"vals": (1,), "threads": 1, "initialised": (None,)}, "number of init"),
+    *(((floats(), floats()), {"vals": (1,), "threads": 1, name: value}, f"{name} must be")
+      for name, value in (("turns", 1.5), ("turns", 0), ("turns", "9"), ("subgroup", 32.0))),
 ]  # fmt: skip
 
 

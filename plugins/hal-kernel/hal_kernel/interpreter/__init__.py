@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hal_core.errors import InvalidArgument
-from hal_core.geometry import Dim3, Extent
+from hal_core.geometry import Dim3, Extent, integers
 from hal_kernel.errors import KernelFault
 from hal_kernel.interpreter.arguments import Arguments, Inputs
 from hal_kernel.interpreter.executor import Executor, LoopLimits
@@ -25,6 +25,8 @@ from hal_kernel.ir.verify import verify
 from hal_kernel.lang.function import KernelFunction
 
 Array = npt.NDArray[Any]
+
+_SUBGROUPS = 1, 2, 4, 8, 16, 32, 64
 
 
 def interpret(
@@ -66,14 +68,13 @@ def interpret(
     extents, shape = arguments.geometry(grid, block, threads)
     if 0 in extents or 0 in shape:
         return
-    if subgroup not in (1, 2, 4, 8, 16, 32, 64):
-        raise InvalidArgument(
-            arguments.operation,
-            "subgroup must be a power of two",
-            got=subgroup,
-            limit="1 to 64",
-            fix="Write subgroup=32, as on NVIDIA's GPUs.",
-        )
+    for given_as, number, known, problem, fix in (
+        ("subgroup", subgroup, _SUBGROUPS, "a power of two, 1 to 64", "32, as on NVIDIA's GPUs"),
+        ("turns", turns, range(1, 1 << 63), "an integer, 1 or more", "1_000_000, or leave it out"),
+    ):
+        if not (found := integers((number,))) or found[0] not in known:
+            problem, fix = f"{given_as} must be {problem}", f"Write {given_as}={fix}."
+            raise InvalidArgument(arguments.operation, problem, got=number, fix=fix)
     prepared, limits = PreparedKernel(lowered), LoopLimits(turns)
     try:
         execute(
