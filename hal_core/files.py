@@ -12,27 +12,27 @@ from functools import partial
 from hal_core.errors import HalError, InvalidArgument
 
 
-class _FileFault(InvalidArgument, OSError):
+class FileFault(InvalidArgument, OSError):
     """A file that cannot be read or written; `errno` and `filename` are the system's."""
 
 
-class _Missing(_FileFault, FileNotFoundError):
+class NoSuchFile(FileFault, FileNotFoundError):
     pass
 
 
-class _Forbidden(_FileFault, PermissionError):
+class FileForbidden(FileFault, PermissionError):
     pass
 
 
-class _IsFolder(_FileFault, IsADirectoryError):
+class IsFolder(FileFault, IsADirectoryError):
     pass
 
 
-class _NoFolder(_FileFault, NotADirectoryError):
+class NotAFolder(FileFault, NotADirectoryError):
     pass
 
 
-_FAULTS = {kind.__bases__[1]: kind for kind in (_Missing, _Forbidden, _IsFolder, _NoFolder)}
+_FAULTS = {kind.__bases__[1]: kind for kind in (NoSuchFile, FileForbidden, IsFolder, NotAFolder)}
 
 
 def as_path(path: object, operation: str) -> str:
@@ -56,7 +56,7 @@ def explained(operation: str, path: str, problem: str) -> Iterator[None]:
     except OSError as error:
         if isinstance(error, HalError):
             raise
-        kind = _FAULTS.get(type(error), _FileFault)
+        kind = _FAULTS.get(type(error), FileFault)
         fault = kind(operation, f"{problem}: {error.strerror or error}", got=path)
         fault.errno, fault.strerror, fault.filename = error.errno, error.strerror, path
         raise fault from error

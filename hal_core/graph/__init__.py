@@ -200,11 +200,11 @@ class Graph(OfThisProcess):
         except IndexError:
             count = len(self.nodes)
             limit = f"nodes 0 to {count - 1}" if count else "it has none"
-            error = _NoSuchNode("graph[...]", f"{self!r} has no such node", got=number, limit=limit)
+            error = NoSuchNode("graph[...]", f"{self!r} has no such node", got=number, limit=limit)
             raise error from None
 
 
-class _NoSuchNode(InvalidArgument, IndexError):
+class NoSuchNode(InvalidArgument, IndexError):
     pass
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from hal_core.program import Program
 
 
-class _NoSuchKernel(InvalidArgument, KeyError):
+class NoSuchKernel(InvalidArgument, KeyError):
     __str__ = InvalidArgument.__str__
 
 
@@ -37,7 +37,7 @@ class Programs(OfThisProcess, Mapping[str, "Program"]):
             near = difflib.get_close_matches(str(name), self._programs, 1)
             fix = f"Did you mean {near[0]!r}? " if near else ""
             fix += f"The text has {', '.join(self._programs)}."
-            raise _NoSuchKernel("programs[...]", "no such kernel", got=name, fix=fix) from None
+            raise NoSuchKernel("programs[...]", "no such kernel", got=name, fix=fix) from None
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._programs)
