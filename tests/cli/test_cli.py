@@ -303,7 +303,7 @@ def test_render_of_machine_code(
 @pytest.mark.parametrize(
     "language, sign",
     [("c", "int64_t"), ("cuda", "__global__"), ("uops", "STORE"), ("opencl", "__kernel"),
-     ("llvm", "define "), ("ptx", ".entry")],
+     ("llvm", "define "), ("ptx", ".entry"), ("", "none of this name")],
 )  # fmt: skip
 def test_render_writes_the_languages_that_are_installed(
     kernels: str, language: str, sign: str, capsys: pytest.CaptureFixture[str]

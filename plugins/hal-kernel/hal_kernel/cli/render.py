@@ -27,14 +27,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    language = options.language or (ASSEMBLY if options.device else None)
-    if options.device and language != ASSEMBLY:
+    language, device = options.language, options.device
+    if language is None and device is not None:
+        language = ASSEMBLY
+    if device is not None and language != ASSEMBLY:
         options.parser.error(f"--device is for --language {ASSEMBLY}: text needs no device")
     if language == ASSEMBLY:
-        text = assembly(options.kernel, options.device or Device.DEFAULT)
+        text = assembly(options.kernel, Device.DEFAULT if device is None else device)
     else:
         text = rendered(options.kernel, language)
-    if not options.output:
+    if options.output is None:
         print(text)
         return 0
     save("render", options.output, text.encode(), b"\n")
@@ -56,7 +58,7 @@ def assembly(target: str, device: str) -> str:
 
 def rendered(target: str, language: str | None) -> str:
     """Return the text of the kernel that `FILE:KERNEL` names. Raises: InvalidArgument."""
-    renderer = RENDERERS.get(language or "c")
+    renderer = RENDERERS.get("c" if language is None else language)
     if renderer is None:
         known = ", ".join((*RENDERERS, ASSEMBLY))
         fix = f"Known: {known}. The language of a vendor comes with its backend."
