@@ -88,6 +88,11 @@ def test_A4_the_nth_allocation_fails_and_is_tried_again(
     assert faulty.calls["alloc"] == 5 and all(one.is_allocated for one in made)
 
 
+def test_a_call_that_the_chip_lacks_cannot_fail(device: hal.Compiled, faulty: Chip) -> None:
+    with pytest.raises(ValueError, match="no call 'allocate'"):
+        faulty.fail("allocate")
+
+
 def test_A4_two_failures_in_a_row_are_out_of_memory(device: hal.Compiled, faulty: Chip) -> None:
     faulty.fail("alloc", 1, OUT_OF_MEMORY)
     faulty.fail("alloc", 2, OUT_OF_MEMORY)

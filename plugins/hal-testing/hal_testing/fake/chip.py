@@ -83,6 +83,8 @@ class Chip:
 
         "run" is the execution of a kernel in the queue.
         """
+        if call != "run" and call not in Chip.__dict__:
+            raise ValueError(f"the chip has no call {call!r}")
         self._failing.setdefault(call, {})[self.calls.get(call, 0) + number] = status
 
     def _begin(self, call: str) -> int:
