@@ -87,11 +87,13 @@ def instrument_program(program: Program) -> None:
     _replace(program, _recorded_launches(program, _clock(program.device)))
 
 
-def record_queued(queue: Queue, title: str, waited: Event | None, work: Callable[[], T]) -> T:
+def record_queued(
+    queue: Queue, title: str, waited: Event | None, work: Callable[[], T], nbytes: int = 0
+) -> T:
     """Call `work`, which adds one command to a queue of the driver, and record that command.
 
     `title` is its kind, of a launch with the kernel: "launch of saxpy"; `waited` is what a wait is
-    for.
+    for; a copy or fill has `nbytes`.
     """
     if not events.open_profiles:
         return work()
@@ -100,7 +102,7 @@ def record_queued(queue: Queue, title: str, waited: Event | None, work: Callable
     done, times = _clock(queue.device).measure(work)
     if waited is not None:
         name = source_of(waited)
-    record(kind_of, kind, name or kind, queue.device.name, times, queue=_name_of(queue))
+    record(kind_of, kind, name or kind, queue.device.name, times, nbytes, queue=_name_of(queue))
     return done
 
 

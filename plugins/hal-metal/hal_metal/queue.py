@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import ref
 
@@ -91,7 +92,7 @@ class MetalQueue(Queue):
     # -- work
 
     def _add(
-        self, name: str, encode: Callable[[Any], object], keep: Any, **more: Any
+        self, name: str, encode: Callable[[Any], object], keep: Any, nbytes: int = 0, **more: Any
     ) -> driver.Work | None:
         """Commit a command buffer with what `encode(commands)` adds, unless work has failed."""
         with self._lock:
@@ -111,7 +112,7 @@ class MetalQueue(Queue):
                 if name == "event":
                     work = commit()
                 else:
-                    work = record_queued(self, name, more.get("waited"), commit)
+                    work = record_queued(self, name, more.get("waited"), commit, nbytes)
             except Exception as error:
                 failure = Failure(name, self.name, error.with_traceback(None))
                 self._pending.append(Command(name, None, keep, **more, failure=failure))
@@ -193,7 +194,7 @@ class MetalQueue(Queue):
         def encode(commands: Any) -> None:
             transfers.copy(device, commands, dest, transfers.staged(device, src), src.nbytes)
 
-        self._add("copyin", encode, keep)
+        self._add("copyin", encode, keep, src.nbytes)
 
     def _copyout(self, dest: memoryview, src: Opaque, keep: Keep) -> None:
         """Queue a copy into memory of ours, which the host takes it from when it is complete."""
@@ -212,15 +213,15 @@ class MetalQueue(Queue):
             "copyout",
             lambda commands: transfers.copy(device, commands, between, src, dest.nbytes),
             keep,
+            dest.nbytes,
             finish=finish,
         )
 
     def _copy(self, dest: Opaque, src: Any, nbytes: int, src_device: Compiled, keep: Keep) -> None:
         device, allocator = self.device, src_device.allocator
         if src_device is device:
-            self._add(
-                "copy", lambda commands: transfers.copy(device, commands, dest, src, nbytes), keep
-            )
+            copy = partial(transfers.copy, device, dest=dest, src=src, nbytes=nbytes)
+            self._add("copy", copy, keep, nbytes)
         elif allocator.host_ordered:  # the host sees it in place
             self._copyin(dest, allocator._as_buffer(src, nbytes), keep)
         else:
@@ -232,8 +233,9 @@ class MetalQueue(Queue):
     def _fill(self, dest: Opaque, nbytes: int, pattern: bytes, keep: Keep) -> None:
         device = self.device
         self._add(
-            "fill", lambda commands: transfers.fill(device, commands, dest, nbytes, pattern), keep
-        )
+            "fill", lambda commands: transfers.fill(device, commands, dest, nbytes, pattern), keep,
+            nbytes,
+        )  # fmt: skip
 
     def _refuse(self, name: str, failure: Failure | None, waited: Event | None = None) -> None:
         """Let the queue fail here: all that is added from now on is dropped."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
@@ -114,8 +115,9 @@ class OpenCLQueue(Queue):
     # -- work
 
     def _add(
-        self, name: str, enqueue: Callable[[], cl.Event], keep: Any, waited: Event | None = None
-    ) -> None:
+        self, name: str, enqueue: Callable[[], cl.Event], keep: Any, nbytes: int = 0,
+        waited: Event | None = None,
+    ) -> None:  # fmt: skip
         """Queue a command, unless work before it has failed."""
         with self._lock:
             self._look()
@@ -123,7 +125,7 @@ class OpenCLQueue(Queue):
             if not (self._drops or self._failure is not None):
                 try:
                     if name != "event":
-                        command.marker = record_queued(self, name, waited, enqueue)
+                        command.marker = record_queued(self, name, waited, enqueue, nbytes)
                     else:
                         command.marker = enqueue()
                     self.commands.flush()
@@ -209,16 +211,19 @@ class OpenCLQueue(Queue):
 
     def _copyin(self, dest: Opaque, src: memoryview, keep: Keep) -> None:
         write = images.write if isinstance(dest[0], cl.Image) else driver.enqueue_write
-        self._add("copyin", lambda: write(self.commands, dest[0], src, dest[1], None, False), keep)
+        copy = partial(write, self.commands, dest[0], src, dest[1], None, False)
+        self._add("copyin", copy, keep, src.nbytes)
 
     def _copyout(self, dest: memoryview, src: Opaque, keep: Keep) -> None:
         read = images.read if isinstance(src[0], cl.Image) else driver.enqueue_read
-        self._add("copyout", lambda: read(self.commands, src[0], dest, src[1], None, False), keep)
+        copy = partial(read, self.commands, src[0], dest, src[1], None, False)
+        self._add("copyout", copy, keep, dest.nbytes)
 
     def _copy(self, dest: Opaque, src: Any, nbytes: int, src_device: Compiled, keep: Keep) -> None:
         allocator = src_device.allocator
         if src_device is self.device:
-            self._add("copy", lambda: enqueue_copy(self.commands, dest, src, nbytes), keep)
+            copy = partial(enqueue_copy, self.commands, dest, src, nbytes)
+            self._add("copy", copy, keep, nbytes)
         elif allocator.host_ordered:  # the host reads the source in place
             self._copyin(dest, allocator._as_buffer(src, nbytes), keep)
         else:
@@ -230,11 +235,11 @@ class OpenCLQueue(Queue):
     def _fill(self, dest: Opaque, nbytes: int, pattern: bytes, keep: Keep) -> None:
         if isinstance(dest[0], cl.Image):
             data = memoryview(pattern * (nbytes // len(pattern)))
-            write = images.write
-            self._add("fill", lambda: write(self.commands, dest[0], data, wait=False), (data, keep))
+            write = partial(images.write, self.commands, dest[0], data, wait=False)
+            self._add("fill", write, (data, keep), nbytes)
             return
-        fill = cl.enqueue_fill_buffer
-        self._add("fill", lambda: fill(self.commands, dest[0], pattern, dest[1], nbytes), keep)
+        fill = partial(cl.enqueue_fill_buffer, self.commands, dest[0], pattern, dest[1], nbytes)
+        self._add("fill", fill, keep, nbytes)
 
     # -- order
 
@@ -268,7 +273,7 @@ class OpenCLQueue(Queue):
             user: cl.UserEvent = marker
             event._when_done(lambda: user.set_status(_FAILED if event._failure else COMPLETE))
         wait = lambda: cl.enqueue_barrier(self.commands, wait_for=[marker])  # noqa: E731
-        self._add("wait", wait, event, event)
+        self._add("wait", wait, event, waited=event)
 
     def _seconds_between(self, earlier: Event, later: Event) -> float:
         with driver.check("seconds_since", self.device.name):

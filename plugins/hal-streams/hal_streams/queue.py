@@ -99,8 +99,8 @@ class StreamQueue(Queue):
 
     # -- work
 
-    def _add(self, name: str, work: Callable[[], object], keep: Keep) -> None:
-        self._do(partial(self._put, name, work, keep))
+    def _add(self, name: str, work: Callable[[], object], keep: Keep, nbytes: int = 0) -> None:
+        self._do(partial(self._put, name, work, keep, nbytes))
         if len(self._pending) > _MOST_PENDING:
             self.look()
 
@@ -170,8 +170,9 @@ class StreamQueue(Queue):
         make_calls(self._outside)
 
     def _put(
-        self, name: str, work: Callable[[], object], keep: Keep, waited: Event | None = None
-    ) -> None:
+        self, name: str, work: Callable[[], object], keep: Keep, nbytes: int = 0,
+        waited: Event | None = None,
+    ) -> None:  # fmt: skip
         """Queue work on the stream, unless work before it has failed."""
         if self._failure is not None:
             return
@@ -181,7 +182,7 @@ class StreamQueue(Queue):
             self._follow_default(keep)
             if self.is_legacy:
                 self.device.own(name)
-            self._measured(name, work, waited)
+            self._measured(name, work, waited, nbytes)
         except HalError as error:
             self._refused(name, error)
             return
@@ -189,14 +190,16 @@ class StreamQueue(Queue):
         if len(growing.names) >= _MOST_UNMARKED:
             self._mark(None)
 
-    def _measured(self, name: str, work: Callable[[], object], waited: Event | None) -> None:
+    def _measured(
+        self, name: str, work: Callable[[], object], waited: Event | None, nbytes: int
+    ) -> None:
         if not events.open_profiles:
             work()
             return
         of_thread = self.device.clock.of_thread
         of_thread.stream = self.stream
         try:
-            record_queued(self, name, waited, work)
+            record_queued(self, name, waited, work, nbytes)
         finally:
             of_thread.stream = None
 
@@ -236,10 +239,10 @@ class StreamQueue(Queue):
         device, address = self.device, self._known_at(src)
         if address:
             copy = partial(device.api.copy_in, dest, address, src.nbytes, self.stream)
-            return self._add("copyin", partial(device.call, "copyin", copy), keep)
+            return self._add("copyin", partial(device.call, "copyin", copy), keep, src.nbytes)
         self._do(partial(self._after_copyouts, src))
         for start, part in self._parts(src):
-            self._add("copyin", partial(self._send, dest + start, part), keep)
+            self._add("copyin", partial(self._send, dest + start, part), keep, part.nbytes)
         return None
 
     def _write_array(
@@ -273,10 +276,11 @@ class StreamQueue(Queue):
         device, address = self.device, self._known_at(dest)
         if address:
             copy = partial(device.api.copy_out, address, src, dest.nbytes, self.stream)
-            self._add("copyout", partial(device.call, "copyout", copy), keep)
+            self._add("copyout", partial(device.call, "copyout", copy), keep, dest.nbytes)
             return
         for start, part in self._parts(dest):
-            self._add("copyout", partial(self._receive, part, src + start), keep)
+            receive = partial(self._receive, part, src + start)
+            self._add("copyout", receive, keep, part.nbytes)
 
     def _receive(self, dest: memoryview, src: int) -> None:
         """Copy to pageable memory, at most a block of it; the host does the last step."""
@@ -344,7 +348,7 @@ class StreamQueue(Queue):
                 self._copy(between._buf, src, nbytes, device, keep)
                 src = between._buf
             copy = partial(api.copy, dest, src, nbytes)
-            self._add("copy", lambda: device.call("copy_from", copy, self.stream), keep)
+            self._add("copy", lambda: device.call("copy_from", copy, self.stream), keep, nbytes)
         elif isinstance(src_device, type(device)) and Array not in (type(dest), type(src)):
             contexts = device.context, src_device.context
             source: Any = src_device.allocator
@@ -355,7 +359,7 @@ class StreamQueue(Queue):
                 with device.own("copy_from"):
                     api.copy_peer(dest, contexts[0], src, contexts[1], nbytes, self.stream)
 
-            self._add("copy", copy_peer, keep)
+            self._add("copy", copy_peer, keep, nbytes)
         elif src_device.allocator.host_ordered:  # the host sees it in place
             self._copyin(dest, src_device.allocator._as_buffer(src, nbytes), keep)
         else:
@@ -372,8 +376,11 @@ class StreamQueue(Queue):
                 dest, nbytes, partial(self._fill, nbytes=nbytes, pattern=pattern), keep
             )
         allocator: Any = self.device.allocator
-        fill = allocator.fill_on
-        return self._add("fill", lambda: fill(self.stream, dest, nbytes, pattern, self._send), keep)
+
+        def fill() -> None:
+            allocator.fill_on(self.stream, dest, nbytes, pattern, self._send)
+
+        return self._add("fill", fill, keep, nbytes)
 
     def _add_replay(self, plan: Any) -> None:
         native = plan.native()

@@ -185,6 +185,19 @@ class TestEvent:
             assert [event.kind for event in events] == ["launch", "launch", "fill"]
             assert {event.queue for event in events} == {name}
 
+    def test_F1_copies_in_a_queue_have_their_bytes(self, device: hal.Compiled) -> None:
+        made, other = (buffer_of(device, bytes(400), hal.int32) for _ in range(2))
+        queue = device.queue()
+        with hal.profile() as profile:
+            made.copyin(bytes(400), queue=queue)
+            other.copy_from(made, queue=queue)
+            other.view(3).fill(0, queue=queue)
+            other.view(100).copyout(bytearray(400), queue=queue)
+            queue.synchronize()
+        events = events_of(device, profile, *QUEUED)
+        sizes = [(event.kind, event.nbytes) for event in events if event.queue]
+        assert sizes == [("copyin", 400), ("copy", 400), ("fill", 12), ("copyout", 400)]
+
     def test_F1_memory_is_bounded_and_what_is_dropped_counts(self, device: hal.Compiled) -> None:
         made = buffer_of(device, bytes(64))
         with hal.profile(limit=4) as profile:
