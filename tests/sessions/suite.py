@@ -49,6 +49,11 @@ def settings(project: Path) -> list[str]:
     return ["-c", config, "--rootdir", str(project), "-p", "no:cacheprovider"]
 
 
+# By name: pytest would rewrite the asserts of all packages that bring a plugin, which takes each
+# new environment three seconds for hypothesis alone.
+_PLUGINS = ("xdist.plugin", "pytest_timeout", "_hypothesis_pytestplugin")
+
+
 def run(
     session: nox.Session, *chosen: str, without: Iterable[str] = (), optimize: bool = False,
     require: Iterable[str] = (), options: Iterable[str] = (), only: str = "not full",
@@ -60,7 +65,8 @@ def run(
     by marks: as a usual run does, without those that `nox -s full` has.
     """
     # The tests of a class, or else of a file, share what is dear to make. The kit has classes.
-    config = [*settings(ROOT), "-n", "auto", "--dist", "loadscope"]
+    config = [*settings(ROOT), "-n", "auto", "--dist", "loadscope", "--disable-plugin-autoload"]
+    config += [f"-p{name}" for name in _PLUGINS]
     config += ["--no-loadscope-reorder"]  # in the order given, not those of most tests first
     config += ["--durations=12", "--durations-min=5", *options]
     config += [f"--ignore={path}" for path in without]

@@ -8,7 +8,7 @@ import shutil
 COMPILERS = () if shutil.which("g++") and shutil.which("clang") else ("ziglang",)
 # pip is listed because uv's environments have none; tests fetch packages with it.
 TEST = (
-    "pytest>=8.2", "pytest-timeout>=2.3", "pytest-xdist>=3.7", "hypothesis>=6.100",
+    "pytest>=8.4", "pytest-timeout>=2.3", "pytest-xdist>=3.7", "hypothesis>=6.100",
     "ml_dtypes>=0.5", "cloudpickle>=3.0", "pip", *COMPILERS,
 )  # fmt: skip
 # An OpenCL platform for machines that have none; it has no wheels for other systems.
