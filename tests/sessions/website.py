@@ -11,7 +11,7 @@ def build(session: nox.Session) -> None:
     """Write the site of this version into a folder of its own, beside those of other versions."""
     session.install("sphinx>=8.1", "furo", "myst-parser>=4")
     site = OUT / "site"
-    options = ("--fail-on-warning", "--keep-going", "--nitpicky", "--fresh-env", "-q")
+    options = ("--fail-on-warning", "--keep-going", "--nitpicky", "--fresh-env", "-q", "-jauto")
     session.run(
         "sphinx-build", *options, "-c", str(ROOT / "docs"), str(ROOT), str(site / version())
     )
