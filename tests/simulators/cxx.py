@@ -52,16 +52,16 @@ def kept(name: str) -> Path:
 
 
 def units(folders: Iterable[Path], together: Iterable[str] = ()) -> list[Unit]:
-    """The files of those folders; what begins with a word of `together` is compiled at once.
+    """The files of those folders; those that begin with words of one line are compiled at once.
 
-    Half of a small file's time goes into the standard headers. Programs, which have a `main` of
-    their own, are left out.
+    Half of a small file's time goes into headers. Programs, which have a `main`, are left out.
     """
+    group = {word: line.split()[0] for line in together for word in line.split()}
     found: dict[str, list[Path]] = {}
     for path in sorted(path for folder in folders for path in folder.glob("*.cpp")):
-        noun = path.stem.split("_")[0]
         if not path.stem.endswith("_main"):
-            found.setdefault(noun if noun in together else path.stem, []).append(path)
+            name = group.get(path.stem.split("_")[0], path.stem)
+            found.setdefault(name, []).append(path)
     return sorted(found.items())
 
 

@@ -15,7 +15,11 @@ FOLDERS = (HERE, HERE.parent / "driver")
 COMPILE = ("-std=c++17", "-O1", "-fPIC", "-fvisibility=hidden", "-pthread")
 NAME = "libcuda.so.1"
 LINK = ("-shared", "-pthread", "-Wl,-Bsymbolic", f"-Wl,-soname,{NAME}", "-ldl")
-TOGETHER = ("context", "driver", "event", "memory", "module", "stream")
+TOGETHER = (
+    "driver array context errors event faults graph live memory module stream",
+    "parser cursor declaration decoder engine externals lexer machine operand routine types",
+    "scheduler barrier control load move surface texture warp",
+)
 
 
 def kept() -> Path:

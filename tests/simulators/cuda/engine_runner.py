@@ -14,13 +14,6 @@ import launch_arguments
 import numpy as np
 from launch_arguments import Fault, Triple
 
-SOURCES = (
-    "alu_bits", "alu_carry", "alu_compare", "alu_convert", "alu_fields", "alu_float",
-    "alu_half", "alu_integer", "atomics", "barrier", "control", "cursor", "declaration",
-    "decoder", "engine", "engine_main", "externals", "lexer", "load_store", "machine",
-    "move_ops", "operand_parser", "parser", "routine_head", "routine_parser", "scheduler",
-    "surface", "texture", "types", "warp_actions", "warp_ops",
-)  # fmt: skip
 SCHEDULES = ("run-to-barrier", "lockstep")
 
 
@@ -85,7 +78,8 @@ def build_engine(folder: Path) -> Engine:
     Raises: build.NoCompiler.
     """
     command = (*cxx.compiler(), *build.COMPILE, *cxx.WARN)
-    units = [(name, [build.HERE / f"{name}.cpp"]) for name in SOURCES]
+    units = [unit for unit in cxx.units([build.HERE], build.TOGETHER) if unit[0] != "driver"]
+    units.append(("engine_main", [build.HERE / "engine_main.cpp"]))
     with cxx.building(folder) as folder:
         made = cxx.objects(folder, command, units, build.FOLDERS)
         return Engine(cxx.linked(folder, command, made, (), "engine"), folder)

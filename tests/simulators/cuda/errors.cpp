@@ -21,7 +21,7 @@ std::string from_name(const char* name) {
     return words;
 }
 
-std::map<int, Code> table() {
+std::map<int, Code> codes_by_number() {
     std::map<int, Code> codes;
     codes[0] = {"CUDA_SUCCESS", "no error"};
     auto add = [&](int code, const char* name, const char* sentence = nullptr) {
@@ -139,7 +139,7 @@ std::map<int, Code> table() {
 
 // Never destroyed: callers ask for names while the process is ending.
 const Code* find(CUresult code) {
-    static const auto& codes = *new std::map<int, Code>(table());
+    static const auto& codes = *new std::map<int, Code>(codes_by_number());
     auto found = codes.find(int(code));
     return found == codes.end() ? nullptr : &found->second;
 }

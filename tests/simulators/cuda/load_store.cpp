@@ -196,14 +196,14 @@ bool store_rule(Decoder& d) {
     return true;
 }
 
-void nothing(Thread&, const Instruction&) {}
+void prefetch(Thread&, const Instruction&) {}
 
 bool prefetch_rule(Decoder& d) {
     const Space space = space_words(d);
     if (space != Space::generic && space != Space::global && space != Space::local) return false;
     if (!d.one_of({"L1", "L2"}) || !d.done()) return false;
     d.address(space);
-    d.out.run = nothing;
+    d.out.run = prefetch;
     return true;
 }
 

@@ -6,7 +6,6 @@ namespace ptx {
 
 namespace {
 
-constexpr size_t most_local = 512 * 1024;  // bytes of a thread, over all its frames
 constexpr size_t most_calls = 4096;
 constexpr uint8_t unwritten = 0xa5;  // local memory that nobody has written
 

@@ -21,6 +21,8 @@ struct Thread;
 struct Instruction;
 using Handler = void (*)(Thread&, const Instruction&);
 
+constexpr size_t most_local = 512 * 1024;  // bytes of a thread, over all its frames
+
 enum class Rounding : uint8_t { nearest, zero, down, up };
 
 struct Instruction {

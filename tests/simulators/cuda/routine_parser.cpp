@@ -4,12 +4,6 @@
 
 namespace ptx {
 
-namespace {
-
-constexpr uint64_t most_local = 512 * 1024;  // bytes of a thread, as hardware has
-
-}  // namespace
-
 RoutineParser::RoutineParser(Parser& parser, bool is_entry)
     : parser_(parser), cursor_(parser.cursor), is_entry_(is_entry), scopes_(1) {}
 

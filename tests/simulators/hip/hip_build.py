@@ -22,7 +22,11 @@ COMPILE = (
     "-ffp-contract=off",
 )  # fmt: skip
 LINK = ("-shared", "-pthread", "-Wl,-Bsymbolic", f"-Wl,-soname,{NAME}", "-ldl")
-TOGETHER = ("context", "driver", "event", "memory", "runtime", "stream")
+TOGETHER = (
+    "runtime context driver event faults graph live memory stream",
+    "run code decode disassembler metadata",
+    "rows",
+)
 
 
 def kept() -> Path:
@@ -40,7 +44,7 @@ def build(folder: Path) -> Path:
 
 def build_engine(folder: Path) -> Path:
     """The engine as a program. Raises: as `build`."""
-    alone = [unit for unit in cxx.units([HERE]) if not unit[0].startswith("runtime")]
+    alone = [unit for unit in cxx.units([HERE], TOGETHER) if unit[0] != "runtime"]
     main = ("engine_main", [HERE / "engine_main.cpp"])
     return _built(folder, [*alone, main], ("-pthread",), ENGINE)
 

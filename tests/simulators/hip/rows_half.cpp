@@ -25,7 +25,7 @@ Half most(Half a, Half b) {
 // A product of halves is exact as double.
 Half fma_of(Half a, Half b, Half c) { return std::fma(double(a), double(b), double(c)); }
 
-void add_single(Table& table) {
+void add_halves(Table& table) {
     table.vector("v_add_f16", [](Half a, Half b) -> Half { return double(a) + b; });
     table.vector("v_sub_f16", [](Half a, Half b) -> Half { return double(a) - b; });
     table.vector("v_subrev_f16", [](Half a, Half b) -> Half { return double(b) - a; });
@@ -101,7 +101,7 @@ void mix_into_half(Wave& wave, const Instruction& is) {
 }  // namespace
 
 void add_half_rows(Table& table) {
-    add_single(table);
+    add_halves(table);
     add_packed(table);
     auto mix = [](Mixed a, Mixed b, Mixed c) { return std::fma(float(a), float(b), float(c)); };
     table.vector("v_fma_mix_f32", mix);

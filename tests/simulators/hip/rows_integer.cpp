@@ -18,7 +18,7 @@ i32 low24(i32 value) { return i32(u32(value) << 8) >> 8; }
 u32 low24(u32 value) { return value & 0xffffff; }
 
 template <class T>
-T middle(T a, T b, T c) {
+T median(T a, T b, T c) {
     return std::max(std::min(a, b), std::min(std::max(a, b), c));
 }
 
@@ -90,7 +90,7 @@ void add_order(Table& table, const std::string& type) {
     table.vector("v_max_" + type, [](T a, T b) { return std::max(a, b); });
     table.vector("v_min3_" + type, [](T a, T b, T c) { return std::min(std::min(a, b), c); });
     table.vector("v_max3_" + type, [](T a, T b, T c) { return std::max(std::max(a, b), c); });
-    table.vector("v_med3_" + type, [](T a, T b, T c) { return middle(a, b, c); });
+    table.vector("v_med3_" + type, [](T a, T b, T c) { return median(a, b, c); });
 }
 
 }  // namespace

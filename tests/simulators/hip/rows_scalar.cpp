@@ -27,7 +27,7 @@ T field(T value, u32 start, u32 width) {
     return T(Bits(value) << (BITS - start - width)) >> (BITS - width);
 }
 
-void add_sums(Table& table) {
+void add_scalar_sums(Table& table) {
     table.scalar("s_add_u32", [](u32 a, u32 b, bool& scc) { scc = a + b < a; return a + b; });
     table.scalar("s_sub_u32", [](u32 a, u32 b, bool& scc) { scc = a < b; return a - b; });
     table.scalar("s_addc_u32", [](u32 a, u32 b, bool& scc) {
@@ -114,7 +114,7 @@ void add_logic(Table& table, const std::string& type) {
     table.scalar("s_bitset1_" + type, [](u32 b, T d) { return d | T(1) << (b & MASK); });
 }
 
-void add_fields(Table& table) {
+void add_scalar_fields(Table& table) {
     table.scalar("s_movk_i32", [](i16 k) { return i32(k); });
     table.scalar("s_cmovk_i32", [](i16 k, i32 d, bool& scc) { return scc ? i32(k) : d; });
     table.scalar("s_ashr_i32", [](i32 a, u32 b, bool& scc) { return kept(a >> (b & 31), scc); });
@@ -173,10 +173,10 @@ void add_saveexec(Table& table, const std::string& operation, F) {
 }  // namespace
 
 void add_scalar_rows(Table& table) {
-    add_sums(table);
+    add_scalar_sums(table);
     add_logic<u32>(table, "b32");
     add_logic<u64>(table, "b64");
-    add_fields(table);
+    add_scalar_fields(table);
     add_comparisons<i32>(table, "i32");
     add_comparisons<u32>(table, "u32");
     add_comparisons<u64>(table, "u64");
