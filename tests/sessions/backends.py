@@ -48,6 +48,7 @@ def test_together(
 def test_the_rest(session: nox.Session, *without: str) -> None:
     """Run what is marked `full`, and properties on more examples; GPUs' in their own processes."""
     more = ("--hypothesis-profile=full",)
+    session.install("ziglang")  # only here: it has 20,000 files
     test_together(session, *without, only="full or hypothesis", options=more)
     for name in ("cuda", "hip", "metal"):
         suite.run(session, str(ROOT / "plugins" / f"hal-{name}" / "tests"), only="full")

@@ -13,12 +13,8 @@ TEST = (
 )  # fmt: skip
 # An OpenCL platform for machines that have none; it has no wheels for other systems.
 POCL = "pocl-binary-distribution; sys_platform == 'linux' and platform_machine == 'x86_64'"
-# Compilers that take what the renderers write: C, CUDA C, PTX, Metal's C++; and a parser.
-# And two compilers with front ends of their own.
-TEXT = (
-    "ziglang", "nvidia-cuda-nvrtc-cu12", "nvidia-cuda-nvcc-cu12", "loopy>=2025.1",
-    "tinygrad>=0.14",
-)  # fmt: skip
+# Compilers that take what the renderers write: CUDA C, PTX; two with front ends of their own.
+TEXT = ("nvidia-cuda-nvrtc-cu12", "nvidia-cuda-nvcc-cu12", "loopy>=2025.1", "tinygrad>=0.14")
 CLUSTERS = ("distributed", "mpi4py>=4", "mpich")  # of docs/clusters.md
 DEMO = ("pillow>=10", "scikit-learn>=1.4", "scipy>=1.11", "safetensors>=0.4")
 TYPES = ("pytest>=8.2", "mypy>=1.11", "pyright[nodejs]>=1.1.380", "ruff>=0.6")
