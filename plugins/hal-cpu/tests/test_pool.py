@@ -5,15 +5,18 @@ from __future__ import annotations
 import itertools
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable
-from ctypes import CFUNCTYPE, byref, c_int32, c_int64, c_void_p, cast
+from ctypes import CFUNCTYPE, byref, c_char_p, c_int32, c_int64, c_void_p, cast
 from functools import partial
-from queue import SimpleQueue
+from pathlib import Path
+from struct import pack
 from types import SimpleNamespace
 from typing import Any, Self
 
+import numpy as np
 import pytest
 from ctrl_c import Heard, Scene, press_everywhere
 from hypothesis import given
@@ -22,7 +25,6 @@ from in_threads import results
 
 import hal_core as hal
 from hal_cpu.program import CPUProgram
-from hal_cpu.threads import pool as pool_module
 from hal_cpu.threads import team as team_module
 from hal_cpu.threads.pool import Pool, call_in_thread, split
 from hal_cpu.threads.stacks import start_thread
@@ -48,7 +50,14 @@ class Recorder:
 
 
 @pytest.fixture
-def pool() -> Any:
+def workers() -> Callable[[], list[str]]:
+    """A function that names the threads of pools that were started since."""
+    before = set(threading.enumerate())
+    return lambda: sorted(one.name for one in set(threading.enumerate()) - before if one.is_alive())
+
+
+@pytest.fixture
+def pool(workers: Callable[[], list[str]]) -> Any:
     made = Pool(4)
     yield made
     made.close()
@@ -72,12 +81,6 @@ def test_P6_every_chunk_runs_once_on_several_threads(pool: Pool) -> None:
 
     pool.run(run, b"", None, split(100, 4))
     assert sorted(first for first, _ in seen) == [100 * n // 16 for n in range(16)]
-
-
-def test_no_thread_before_the_first_launch(pool: Pool) -> None:
-    assert pool._workers == {}
-    pool.run(Recorder(), b"", None, split(8, 4))
-    wait_until(lambda: len(pool._workers) == 3)
 
 
 def test_X1_concurrent_callers_each_get_their_own(pool: Pool) -> None:
@@ -155,32 +158,6 @@ def test_interrupts_wait_for_running_chunks(pool: Pool) -> None:
     assert caught.value.__context__ is None  # the first interrupt, nothing of the later ones
 
 
-def test_an_interrupt_while_workers_are_called_waits_for_them(
-    pool: Pool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    running: list[None] = []
-    done: list[None] = []
-
-    def run(args: bytes, launch: Any, first: c_int64, last: c_int64) -> None:
-        running.append(None)
-        time.sleep(0.1)
-        done.append(None)
-
-    class Interrupted(SimpleQueue[Any]):
-        def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
-            super().put(item)
-            if item is not None:
-                wait_until(lambda: running)
-                raise KeyboardInterrupt
-
-    pool._queue = Interrupted()
-    with pytest.raises(KeyboardInterrupt):
-        pool.run(run, b"", None, split(16, 4))
-    assert len(running) == len(done) == 1
-    time.sleep(0.05)
-    assert len(running) == 1
-
-
 def test_an_interrupt_waits_for_a_call_in_a_thread() -> None:
     """LLVM would be at work while Python ends, and its own finalizers with it."""
     done: list[str] = []
@@ -205,9 +182,9 @@ def test_a_call_is_made_here_where_there_can_be_no_thread(monkeypatch: pytest.Mo
         call_in_thread(threading.current_thread, 1 << 60)
 
 
-@pytest.mark.parametrize("granted", [0, 2])
-def test_work_is_done_by_the_threads_that_could_be_started(
-    monkeypatch: pytest.MonkeyPatch, granted: int
+@pytest.mark.parametrize("granted", [0, 2, 7])
+def test_threads_start_at_the_first_launch_as_many_as_can_and_end_with_the_pool(
+    monkeypatch: pytest.MonkeyPatch, workers: Callable[[], list[str]], granted: int
 ) -> None:
     left = [granted]
     start = threading.Thread.start
@@ -219,28 +196,17 @@ def test_work_is_done_by_the_threads_that_could_be_started(
         start(thread)
 
     pool = Pool(8)
-    with monkeypatch.context() as patch:
-        patch.setattr(threading.Thread, "start", limited)
-        record = Recorder(0.001)
-        pool.run(record, b"", None, split(32, 8))
-    assert len(record.seen) == 32
-    wait_until(lambda: len(pool._workers) == granted)
-    assert pool._queue.empty()  # no worker would take a job from it
-    workers = list(pool._workers.values())
-    pool.close()
-    wait_until(lambda: not any(worker.is_alive() for worker in workers))
-
-
-def test_close_ends_the_threads_and_a_closed_pool_still_serves() -> None:
-    pool = Pool(3)
-    pool.run(Recorder(), b"", None, split(12, 3))
-    workers = list(pool._workers.values())
-    pool.close()
-    wait_until(lambda: not any(worker.is_alive() for worker in workers))
-    record = Recorder()
-    pool.run(record, b"", None, split(12, 3))
-    assert len(record.seen) == 12
-    pool.close()
+    assert not workers()
+    for _ in range(2):  # a closed pool still serves
+        left[0] = granted
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", limited)
+            record = Recorder(0.001)
+            pool.run(record, b"", None, split(32, 8))
+        assert sorted(first for first, _ in record.seen) == list(range(32))
+        assert workers() == [f"hal-cpu-{me}" for me in range(1, granted + 1)]
+        pool.close()
+        wait_until(lambda: not workers())
 
 
 # -- launches that machine code shares
@@ -268,40 +234,23 @@ def count(hits: hal.Ptr[hal.int32]) -> None:
     hal.atomic_add(hits, hal.global_idx(0), 1)
 
 
-def test_P6_machine_code_runs_every_block_once(
-    pool: Pool, device: hal.Compiled, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_P6_machine_code_runs_every_block_once(pool: Pool, device: hal.Compiled) -> None:
     """Three callers at once, and workers that look, sleep, or come late."""
     program = device.compile(count)
-    assert isinstance(program, CPUProgram)
-    monkeypatch.setattr(pool_module, "Job", _Fallback)
-    _Fallback.made = 0
-    launches = 200
+    assert isinstance(program, CPUProgram) and program.code is not None
+    run: Any = CFUNCTYPE(None, c_char_p, c_void_p, c_int64, c_int64)(program.code.entry)
+    run.code = program.code
 
-    def launch(blocks: int, found: list[bool]) -> None:
-        hits = hal.zeros(blocks * 8, hal.int32, device=device)
-        args, where = program._pack(hits._buf), byref((c_int32 * 6)(blocks, 1, 1, 8, 1, 1))
-        for k in range(launches):
-            pool.run(program._releasing, args, where, split(blocks, 1 + k % 64))
-            if not (hits.numpy() == k + 1).all():  # also: nobody is late
-                return
+    def launch(blocks: int) -> None:
+        hits = np.zeros(blocks * 8, np.int32)
+        args, where = pack("@Q", hits.ctypes.data), byref((c_int32 * 6)(blocks, 1, 1, 8, 1, 1))
+        for k in range(200):
+            pool.run(run, args, where, split(blocks, 1 + k % 64))
+            assert (hits == k + 1).all()  # also: nobody is late
             time.sleep(0.002 * (k % 16 == 0))
-        found.append(True)
 
-    found: list[bool] = []
-    launch(20_000, found)
-    assert found == [True] and not _Fallback.made
-    results(*(partial(launch, blocks, found) for blocks in (1, 370, 5000)))
-    assert len(found) == 4
-    assert _Fallback.made < 3 * launches
-
-
-class _Fallback(pool_module.Job):
-    made = 0
-
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
-        type(self).made += 1
+    launch(20_000)
+    results(*(partial(launch, blocks) for blocks in (1, 370, 5000)))
 
 
 _HELD = """enter:
@@ -388,47 +337,45 @@ def test_a_thread_begins_with_the_same_part_of_each_launch(pool: Pool) -> None:
     assert seen == [{me: 0, "hal-cpu-1": 1, "hal-cpu-2": 2, "hal-cpu-3": 3}] * 3
 
 
-def test_P6_workers_that_wake_before_the_job_is_open_help(
-    pool: Pool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_P6_a_worker_that_wakes_before_the_job_is_open_helps() -> None:
     """One may wake on the core of the caller, which opens its job when that worker sleeps."""
-    wake = pool._wake
-    names: set[str] = set()
-
-    def late() -> None:
-        wake()
-        time.sleep(0.03)
+    team, names = team_module.Team(2), set[str]()
 
     def kernel(args: int, launch: int, first: int, last: int) -> None:
         names.add(threading.current_thread().name)
         time.sleep(0.01)
 
-    run = launched(kernel)
-    pool.run(run, b"", None, split(16, 4))
-    wait_until(lambda: len(pool._idle) == 3)
-    monkeypatch.setattr(pool, "_wake", late)
-    names.clear()
-    pool.run(run, b"", None, split(16, 4))
-    assert len(names) > 1
+    called, address = as_machine_code(kernel)
+    team.coming = True
+    worker = threading.Thread(target=team.serve, args=(1,), name="worker")
+    worker.start()
+    time.sleep(0.03)
+    assert team.lead(address, b"", None, c_int64(16)) and called
+    team.coming = False
+    worker.join()
+    assert names == {"worker", threading.current_thread().name}
 
 
-def test_a_worker_that_has_done_its_part_sleeps_though_the_launch_runs_on(pool: Pool) -> None:
-    """Beside busy processes the caller may be stopped in its part for milliseconds. Workers that
-    look on meanwhile have used up their share of the processor when the next launch begins."""
-    ran: list[str] = []
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux says which threads sleep")
+def test_workers_that_have_done_their_part_sleep_though_the_launch_runs_on(pool: Pool) -> None:
+    """Those that look on have used up their share of the processor when the next launch begins."""
+    slept: list[str] = []
+
+    def asleep(worker: threading.Thread) -> bool:
+        stat = Path(f"/proc/self/task/{worker.native_id}/stat").read_text()
+        return stat.rpartition(") ")[2][0] == "S"
 
     def kernel(args: int, launch: int, first: int, last: int) -> None:
-        name = threading.current_thread().name
-        ran.append(name)
-        if name == me and ran.count(me) == 1:
-            wait_until(lambda: len(pool._idle) == 3)
+        workers = [one for one in threading.enumerate() if one.name.startswith("hal-cpu-")]
+        if threading.current_thread() is threading.main_thread() and workers and not slept:
+            wait_until(lambda: all(map(asleep, workers)))
+            slept.extend(one.name for one in workers)
 
-    me = threading.current_thread().name
     run = launched(kernel)
     for _ in range(2):  # the first starts the workers, the second wakes them
-        ran.clear()
+        slept.clear()
         pool.run(run, b"", None, split(16, 4))
-        assert len(ran) == 16
+        assert len(slept) >= 3
 
 
 def test_ctrl_c_while_a_team_is_led_and_a_thread_is_started() -> None:
@@ -443,7 +390,7 @@ def test_ctrl_c_while_a_team_is_led_and_a_thread_is_started() -> None:
                 start_thread("served", int)
 
             def check(heard: Heard) -> None:
-                assert called and not team._busy.locked()
+                assert called and team.lead(address, b"", None, c_int64(1))
                 assert threading.stack_size(1 << 20) == 1 << 20
 
             return Scene(work, check)
@@ -453,25 +400,23 @@ def test_ctrl_c_while_a_team_is_led_and_a_thread_is_started() -> None:
         threading.stack_size(usual)
 
 
-def test_P6_ctrl_c_at_the_first_launch_leaves_each_number_one_thread() -> None:
+def test_P6_ctrl_c_at_the_first_launch_leaves_each_number_one_thread(
+    workers: Callable[[], list[str]],
+) -> None:
     """Two threads of one number would both run its part of a launch, and one too few is slow."""
 
     def scene() -> Scene:
-        before, pool = set(threading.enumerate()), Pool(3)
-
-        def names() -> list[str]:
-            made = set(threading.enumerate()) - before
-            return sorted(one.name for one in made if one.is_alive())
+        pool, first, again = Pool(3), Recorder(), Recorder()
 
         def check(heard: Heard) -> None:
-            record = Recorder()
-            pool.run(record, b"", None, split(12, 3))
-            assert sorted(first for first, _ in record.seen) == list(range(12))
-            wait_until(lambda: len(pool._workers) == 2)
-            wait_until(lambda: names() == ["hal-cpu-1", "hal-cpu-2"])
+            ran = len(first.seen)
+            pool.run(again, b"", None, split(12, 3))
+            assert sorted(number for number, _ in again.seen) == list(range(12))
+            assert workers() == ["hal-cpu-1", "hal-cpu-2"]
             pool.close()
-            wait_until(lambda: not names())
+            wait_until(lambda: not workers())
+            assert len(first.seen) == ran  # what was interrupted had ended
 
-        return Scene(lambda: pool.run(Recorder(), b"", None, split(12, 3)), check)
+        return Scene(lambda: pool.run(first, b"", None, split(12, 3)), check)
 
     assert press_everywhere(scene, 80) > 50
