@@ -46,13 +46,12 @@ def floats(device: hal.Compiled, *numbers: float) -> hal.Buffer:
 # -- what counts as written
 
 
-def unread(buffer: hal.Buffer) -> list[int]:
+def unread(checked: CheckedDevice, buffer: hal.Buffer) -> list[int]:
     """Return the elements that a kernel may not read."""
-    device: Any = buffer._device
-    into, found = hal.empty(1, buffer.dtype, device), []
+    into, found = hal.empty(1, buffer.dtype, checked), []
     for place in range(buffer.size):
         try:
-            device.compile(copy)(into, buffer[place : place + 1], threads=1)
+            checked.compile(copy)(into, buffer[place : place + 1], threads=1)
         except KernelFault as error:
             assert "which nothing has written" in str(error)
             found.append(place)
@@ -60,8 +59,8 @@ def unread(buffer: hal.Buffer) -> list[int]:
 
 
 def test_B14_fresh_memory_may_not_be_read_by_a_kernel(checked: CheckedDevice) -> None:
-    assert unread(hal.empty(4, hal.float32, checked)) == [0, 1, 2, 3]
-    assert unread(hal.zeros(4, hal.float32, checked)) == []
+    assert unread(checked, hal.empty(4, hal.float32, checked)) == [0, 1, 2, 3]
+    assert unread(checked, hal.zeros(4, hal.float32, checked)) == []
     fresh = hal.empty(4, hal.uint8, checked)
     assert fresh.numpy().tolist() == [0xCB] * 4  # for who copies it out
 
@@ -72,27 +71,27 @@ def test_what_writes_memory(checked: CheckedDevice) -> None:
     fresh[0:1].copyin(np.ones(1, "f4"))
     fresh[2:3].fill(3)
     checked.compile(copy)(fresh[4:5], fresh[0:1], threads=1)
-    assert unread(fresh) == [1, 3, 5, 6, 7]
+    assert unread(checked, fresh) == [1, 3, 5, 6, 7]
     other = hal.empty(8, hal.float32, checked).fill(1)
     other.copy_from(fresh)
-    assert unread(other) == [1, 3, 5, 6, 7]  # a copy of nothing is nothing
+    assert unread(checked, other) == [1, 3, 5, 6, 7]  # a copy of nothing is nothing
     other[1:2].as_memoryview()
     np.asarray(other[3:4])
     np.from_dlpack(other[5:6])
-    assert unread(other) == [6, 7]
+    assert unread(checked, other) == [6, 7]
     part = other[6:7].view(2, hal.uint16)
     part[0:1].fill(1)
-    assert unread(other) == [6, 7]  # half an element
+    assert unread(checked, other) == [6, 7]  # half an element
     part[1:2].fill(1)
-    assert unread(other) == [7]
+    assert unread(checked, other) == [7]
     checked.compile(copy)(other[7:], fresh[0:1], threads=1)
-    assert other._buf.block.written is None  # all of it: nothing to keep a record of
+    assert unread(checked, other) == []
 
 
 def test_memory_of_others_counts_as_written(checked: CheckedDevice) -> None:
     array = np.arange(4, dtype="f4")
     wrapped = hal.Buffer.from_dlpack(array, checked)
-    assert unread(wrapped) == []
+    assert unread(checked, wrapped) == []
     with pytest.raises(OutOfBounds, match=r"a write of 'y' .* \(got 4; limit 0 to 3\)"):
         checked.compile(copy)(wrapped, floats(checked, *range(5)), threads=5)
     checked.compile(copy)(wrapped, floats(checked, 5, 6, 7, 8), threads=4)
@@ -104,7 +103,12 @@ def test_an_array_is_written_before_a_kernel_ends_with_a_fault(checked: CheckedD
     y, p = hal.empty(4, hal.int32, checked), np.array([0, 1, 9], "i8")
     with pytest.raises(OutOfBounds):
         checked.compile(scatter)(y, hal.Buffer.from_numpy(p, checked), threads=3)
-    assert unread(y.view(dtype=hal.float32)) == [0, 1, 2, 3]  # of one instruction: all or none
+    assert unread(checked, y.view(dtype=hal.float32)) == [
+        0,
+        1,
+        2,
+        3,
+    ]  # of one instruction: all or none
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "float16", "bfloat16", "float32", "float64"])
@@ -122,7 +126,8 @@ def test_every_width_of_elements_is_watched(checked: CheckedDevice, dtype: str) 
     checked.compile(move)(y[:3], x[:3], threads=3)
     with pytest.raises(KernelFault, match="element 3 of 'x', which nothing has written"):
         checked.compile(move)(y, x, threads=4)
-    assert y._buf.block.written.tolist() == [1] * 3 * kind.itemsize + [0] * kind.itemsize
+    with pytest.raises(KernelFault, match="element 3 of 'x', which nothing has written"):
+        checked.compile(move)(x, y, threads=4)
 
 
 def test_two_views_of_one_block_know_what_the_other_has_written(checked: CheckedDevice) -> None:
@@ -137,11 +142,12 @@ def test_two_views_of_one_block_know_what_the_other_has_written(checked: Checked
 # -- memory
 
 
+def address(buffer: hal.Buffer) -> int:
+    return np.asarray(buffer).ctypes.data
+
+
 def test_A1_a_freed_block_is_not_used_again(checked: CheckedDevice) -> None:
-    seen = set()
-    for _ in range(300):
-        seen.add(int(hal.empty(100, hal.uint8, checked)._buf))
-    assert len(seen) == 300
+    assert len({address(hal.empty(100, hal.uint8, checked)) for _ in range(300)}) == 300
     assert checked.allocator.statistics()[:3] == (0, 100, 0)
     checked.allocator.cache_limit = 1 << 20
     assert checked.allocator.cache_limit == 0
@@ -160,34 +166,33 @@ def test_B11_nothing_is_left_of_freed_blocks(checked: CheckedDevice) -> None:
     assert checked.allocator.statistics().live == 0
 
 
-@pytest.mark.parametrize("nbytes", [1, 63, 64, 100, 4095, 4096, 4097, 70000])
-def test_blocks_are_aligned_and_end_where_nothing_is(checked: CheckedDevice, nbytes: int) -> None:
-    place = hal.empty(nbytes, hal.uint8, checked)._buf
-    assert place % 64 == 0 and place.block.nbytes == nbytes
-    assert 0 <= place.block.high - (place + nbytes) < 64
-    assert 0 <= place - place.block.low < 4096
-
-
 _TOUCH = """
 import ctypes, os, resource
+import numpy as np
 import hal_core as hal
 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-device = hal.Device["CPU"]
-buffer, freed = (hal.empty(4096, hal.uint8, device) for _ in range(2))
-address, gone = int(buffer._buf), int(freed._buf)
-del freed
-for touched in (address + 4095, address + 4096, address - 1, gone):
+
+def ends(touched):
     child = os.fork()
     if child == 0:
         ctypes.string_at(touched, 1)
         os._exit(0)
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) < 0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) < 0
+
+for size in (1, 63, 64, 100, 4095, 4096, 4097, 70000):
+    buffer = hal.empty(size, hal.uint8, hal.Device["CPU"])
+    address = np.asarray(buffer).ctypes.data
+    assert address % 64 == 0 and not ends(address) and not ends(address + size - 1)
+    assert ends(address - 4096) and ends(address + (size + 63 & -64))
+    assert size != 4096 or ends(address - 1)
+    del buffer
+    assert ends(address), "freed"
 """
 
 
 def test_guard_pages_cannot_be_touched() -> None:
     """A process ends that reads behind a block, before it, or where a freed one was."""
-    assert printed(_TOUCH, HAL_CHECK="1").split() == ["False", "True", "True", "True"]
+    printed(_TOUCH, HAL_CHECK="1")
 
 
 @pytest.mark.parametrize(("offset", "where"), [(100, "after the end"), (-1, "before the begin")])
@@ -195,10 +200,9 @@ def test_a_write_beside_a_block_is_reported_when_it_is_freed(
     checked: CheckedDevice, offset: int, where: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     buffer = hal.empty(100, hal.uint8, checked)
-    number = buffer._buf.block.number
-    ctypes.memset(buffer._buf + offset, 1, 1)
+    ctypes.memset(address(buffer) + offset, 1, 1)
     buffer.deallocate()
-    text = rf"free: a write {where}.* of block {number} of 100 bytes \(got {offset}; limit 0 to 99"
+    text = rf"free: a write {where}.* of block \d+ of 100 bytes \(got {offset}; limit 0 to 99"
     assert re.search(text, caplog.text)
     with pytest.raises(DeviceFault, match=text):
         checked.synchronize()
@@ -210,23 +214,12 @@ def test_a_write_beside_a_block_in_use_is_raised_by_a_wait(
     checked: CheckedDevice, wait: str
 ) -> None:
     buffer = hal.empty(100, hal.uint8, checked)
-    ctypes.memset(buffer._buf + 100, 1, 1)
+    ctypes.memset(address(buffer) + 100, 1, 1)
     with pytest.raises(DeviceFault, match="wait: a write after the end of block"):
         getattr(checked, wait)()
     if wait == "synchronize":
         buffer.deallocate()
         assert checked.synchronize(), "reported once"
-
-
-def test_a_profile_does_not_search_for_damage(checked: CheckedDevice) -> None:
-    """Work of the CPU is done when its call returns, so its clock waits for nothing."""
-    damaged, buffer = hal.empty(100, hal.uint8, checked), hal.empty(100, hal.uint8, checked)
-    ctypes.memset(damaged._buf + 100, 1, 1)
-    result, times = checked._make_clock().measure(lambda: buffer.fill(1))
-    start_ns, end_ns = times()
-    assert result is buffer and start_ns < end_ns
-    with pytest.raises(DeviceFault, match="after the end"):
-        checked.synchronize()
 
 
 _FREE_DURING_A_SEARCH = """
@@ -258,7 +251,7 @@ Block.find_damage = damage
 for helper in helpers:
     helper.join(10)
 assert not buffers and not any(helper.is_alive() for helper in helpers)
-print(device.allocator.statistics().live, len(device.allocator._blocks))
+print(device.allocator.statistics().live)
 hal.empty(1000, hal.uint8, device)
 device.synchronize()
 """
@@ -268,21 +261,17 @@ device.synchronize()
 def test_X1_a_block_is_freed_while_a_wait_searches_it(same_thread: bool) -> None:
     """A block that is freed during the search stays accessible until the search ends."""
     code = _FREE_DURING_A_SEARCH.replace("{same_thread}", str(same_thread))
-    assert printed(code, HAL_CHECK="1") == "0 0\n"
+    assert printed(code, HAL_CHECK="1") == "0\n"
 
 
-def test_A4_freed_addresses_go_before_memory_is_refused(
-    checked: CheckedDevice, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    allocator: Any = checked.allocator
-    hal.empty(100, hal.uint8, checked)
-    assert len(allocator._quarantine._blocks) == 1
-    monkeypatch.setattr(
-        allocator, "_alloc", lambda *a: (_ for _ in ()).throw(hal.OutOfMemory("mmap", "no"))
-    )
-    with pytest.raises(hal.OutOfMemory, match="no room"):
+def test_A4_freed_addresses_go_before_memory_is_refused(checked: CheckedDevice) -> None:
+    before = len(mappings())
+    for _ in range(20):
         hal.empty(100, hal.uint8, checked)
-    assert not allocator._quarantine._blocks
+    assert len(mappings()) > before
+    with pytest.raises(hal.OutOfMemory):
+        hal.empty(1 << 50, hal.uint8, checked)
+    assert len(mappings()) <= before
 
 
 def test_A8_the_limit_is_kept_after_blocks_were_freed(checked: CheckedDevice) -> None:
