@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from in_threads import results
 from mapped import mappings
 from run_python import printed
+from unregistered import open_device
 
 import hal_core as hal
 from hal_core.errors import DeviceFault
@@ -114,15 +115,14 @@ def test_P9_a_native_fault_is_an_exception_that_names_the_program(
     assert y.numpy().tolist() == (2 * np.arange(1024)).tolist()
 
 
-def test_a_kernel_that_hangs_is_ended(
-    checked: CheckedDevice, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(checked, "seconds", 0.3)
+def test_a_kernel_that_hangs_is_ended() -> None:
+    checked = open_device(HAL_CHECK="1", HAL_CPU_CHECK_SECONDS="0.3")
     y, x = given_floats(checked, 4)
     hang = checked.compile(source("for (volatile int k = 0; k >= 0;) ;"))
     with pytest.raises(DeviceFault, match=r"it does not end.*limit 0\.3 s.*_CHECK_SECONDS"):
         hang(y, x, vals=(4,), threads=4)
     assert not children()
+    checked.close()
 
 
 # -- accessible memory that is not the argument's

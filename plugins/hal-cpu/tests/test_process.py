@@ -285,6 +285,10 @@ def test_the_setting_decides_how_many_threads(
     while len(made := set(threading.enumerate()) - before) < started:
         time.sleep(0.001)  # else the test's own limit ends it
     assert len(made) == started
+    own_device.close()
+    for worker in made:
+        worker.join(20)  # where `close` did not wait long enough for a busy machine
+        assert not worker.is_alive()
 
 
 @pytest.mark.parametrize("text", ["1025", "1000000", "9" * 100])
@@ -302,15 +306,6 @@ def test_a_setting_that_is_no_number_is_refused(
     monkeypatch.setenv("HAL_CPU_THREADS", text)
     with pytest.raises(hal.InvalidArgument, match="HAL_CPU_THREADS"):
         own_device.pool
-
-
-def test_closing_the_device_ends_its_threads(own_device: hal.Compiled) -> None:
-    own_device.pool._start()
-    workers = list(own_device.pool._workers.values())
-    own_device.close()
-    for worker in workers:
-        worker.join(20)  # where `close` did not wait long enough for a busy machine
-        assert not worker.is_alive()
 
 
 def test_doctor_names_every_compiler(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,6 +34,7 @@ from hal_cpu.threads import stacks
 from hal_testing.conformance.forked import findings_of_child
 
 RESERVE, COMMIT, DECOMMIT, RELEASE = 0x2000, 0x1000, 0x4000, 0x8000
+SMALL = ("allocate_small", "free_small")
 RIGHTS = {0x01: 0, 0x02: 1, 0x04: 3, 0x20: 5}  # PAGE_NOACCESS and so on
 
 
@@ -141,13 +142,16 @@ def windows(library: Library) -> Iterator[ModuleType]:
         sys.modules.pop("hal_cpu.system.windows", None)
 
 
+def use(monkeypatch: pytest.MonkeyPatch, system: ModuleType) -> None:
+    """Put the memory calls of a system under `driver`."""
+    for name, made in (("system", system), *((n, getattr(system, n)) for n in SMALL)):
+        monkeypatch.setattr(driver, name, made)
+
+
 @pytest.fixture(params=["posix", "windows"])
 def system(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The memory calls of a system, under `driver`."""
     chosen = posix if request.param == "posix" else request.getfixturevalue("windows")
-    monkeypatch.setattr(driver, "system", chosen)
-    monkeypatch.setattr(driver, "allocate_small", chosen.allocate_small)
-    monkeypatch.setattr(driver, "free_small", chosen.free_small)
+    use(monkeypatch, chosen)
     return chosen
 
 
@@ -224,9 +228,7 @@ def test_stacks_and_the_processor_on_windows(windows: ModuleType, library: Libra
 def test_a_device_over_the_memory_of_windows(
     windows: ModuleType, library: Library, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(driver, "system", windows)
-    monkeypatch.setattr(driver, "allocate_small", windows.allocate_small)
-    monkeypatch.setattr(driver, "free_small", windows.free_small)
+    use(monkeypatch, windows)
     device = open_device(HAL_CPU_LOADER="llvmlite")
     for size in (10, 100_000, 3_000_000):
         buffer = hal.Buffer.from_numpy(np.arange(size, dtype=np.float32), device)
