@@ -252,21 +252,6 @@ def test_a_launch_that_is_waited_for_is_checked_as_fast_as_others(axpy: Any) -> 
         launch(wait=True)
 
 
-def test_sizes_that_run_the_same_blocks_share_their_geometry(axpy: Any, monkeypatch: Any) -> None:
-    made: list[Any] = []
-    prepare = axpy._geometry
-    monkeypatch.setattr(axpy, "_geometry", lambda *args: made.append(args) or prepare(*args))
-    y, x = vector(axpy.device), vector(axpy.device)
-    for how in ({"threads": 100}, {"threads": (127, 1)}, {"grid": [2], "block": 64}):
-        axpy(y, 1.0, x, 8, **how)
-    assert made == [((2, 1, 1), (64, 1, 1), 0)]
-    with pytest.raises(hal.InvalidArgument, match="shared="):
-        axpy(y, 1.0, x, 8, threads=101, shared=[0])
-    for count in range(1, 2000):
-        axpy(y, 0.0, x, 8, threads=count)
-    assert len(axpy._geometries) <= 1025
-
-
 def test_sizes_of_other_integers_are_known_by_their_value(axpy: Any) -> None:
     class Size:
         """An integer whose value may change, as a tensor's."""
@@ -281,9 +266,6 @@ def test_sizes_of_other_integers_are_known_by_their_value(axpy: Any) -> None:
         for threads in (size, (1, size)):
             axpy(y, 1.0, x, 8, threads=threads)
             assert axpy.launches[-1][0][1] in ((size.value, 1, 1), (1, size.value, 1))
-    axpy(y, 1.0, x, 8, threads=np.int64(5))
-    assert (None, None, 5, 0) in axpy._geometries
-    assert all(type(one) in (int, tuple, type(None)) for key in axpy._geometries for one in key)
 
 
 @pytest.mark.parametrize(

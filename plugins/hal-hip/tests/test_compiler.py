@@ -70,7 +70,7 @@ def test_a_rendered_kernel_becomes_a_code_object_for_the_whole_target(arch: str)
     target, code = unseal(MAKER, image, "test", "HIP")
     assert target == arch and code.startswith(b"\x7fELF")
     assert arch.encode() in code  # the object's note has the features too
-    text = compiler._disassemble(image)
+    text = compiler.disassemble(image)
     assert "twice:" in text and "s_endpgm" in text and "v_" in text
 
 
@@ -141,9 +141,9 @@ def test_C2_the_key_has_the_version_the_target_and_the_folder_of_headers(
 def test_code_that_is_damaged_is_not_taken_apart() -> None:
     image = _compile(TEXT, defines={"FACTOR": "1.0f"})
     with pytest.raises(hal.CompileError, match="damaged"):
-        compiler_for(FULL)._disassemble(image[:-1])
+        compiler_for(FULL).disassemble(image[:-1])
     with pytest.raises(hal.CompileError, match="not a binary of hal-hip"):
-        compiler_for(FULL)._disassemble(b"\x7fELF")
+        compiler_for(FULL).disassemble(b"\x7fELF")
 
 
 def test_threads_compile_in_turns() -> None:

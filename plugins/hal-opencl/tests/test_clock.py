@@ -8,10 +8,8 @@ from time import perf_counter_ns, sleep
 from typing import Any
 
 import numpy as np
-import pytest
 
 import hal_core as hal
-from hal_opencl import clock as module
 from hal_opencl.clock import OpenCLClock
 from hal_opencl.driver import cl
 
@@ -28,24 +26,8 @@ def test_F1_what_was_queued_lies_inside_of_the_call_that_queued_it(device: Any) 
         device.synchronize()
         seen.append((before, *times(), perf_counter_ns(), marker))
         sleep(0.3)
-    assert len(made._samples) >= 2
     for before, start, end, after, _ in seen:
         assert before - SLACK_NS <= start <= end <= after + SLACK_NS
-
-
-def test_F1_pending_markers_are_bounded(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_MAX_PENDING", 10)
-    made = OpenCLClock(device)
-    first = made._pending[0]
-    for _ in range(100):
-        made._next_sample_ns = 0
-        made._sample()
-        assert len(made._pending) <= 10
-    assert made._pending[0] is first
-    marker, times = made.measure(lambda: cl.enqueue_marker(device.commands))
-    marker.wait()
-    times()
-    assert made._pending == [] and 1 < len(made._samples) <= 11
 
 
 def test_F1_work_is_read_though_later_work_is_not_done(hardware: Any) -> None:
@@ -58,11 +40,10 @@ def test_F1_work_is_read_though_later_work_is_not_done(hardware: Any) -> None:
         _, later = made.measure(lambda: cl.enqueue_marker(device.commands))
         start, end = times()
         assert start <= end <= perf_counter_ns() + SLACK_NS
-        assert made._pending, "a marker behind the gate was waited for"
     finally:
         gate.set_status(cl.command_execution_status.COMPLETE)
     start, end = later()
-    assert start <= end and made._pending == []
+    assert start <= end
 
 
 def test_F1_a_copy_that_was_recorded_lets_go_of_the_host_memory(device: hal.Compiled) -> None:

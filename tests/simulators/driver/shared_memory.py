@@ -257,7 +257,7 @@ def test_B9_memory_that_nothing_tells_the_end_of_is_there_when_it_is_needed(
     taken = apart.take(hal.empty(N, hal.int32, device))
     del taken
     expect(held(device) == 1)
-    monkeypatch.setattr(device.allocator, "limit", device.allocator._held)
+    monkeypatch.setattr(device.allocator, "limit", device.allocator.statistics().current)
     hal.empty(N, hal.int32, device)
     expect(not held(device))
 
