@@ -1,13 +1,6 @@
-"""The compile stage: what a warm and a cold compile touch, and in which order."""
+"""The compile stage: the order of what it asks."""
 
 from __future__ import annotations
-
-import os
-import sys
-from collections import Counter
-from collections.abc import Callable
-from types import FrameType
-from typing import Any
 
 import pytest
 from fake_backend import FakePlugin, FakeRenderer
@@ -16,57 +9,6 @@ import hal_core as hal
 from hal_core.dtypes import float64
 from hal_core.signature import Signature
 from hal_kernel.ir import Kernel
-
-CORE = os.path.dirname(hal.__file__) + os.sep
-# Files of values and checks: asking one for a setting or a parameter leads nowhere else.
-VALUES = ("config.py", "dtypes.py", "errors.py", "signature.py", "source.py")
-
-
-def source(number: int = 0, signature: str = "x: float32*, y: const float32*, n: int32") -> Any:
-    text = f"def k(t, *args): pass  # {number}"
-    return hal.Source("k", text, signature, language="python")
-
-
-def entered(work: Callable[[], object]) -> Counter[str]:
-    """Count how often each file of the core was entered from another one."""
-    counts: Counter[str] = Counter()
-
-    def watch(frame: FrameType, event: str, arg: object) -> None:
-        here = frame.f_code.co_filename
-        if event != "call" or not here.startswith(CORE):
-            return
-        caller = frame.f_back
-        while caller is not None and not caller.f_code.co_filename.startswith(CORE):
-            caller = caller.f_back
-        if caller is None or caller.f_code.co_filename != here:
-            counts[here.removeprefix(CORE)] += 1
-
-    sys.setprofile(watch)
-    try:
-        work()
-    finally:
-        sys.setprofile(None)
-    return counts
-
-
-def test_a_cold_compile_enters_no_file_more_than_twice(plugin: FakePlugin) -> None:
-    plugin.renderer = FakeRenderer
-    device = hal.Device["FAKE"]
-    device.compile(source())  # makes the compilers
-    kernel = Kernel("k", source().signature, ())
-    for wanted in (source(1), source(2), source(2), kernel):  # two come from the cache on disk
-        counts = entered(lambda wanted=wanted: device.compile(wanted))  # type: ignore[misc]
-        # A kernel that writes itself asks the device for its renderer, too.
-        counts["device/base.py"] -= wanted is kernel
-        often = {file: n for file, n in counts.items() if n > 2 and not file.startswith(VALUES)}
-        assert not often, often
-        assert counts["compiler/__init__.py"] == 1
-
-
-def test_a_warm_compile_enters_one_file_once(fake: hal.Compiled) -> None:
-    kernel = source()
-    fake.compile(kernel)
-    assert entered(lambda: fake.compile(kernel)) == {"device/base.py": 1}
 
 
 def test_E3_what_the_device_lacks_is_found_before_rendering(plugin: FakePlugin) -> None:

@@ -349,21 +349,6 @@ def test_M1_work_without_memory_on_one_device_is_done_on_none(
     assert all((buffer.numpy() == 1).all() for buffer in others)
 
 
-@pytest.mark.skipif(
-    find_spec("hal_cpu") is None or find_spec("hal_opencl") is None,
-    reason="two families are needed",
-)
-def test_M1_devices_of_two_families(devices: list[Any]) -> None:
-    array = np.random.default_rng(3).standard_normal((7, 40)).astype("f4")
-    multi = hal.MultiBuffer.from_numpy(array, ["CPU", "OPENCL", "SIM"], sizes=[3, 3, 1])
-    np.testing.assert_array_equal(multi.numpy(), array)
-    np.testing.assert_array_equal(multi.reshard(1).reshard(None, ["OPENCL", "CPU"]).numpy(), array)
-    total = multi.reduce("sum")
-    found = [buffer.numpy() for buffer in total.bufs]
-    np.testing.assert_allclose(found[0], array.sum(axis=0), rtol=1e-5, atol=1e-5)
-    assert all((one == found[0]).all() for one in found), "all have the same bits"
-
-
 def test_M1_devices_may_be_given_as_they_are_listed() -> None:
     infos = hal.Device.devices("PYTHON", kind="interpreter")
     multi = hal.MultiBuffer(infos, (4, 2), hal.float32).fill(1)
