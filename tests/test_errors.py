@@ -43,18 +43,13 @@ def test_an_integer_too_long_to_be_written_is_described() -> None:
 
 @pytest.mark.parametrize(
     "mistake",
-    [
-        lambda y, program: program(y, vals=(HUGE,), threads=8),
-        lambda y, program: program(y, vals=(8,), threads=HUGE),
-        lambda y, program: y.fill(HUGE),
-        lambda y, program: y.view(HUGE),
-        lambda y, program: y.view(offset=HUGE),
-        lambda y, program: hal.empty(HUGE, hal.int8, y.device),
-        lambda y, program: hal.Device[HUGE],
-        lambda y, program: hal.Source("f", "", "", language="c", defines={"A": HUGE}),
-        lambda y, program: program.device.compile(hal.Kernel(HUGE, HUGE, ())),
-    ],
-)
+    [lambda y, program: program(y, vals=(HUGE,), threads=8),
+     lambda y, program: program(y, vals=(8,), threads=HUGE), lambda y, program: y.fill(HUGE),
+     lambda y, program: y.view(HUGE), lambda y, program: y.view(offset=HUGE),
+     lambda y, program: hal.empty(HUGE, hal.int8, y.device), lambda y, program: hal.Device[HUGE],
+     lambda y, program: hal.Source("f", "", "", language="c", defines={"A": HUGE}),
+     lambda y, program: program.device.compile(hal.Kernel(HUGE, HUGE, ()))],
+)  # fmt: skip
 def test_a_call_with_such_an_integer_is_refused(mistake: Any) -> None:
     hal.Device.register_plugin("SIM", FakePlugin())
     with hal.Device["SIM"] as device, pytest.raises(hal.HalError, match="an integer"):

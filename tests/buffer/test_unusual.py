@@ -27,17 +27,11 @@ PLAIN = np.dtype("i4")
 PARTS = np.dtype((np.int32, {"low": (np.int16, 0), "high": (np.int16, 2)}))
 # Dtypes that are more than a number's format, and the only one that is no more.
 DTYPES = {
-    "byte order": PLAIN.newbyteorder(),
-    "unit": np.dtype("M8[ns]"),
-    "unit of a duration": np.dtype("m8[s]"),
-    "fields": np.dtype([("a", "i4")]),
-    "fields of a number": PARTS,
-    "subarray": np.dtype(("i4", (2,))),
-    "no fields": np.dtype("V4"),
-    "objects": np.dtype("O"),
-    "bytes": np.dtype("S4"),
-    "text": np.dtype("U1"),
-}
+    "byte order": PLAIN.newbyteorder(), "unit": np.dtype("M8[ns]"),
+    "unit of a duration": np.dtype("m8[s]"), "fields": np.dtype([("a", "i4")]),
+    "fields of a number": PARTS, "subarray": np.dtype(("i4", (2,))), "no fields": np.dtype("V4"),
+    "objects": np.dtype("O"), "bytes": np.dtype("S4"), "text": np.dtype("U1"),
+}  # fmt: skip
 ELEMENTS = {kind: hal.as_dtype(DTYPES[kind]) for kind in ("fields", "subarray")}
 METADATA = np.dtype("i4", metadata={"unit": "m"})
 
@@ -227,14 +221,11 @@ STRANGE_NUMBERS: dict[str, Any] = {
 OTHERS = {
     "Buffer.__array__ dtype": "numpy converts",
     "Buffer.wrap obj": "the backend's: its own tests have every kind",
-    "Node.update how": "sizes of a launch",
-    "Node.__init__ geometry": "made by Graph.add",
-    "Renderer.supports dtype": "of backends: a hal dtype",
-    "UOp.__init__ arg": "of compilers",
+    "Node.update how": "sizes of a launch", "Node.__init__ geometry": "made by Graph.add",
+    "Renderer.supports dtype": "of backends: a hal dtype", "UOp.__init__ arg": "of compilers",
     "as_dtype value": "takes all that `Buffer.__init__` takes",
-    "UOp.__init__ dtype": "of compilers: a hal dtype",
-    "DType.__getitem__ item": "always refused",
-}
+    "UOp.__init__ dtype": "of compilers: a hal dtype", "DType.__getitem__ item": "always refused",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", DTYPES)

@@ -13,25 +13,16 @@ from hal_kernel.c_texts.prototypes import Reading, Text, signature_of
 
 @pytest.mark.parametrize(
     ("written", "means"),
-    [
-        ("REAL *__restrict__ y", "y: float32*"),
-        ("const float * const __restrict__ x", "x: const float32*"),
-        ("float const *x", "x: const float32*"),
-        ("int *const w", "w: int32*"),
-        ("unsigned long long n", "n: uint64"),
-        ("unsigned q", "q: uint32"),
-        ("long int n", "n: int64"),
-        ("T a", "a: float64"),
-        ("U a", "a: float64"),
-        ("uchar4 v", "v: uint8x4"),
-        ("float3 v", "v: float32x4"),
-        ("float x[16]", "x: float32*"),
-        ("/* const */ float *x // const", "x: float32*"),
-        ("const opaque *p", "p: const any*"),
-        ("pair p", "p: struct<a:float32@0;b:int8[3]@4;z:float64@8;16>"),
-        ("struct pair p", "p: struct<a:float32@0;b:int8[3]@4;z:float64@8;16>"),
-    ],
-)
+    [("REAL *__restrict__ y", "y: float32*"),
+     ("const float * const __restrict__ x", "x: const float32*"),
+     ("float const *x", "x: const float32*"), ("int *const w", "w: int32*"),
+     ("unsigned long long n", "n: uint64"), ("unsigned q", "q: uint32"), ("long int n", "n: int64"),
+     ("T a", "a: float64"), ("U a", "a: float64"), ("uchar4 v", "v: uint8x4"),
+     ("float3 v", "v: float32x4"), ("float x[16]", "x: float32*"),
+     ("/* const */ float *x // const", "x: float32*"), ("const opaque *p", "p: const any*"),
+     ("pair p", "p: struct<a:float32@0;b:int8[3]@4;z:float64@8;16>"),
+     ("struct pair p", "p: struct<a:float32@0;b:int8[3]@4;z:float64@8;16>")],
+)  # fmt: skip
 def test_P17_a_parameter_is_read(written: str, means: str) -> None:
     text = Text(
         "#define REAL float\n// __global__ void no(int a) {}\n"

@@ -61,25 +61,21 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize(
     ("line", "said"),
-    [
-        ("render", "usage: hal render "),
-        ("cache --clean", "usage: hal cache "),
-        ("check CPU --fast", "unrecognized arguments: --fast"),
-        ("cache clean", "invalid choice: 'clean'"),
-        ("devcies", "no such command: devcies. Did you mean devices?"),
-        ("help", "no such command: help. There are devices, doctor, profile, cache, "),
-        ("--vresion", "unrecognized arguments: --vresion. Did you mean --version?"),
-        ("-q", "unrecognized arguments: -q."),
-        ("devices --jsno", "unrecognized arguments: --jsno. Did you mean --json?"),
-        ("doctor --time-limt=3", "--time-limt=3. Did you mean --time-limit?"),
-        ("check --chaptr buffer CPU", "Did you mean --chapter?"),
-        ("bench f.py:k --devise CPU --jsn", "Did you mean --device and --json?"),
-        ("render f.py:k --langauge c", "Did you mean --language?"),
-        ("profile --outt t.html f.py", "unrecognized arguments: --outt. Did you mean --out?"),
-        ("new NPU2 --intoo .", "Did you mean --into?"),
-        ("cache --claer", "Did you mean --clear?"),
-    ],
-)
+    [("render", "usage: hal render "), ("cache --clean", "usage: hal cache "),
+     ("check CPU --fast", "unrecognized arguments: --fast"),
+     ("cache clean", "invalid choice: 'clean'"),
+     ("devcies", "no such command: devcies. Did you mean devices?"),
+     ("help", "no such command: help. There are devices, doctor, profile, cache, "),
+     ("--vresion", "unrecognized arguments: --vresion. Did you mean --version?"),
+     ("-q", "unrecognized arguments: -q."),
+     ("devices --jsno", "unrecognized arguments: --jsno. Did you mean --json?"),
+     ("doctor --time-limt=3", "--time-limt=3. Did you mean --time-limit?"),
+     ("check --chaptr buffer CPU", "Did you mean --chapter?"),
+     ("bench f.py:k --devise CPU --jsn", "Did you mean --device and --json?"),
+     ("render f.py:k --langauge c", "Did you mean --language?"),
+     ("profile --outt t.html f.py", "unrecognized arguments: --outt. Did you mean --out?"),
+     ("new NPU2 --intoo .", "Did you mean --into?"), ("cache --claer", "Did you mean --clear?")],
+)  # fmt: skip
 def test_a_wrong_command_or_option_names_the_nearest_or_the_usage(
     line: str, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -262,19 +258,15 @@ SIZES = {"a:b": 7}
 
 @pytest.mark.parametrize(
     ("expression", "code", "said"),
-    [
-        ("make_fill(16)", 0, "16.0"),
-        ("make_fill(value=3, dtype=hal.int32)", 0, "int32_t"),
-        ("make_fill(SIZES['a:b'])", 0, "7.0"),
-        ("[make_fill(n) for n in (1, 2)][1]", 0, "2.0"),
-        ("make_fill", 2, "make_fill is no kernel (got 'function'). Call a function that makes one"),
-        ("make_fill()", 2, "make_fill() failed: TypeError: make_fill() missing 1 required"),
-        ("make_fill(16", 2, "failed: SyntaxError: "),
-        ("nothing()", 2, "nothing() is no kernel (got 'NoneType'). In the file: scale, wrong, tex"),
-        ("make_fills(16)", 2, "failed: NameError: name 'make_fills' is not defined"),
-        ("exit(3)", 2, "failed: SystemExit: 3"),
-    ],
-)
+    [("make_fill(16)", 0, "16.0"), ("make_fill(value=3, dtype=hal.int32)", 0, "int32_t"),
+     ("make_fill(SIZES['a:b'])", 0, "7.0"), ("[make_fill(n) for n in (1, 2)][1]", 0, "2.0"),
+     ("make_fill", 2, "make_fill is no kernel (got 'function'). Call a function that makes one"),
+     ("make_fill()", 2, "make_fill() failed: TypeError: make_fill() missing 1 required"),
+     ("make_fill(16", 2, "failed: SyntaxError: "),
+     ("nothing()", 2, "nothing() is no kernel (got 'NoneType'). In the file: scale, wrong, tex"),
+     ("make_fills(16)", 2, "failed: NameError: name 'make_fills' is not defined"),
+     ("exit(3)", 2, "failed: SystemExit: 3")],
+)  # fmt: skip
 def test_an_expression_makes_a_kernel_or_the_command_says_why_not(
     kernels: str, expression: str, code: int, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

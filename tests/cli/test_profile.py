@@ -85,13 +85,9 @@ def test_in_json_what_the_program_prints_goes_to_stderr(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("end", "code", "said"),
-    [
-        ("sys.exit()", 0, ""),
-        ("sys.exit(3)", 3, ""),
-        ("sys.exit('no more')", 1, "no more"),
-        ("y.deallocate(); y.numpy()", 1, "hal_core.errors.InvalidState: copyout:"),
-    ],
-)
+    [("sys.exit()", 0, ""), ("sys.exit(3)", 3, ""), ("sys.exit('no more')", 1, "no more"),
+     ("y.deallocate(); y.numpy()", 1, "hal_core.errors.InvalidState: copyout:")],
+)  # fmt: skip
 def test_a_program_that_ends_early_is_in_the_table_too(
     tmp_path: Path, end: str, code: int, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

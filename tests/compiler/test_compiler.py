@@ -183,19 +183,15 @@ def test_C6_a_compiler_whose_making_fails_in_any_way_leaves_the_others(
 
 def test_sources_check_what_they_are_given() -> None:
     for arguments, pattern in [
-        (("1k", TEXT, ""), "C identifier"),
-        (("k", b"bytes", ""), "text must be a str"),
-        (("k", TEXT, "y: f32*"), "no known dtype"),
-        (("k", TEXT, "y float32*"), "cannot be read"),
+        (("1k", TEXT, ""), "C identifier"), (("k", b"bytes", ""), "text must be a str"),
+        (("k", TEXT, "y: f32*"), "no known dtype"), (("k", TEXT, "y float32*"), "cannot be read"),
         (("k", TEXT, "y: float32**"), "cannot be read"),
         (("k", TEXT, "n: const int32"), "const is for memory"),
         (("k", TEXT, "n: int32, n: int32"), "the same name"),
-        (("k", TEXT, "n: int32,"), "cannot be read"),
-        (({}, TEXT), "a dict of kernels"),
-        (({"k": 3}, TEXT), "a signature is a str"),
-        ((None, TEXT, ""), "beside their names"),
+        (("k", TEXT, "n: int32,"), "cannot be read"), (({}, TEXT), "a dict of kernels"),
+        (({"k": 3}, TEXT), "a signature is a str"), ((None, TEXT, ""), "beside their names"),
         (("k", TEXT, b""), "a signature is a str"),
-    ]:
+    ]:  # fmt: skip
         with pytest.raises(hal.InvalidArgument, match=pattern):
             hal.Source(*arguments, language="c")  # type: ignore[arg-type]
     texts = ({"options": "-O2"}, {"options": (3,)}, {"options": None}, {"includes": "/usr"})

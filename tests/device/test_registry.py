@@ -132,16 +132,13 @@ def test_R5_index_beyond_the_count(registry: DeviceRegistry) -> None:
 @pytest.mark.usefixtures("cpu")
 @pytest.mark.parametrize(
     ("name", "says"),
-    [
-        ("CPV:1", "Did you mean CPU? Installed: CPU."),
-        ("CUDA", "Installed: CPU. `python -m pip install hal-cuda` installs it."),
-        ("METAL:1", "Installed: CPU. `python -m pip install hal-metal` installs it."),
-        ("OPNCL", "Did you mean OPENCL? Installed: CPU."),
-        ("NPU", "Did you mean GPU or CPU? Installed: CPU."),
-        ("GPPU", "Did you mean GPU or CPU? Installed: CPU."),
-        ("TENSIX", "Installed: CPU."),
-    ],
-)
+    [("CPV:1", "Did you mean CPU? Installed: CPU."),
+     ("CUDA", "Installed: CPU. `python -m pip install hal-cuda` installs it."),
+     ("METAL:1", "Installed: CPU. `python -m pip install hal-metal` installs it."),
+     ("OPNCL", "Did you mean OPENCL? Installed: CPU."),
+     ("NPU", "Did you mean GPU or CPU? Installed: CPU."),
+     ("GPPU", "Did you mean GPU or CPU? Installed: CPU."), ("TENSIX", "Installed: CPU.")],
+)  # fmt: skip
 def test_R6_only_families_of_this_project_have_a_pip_command(
     registry: DeviceRegistry, name: str, says: str
 ) -> None:

@@ -45,14 +45,11 @@ TARGETS = {
     # Its optimiser makes functions that it does not have itself: llvm.abs, llvm.smin, ...
     "oclgrind": Target(
         "OPENCL",
-        {
-            "OCLGRIND_DATA_RACES": "1",
-            "OCLGRIND_UNIFORM_WRITES": "1",
-            "OCLGRIND_BUILD_OPTIONS": "-cl-opt-disable",
-        },
+        {"OCLGRIND_DATA_RACES": "1", "OCLGRIND_UNIFORM_WRITES": "1",
+         "OCLGRIND_BUILD_OPTIONS": "-cl-opt-disable"},
         alone=True,
     ),
-}
+}  # fmt: skip
 
 
 SIMULATORS = {"CUDA": "build", "HIP": "hip_build"}  # the module that builds each

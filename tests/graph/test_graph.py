@@ -258,13 +258,10 @@ def test_a_node_that_is_not_there_says_how_many_there_are(fake: hal.Compiled) ->
 
 @pytest.mark.parametrize(
     ("given", "advice"),
-    [
-        ({"thread": 4}, "Did you mean threads="),
-        ({"grids": 4}, "Did you mean grid="),
-        ({"val": (4,)}, "Did you mean vals="),
-        ({"queue": None}, "It takes vals, grid, block, threads, shared"),
-    ],
-)
+    [({"thread": 4}, "Did you mean threads="), ({"grids": 4}, "Did you mean grid="),
+     ({"val": (4,)}, "Did you mean vals="),
+     ({"queue": None}, "It takes vals, grid, block, threads, shared")],
+)  # fmt: skip
 def test_an_update_suggests_the_argument_that_is_meant(
     given: dict[str, Any], advice: str, fake: hal.Compiled
 ) -> None:

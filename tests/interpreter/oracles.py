@@ -56,31 +56,21 @@ def same(got: Number, expected: Number) -> bool:
 # -- arithmetic
 
 INTEGER: dict[str, Callable[..., int]] = {
-    "ADD": lambda a, b: a + b,
-    "SUB": lambda a, b: a - b,
-    "MUL": lambda a, b: a * b,
-    "FLOORDIV": lambda a, b: a // b if b else 0,
-    "MOD": lambda a, b: a % b if b else 0,
+    "ADD": lambda a, b: a + b, "SUB": lambda a, b: a - b, "MUL": lambda a, b: a * b,
+    "FLOORDIV": lambda a, b: a // b if b else 0, "MOD": lambda a, b: a % b if b else 0,
     "TRUNCDIV": lambda a, b: math.trunc(Fraction(a, b)) if b else 0,
-    "TRUNCMOD": lambda a, b: a - b * math.trunc(Fraction(a, b)) if b else 0,
-    "MIN": min,
-    "MAX": max,
-    "NEG": lambda a: -a,
-    "ABS": abs,
-}
+    "TRUNCMOD": lambda a, b: a - b * math.trunc(Fraction(a, b)) if b else 0, "MIN": min, "MAX": max,
+    "NEG": lambda a: -a, "ABS": abs,
+}  # fmt: skip
 BITS: dict[str, Callable[..., int]] = {
     "AND": lambda a, b: a & b,
     "OR": lambda a, b: a | b,
     "XOR": lambda a, b: a ^ b,
 }
 COMPARISONS: dict[str, Callable[..., bool]] = {
-    "LT": lambda a, b: a < b,
-    "LE": lambda a, b: a <= b,
-    "GT": lambda a, b: a > b,
-    "GE": lambda a, b: a >= b,
-    "EQ": lambda a, b: a == b,
-    "NE": lambda a, b: a != b,
-}
+    "LT": lambda a, b: a < b, "LE": lambda a, b: a <= b, "GT": lambda a, b: a > b,
+    "GE": lambda a, b: a >= b, "EQ": lambda a, b: a == b, "NE": lambda a, b: a != b,
+}  # fmt: skip
 
 
 def integer(op: str, dtype: DType, *values: int) -> int:

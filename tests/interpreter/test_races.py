@@ -69,20 +69,15 @@ def test_exactly_the_races_are_seen(history: list[tuple[str, dict[int, int]] | i
 
 # Each is judged by one part of the watch alone.
 HISTORIES: list[list[tuple[str, dict[int, int]] | int]] = [
-    [(WRITE, {0: 0}), (READ, {1: 0})],
-    [(READ, {0: 0, 1: 0}), (WRITE, {0: 0})],
-    [(READ, {0: 0}), (READ, {1: 0}), (WRITE, {1: 0})],
-    [(WRITE, {0: 0, 1: 0})],
-    [(ATOMIC, {0: 0, 1: 0}), (READ, {1: 0})],
-    [(READ, {0: 0, 3: 0}), 0, (WRITE, {0: 0})],
+    [(WRITE, {0: 0}), (READ, {1: 0})], [(READ, {0: 0, 1: 0}), (WRITE, {0: 0})],
+    [(READ, {0: 0}), (READ, {1: 0}), (WRITE, {1: 0})], [(WRITE, {0: 0, 1: 0})],
+    [(ATOMIC, {0: 0, 1: 0}), (READ, {1: 0})], [(READ, {0: 0, 3: 0}), 0, (WRITE, {0: 0})],
     [(READ, {0: 0}), 0, (READ, {3: 0}), (WRITE, {3: 0})],
-    [(WRITE, {0: 0}), 0, (WRITE, {1: 0}), 0, (READ, {2: 0})],
-    [(WRITE, {0: 0}), 0, (WRITE, {3: 0})],
+    [(WRITE, {0: 0}), 0, (WRITE, {1: 0}), 0, (READ, {2: 0})], [(WRITE, {0: 0}), 0, (WRITE, {3: 0})],
     [(ATOMIC, {0: 0}), (ATOMIC, {4: 0}), 0, (READ, {1: 0})],
-    [(ATOMIC_READ, {0: 0}), (WRITE, {1: 0})],
-    [(WRITE, {0: 0}), (ATOMIC_READ, {1: 0})],
+    [(ATOMIC_READ, {0: 0}), (WRITE, {1: 0})], [(WRITE, {0: 0}), (ATOMIC_READ, {1: 0})],
     [(ATOMIC, {0: 0}), (ATOMIC_READ, {1: 0})],
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("history", HISTORIES)

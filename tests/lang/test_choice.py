@@ -20,19 +20,14 @@ def f(y: hal.Ptr[hal.{dtype}], x: hal.Ptr[hal.{dtype}], n: hal.int32) -> None:
 """
 # A and B are the numbers.
 EXPRESSIONS = [
-    "x[i] * (A if c else B)",
-    "(A if c else B) - x[i]",
-    "x[i] * (A if c else B) + (B if x[i] > 3 else A)",
-    "x[i] + (A if c else (B if n > 90 else A))",
-    "x[i] + (A if c else B if n < 90 else x[0])",
-    "(x[i] if c else x[1]) - (A if c else B)",
-    "max(x[i], A if c else B)",
-    "min(A if c else B, x[i], B if c else A)",
-    "x[i] if x[i] < (A if c else B) else x[0]",
-    "x[i] if (A if c else B) >= x[i] else x[0]",
+    "x[i] * (A if c else B)", "(A if c else B) - x[i]",
+    "x[i] * (A if c else B) + (B if x[i] > 3 else A)", "x[i] + (A if c else (B if n > 90 else A))",
+    "x[i] + (A if c else B if n < 90 else x[0])", "(x[i] if c else x[1]) - (A if c else B)",
+    "max(x[i], A if c else B)", "min(A if c else B, x[i], B if c else A)",
+    "x[i] if x[i] < (A if c else B) else x[0]", "x[i] if (A if c else B) >= x[i] else x[0]",
     "x[0] if x[0] < x[i] <= (A if c else B) else x[i]",
     "x[i] if (B if c else A) < x[i] < A else x[0]",
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint64", "float32", "float64"])

@@ -284,11 +284,8 @@ def kernel_text(head: str, before: str = "") -> str:
         ("def f(a: float):", "a: float", "float is not a parameter's type.*Write a: hal.float32"),
         ("def f(a: str):", "a: str", "str is not a parameter's type.*Write a: hal.Ptr"),
         ("def f(y: 'hal.Ptr[float]'):", "y: 'hal", "not a dtype .got <class 'float'>.*. Write hal"),
-        (
-            "def f(y: 'hal.Ptr[hal.Ptr]'):",
-            "y: 'hal",
-            "not a dtype.*uint64, float16, bfloat16, float32",
-        ),
+        ("def f(y: 'hal.Ptr[hal.Ptr]'):", "y: 'hal",
+         "not a dtype.*uint64, float16, bfloat16, float32"),
         ("def f(y: hal.Ptr):", "y: hal.Ptr", "Ptr is not a parameter's type"),
         ("def f(y: 'hal.Prt[hal.int8]'):", "y: 'hal.Prt", "has no attribute 'Prt'"),
         ("def f(y: 'hal.Ptr[hal.flaot32]'):", "y: 'hal.Ptr", "'flaot32'"),
@@ -308,7 +305,7 @@ def kernel_text(head: str, before: str = "") -> str:
             for name in ("half", "float4", "kernel", "exp", "j0", "WARP_SZ", "atomicAdd", "hal_x")
         ),
     ],
-)
+)  # fmt: skip
 def test_bad_signature_is_refused_at_the_definition(
     head: str, at: str, says: str, tmp_path: Path
 ) -> None:

@@ -29,21 +29,14 @@ def f(y: hal.Ptr[hal.int32], h: hal.Ptr[hal.float16], n: hal.int32):
 
 # `bump` changes memory that another part of the statement reads.
 BODIES = [
-    "y[bump(y, 0, 1)] = y[0] + 7",
-    "y[bump(y, 0, 1)] = 1 if y[0] == 0 else 2",
-    "y[bump(y, 0, 1)] = bump(y, 0, 1) * 10 + y[0]",
-    "y[bump(y, 0, 1)] += y[0] * 10",
-    "y[bump(y, 0, 1)] //= bump(y, 0, 3) + 1",
-    "y[1] += bump(y, 1, 5)",
-    "y[y[0]] -= bump(y, 0, 1) + y[0]",
-    "a += bump(y, 2, 4) + y[2]",
-    "y[3] = y[2] - bump(y, 2, 1) * y[2]",
-    "y[3] = 1 if y[1] < bump(y, 1, 5) + 1 < y[1] else 2",
-    "y[3] = max(y[2], bump(y, 2, 9), y[2])",
-    "bump(y, bump(y, 0, 2), y[0])",
-    "h[bump(y, 0, 1)] = h[y[0] + 1] + 2",
-    "h[bump(y, 0, 1)] += h[y[0] + 1] + 2",
-]
+    "y[bump(y, 0, 1)] = y[0] + 7", "y[bump(y, 0, 1)] = 1 if y[0] == 0 else 2",
+    "y[bump(y, 0, 1)] = bump(y, 0, 1) * 10 + y[0]", "y[bump(y, 0, 1)] += y[0] * 10",
+    "y[bump(y, 0, 1)] //= bump(y, 0, 3) + 1", "y[1] += bump(y, 1, 5)",
+    "y[y[0]] -= bump(y, 0, 1) + y[0]", "a += bump(y, 2, 4) + y[2]",
+    "y[3] = y[2] - bump(y, 2, 1) * y[2]", "y[3] = 1 if y[1] < bump(y, 1, 5) + 1 < y[1] else 2",
+    "y[3] = max(y[2], bump(y, 2, 9), y[2])", "bump(y, bump(y, 0, 2), y[0])",
+    "h[bump(y, 0, 1)] = h[y[0] + 1] + 2", "h[bump(y, 0, 1)] += h[y[0] + 1] + 2",
+]  # fmt: skip
 
 
 def atomic_add(p: list[int], i: int, v: int) -> int:

@@ -39,15 +39,11 @@ lowered = partial(kernel_files.lowered, HEAD)
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [
-        ("hal.float16(1 + 2**-11 + 2**-40)", 1 + 2**-10),
-        ("hal.bfloat16(-(1 + 2**-8 + 2**-40))", -(1 + 2**-7)),
-        ("hal.bfloat16(2**24 + 2**16 + 1)", 2**24 + 2**17),
-        ("hal.bfloat16(1 + 2**-8 - 2**-40)", 1),
-        ("hal.bfloat16(2**-133 * 1.5 - 2**-180)", 2**-133),
-        ("hal.float16(math.inf)", math.inf),
-    ],
-)
+    [("hal.float16(1 + 2**-11 + 2**-40)", 1 + 2**-10),
+     ("hal.bfloat16(-(1 + 2**-8 + 2**-40))", -(1 + 2**-7)),
+     ("hal.bfloat16(2**24 + 2**16 + 1)", 2**24 + 2**17), ("hal.bfloat16(1 + 2**-8 - 2**-40)", 1),
+     ("hal.bfloat16(2**-133 * 1.5 - 2**-180)", 2**-133), ("hal.float16(math.inf)", math.inf)],
+)  # fmt: skip
 def test_a_number_is_rounded_once(text: str, expected: float, tmp_path: Path) -> None:
     (number,) = [node.arg for node in lowered(f"y[i] = {text}", tmp_path).uops[7:-1]]
     assert number == expected

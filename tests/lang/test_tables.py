@@ -144,16 +144,13 @@ def test_all_tables_of_a_kernel_have_a_limit(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("dtype", "arg", "says"),
-    [
-        (hal.int32, ("t", ()), "one element or more"),
-        (hal.int32, ("t", [1]), "a tuple of numbers"),
-        (hal.uint8, ("t", (256,)), "uint8 cannot hold 256"),
-        (hal.int32, ("t", (1.5,)), "int32 cannot hold 1.5"),
-        (hal.float32, ("t", (float("nan"),)), "nan is no finite number"),
-        (hal.float16, ("t", (1.0,)), "a dtype that kernels compute with"),
-        (hal.float64, ("t", (0.0,) * 8193), "the TABLEs have too many bytes"),
-    ],
-)
+    [(hal.int32, ("t", ()), "one element or more"), (hal.int32, ("t", [1]), "a tuple of numbers"),
+     (hal.uint8, ("t", (256,)), "uint8 cannot hold 256"),
+     (hal.int32, ("t", (1.5,)), "int32 cannot hold 1.5"),
+     (hal.float32, ("t", (float("nan"),)), "nan is no finite number"),
+     (hal.float16, ("t", (1.0,)), "a dtype that kernels compute with"),
+     (hal.float64, ("t", (0.0,) * 8193), "the TABLEs have too many bytes")],
+)  # fmt: skip
 def test_broken_rules_are_named(dtype: DType, arg: object, says: str) -> None:
     signature = Signature.parse("k", "y: float32*")
     with pytest.raises(hal.InvalidKernel, match=says):

@@ -164,22 +164,14 @@ def test_M1_a_sum_of_floats_is_within_the_documented_bound(
 
 @pytest.mark.parametrize(
     ("shape", "axis", "sizes", "problem"),
-    [
-        (-1, 0, None, "shape must be integers"),
-        ("ab", 0, None, "shape must be integers"),
-        ({4}, 0, None, "shape must be integers"),
-        ((2, 2.0), 0, None, "shape must be integers"),
-        (4, 1, None, "no such axis"),
-        ((2, 2), -3, None, "no such axis"),
-        ((), 0, None, "no such axis"),
-        (4, True, None, "no such axis"),
-        (4, 0, [1, 2, 2], "sizes do not fit"),
-        (4, 0, [4], "sizes do not fit"),
-        (6, 0, {1, 2, 3}, "sizes do not fit"),
-        (4, 0, [5, -1, 0], "sizes do not fit"),
-        (4, None, [4, 4, 4], "sizes need an axis"),
-    ],
-)
+    [(-1, 0, None, "shape must be integers"), ("ab", 0, None, "shape must be integers"),
+     ({4}, 0, None, "shape must be integers"), ((2, 2.0), 0, None, "shape must be integers"),
+     (4, 1, None, "no such axis"), ((2, 2), -3, None, "no such axis"),
+     ((), 0, None, "no such axis"), (4, True, None, "no such axis"),
+     (4, 0, [1, 2, 2], "sizes do not fit"), (4, 0, [4], "sizes do not fit"),
+     (6, 0, {1, 2, 3}, "sizes do not fit"), (4, 0, [5, -1, 0], "sizes do not fit"),
+     (4, None, [4, 4, 4], "sizes need an axis")],
+)  # fmt: skip
 def test_M1_shards_that_do_not_divide_are_refused(
     shape: Any, axis: Any, sizes: Any, problem: str, devices: list[Any]
 ) -> None:
@@ -357,15 +349,11 @@ def test_M1_devices_may_be_given_as_they_are_listed() -> None:
 
 @pytest.mark.parametrize(
     "work",
-    [
-        lambda multi: multi.fill(1),
-        lambda multi: multi.copyin(np.ones(4, "i4")),
-        lambda multi: multi.numpy(),
-        lambda multi: multi.reduce("sum"),
-        lambda multi: hal.launch(twice, multi, vals=(4, 0), threads=4),
-    ],
+    [lambda multi: multi.fill(1), lambda multi: multi.copyin(np.ones(4, "i4")),
+     lambda multi: multi.numpy(), lambda multi: multi.reduce("sum"),
+     lambda multi: hal.launch(twice, multi, vals=(4, 0), threads=4)],
     ids=["fill", "copyin", "numpy", "reduce", "launch"],
-)
+)  # fmt: skip
 def test_M1_work_is_refused_in_a_capture(devices: list[Any], work: Callable[[Any], Any]) -> None:
     """It would run at once, beside a graph that lacks it."""
     multi = hal.MultiBuffer.from_numpy(np.arange(4, dtype="i4"), devices[:1])

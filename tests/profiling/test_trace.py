@@ -29,12 +29,9 @@ needs_cpu = pytest.mark.skipif(find_spec("hal_cpu") is None, reason="hal-cpu is 
 # Phase -> the fields that its events must have beside ph, name, pid, tid, and those they may have.
 # Source: Trace Event Format, "Event Types".
 FIELDS: dict[str, tuple[set[str], set[str]]] = {
-    "X": ({"ts", "dur"}, {"cat", "args"}),
-    "C": ({"ts", "args"}, {"cat"}),
-    "M": ({"args"}, set()),
-    "s": ({"ts", "id", "cat"}, set()),
-    "f": ({"ts", "id", "cat"}, {"bp"}),
-}
+    "X": ({"ts", "dur"}, {"cat", "args"}), "C": ({"ts", "args"}, {"cat"}), "M": ({"args"}, set()),
+    "s": ({"ts", "id", "cat"}, set()), "f": ({"ts", "id", "cat"}, {"bp"}),
+}  # fmt: skip
 METADATA = {
     "process_name": {"name": str}, "process_sort_index": {"sort_index": int},
     "thread_name": {"name": str}, "thread_sort_index": {"sort_index": int},
@@ -124,14 +121,11 @@ def test_F2_rows_arrows_and_memory() -> None:
         if one["ph"] == "X"
     ]
     assert placed == [
-        ("host", "thread 1", "step", 0.0, 8.0),
-        ("host", "thread 1", "part", 1.0, 1.0),
-        ("GPU", "thread 1", "alloc", 0.5, 0.1),
-        ("GPU", "thread 1", "free", 6.0, 0.1),
-        ("GPU", "one", "first", 1.0, 2.0),
-        ("GPU", "two", "GPU, one", 1.1, 2.0),
+        ("host", "thread 1", "step", 0.0, 8.0), ("host", "thread 1", "part", 1.0, 1.0),
+        ("GPU", "thread 1", "alloc", 0.5, 0.1), ("GPU", "thread 1", "free", 6.0, 0.1),
+        ("GPU", "one", "first", 1.0, 2.0), ("GPU", "two", "GPU, one", 1.1, 2.0),
         ("GPU", "two", "second", 3.1, 1.9),
-    ]
+    ]  # fmt: skip
     counters = [one for one in document["traceEvents"] if one["ph"] == "C"]
     assert [(one["ts"], one["args"]["bytes"]) for one in counters] == [(0.6, 64), (6.1, 0)]
     start, finish = (one for one in document["traceEvents"] if one["ph"] in "sf")

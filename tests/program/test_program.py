@@ -270,21 +270,18 @@ def test_sizes_of_other_integers_are_known_by_their_value(axpy: Any) -> None:
 
 @pytest.mark.parametrize(
     ("call", "grid", "block"),
-    [
-        ({"grid": 3, "block": 4}, (3, 1, 1), (4, 1, 1)),
-        ({"grid": (3, 2), "block": (4, 2, 2)}, (3, 2, 1), (4, 2, 2)),
-        ({"grid": [1, 2, 3], "block": [2]}, (1, 2, 3), (2, 1, 1)),
-        ({"threads": 10, "block": 4}, (3, 1, 1), (4, 1, 1)),
-        ({"threads": (10, 3), "block": (4, 2)}, (3, 2, 1), (4, 2, 1)),
-        ({"threads": 10}, (1, 1, 1), (10, 1, 1)),
-        ({"threads": 1000}, (16, 1, 1), (64, 1, 1)),
-        ({"threads": (1, 1000)}, (1, 16, 1), (1, 64, 1)),
-        ({"threads": (8, 100)}, (1, 7, 1), (8, 16, 1)),
-        ({"threads": (2, 3, 100)}, (1, 1, 5), (2, 3, 21)),
-        ({"threads": np.int64(5)}, (1, 1, 1), (5, 1, 1)),
-    ],
+    [({"grid": 3, "block": 4}, (3, 1, 1), (4, 1, 1)),
+     ({"grid": (3, 2), "block": (4, 2, 2)}, (3, 2, 1), (4, 2, 2)),
+     ({"grid": [1, 2, 3], "block": [2]}, (1, 2, 3), (2, 1, 1)),
+     ({"threads": 10, "block": 4}, (3, 1, 1), (4, 1, 1)),
+     ({"threads": (10, 3), "block": (4, 2)}, (3, 2, 1), (4, 2, 1)),
+     ({"threads": 10}, (1, 1, 1), (10, 1, 1)), ({"threads": 1000}, (16, 1, 1), (64, 1, 1)),
+     ({"threads": (1, 1000)}, (1, 16, 1), (1, 64, 1)),
+     ({"threads": (8, 100)}, (1, 7, 1), (8, 16, 1)),
+     ({"threads": (2, 3, 100)}, (1, 1, 5), (2, 3, 21)),
+     ({"threads": np.int64(5)}, (1, 1, 1), (5, 1, 1))],
     ids=str,
-)
+)  # fmt: skip
 def test_P5_geometry(fake: hal.Compiled, call: Any, grid: Any, block: Any) -> None:
     program = program_of(fake, "")
     for _ in range(2):

@@ -149,10 +149,6 @@ class Zig(OfflineCompiler):
 
 
 OFFLINE: dict[str, type[OfflineCompiler]] = {
-    "nvrtc": NVRTC,
-    "nvrtc-hopper": NVRTCHopper,
-    "nvrtc-ptx": NVRTCText,
-    "hiprtc": HIPRTC,
-    "hiprtc-navi": HIPRTCNavi,
-    "zig": Zig,
-}
+    "nvrtc": NVRTC, "nvrtc-hopper": NVRTCHopper, "nvrtc-ptx": NVRTCText, "hiprtc": HIPRTC,
+    "hiprtc-navi": HIPRTCNavi, "zig": Zig,
+}  # fmt: skip

@@ -396,10 +396,5 @@ class HIP(DeviceToolchain):
 
 
 TOOLCHAINS: dict[str, type[Toolchain]] = {
-    "gcc": GCC,
-    "clang": Clang,
-    "llvm": LLVM,
-    "opencl": OpenCL,
-    "msl": Metal,
-    "hip": HIP,
-}
+    "gcc": GCC, "clang": Clang, "llvm": LLVM, "opencl": OpenCL, "msl": Metal, "hip": HIP,
+}  # fmt: skip

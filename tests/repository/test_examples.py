@@ -138,16 +138,13 @@ def test_an_example_sees_that_its_answer_is_wrong(
     monkeypatch.setattr(device, "compile", lambda kernel: idle)
     numbers = np.random.default_rng(0).standard_normal((20, 30), dtype=np.float32)
     arguments: dict[str, Callable[[], Any]] = {
-        "matmul": lambda: (numbers, numbers.T),
-        "reduction": lambda: (numbers.reshape(-1),),
+        "matmul": lambda: (numbers, numbers.T), "reduction": lambda: (numbers.reshape(-1),),
         "histogram": lambda: (np.arange(100, dtype="u1"),),
         "connected_components": lambda: (np.ones((5, 5), "u1"), np.ones((5, 5), "i4")),
-        "softmax": lambda: (numbers,),
-        "mandelbrot": lambda: (np.ones((5, 5), "i4"), None),
-        "sort": lambda: (np.array([3, 1, 2], "u4"),),
-        "fft": lambda: module.make_signals(2, 64),
+        "softmax": lambda: (numbers,), "mandelbrot": lambda: (np.ones((5, 5), "i4"), None),
+        "sort": lambda: (np.array([3, 1, 2], "u4"),), "fft": lambda: module.make_signals(2, 64),
         "sparse": lambda: (module.make_plate(4), np.ones(16, "f4")),
-    }
+    }  # fmt: skip
     assert module.run(device, *arguments[example]()) is False
 
 

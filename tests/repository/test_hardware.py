@@ -114,12 +114,8 @@ def test_a_page_of_the_software_driver(tmp_path: Path) -> None:
     for name in ("cluster", "digits", "edges", "heat", "saxpy"):
         assert f"| {name}.py |  | not run: " in text
     for what in (
-        "launch, ",
-        "allocate ",
-        "copy in 4 KiB, pinned",
-        "saxpy over ",
-        "tiled matmul 16 ",
-    ):
+        "launch, ", "allocate ", "copy in 4 KiB, pinned", "saxpy over ", "tiled matmul 16 ",
+    ):  # fmt: skip
         assert f"\n| {what}" in text
     assert "| 0.77 x |" in text and "Sizes were made smaller: arrays up to " in text
 
@@ -202,14 +198,11 @@ def test_no_device_is_an_error_without_a_page(
 
 @pytest.mark.parametrize(
     ("title", "kind", "name", "said"),
-    [
-        ("NVIDIA H200", "gpu", "CUDA", ""),
-        ("Software CUDA device 1", "gpu", "CUDA:1", "software driver"),
-        ("Oclgrind Simulator", "gpu", "OPENCL", "software driver"),
-        ("pthread-haswell-AMD EPYC", "cpu", "OPENCL", "processor"),
-        ("AMD EPYC", "cpu", "CPU", ""),
-    ],
-)
+    [("NVIDIA H200", "gpu", "CUDA", ""),
+     ("Software CUDA device 1", "gpu", "CUDA:1", "software driver"),
+     ("Oclgrind Simulator", "gpu", "OPENCL", "software driver"),
+     ("pthread-haswell-AMD EPYC", "cpu", "OPENCL", "processor"), ("AMD EPYC", "cpu", "CPU", "")],
+)  # fmt: skip
 def test_what_is_no_gpu_is_not_taken_for_one(title: str, kind: str, name: str, said: str) -> None:
     notice = machine.notice(INFO._replace(title=title, kind=kind, name=name))
     assert said in notice and bool(said) == bool(notice)

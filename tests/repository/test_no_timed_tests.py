@@ -21,18 +21,14 @@ RIGHT = {
         "plugins/hal-testing/hal_testing/conformance/test_process.py::_found_not_refused",
         "plugins/hal-testing/hal_testing/conformance/test_queue.py::test_Q2_done_and_wait_with_a_timeout",
         "plugins/hal-cpu/tests/test_pool.py::wait_until",
-        "plugins/hal-cpu/tests/test_program.py::begun",
-        "tests/interrupts/campaign.py::",
-        "tests/interrupts/scenes.py::",
-        "tests/queue/test_life.py::wait_until",
+        "plugins/hal-cpu/tests/test_program.py::begun", "tests/interrupts/campaign.py::",
+        "tests/interrupts/scenes.py::", "tests/queue/test_life.py::wait_until",
         "plugins/hal-cuda/tests/test_device.py::_errors_while",
         "plugins/hal-cuda/tests/test_queue_failures.py::test_P10_closing_a_queue_while_others_launch",
         "plugins/hal-ray/tests/test_device.py::test_an_open_device_reserves_and_a_closed_one_gives",
-        "plugins/hal-ray/tests/test_faults.py::",
-        "plugins/hal-ray/tests/test_missing.py::",
+        "plugins/hal-ray/tests/test_faults.py::", "plugins/hal-ray/tests/test_missing.py::",
         "plugins/hal-ray/tests/test_program.py::test_a_command_is_sent_after_a_millisecond",
-        "tests/browser/test_viewer.py::call",
-        "tests/cli/test_doctor.py::test_plugins_that_hang",
+        "tests/browser/test_viewer.py::call", "tests/cli/test_doctor.py::test_plugins_that_hang",
         "tests/queue/test_queue.py::test_Q2_one_thread_watches_all_events_of_drivers",
         "tests/queue/test_queue.py::test_Q4_a_dropped_queue_ends_its_thread",
     },
@@ -60,11 +56,8 @@ RIGHT = {
     "work lasts for a while, however much that is": {
         "plugins/hal-testing/hal_testing/conformance/slow.py::_seconds",
         "plugins/hal-cpu/tests/test_pool.py::test_a_thread_begins_with_the_same_part_of_each_launch",
-        "plugins/hal-ray/tests/test_chaos.py::",
-        "tests/ctrl_c.py::disarm",
-        "tests/fuzz/",
-        "tests/interrupts/__main__.py::",
-        "tests/interrupts/child.py::count",
+        "plugins/hal-ray/tests/test_chaos.py::", "tests/ctrl_c.py::disarm", "tests/fuzz/",
+        "tests/interrupts/__main__.py::", "tests/interrupts/child.py::count",
         "tests/queue/test_queue.py::test_Q4_a_long_wait_for_a_dropped_queue_blames_no_event",
     },
     "a backend in software, or a broken one, has a clock": {
@@ -73,7 +66,7 @@ RIGHT = {
         "tests/testing/mutants_of",
     },
     "the list itself": {"tests/repository/test_no_timed_tests.py::"},
-}
+}  # fmt: skip
 
 
 def _uses() -> Iterator[str]:

@@ -118,12 +118,9 @@ def test_A7_short_copies_keep_the_gil(
     x, y = (hal.empty(nbytes, hal.uint8, own_device).fill(0) for _ in range(2))
     wide = y.view(min(nbytes, 64 << 10) // 4, hal.int32)  # a longer one is work in flight
     steps = (
-        lambda: y.copy_from(x),
-        lambda: y.fill(1),
-        lambda: wide.fill(1),
-        lambda: x.copyin(bytes(nbytes)),
-        lambda: x.copyout(bytearray(nbytes)),
-    )
+        lambda: y.copy_from(x), lambda: y.fill(1), lambda: wide.fill(1),
+        lambda: x.copyin(bytes(nbytes)), lambda: x.copyout(bytearray(nbytes)),
+    )  # fmt: skip
     for step in steps:
         assert not releases_the_gil(step)
 

@@ -383,15 +383,8 @@ def test_programs_read_json(file: str, capsys: pytest.CaptureFixture[str]) -> No
     assert main(["explain", f"{file}:scale", "--json"]) == 0
     (found,) = json.loads(capsys.readouterr().out)
     assert list(found) == [
-        "kernel",
-        "file",
-        "width",
-        "rest_width",
-        "why",
-        "subgroup",
-        "regions",
-        "rows",
-    ]
+        "kernel", "file", "width", "rest_width", "why", "subgroup", "regions", "rows",
+    ]  # fmt: skip
     assert (found["kernel"], found["file"], found["why"]) == ("scale", file, "")
     assert found["width"] >= found["rest_width"] > 1 and found["regions"] == 1
     assert [list(row.values())[:5] for row in found["rows"]] == [

@@ -128,13 +128,9 @@ def test_low_bits_of_an_index_in_a_loop_are_no_neighbours(device: hal.Compiled) 
 
 @pytest.mark.parametrize(
     ("name", "features", "wide"),
-    [
-        ("emeraldrapids", "+avx2,+avx512f", True),
-        ("znver4", "+avx2,+avx512f", True),
-        ("cascadelake", "+avx2,+avx512f", False),
-        ("haswell", "+avx2,-avx512f", False),
-    ],
-)
+    [("emeraldrapids", "+avx2,+avx512f", True), ("znver4", "+avx2,+avx512f", True),
+     ("cascadelake", "+avx2,+avx512f", False), ("haswell", "+avx2,-avx512f", False)],
+)  # fmt: skip
 def test_vectors_are_as_wide_as_the_processor_has_them_at_full_speed(
     name: str, features: str, wide: bool
 ) -> None:

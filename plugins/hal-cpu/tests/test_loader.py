@@ -218,14 +218,10 @@ def test_P10_an_engine_dropped_while_llvm_is_busy_is_closed_by_the_next_load(
 @BOTH
 @pytest.mark.parametrize(
     ("image", "cause"),
-    [
-        (b"", "truncated: the header"),
-        (b"\x7fELF", "truncated: the header"),
-        (b"nonsense" * 20, "not an ELF object"),
-        (b"MZ" + b"\0" * 100, "not an ELF object"),
-        (b"\x7fELF\x02\x01\x01" + b"\0" * 57, "another machine (ELF machine 0"),
-    ],
-)
+    [(b"", "truncated: the header"), (b"\x7fELF", "truncated: the header"),
+     (b"nonsense" * 20, "not an ELF object"), (b"MZ" + b"\0" * 100, "not an ELF object"),
+     (b"\x7fELF\x02\x01\x01" + b"\0" * 57, "another machine (ELF machine 0")],
+)  # fmt: skip
 def test_P1_garbage(load: Make, image: bytes, cause: str) -> None:
     assert cause in refusal(image, load=load)
 

@@ -61,13 +61,8 @@ def test_Q7_a_missing_wait_is_found_and_named(device: hal.Compiled) -> None:
         device.compile(doubled)(y, x, vals=(N,), threads=N, queue=two)
     text = str(caught.value)
     for part in (
-        "launch of doubled",
-        "launch of add_one",
-        one.name,
-        two.name,
-        "256 bytes",
-        "reads",
-    ):
+        "launch of doubled", "launch of add_one", one.name, two.name, "256 bytes", "reads",
+    ):  # fmt: skip
         assert part in text
     assert f"{two.name}.wait(event of {one.name})" in text
     two.wait(one.record())
@@ -131,18 +126,15 @@ def _polled(event: hal.Event) -> None:
 
 @pytest.mark.parametrize(
     "wait",
-    [
-        lambda device, queue, event: event.wait(20),
-        lambda device, queue, event: _polled(event),
-        lambda device, queue, event: asyncio.run(_awaited(event)),
-        lambda device, queue, event: queue.synchronize(20),
-        lambda device, queue, event: device.synchronize(20),
-        lambda device, queue, event: queue.close(),
-        lambda device, queue, event: device.queue().wait(event).record().wait(20),
-        lambda device, queue, event: device.default_queue.wait(event),
-    ],
+    [lambda device, queue, event: event.wait(20), lambda device, queue, event: _polled(event),
+     lambda device, queue, event: asyncio.run(_awaited(event)),
+     lambda device, queue, event: queue.synchronize(20),
+     lambda device, queue, event: device.synchronize(20),
+     lambda device, queue, event: queue.close(),
+     lambda device, queue, event: device.queue().wait(event).record().wait(20),
+     lambda device, queue, event: device.default_queue.wait(event)],
     ids=["wait", "done", "await", "queue", "device", "close", "by another queue", "default queue"],
-)
+)  # fmt: skip
 def test_Q7_each_way_to_wait_orders_the_host(wait: Callable[..., object], device: hal.Compiled):
     queue, x = device.queue(), hal.zeros(N, hal.int32, device)
     event = x.fill(3, queue=queue)

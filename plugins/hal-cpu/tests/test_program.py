@@ -66,18 +66,9 @@ def binary(text: str, name: str, signature: str, **fields: object) -> hal.Binary
 def test_the_calling_convention_byte_by_byte(device: hal.Compiled) -> None:
     """The kernel copies its raw arguments and the launch, eight bytes for each parameter."""
     kinds = [
-        "bool",
-        "int8",
-        "uint8",
-        "int16",
-        "uint16",
-        "int32",
-        "uint32",
-        "int64",
-        "uint64",
-        "float32",
+        "bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float32",
         "float64",
-    ]
+    ]  # fmt: skip
     signature = "out: uint8*, " + ", ".join(f"{kind}_: {kind}" for kind in kinds)
     program = device.load(binary(RAW, "raw", signature))
     values = [True, -1, 200, -300, 60000, -70000, 2**32 - 1, -(2**62), 2**64 - 1, 1.5, -2.5]

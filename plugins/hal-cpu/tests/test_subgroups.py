@@ -166,12 +166,9 @@ def test_control_flow_around_calls(kernel: Any, width: int | None, fixed: int) -
         for n in (0, 5, 3 * count):
             vals = (min(n, 9) if kernel is in_loops else n,)
             cases.append(
-                (
-                    [np.zeros(4 * count, "i4"), x],
-                    vals,
-                    {"grid": (2, 1)[: np.size(block)], "block": block},
-                )
-            )
+                ([np.zeros(4 * count, "i4"), x], vals,
+                 {"grid": (2, 1)[: np.size(block)], "block": block})
+            )  # fmt: skip
     lowered = kernel.lower()
     same(lowered._replace(block=(fixed, 1, 1)) if fixed else lowered, cases, width)
 

@@ -44,22 +44,15 @@ def _everything(device: hal.Compiled) -> list[Callable[[], object]]:
 
     return [
         lambda: program(y, vals=(1000,), threads=1000),
-        lambda: program(y, vals=(1000,), threads=1000, wait=True),
-        lambda: y.copyin(bytes(4000)),
-        lambda: staged.copyin(large),
-        lambda: staged.copyout(bytearray(large)),
-        lambda: y.copyout(bytearray(4000)),
-        lambda: y.fill(3),
-        lambda: wide.fill(1.1),
-        lambda: y.copy_from(there),
-        lambda: there.copy_from(y),
-        lambda: y.view(100).copy_from(y.view(100, offset=2000)),
-        lambda: device.synchronize(),
+        lambda: program(y, vals=(1000,), threads=1000, wait=True), lambda: y.copyin(bytes(4000)),
+        lambda: staged.copyin(large), lambda: staged.copyout(bytearray(large)),
+        lambda: y.copyout(bytearray(4000)), lambda: y.fill(3), lambda: wide.fill(1.1),
+        lambda: y.copy_from(there), lambda: there.copy_from(y),
+        lambda: y.view(100).copy_from(y.view(100, offset=2000)), lambda: device.synchronize(),
         lambda: device.synchronize(timeout=5),
         lambda: hal.Buffer(device, 50, hal.int32, hal.BufferSpec(host=True)).allocate().fill(0),
-        fresh,
-        loaded,
-    ]
+        fresh, loaded,
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("other", ["none", "another device"])
@@ -233,13 +226,10 @@ def _refused_when_lost(program: hal.Program, y: hal.Buffer) -> list[Callable[[],
     device = program.device
     return [
         lambda: program(y, vals=(100,), threads=100),
-        lambda: program(y, vals=(100,), threads=100, wait=True),
-        lambda: y.fill(1),
-        lambda: y.copyin(bytes(400)),
-        lambda: y.numpy(),
-        lambda: hal.Buffer(device, 5000, hal.int32).allocate(),
-        lambda: device.load(program.binary),
-    ]
+        lambda: program(y, vals=(100,), threads=100, wait=True), lambda: y.fill(1),
+        lambda: y.copyin(bytes(400)), lambda: y.numpy(),
+        lambda: hal.Buffer(device, 5000, hal.int32).allocate(), lambda: device.load(program.binary),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("code", [700, 716, 719, 702])

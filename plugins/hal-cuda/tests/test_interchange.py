@@ -42,33 +42,19 @@ def test_what_is_dense_is_taken_and_shared(
 
 @pytest.mark.parametrize(
     ("changes", "said"),
-    [
-        ({"shape": (3, 4), "strides": (4, 12)}, "not C-contiguous"),
-        ({"shape": (6,), "strides": (8,)}, "not C-contiguous"),
-        ({"shape": (12,), "strides": (-4,)}, "not C-contiguous"),
-        ({"mask": object()}, "masked"),
-        ({"data": (4096, True)}, "read-only"),
-        ({"typestr": ">i4"}, "byte order"),
-        ({"typestr": "nonsense"}, "garbles"),
-        ({"data": None}, "garbles"),
-        ({"shape": None}, "garbles"),
-        ({"data": (None, False)}, "no memory"),
-        ({"data": (0, False)}, "no memory"),
-        ({"data": ("x", False)}, "garbles"),
-        ({"data": (4096,)}, "garbles"),
-        ({"shape": 40}, "garbles"),
-        ({"shape": (4.5,)}, "garbles"),
-        ({"shape": (-40,)}, "negative"),
-        ({"strides": (4, 4)}, "do not match"),
-        ({"strides": 4}, "garbles"),
-        ({"strides": "abc"}, "garbles"),
-        ({"stream": 0}, "stream"),
-        ({"stream": -1}, "stream"),
-        ({"stream": 1 << 64}, "stream"),
-        ({"stream": "abc"}, "garbles"),
-        ({"stream": 2.5}, "garbles"),
-    ],
-)
+    [({"shape": (3, 4), "strides": (4, 12)}, "not C-contiguous"),
+     ({"shape": (6,), "strides": (8,)}, "not C-contiguous"),
+     ({"shape": (12,), "strides": (-4,)}, "not C-contiguous"), ({"mask": object()}, "masked"),
+     ({"data": (4096, True)}, "read-only"), ({"typestr": ">i4"}, "byte order"),
+     ({"typestr": "nonsense"}, "garbles"), ({"data": None}, "garbles"),
+     ({"shape": None}, "garbles"), ({"data": (None, False)}, "no memory"),
+     ({"data": (0, False)}, "no memory"), ({"data": ("x", False)}, "garbles"),
+     ({"data": (4096,)}, "garbles"), ({"shape": 40}, "garbles"), ({"shape": (4.5,)}, "garbles"),
+     ({"shape": (-40,)}, "negative"), ({"strides": (4, 4)}, "do not match"),
+     ({"strides": 4}, "garbles"), ({"strides": "abc"}, "garbles"), ({"stream": 0}, "stream"),
+     ({"stream": -1}, "stream"), ({"stream": 1 << 64}, "stream"), ({"stream": "abc"}, "garbles"),
+     ({"stream": 2.5}, "garbles")],
+)  # fmt: skip
 def test_what_cannot_be_shared_is_refused_with_the_reason(
     device: hal.Compiled, matrix: hal.Buffer, changes: dict[str, Any], said: str
 ) -> None:

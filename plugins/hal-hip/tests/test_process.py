@@ -101,14 +101,11 @@ for number in range(8):
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "for _ in range(5): program(y, vals=(1000,), threads=1000)\nthere.copy_from(y)",
-        "program(y, vals=(1000,), threads=1000)\ndel y, there, export\nsys.exit(0)",
-        COMPILE,
-        "sim.fail('run', 700)\nprogram(y, vals=(1000,), threads=1000)",
-    ],
+    ["for _ in range(5): program(y, vals=(1000,), threads=1000)\nthere.copy_from(y)",
+     "program(y, vals=(1000,), threads=1000)\ndel y, there, export\nsys.exit(0)", COMPILE,
+     "sim.fail('run', 700)\nprogram(y, vals=(1000,), threads=1000)"],
     ids=["queued", "dropped", "threads that compile", "fault"],
-)
+)  # fmt: skip
 def test_the_interpreter_ends_with_work_in_flight(run: Run, text: str) -> None:
     done = run(END + text)
     assert done.returncode == 0, done.stderr

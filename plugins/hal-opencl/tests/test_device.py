@@ -142,13 +142,9 @@ def test_A4_an_allocation_that_was_tried_twice_is_freed_at_once(
 
 @pytest.mark.parametrize(
     ("code", "kind"),
-    [
-        ("MEM_OBJECT_ALLOCATION_FAILURE", hal.OutOfMemory),
-        ("OUT_OF_RESOURCES", hal.OutOfMemory),
-        ("OUT_OF_HOST_MEMORY", hal.OutOfMemory),
-        ("INVALID_VALUE", hal.HalError),
-    ],
-)
+    [("MEM_OBJECT_ALLOCATION_FAILURE", hal.OutOfMemory), ("OUT_OF_RESOURCES", hal.OutOfMemory),
+     ("OUT_OF_HOST_MEMORY", hal.OutOfMemory), ("INVALID_VALUE", hal.HalError)],
+)  # fmt: skip
 def test_A4_the_vendors_error_is_translated_with_call_code_and_name(
     device: hal.Compiled,
     monkeypatch: pytest.MonkeyPatch,

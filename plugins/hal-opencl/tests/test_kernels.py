@@ -74,11 +74,8 @@ def test_C_compile_compiles_and_the_first_launch_only_launches(
     compiled = machine_code()
     assert compiled - before
     for block, blocks in (
-        (64, 1),
-        (32, 2),
-        (1, 64),
-        (1, 70_000 if make is without_barriers else 64),
-    ):
+        (64, 1), (32, 2), (1, 64), (1, 70_000 if make is without_barriers else 64),
+    ):  # fmt: skip
         program(y, vals=(64,), threads=block * blocks, block=block)
     device.synchronize()
     assert machine_code() == compiled

@@ -34,12 +34,9 @@ def failing(load_driver: Load) -> Driver:
 
 @pytest.mark.parametrize(
     ("text", "name", "code", "message"),
-    [
-        (TRAP, "trap", 719, "trap"),
-        (FOREVER, "forever", 702, "instructions"),
-        (ASSERT, "fails", 710, "what"),
-    ],
-)
+    [(TRAP, "trap", 719, "trap"), (FOREVER, "forever", 702, "instructions"),
+     (ASSERT, "fails", 710, "what")],
+)  # fmt: skip
 def test_kernels_that_fail(failing: Driver, text: str, name: str, code: int, message: str) -> None:
     assert broken(failing, text, name) == code
     assert message in failing.message()

@@ -84,16 +84,10 @@ def test_copies_that_no_array_has_room_for(cuda: Driver) -> None:
 
 @pytest.mark.parametrize(
     ("sizes", "format", "channels", "code"),
-    [
-        ((0, 0, 0), FLOAT, 1, INVALID),
-        ((4, 0, 4), FLOAT, 1, INVALID),
-        ((4, 4, 0), 7, 1, INVALID),
-        ((4, 4, 0), FLOAT, 3, INVALID),
-        ((32769, 0, 0), FLOAT, 1, INVALID),
-        ((131073, 1, 0), FLOAT, 1, INVALID),
-        ((4, 4, 16385), FLOAT, 1, INVALID),
-    ],
-)
+    [((0, 0, 0), FLOAT, 1, INVALID), ((4, 0, 4), FLOAT, 1, INVALID), ((4, 4, 0), 7, 1, INVALID),
+     ((4, 4, 0), FLOAT, 3, INVALID), ((32769, 0, 0), FLOAT, 1, INVALID),
+     ((131073, 1, 0), FLOAT, 1, INVALID), ((4, 4, 16385), FLOAT, 1, INVALID)],
+)  # fmt: skip
 def test_arrays_that_cannot_be(
     cuda: Driver, sizes: tuple[int, int, int], format: int, channels: int, code: int
 ) -> None:
@@ -134,12 +128,8 @@ def shifter(beyond: str, part: str = "b32") -> str:
 
 @pytest.mark.parametrize(
     ("beyond", "at", "wanted"),
-    [
-        ("trap", (4, 1, 0, 0), [4, 2, 3, 4]),
-        ("clamp", (99, -1, -8, 9), [1, 2, 2, 4]),
-        ("zero", (99, -1, 0, 1), [1, 2, 0, 4]),
-        ("zero", (0, 0, 0, 2), [1, 2, 3, 4]),
-    ],
+    [("trap", (4, 1, 0, 0), [4, 2, 3, 4]), ("clamp", (99, -1, -8, 9), [1, 2, 2, 4]),
+     ("zero", (99, -1, 0, 1), [1, 2, 0, 4]), ("zero", (0, 0, 0, 2), [1, 2, 3, 4])],
 )  # fmt: skip
 def test_a_surface_is_read_and_written(
     cuda: Driver, beyond: str, at: tuple[int, ...], wanted: list[int]

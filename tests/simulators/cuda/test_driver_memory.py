@@ -62,15 +62,11 @@ def test_copies_out_of_bounds(cuda: Driver, offset: int, nbytes: int) -> None:
     cuda.cuMemsetD8(address, 7, 64)
     at = address + offset
     codes = [
-        cuda.code.cuMemcpyHtoD(at, host, nbytes),
-        cuda.code.cuMemcpyDtoH(host, at, nbytes),
-        cuda.code.cuMemcpyDtoD(at, other, nbytes),
-        cuda.code.cuMemcpyDtoD(other, at, nbytes),
-        cuda.code.cuMemcpy(other, at, nbytes),
-        cuda.code.cuMemcpyHtoDAsync(at, host, nbytes, 0),
-        cuda.code.cuMemsetD8(at, 1, nbytes),
-        cuda.code.cuMemsetD32(at - offset, 1, 17),
-    ]
+        cuda.code.cuMemcpyHtoD(at, host, nbytes), cuda.code.cuMemcpyDtoH(host, at, nbytes),
+        cuda.code.cuMemcpyDtoD(at, other, nbytes), cuda.code.cuMemcpyDtoD(other, at, nbytes),
+        cuda.code.cuMemcpy(other, at, nbytes), cuda.code.cuMemcpyHtoDAsync(at, host, nbytes, 0),
+        cuda.code.cuMemsetD8(at, 1, nbytes), cuda.code.cuMemsetD32(at - offset, 1, 17),
+    ]  # fmt: skip
     assert codes == [1] * 8
     assert cuda.read(address, 64) == b"\7" * 64
     cuda.cuMemFree(address)

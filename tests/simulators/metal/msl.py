@@ -30,15 +30,11 @@ MOST_THREADS = 1024
 
 # Attribute of a parameter -> the field of runtime.c's record, and its number of components.
 PLACES = {
-    "thread_position_in_grid": "global_id",
-    "threadgroup_position_in_grid": "block_id",
-    "thread_position_in_threadgroup": "thread_id",
-    "threads_per_threadgroup": "block_size",
-    "threadgroups_per_grid": "grid_size",
-    "threads_per_grid": "threads",
-    "thread_index_in_threadgroup": "number",
-    "simdgroup_index_in_threadgroup": "number",
-}
+    "thread_position_in_grid": "global_id", "threadgroup_position_in_grid": "block_id",
+    "thread_position_in_threadgroup": "thread_id", "threads_per_threadgroup": "block_size",
+    "threadgroups_per_grid": "grid_size", "threads_per_grid": "threads",
+    "thread_index_in_threadgroup": "number", "simdgroup_index_in_threadgroup": "number",
+}  # fmt: skip
 PROBLEMS = {  # runtime.c's numbers
     1: "some threads of a block end while others wait at a barrier",
     2: "no memory for the stacks of threads",
