@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+import hal_core as hal
 from hal_core.device.names import KNOWN
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -22,3 +24,9 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 def quiet_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HAL_DEVICE", "HAL_PLUGINS", "HAL_DISABLE", "HAL_PREFER", "ACC", "CL", *KNOWN):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def as_hal_device(monkeypatch: pytest.MonkeyPatch) -> partial[None]:
+    """Let plugins find a registry of the test's as `hal.Device`."""
+    return partial(monkeypatch.setattr, hal, "Device")

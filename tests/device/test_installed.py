@@ -8,6 +8,7 @@ import sys
 import textwrap
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fake_site import PLUGIN, FakeSite
@@ -432,9 +433,9 @@ def test_R21_an_extension_that_fails_is_logged_once_and_left_out(
 
 
 def test_R21_an_extension_whose_import_opens_a_device(
-    site: FakeSite, registry: DeviceRegistry, monkeypatch: pytest.MonkeyPatch
+    site: FakeSite, registry: DeviceRegistry, as_hal_device: Any
 ) -> None:
-    monkeypatch.setattr(hal, "Device", registry)
+    as_hal_device(registry)
     source = "import hal_core as hal\nhal.Device['CPU']\n" + EXTENSION
     module = site.backend("watch", source, group="hal.extensions")
     site.backend("CPU")

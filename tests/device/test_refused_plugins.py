@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from fake_site import FakeSite
@@ -187,12 +187,12 @@ ALL = AT_IMPORT | OBJECTS | ANSWERS
 
 @pytest.mark.parametrize("wrong", ALL.values(), ids=ALL.keys())
 def test_R8_a_wrong_plugin_is_refused_by_name(
-    site: FakeSite, wrong: Wrong, monkeypatch: pytest.MonkeyPatch
+    site: FakeSite, wrong: Wrong, as_hal_device: Any
 ) -> None:
     module = site.backend("EVIL", wrong.source, distribution="hal_evil")
     site.backend("GOOD")
     registry = DeviceRegistry([str(site)])
-    monkeypatch.setattr(hal, "Device", registry)
+    as_hal_device(registry)
     for _ in range(2):  # a failure is remembered, or found again
         with pytest.raises(getattr(hal, wrong.error)) as caught:
             device = registry["EVIL"]
@@ -214,11 +214,11 @@ MADE = {name: wrong for name, wrong in (OBJECTS | ANSWERS).items() if wrong.use 
 
 @pytest.mark.parametrize("wrong", MADE.values(), ids=MADE.keys())
 def test_R18_register_plugin_refuses_the_same(
-    site: FakeSite, wrong: Wrong, monkeypatch: pytest.MonkeyPatch
+    site: FakeSite, wrong: Wrong, as_hal_device: Any
 ) -> None:
     plugin = __import__(site.backend("EVIL", wrong.source)).plugin
     registry = DeviceRegistry([])
-    monkeypatch.setattr(hal, "Device", registry)
+    as_hal_device(registry)
     with pytest.raises(hal.PluginError, match="Device.register_plugin"):
         registry.register_plugin("EVIL", plugin)
         registry["EVIL"]

@@ -43,14 +43,11 @@ RIGHT = {
         "plugins/hal-cuda/tests/test_clock.py::",
         "plugins/hal-opencl/tests/test_clock.py::",
         "plugins/hal-ray/tests/test_clock.py::",
-        "tests/streams/test_sampled_clock.py::test_F1_work_without_times_has_those_of_its_call",
     },
     "tried until a quiet moment shows it; what is false never shows it": {
         "plugins/hal-testing/hal_testing/conformance/test_program.py::test_synchronize_waits",
     },
     "the clock is the test's own": {
-        "plugins/hal-cuda/tests/test_drift.py::",
-        "tests/streams/test_sampled_clock.py::",
         "tests/testing/test_fake.py::test_a_slow_copy_is_queued_and_can_be_waited_for_in_vain",
     },
     "work lasts for a while, however much that is": {

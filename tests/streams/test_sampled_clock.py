@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from hal_core.errors import DeviceFault, HalError
-from hal_streams import sampled_clock as module
 from hal_streams.sampled_clock import SampledClock, Span
 
 EVERY_NS, TRIES = 500_000_000, 5  # between two samples, and for each
@@ -59,14 +58,7 @@ def made() -> Played:
     return Played()
 
 
-def host_clock(monkeypatch: pytest.MonkeyPatch, readings: list[int]) -> None:
-    """The host's clock gives these, and then the last one for ever."""
-    monkeypatch.setattr(
-        module, "perf_counter_ns", lambda: readings.pop(0) if len(readings) > 1 else readings[0]
-    )
-
-
-def test_F1_the_worked_example_of_the_module(made: Played, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_F1_the_worked_example_of_the_module(made: Played) -> None:
     """With two tries more, which took longer."""
     device = iter([50_400, 56_900, 61_100, 0, 0, 500_056_900, 500_058_000, 500_059_000, 0, 0])
     made.next_marks = lambda: next(device)
@@ -74,16 +66,14 @@ def test_F1_the_worked_example_of_the_module(made: Played, monkeypatch: pytest.M
     second = [501_020_000, 501_022_000, 501_022_000, 501_026_000, 501_026_000, 501_030_000]
     longer = [1_018_000, 1_028_000] * 2
     readings = [0, 0, *first, *longer, 1_020_000, 501_011_000, 501_011_000, *second, *longer]
-    host_clock(monkeypatch, readings)
+    made.now_ns = lambda: readings.pop(0) if len(readings) > 1 else readings[0]
     _, times = made.measure(lambda: (250_056_900, 300_056_900))
     assert times() == (251_016_000, 301_017_000)
 
 
-def test_F1_a_sample_is_taken_when_one_is_due(
-    made: Played, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_F1_a_sample_is_taken_when_one_is_due(made: Played) -> None:
     now = 10**15
-    monkeypatch.setattr(module, "perf_counter_ns", lambda: now)
+    made.now_ns = lambda: now
     made.next_marks = lambda: now
     for step_ns, count in ((0, 1), (EVERY_NS - 1, 1), (1, 2), (10 * EVERY_NS, 3)):
         now += step_ns
@@ -92,9 +82,7 @@ def test_F1_a_sample_is_taken_when_one_is_due(
 
 
 @pytest.mark.parametrize("drift", [-100e-6, 24e-6, 100e-6])
-def test_F1_tries_that_were_disturbed_do_not_count(
-    made: Played, monkeypatch: pytest.MonkeyPatch, drift: float
-) -> None:
+def test_F1_tries_that_were_disturbed_do_not_count(made: Played, drift: float) -> None:
     rng, now, tries = random.Random(1), 10**15, itertools.count()
 
     def look() -> int:
@@ -109,8 +97,7 @@ def test_F1_tries_that_were_disturbed_do_not_count(
             now += 5_000_000  # another process had the processor
         return round(noted * (1 + drift))
 
-    monkeypatch.setattr(module, "perf_counter_ns", look)
-    made.next_marks = mark
+    made.now_ns, made.next_marks = look, mark
     seen = []
     for _ in range(50):
         begin, end = look(), look() + 10**6
@@ -132,17 +119,15 @@ def test_F1_times_are_read_once_and_stay(made: Played) -> None:
 
 
 @pytest.mark.parametrize("how", ["failed", "refused", "forked"])
-def test_F1_work_without_times_has_those_of_its_call(
-    made: Played, monkeypatch: pytest.MonkeyPatch, how: str
-) -> None:
+def test_F1_work_without_times_has_those_of_its_call(made: Played, how: str) -> None:
     def refuse() -> int:
         raise HalError("profile", "no")
 
     if how == "refused":
         made.next_marks = refuse
-    before = module.perf_counter_ns()
+    before = made.now_ns()
     _, times = made.measure(lambda: "failed" if how == "failed" else (100, 200))
-    after = module.perf_counter_ns()
+    after = made.now_ns()
     made.device.forked = how == "forked"
     start, end = times()
     assert before <= start <= end <= after

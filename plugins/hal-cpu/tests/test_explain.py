@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import linecache
 import re
-import sys
 from pathlib import Path
 from typing import NamedTuple
 
@@ -374,7 +373,7 @@ other = Program()
 
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "kernels.py").write_text(FILE, encoding="utf-8")
     return str(tmp_path / "kernels.py")
 
@@ -434,7 +433,7 @@ def test_what_is_no_kernel_is_refused(
 def test_the_page_shows_what_is_printed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(processor, "vector_registers", lambda: (32, 64))  # of AVX-512
     example = PAGE.partition("## How a kernel is written")[2]
     code, shown = re.findall(r"^```(?:python|text)\n(.*?)^```", example, re.MULTILINE | re.DOTALL)

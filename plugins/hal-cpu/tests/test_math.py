@@ -23,15 +23,14 @@ def text() -> str:
     return renderer.render(softplus.lower())
 
 
-@pytest.mark.parametrize("fma", [False, True])
-def test_formulas_need_fused_multiply_add(monkeypatch: pytest.MonkeyPatch, fma: bool) -> None:
-    monkeypatch.setattr(processor, "machine", lambda: "x86-64")
-    monkeypatch.setattr(processor, "cpu_flags", lambda: ("avx", "fma") if fma else ("avx", "fma4"))
-    assert bool(re.search(r"@llvm\.fma\.v\d+f32", text())) is fma
-    assert bool(re.search(r"@llvm\.exp\.(v\d+)?f32", text())) is not fma
-
-
-def test_arm_always_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processor, "machine", lambda: "aarch64")
-    monkeypatch.setattr(processor, "cpu_flags", tuple)
-    assert re.search(r"@llvm\.fma\.v\d+f32", text())
+@pytest.mark.parametrize(
+    ("machine", "flags", "fused"),
+    [("x86-64", ("avx", "fma4"), False), ("x86-64", ("avx", "fma"), True), ("aarch64", (), True)],
+)
+def test_formulas_need_fused_multiply_add(
+    monkeypatch: pytest.MonkeyPatch, machine: str, flags: tuple[str, ...], fused: bool
+) -> None:
+    monkeypatch.setattr(processor, "machine", lambda: machine)
+    monkeypatch.setattr(processor, "cpu_flags", lambda: flags)
+    assert bool(re.search(r"@llvm\.fma\.v\d+f32", text())) is fused
+    assert bool(re.search(r"@llvm\.exp\.(v\d+)?f32", text())) is not fused

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_MAX_UNREAD = 1024  # pieces of work; then the older half is read, and its events are used again
-
 
 class StreamClock(SampledClock):
     """A clock that records two events around each piece of work.
@@ -37,6 +35,7 @@ class StreamClock(SampledClock):
     """
 
     device: StreamDevice
+    most_unread = 1024  # pieces of work; then the older half is read, and its events used again
 
     def __init__(self, device: StreamDevice) -> None:
         super().__init__(device)
@@ -73,8 +72,8 @@ class StreamClock(SampledClock):
                 span.command = Command(self._anchor, start, end)
                 span.samples = self._samples  # those of the anchor: `stop` begins new ones
                 self._unread.append(span)
-                if len(self._unread) >= _MAX_UNREAD:
-                    self._read(self._unread[_MAX_UNREAD // 2])
+                if len(self._unread) >= self.most_unread:
+                    self._read(self._unread[self.most_unread // 2])
                 return result
         with suppress(HalError):  # a lost context, which the next wait reports again
             self.device._synchronize(None)

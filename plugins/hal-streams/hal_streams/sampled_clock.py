@@ -103,6 +103,8 @@ class SampledClock(HostClock):
     Concurrency: `_add_mark` and `_read` run with the lock held, `_wait` never does.
     """
 
+    now_ns = staticmethod(perf_counter_ns)  # of the host
+
     def __init__(self, device: Compiled) -> None:
         super().__init__(device)
         self._lock = threading.RLock()  # a finalizer may launch in the middle of anything
@@ -113,12 +115,12 @@ class SampledClock(HostClock):
         """Do `work`, and return with its result a function that gives its times."""
         if self.device.closed:
             return super().measure(work)
-        begin_ns = perf_counter_ns()
+        begin_ns = self.now_ns()
         if begin_ns >= self._next_sample_ns:
             self._sample()
         span = Span(self._samples)
         result = self._queue(work, span)
-        span.called = begin_ns, perf_counter_ns()
+        span.called = begin_ns, self.now_ns()
         return result, lambda: self._times(span)
 
     # -- what a backend fills in
@@ -152,13 +154,13 @@ class SampledClock(HostClock):
         """Take a sample if one is due, which another thread may have done first."""
         # What the driver refuses here it refuses again at the work itself or at the next wait.
         with self._lock, suppress(HalError):
-            if perf_counter_ns() < self._next_sample_ns:
+            if self.now_ns() < self._next_sample_ns:
                 return
             tries: list[tuple[int, int, Any]] = []
             for _ in range(_TRIES):
-                before = perf_counter_ns()
+                before = self.now_ns()
                 mark = self._mark()
-                after = perf_counter_ns()
+                after = self.now_ns()
                 tries.append((after - before, (before + after) // 2, mark))
             _, host_ns, mark = min(tries, key=lambda one: one[0])
             self._add_mark(mark, host_ns)
@@ -171,7 +173,7 @@ class SampledClock(HostClock):
             with suppress(HalError):  # the next wait for the device raises it again
                 self._wait(command)
             # Or the end of a long queue would be far from any sample.
-            if perf_counter_ns() >= self._next_sample_ns:
+            if self.now_ns() >= self._next_sample_ns:
                 self._sample()
             with self._lock:
                 if span.command is not None:  # else another thread has read it
