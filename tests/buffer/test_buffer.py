@@ -271,16 +271,6 @@ def test_slices_follow_python(fake: hal.Compiled) -> None:
             buffer[wrong]  # type: ignore[index]
 
 
-def test_a_closed_device_invalidates_its_buffers(plugin: Any) -> None:
-    device = hal.Device["FAKE:1"]
-    buffer = hal.zeros(4, hal.int8, device)
-    device.close()
-    for use in (buffer.numpy, lambda: buffer.fill(1), lambda: buffer.copyin(bytes(4)),
-                hal.Buffer(device, 1, hal.int8).allocate):  # fmt: skip
-        with pytest.raises(hal.InvalidState, match="closed"):
-            use()
-
-
 def test_B5_nothing_is_copied_into_an_empty_array_of_any_shape(fake: hal.Compiled) -> None:
     """A read-only destination is refused only if there is something to write."""
     empty = hal.empty(0, hal.int32, fake)

@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 
 import hal_core as hal
-from hal_core.buffer.host import host_bytes
 from hal_core.dtypes import DType
 from hal_core.signature import POINTER, Param
 from hal_kernel.cli.arguments import elements
@@ -333,25 +332,6 @@ def test_every_public_method_that_takes_arrays_or_dtypes_is_in_a_table() -> None
     found = set(_parameters())
     assert len(found) > 25 and found <= tables, f"in no table: {sorted(found - tables)}"
     assert found >= OTHERS.keys()
-
-
-@pytest.mark.parametrize("kind", [np.float32, np.uint8, np.complex64])
-def test_a_plain_array_costs_two_calls_of_python(kind: Any) -> None:
-    """Before the checks of this page it was as many: a copy stays as fast as it was."""
-    import sys
-
-    array, calls = np.zeros(4, kind), 0
-
-    def count(frame: Any, event: str, _: Any) -> None:
-        nonlocal calls
-        calls += event == "call"
-
-    sys.setprofile(count)
-    try:
-        host_bytes(array, array.nbytes, "copyin", DEVICE)
-    finally:
-        sys.setprofile(None)
-    assert calls <= (1 if kind is np.uint8 else 2)
 
 
 def test_memory_that_was_released_is_refused() -> None:

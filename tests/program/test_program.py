@@ -42,14 +42,6 @@ def test_P1_load_takes_a_binary(fake: hal.Compiled, wrong: Any) -> None:
         fake.load(wrong)
 
 
-@pytest.mark.parametrize("repeat", [1, 3])
-def test_P2_mixed_parameters_reach_their_places(axpy: Any, repeat: int) -> None:
-    y, x = vector(axpy.device), vector(axpy.device)
-    for _ in range(repeat):  # the first launch is the checked one, later ones the generated
-        axpy(y, x, vals=(2.0, 5), threads=8)
-    assert y.numpy().tolist() == [1 + 2 * repeat] * 5 + [1] * 3
-
-
 @pytest.mark.parametrize("how", ["at once", "waited for", "queued", "captured"])
 def test_P2_arguments_may_stand_in_the_order_of_the_signature(axpy: Any, how: str) -> None:
     device, y, x = axpy.device, vector(axpy.device), vector(axpy.device)
@@ -69,18 +61,6 @@ def test_P2_arguments_may_stand_in_the_order_of_the_signature(axpy: Any, how: st
         if queue is not None:
             queue.synchronize()
     assert y.numpy().tolist() == [1 + 2 * 3] * 5 + [1] * 3
-
-
-@pytest.mark.parametrize(
-    "vals",
-    [(2, 5), (np.float32(2), 5), (2.0, np.int64(5)), (np.float64(2), np.uint8(5)), [2.0, 5],
-     (True, np.int32(5))],
-)  # fmt: skip
-def test_P3_numbers_of_numpy_are_launched_as_pythons_are(vals: Any, axpy: Any) -> None:
-    y, x = vector(axpy.device), vector(axpy.device)
-    axpy(y, x, vals=(2.0, 5), threads=8)
-    axpy(y, x, vals=vals, threads=8)
-    assert y.numpy().tolist() == [3 + int(vals[0])] * 5 + [1] * 3
 
 
 @pytest.mark.parametrize(
@@ -418,13 +398,6 @@ def test_P10_a_program_goes_with_its_kernel(fake: hal.Compiled) -> None:
     del source
     gc.collect()
     assert gone() is None
-
-
-def test_programs_of_one_shape_share_their_generated_call(fake: hal.Compiled) -> None:
-    first, second = program_of(fake, "y: int32*, n: int32"), program_of(fake, "z: int32*, m: int32")
-    other = program_of(fake, "y: int32*, n: int64")
-    assert type(first) is type(second) is not type(other)
-    assert isinstance(first, hal.Program) and repr(first).startswith("<Program k(y: int32*")
 
 
 def test_an_error_inside_a_launch_is_not_taken_for_a_bad_argument(fake: hal.Compiled) -> None:
