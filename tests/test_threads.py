@@ -121,16 +121,6 @@ def test_X1_a_device_closed_while_others_use_it(plugin: FakePlugin) -> None:
         program(buffer, vals=(1,), threads=16)
 
 
-def test_X1_opened_and_closed_by_many(fake: hal.Compiled) -> None:
-    def work(number: int, turn: int) -> None:
-        device = hal.Device["FAKE:1"]
-        if turn % 5 == 0:
-            device.close()
-
-    assert hammer(work) == []
-    assert not hal.Device["FAKE:1"].closed
-
-
 def test_X1_a_device_that_is_closed_while_it_is_asked_for_is_opened_anew(
     fake: hal.Compiled, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -110,15 +110,6 @@ def test_with_closes(plugin: FakePlugin) -> None:
     assert device.closed
 
 
-def test_a_failure_in_closing_still_closes(plugin: FakePlugin) -> None:
-    device: Any = hal.Device["FAKE:1"]
-    device._synchronize = lambda timeout: (_ for _ in ()).throw(hal.DeviceFault("wait", "lost"))
-    with pytest.raises(hal.DeviceFault):
-        device.close()
-    assert device.closed and device.log == ["close"]
-    assert hal.Device["FAKE:1"] is not device
-
-
 def test_names_and_facts(plugin: FakePlugin) -> None:
     device = hal.Device["FAKE:1"]
     assert (device.name, device.family, device.index) == ("FAKE:1", "FAKE", 1)

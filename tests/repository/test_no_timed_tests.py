@@ -55,7 +55,6 @@ RIGHT = {
         "plugins/hal-cpu/tests/test_pool.py::test_a_thread_begins_with_the_same_part_of_each_launch",
         "plugins/hal-ray/tests/test_chaos.py::", "tests/ctrl_c.py::disarm", "tests/fuzz/",
         "tests/interrupts/__main__.py::", "tests/interrupts/child.py::count",
-        "tests/queue/test_queue.py::test_Q4_a_long_wait_for_a_dropped_queue_blames_no_event",
     },
     "a backend in software, or a broken one, has a clock": {
         "tests/simulators/metal/",

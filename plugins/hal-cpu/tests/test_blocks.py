@@ -271,12 +271,6 @@ def test_C9_source_kernels_see_the_bits_of_sixteen_bit_floats(device: hal.Compil
     assert y.numpy().tolist() == [-1, 2, -0.5]
 
 
-def test_P11_facts_of_a_program(device: hal.Compiled) -> None:
-    info = device.compile(greedy(2, 128)).info
-    assert info.shared_nbytes == 65536 and info.max_block_threads == 1024
-    assert info.registers is None and info.spill_nbytes is None
-
-
 @hal.kernel
 def corner(y: hal.Ptr[hal.int32], x: hal.ConstPtr[hal.int32], n: hal.int32) -> None:
     i = hal.global_idx(0)

@@ -114,15 +114,6 @@ def test_a_consumer_that_refuses_a_capsule_says_why_and_keeps_nothing(
     assert device.allocator.statistics().live == live - 1
 
 
-def test_the_array_of_another_device_comes_by_the_host(
-    device: hal.Compiled, other: hal.Compiled
-) -> None:
-    there = hal.Buffer.from_numpy(np.arange(12, dtype="i4"), other)
-    assert hal.Buffer.from_dlpack(there, device).numpy().tolist() == list(range(12))
-    with pytest.raises(BufferError, match=r"cannot share"):
-        hal.Buffer.from_dlpack(there, device, copy=False)
-
-
 def test_a_copy_is_done_when_the_producer_gets_its_memory_back(
     device: hal.Compiled, matrix: hal.Buffer, simulator: Simulator
 ) -> None:
