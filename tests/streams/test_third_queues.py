@@ -11,7 +11,6 @@ import third_backend
 from ctrl_c import Heard, Scene, press_everywhere
 
 import hal_core as hal
-from hal_streams import queue as queues
 
 MOST = 150  # places of the scene; all of them under HAL_TEST_EVERY_PLACE=1
 
@@ -58,8 +57,8 @@ def test_Q1_whoever_sets_an_event_does_not_make_the_calls_that_wait_for_it(
     device: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It may be the one thread that watches the events of all queues, and copies take long."""
-    monkeypatch.setattr(queues, "_MOST_STAGED", 1)
     held, leave, gate = device.queue(), threading.Event(), hal.Event()
+    held.most_staged = 1
     x = hal.empty(16 << 20, hal.uint8, device)
     held.wait(gate)
     done = x.copyin(bytes([3]) * (16 << 20), queue=held)

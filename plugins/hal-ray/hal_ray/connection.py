@@ -27,12 +27,8 @@ from hal_ray.host import Command, unpack
 
 _FIRST = 64  # commands of the first message behind a question
 _GROWTH = 4  # of the next one: a message costs as much as 100 launches
-_LARGEST = 1024  # commands of a message
 _SOON_SECONDS = 1e-3  # until they are sent in any case
 _IDLE_TURNS = 50  # after which the thread that sends goes to sleep
-_MOST_COMMANDS = 1 << 16  # not done, or a loop without a wait would fill the actor's memory
-_MOST_CARRIED = 2 << 20  # bytes of copies in a message
-_MOST_ON_THE_WAY = 256 << 20  # bytes of copies that are not done, most of them in object stores
 _CLOSED = "the device was closed meanwhile"
 _LEFT = "the process has left the cluster of this device"
 
@@ -42,6 +38,11 @@ class Connection:
 
     Concurrency: any thread; a finalizer may add commands in the middle of any call.
     """
+
+    largest = 1024  # commands of a message
+    most_commands = 1 << 16  # not done, or a loop without a wait would fill the actor's memory
+    most_carried = 2 << 20  # bytes of copies in a message
+    most_on_the_way = 256 << 20  # bytes of copies that are not done, most of them in object stores
 
     def __init__(self, ray: Any, actor: Any, device: str, place: str) -> None:
         self.ray, self.actor, self.device, self.place = ray, actor, device, place
@@ -89,7 +90,7 @@ class Connection:
             self._time()
         if len(self._commands) >= self._limit:
             self.send()
-            if self._unanswered > _MOST_COMMANDS:
+            if self._unanswered > self.most_commands:
                 self.ask("now")
 
     def add_later(self, *command: Any) -> None:
@@ -110,14 +111,14 @@ class Connection:
 
     def count(self, nbytes: int) -> None:
         """Count the bytes of a copy whose command comes next; wait if too many are on the way."""
-        if self._on_the_way > _MOST_ON_THE_WAY:
+        if self._on_the_way > self.most_on_the_way:
             self._answer("wait", self.send(("now",)), None)  # no `ask`: that may be measured
         self._on_the_way += nbytes
 
     def carry(self, data: memoryview) -> bytes:
         """Return bytes as a command carries them inside its message."""
         self.count(data.nbytes)
-        if self._carried > _MOST_CARRIED:
+        if self._carried > self.most_carried:
             self.send()
         self._carried += data.nbytes
         return bytes(data)
@@ -179,7 +180,7 @@ class Connection:
             return self._ask(message, *puts)
         self._tell(message, *puts)
         self._unanswered += len(commands)
-        self._limit = min(_GROWTH * self._limit, _LARGEST)
+        self._limit = min(_GROWTH * self._limit, self.largest)
         return None
 
     def _serve(self) -> None:

@@ -12,7 +12,6 @@ import pytest
 import hal_core as hal
 from hal_core.dtypes import DTYPES
 from hal_kernel.ir.listing import listing
-from hal_ray import connection
 
 pytestmark = pytest.mark.results
 
@@ -71,11 +70,8 @@ def test_a_thousand_launches_are_few_messages(device: Any) -> None:
     assert y.numpy().tolist() == [1001] * 10
 
 
-def test_a_loop_without_a_wait_does_not_fill_the_memory_of_the_actor(
-    device: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(connection, "_MOST_COMMANDS", 320)
-    monkeypatch.setattr(connection, "_LARGEST", 64)
+def test_a_loop_without_a_wait_does_not_fill_the_memory_of_the_actor(device: Any) -> None:
+    device.connection.most_commands, device.connection.largest = 320, 64
     program, y = device.compile(add_one), hal.zeros(10, hal.int32, device)
     program(y, vals=(10,), threads=10)
     most = 0
@@ -83,14 +79,14 @@ def test_a_loop_without_a_wait_does_not_fill_the_memory_of_the_actor(
         program(y, vals=(10,), threads=10)
         most = max(most, device.connection._unanswered)
     assert 128 < most <= 384 and y.numpy().tolist() == [1001] * 10
+    device.close()
 
 
 @pytest.mark.parametrize("kind", ["in the message", "through the store", "from the other device"])
 def test_a_loop_of_copies_does_not_fill_messages_and_object_stores(
     device: Any, other: Any, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    monkeypatch.setattr(connection, "_MOST_CARRIED", 64 << 10)
-    monkeypatch.setattr(connection, "_MOST_ON_THE_WAY", 1 << 20)
+    device.connection.most_carried, device.connection.most_on_the_way = 64 << 10, 1 << 20
     nbytes = (32 << 10) if kind == "in the message" else (128 << 10)
     data, sizes = np.ones(nbytes, np.uint8), [0]
     y, x = hal.zeros(nbytes, hal.uint8, device), hal.Buffer.from_numpy(data, other)
@@ -109,6 +105,7 @@ def test_a_loop_of_copies_does_not_fill_messages_and_object_stores(
         most = max(most, device.connection._on_the_way)
     assert (1 << 20) < most <= (1 << 20) + nbytes and max(sizes) < (200 << 10)
     assert np.array_equal(y.numpy(), data)
+    device.close()
 
 
 def test_launches_that_are_known_there_have_their_own_numbers_and_memory(device: Any) -> None:

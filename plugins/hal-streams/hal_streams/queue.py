@@ -52,7 +52,6 @@ else:
 _LEGACY = 0, 1  # handles of the legacy default stream, another one in each context
 _MOST_UNMARKED = 32  # pieces of work, until the queue looks by itself which of them are done
 _MOST_PENDING = 8  # marks, until it looks at each call
-_MOST_STAGED = 16  # large pinned blocks in use, until a copy waits for earlier ones
 
 
 class StreamQueue(Queue):
@@ -66,6 +65,7 @@ class StreamQueue(Queue):
     device: StreamDevice
     event_class = StreamEvent
     keeps: object = None  # of a borrowed stream: its owner
+    most_staged = 16  # large pinned blocks in use, until a copy waits for earlier ones
 
     def __init__(self, device: StreamDevice, stream: Any = None, name: str = "") -> None:
         super().__init__(device, name)
@@ -302,7 +302,7 @@ class StreamQueue(Queue):
     def _make_room(self) -> None:
         """Wait while many large pinned blocks are in use. The caller does not hold the lock."""
         marks = [stretch.mark for stretch in list(self._pending) if stretch.is_large]
-        if len(marks) >= _MOST_STAGED and marks[0] is not None:
+        if len(marks) >= self.most_staged and marks[0] is not None:
             with suppress(HalError), self.device.api.relaxed():  # `look` meets the same failure
                 self.device.call("wait", self.device.api.wait_event, marks[0].handle)
             self.look()

@@ -14,7 +14,6 @@ import pytest
 from any_order import N, expect, twofold
 
 import hal_core as hal
-from hal_streams import queue as queues
 from hal_streams.staging import BLOCK_NBYTES
 
 OUT_OF_MEMORY, UNSUPPORTED = 2, 900
@@ -60,10 +59,10 @@ def test_Q2_what_queues_do_disturbs_no_capture(
 
 
 def test_Q2_large_copies_and_the_end_of_a_queue_disturb_no_capture(
-    device: hal.Compiled, control: Any, theirs: int, monkeypatch: pytest.MonkeyPatch
+    device: hal.Compiled, control: Any, theirs: int
 ) -> None:
-    monkeypatch.setattr(queues, "_MOST_STAGED", 2)
     queue, large = device.queue(), hal.empty(6 * BLOCK_NBYTES, hal.uint8, device)
+    queue.most_staged = 2
     program = device.compile(twofold.lower())  # one of its own
     device.synchronize()
     control.capture(theirs)
