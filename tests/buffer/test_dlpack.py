@@ -337,7 +337,7 @@ def test_B9_a_device_that_knows_memory_by_handles_gets_a_copy(
     chip: hal.Compiled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A device whose memory the host sees need not be able to wrap any address of the host."""
-    monkeypatch.setattr(chip, "info", chip.info._replace(host_visible=True))
+    chip.info = chip.info._replace(host_visible=True)
     array = np.arange(3, dtype="i4")
     for wraps, shared in ((True, True), (False, False)):
         monkeypatch.setattr(type(chip.allocator), "wraps_addresses", wraps)

@@ -134,7 +134,7 @@ def test_G7_a_graph_that_was_made_for_another_target_is_refused(
     if changed == "family":
         device = hal.Device["PYTHON"]
     elif changed == "arch":
-        monkeypatch.setattr(fake, "info", fake.info._replace(arch="newer"))
+        fake.info = fake.info._replace(arch="newer")
     else:
         monkeypatch.setattr(FakeCompiler, "identity", "fake 2")
     with pytest.raises(hal.InvalidArgument, match="made for another target .*Capture and save"):

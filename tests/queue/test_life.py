@@ -400,9 +400,7 @@ def test_Q4_ctrl_c_while_a_queue_is_closed_or_dropped(fake: hal.Compiled) -> Non
     assert press_everywhere(scene, MOST) > 50
 
 
-def test_Q4_ctrl_c_between_two_steps_of_a_close_lets_the_device_end(
-    fake: hal.Compiled, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_Q4_ctrl_c_between_two_steps_of_a_close_lets_the_device_end(fake: hal.Compiled) -> None:
     """The thread was told of no end, and `device.close()` waited for it without one."""
     queue: Any = fake.queue()
     put(queue, lambda: None)
@@ -410,7 +408,7 @@ def test_Q4_ctrl_c_between_two_steps_of_a_close_lets_the_device_end(
     def interrupted_close() -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(queue, "_close", interrupted_close)
+    queue._close = interrupted_close
     with pytest.raises(KeyboardInterrupt):
         queue.close()
     name = queue.name
