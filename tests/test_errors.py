@@ -16,13 +16,11 @@ from hal_testing.fake import FakePlugin
 
 @pytest.mark.parametrize(
     ("problem", "facts", "text"),
-    [
-        ("it hangs", {}, "open: it hangs."),
-        ("it hangs", {"got": "x", "limit": 3}, "open: it hangs (got 'x'; limit 3)."),
-        ("it hangs", {"device": "CPU", "fix": "Wait."}, "open: it hangs on CPU. Wait."),
-        ("a driver's own sentence.", {"fix": "Wait."}, "open: a driver's own sentence. Wait."),
-    ],
-)
+    [("it hangs", {}, "open: it hangs."),
+     ("it hangs", {"got": "x", "limit": 3}, "open: it hangs (got 'x'; limit 3)."),
+     ("it hangs", {"device": "CPU", "fix": "Wait."}, "open: it hangs on CPU. Wait."),
+     ("a driver's own sentence.", {"fix": "Wait."}, "open: a driver's own sentence. Wait.")],
+)  # fmt: skip
 def test_a_message_is_made_from_values(problem: str, facts: dict[str, str], text: str) -> None:
     error = hal.HalError("open", problem, **facts)
     assert str(error) == text

@@ -112,14 +112,12 @@ def event(kind: str, name: str, start: int, end: int, device: str, queue: str = 
 
 
 EVENTS = [
-    event("range", "step", 0, 100, ""),
-    event("alloc", "alloc", 2, 3, "GPU"),
+    event("range", "step", 0, 100, ""), event("alloc", "alloc", 2, 3, "GPU"),
     event("copyin", "copyin", 5, 20, "GPU", "upload"),
     event("wait", "GPU, upload", 6, 20, "GPU", "compute"),
     event("launch", "blur </script><b>", 20, 80, "GPU", "compute"),
-    event("launch", "tiny", 80, 81, "GPU", "compute"),
-    event("free", "free", 90, 91, "GPU"),
-]
+    event("launch", "tiny", 80, 81, "GPU", "compute"), event("free", "free", 90, 91, "GPU"),
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")

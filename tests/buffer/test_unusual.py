@@ -133,16 +133,14 @@ def benched(value: Any) -> Any:
 OF_ARRAYS: dict[str, Callable[[Any], Any]] = {
     "Buffer.copyin src": lambda it: copied_in(it, queue=False),
     "Buffer.copyin queue": lambda it: copied_in(it, queue=True),
-    "Buffer.copyout dest": lambda it: buffer().copyout(it),
-    "Buffer.from_dlpack obj": from_memory,
+    "Buffer.copyout dest": lambda it: buffer().copyout(it), "Buffer.from_dlpack obj": from_memory,
     "Buffer.from_numpy array": lambda it: hal.Buffer.from_numpy(it, DEVICE).numpy(),
     "MultiBuffer.copyin src": lambda it: multi([0] * 4).copyin(it).numpy(),
     "MultiBuffer.copyout dest": lambda it: multi().copyout(it),
     "MultiBuffer.from_numpy array": lambda it: hal.MultiBuffer.from_numpy(it, [DEVICE]).numpy(),
-    "testing.interpret given": interpreted,
-    "a captured table": captured,
+    "testing.interpret given": interpreted, "a captured table": captured,
     "hal bench NAME=VALUE": benched,
-}
+}  # fmt: skip
 CONVERT = {
     "Buffer.from_numpy array", "MultiBuffer.from_numpy array", "a captured table",
     "hal bench NAME=VALUE",

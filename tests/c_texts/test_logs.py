@@ -13,16 +13,14 @@ NVRTC = re.compile(r"(?m)^(?P<file>\S*?)\((?P<line>\d+)\): (?:catastrophic )?err
 
 @pytest.mark.parametrize(
     "log",
-    [
-        "k.c:3:5: error: expected ';'",
-        "k.c: In function 'k':\nk.c:1:5: warning: unused\nk.c:3:5: error: expected ';'",
-        "In file included from k.c:1:\nk.c:3: error: expected ';'\nk.c:9:1: error: and this",
-        "k.c:3:1: fatal error: no.h: No such file or directory",
-        "/usr/include/a.h:7:1: error: in a header\nk.c:3:5: error: in the kernel",
-        "error: k.c:3:5: expected ';'\nDevice pthread failed to build the program",
-        'Build log: "k.c:3:5: error: expected"',
-    ],
-)
+    ["k.c:3:5: error: expected ';'",
+     "k.c: In function 'k':\nk.c:1:5: warning: unused\nk.c:3:5: error: expected ';'",
+     "In file included from k.c:1:\nk.c:3: error: expected ';'\nk.c:9:1: error: and this",
+     "k.c:3:1: fatal error: no.h: No such file or directory",
+     "/usr/include/a.h:7:1: error: in a header\nk.c:3:5: error: in the kernel",
+     "error: k.c:3:5: expected ';'\nDevice pthread failed to build the program",
+     'Build log: "k.c:3:5: error: expected"'],
+)  # fmt: skip
 def test_C5_the_first_error_in_the_kernel_s_text_counts(log: str) -> None:
     assert fault_line(log, "k.c") == 3
 

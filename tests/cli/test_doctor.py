@@ -174,10 +174,8 @@ def test_the_plugins_that_are_named_are_examined_alone(site: FakeSite) -> None:
     site.backend("BAD", "raise OSError('no file')")
     site.backend("watch", "raise OSError('no such log')", group="hal.extensions")
     for given, names, code in (
-        ("'good:1'", ["GOOD"], 0),
-        ("'bad'", ["BAD"], 1),
-        ("'Watch', 'GOOD'", ["GOOD", "watch"], 1),
-    ):
+        ("'good:1'", ["GOOD"], 0), ("'bad'", ["BAD"], 1), ("'Watch', 'GOOD'", ["GOOD", "watch"], 1),
+    ):  # fmt: skip
         done = doctor(site, f"{given}, '--json'", env={"HAL_CHEK": "1"})
         assert [row["name"] for row in json.loads(done.stdout)] == names
         assert (done.returncode, done.stderr) == (code, "")
@@ -249,17 +247,15 @@ Plugin.hal_make_compilers = hookimpl(lambda self, device: [
 """
 # Those of a dictionary are set in one run, which has one default device and asks for one compiler.
 WRONG_SETTINGS = (
-    {
-        "HAL_DEVICE=FOO": ("default device", "HAL_DEVICE=FOO asks for it."),
-        "HAL_CACHE_LIMIT=abc": ("HAL_CACHE_LIMIT", "expected a size"),
-        "HAL_PREFER=abc": ("HAL_PREFER", "expected NAME=value"),
-        "HAL_CCACHE=abc": ("HAL_CCACHE", "expected 1 or 0"),
-        "HAL_DEBUG=abc": ("HAL_DEBUG", "expected 1 or 0"),
-        "HAL_CHEK=1": ("HAL_CHEK", "is it HAL_CHECK that you mean?"),
-        "HAL_ACC_SPED=1": ("ACC", "is it HAL_ACC_SPEED that you mean?"),
-        "HAL_ACC_SPEED=abc": ("ACC", "environment variable HAL_ACC_SPEED: invalid literal"),
-        "ACC_CC=foo": ("ACC", "ACC_CC: no such compiler (got 'foo')"),
-    },
+    {"HAL_DEVICE=FOO": ("default device", "HAL_DEVICE=FOO asks for it."),
+     "HAL_CACHE_LIMIT=abc": ("HAL_CACHE_LIMIT", "expected a size"),
+     "HAL_PREFER=abc": ("HAL_PREFER", "expected NAME=value"),
+     "HAL_CCACHE=abc": ("HAL_CCACHE", "expected 1 or 0"),
+     "HAL_DEBUG=abc": ("HAL_DEBUG", "expected 1 or 0"),
+     "HAL_CHEK=1": ("HAL_CHEK", "is it HAL_CHECK that you mean?"),
+     "HAL_ACC_SPED=1": ("ACC", "is it HAL_ACC_SPEED that you mean?"),
+     "HAL_ACC_SPEED=abc": ("ACC", "environment variable HAL_ACC_SPEED: invalid literal"),
+     "ACC_CC=foo": ("ACC", "ACC_CC: no such compiler (got 'foo')")},
     {
         "HAL_DEVICE=ACC:7": ("default device", "ACC has 2 devices"),
         "ACC_SLOW=1": ("ACC", "ZeroDivisionError"),
@@ -267,7 +263,7 @@ WRONG_SETTINGS = (
     {"HAL_DEVICE=A B": ("default device", "environment variable HAL_DEVICE: a device is")},
     {"HAL_DEVICE=GPU": ("default device", "there is no device of kind gpu")},
     {"METAL=1": ("default device", "METAL=1 asks for it.")},
-)
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("wrong", WRONG_SETTINGS, ids=lambda wrong: next(iter(wrong)))

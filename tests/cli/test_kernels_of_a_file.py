@@ -114,17 +114,15 @@ def test_bench_prints_a_row_for_each_device(
 @needs_cpu
 @pytest.mark.parametrize(
     ("given", "arguments", "threads", "nbytes", "operations"),
-    [
-        (["scale"], {"y": 1024, "a": 1.0, "n": 1024}, [1024], 8192, 1024),
-        (["scale", "n=1e3"], {"y": 1000, "a": 1.0, "n": 1000}, [1000], 8000, 1000),
-        (["scale", "n=len(ORDER)", "a=-0.5"], {"y": 3, "a": -0.5, "n": 3}, [3], 24, 3),
-        (["scale", "n=5", "y=7"], {"y": 7, "a": 1.0, "n": 5}, [5], 40, 5),
-        (["transpose", "w=20", "h=30"], {"y": 600, "x": 600, "w": 20, "h": 30}, [20, 30], 4800, 0),
-        (["compact", "x=ORDER", "n=3"], {"y": 1, "count": 1, "x": 3, "n": 3}, [3], 24, 1),
-        (["make_layer(50)", "rows=3"], {"y": 150, "rows": 3}, [50, 3], 600, 0),
-    ],
+    [(["scale"], {"y": 1024, "a": 1.0, "n": 1024}, [1024], 8192, 1024),
+     (["scale", "n=1e3"], {"y": 1000, "a": 1.0, "n": 1000}, [1000], 8000, 1000),
+     (["scale", "n=len(ORDER)", "a=-0.5"], {"y": 3, "a": -0.5, "n": 3}, [3], 24, 3),
+     (["scale", "n=5", "y=7"], {"y": 7, "a": 1.0, "n": 5}, [5], 40, 5),
+     (["transpose", "w=20", "h=30"], {"y": 600, "x": 600, "w": 20, "h": 30}, [20, 30], 4800, 0),
+     (["compact", "x=ORDER", "n=3"], {"y": 1, "count": 1, "x": 3, "n": 3}, [3], 24, 1),
+     (["make_layer(50)", "rows=3"], {"y": 150, "rows": 3}, [50, 3], 600, 0)],
     ids=str,
-)
+)  # fmt: skip
 def test_bench_makes_up_what_is_not_given(
     file: str,
     given: list[str],

@@ -34,15 +34,13 @@ def written(name: str, into: Path, *, text: bool = False) -> Path:
 
 @pytest.mark.parametrize(
     ("name", "family", "spelling", "package", "distribution"),
-    [
-        ("NPU2", "NPU2", "NPU2", "hal_npu2", "hal-npu2"),
-        ("npu2x", "NPU2X", "Npu2x", "hal_npu2x", "hal-npu2x"),
-        ("my_chip", "MY_CHIP", "MyChip", "hal_my_chip", "hal-my-chip"),
-        ("MyChip", "MYCHIP", "MyChip", "hal_mychip", "hal-mychip"),
-        ("OpenCL_2", "OPENCL_2", "OpenCL2", "hal_opencl_2", "hal-opencl-2"),
-        ("Fakery", "FAKERY", "Fakery", "hal_fakery", "hal-fakery"),
-    ],
-)
+    [("NPU2", "NPU2", "NPU2", "hal_npu2", "hal-npu2"),
+     ("npu2x", "NPU2X", "Npu2x", "hal_npu2x", "hal-npu2x"),
+     ("my_chip", "MY_CHIP", "MyChip", "hal_my_chip", "hal-my-chip"),
+     ("MyChip", "MYCHIP", "MyChip", "hal_mychip", "hal-mychip"),
+     ("OpenCL_2", "OPENCL_2", "OpenCL2", "hal_opencl_2", "hal-opencl-2"),
+     ("Fakery", "FAKERY", "Fakery", "hal_fakery", "hal-fakery")],
+)  # fmt: skip
 def test_one_name_gives_the_others(
     name: str, family: str, spelling: str, package: str, distribution: str
 ) -> None:

@@ -135,10 +135,8 @@ class Statements:
     def local(self, nesting: int) -> None:
         """An array of the thread's own, all of whose elements are written before any is read."""
         random, name, dtype = (
-            self.random,
-            self.new("l"),
-            self.random.choice([*self.e.kinds.stored, int32]),
-        )
+            self.random, self.new("l"), self.random.choice([*self.e.kinds.stored, int32]),
+        )  # fmt: skip
         shape = tuple(random.randint(1, 4) for _ in range(random.choice([1, 1, 2])))
         array = Local(name, dtype, shape, random.random() < 0.5)
         self.write(f"{name} = hal.local({spell(dtype)}, {shape if len(shape) > 1 else shape[0]})")

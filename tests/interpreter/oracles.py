@@ -14,11 +14,9 @@ Number = Any  # int, float or bool
 
 # Bits of the significand, least exponent of a normal number, largest exponent.
 FORMATS = {
-    "float16": (11, -14, 15),
-    "bfloat16": (8, -126, 127),
-    "float32": (24, -126, 127),
+    "float16": (11, -14, 15), "bfloat16": (8, -126, 127), "float32": (24, -126, 127),
     "float64": (53, -1022, 1023),
-}
+}  # fmt: skip
 
 
 def nearest(exact: Fraction, dtype: DType, sign: float = 1.0) -> float:
@@ -63,10 +61,8 @@ INTEGER: dict[str, Callable[..., int]] = {
     "NEG": lambda a: -a, "ABS": abs,
 }  # fmt: skip
 BITS: dict[str, Callable[..., int]] = {
-    "AND": lambda a, b: a & b,
-    "OR": lambda a, b: a | b,
-    "XOR": lambda a, b: a ^ b,
-}
+    "AND": lambda a, b: a & b, "OR": lambda a, b: a | b, "XOR": lambda a, b: a ^ b,
+}  # fmt: skip
 COMPARISONS: dict[str, Callable[..., bool]] = {
     "LT": lambda a, b: a < b, "LE": lambda a, b: a <= b, "GT": lambda a, b: a > b,
     "GE": lambda a, b: a >= b, "EQ": lambda a, b: a == b, "NE": lambda a, b: a != b,

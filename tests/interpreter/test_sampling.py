@@ -141,12 +141,10 @@ def stuck(y: hal.Ptr[hal.int64]) -> None:
 
 @pytest.mark.parametrize(
     ("kernel", "said"),
-    [
-        (far, "'y' would have to be larger than any made-up buffer"),
-        (before, r"out of bounds: a write of 'y' .*got -1"),
-        (stuck, "does not end: its loops have taken too long"),
-    ],
-)
+    [(far, "'y' would have to be larger than any made-up buffer"),
+     (before, r"out of bounds: a write of 'y' .*got -1"),
+     (stuck, "does not end: its loops have taken too long")],
+)  # fmt: skip
 def test_no_arguments_suit(kernel: hal.KernelFunction, said: str) -> None:
     with pytest.raises(KernelFault, match=said):
         sample(kernel.lower(), (), ((1, 1, 1), (1, 1, 1)), seconds=0.1)

@@ -15,10 +15,8 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has 
 
 # Each scene opens its device anew, which takes long with OpenCL.
 ARGUMENTS = {
-    "CPU": "--points 3",
-    "PYTHON": "--points 3",
-    "OPENCL": "--points 1 --only queues --only graphs",
-}
+    "CPU": "--points 3", "PYTHON": "--points 3", "OPENCL": "--points 1 --only queues --only graphs",
+}  # fmt: skip
 PRESENT = [
     name for name in ARGUMENTS if name == "PYTHON" or find_spec(f"hal_{name.lower()}") is not None
 ]

@@ -512,12 +512,10 @@ def test_a_module_loaded_again_gives_its_new_text(
 
 
 UNDERLINED = [
-    ("y[0] = nothing + 1.0", "nothing"),
-    ("y[0] = hal.exp(y[0], y[1])", "hal.exp(y[0], y[1])"),
-    ('v = "äöü"', '"äöü"'),
-    ("with y[0]:\n        pass", "with y[0]:"),
+    ("y[0] = nothing + 1.0", "nothing"), ("y[0] = hal.exp(y[0], y[1])", "hal.exp(y[0], y[1])"),
+    ('v = "äöü"', '"äöü"'), ("with y[0]:\n        pass", "with y[0]:"),
     ("y[0] = hal.exp(\n        y[0], y[1])", "hal.exp("),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("body", "under"), UNDERLINED)
@@ -621,15 +619,13 @@ def second():
 
 @pytest.mark.parametrize(
     ("factory", "edited"),
-    [
-        ("second", FACTORIES.replace("y[0] = 2", "y[0] = 3")),
-        ("second", FACTORIES.replace("def k(y", "def j(y")),
-        ("first", FACTORIES.replace("def first():", "def second():").replace("= 1", "= 2")),
-        ("first", FACTORIES[: FACTORIES.index("def first")] + FACTORIES.split("\n\n\n")[1]),
-        ("first", FACTORIES + "this is no Python"),
-    ],
+    [("second", FACTORIES.replace("y[0] = 2", "y[0] = 3")),
+     ("second", FACTORIES.replace("def k(y", "def j(y")),
+     ("first", FACTORIES.replace("def first():", "def second():").replace("= 1", "= 2")),
+     ("first", FACTORIES[: FACTORIES.index("def first")] + FACTORIES.split("\n\n\n")[1]),
+     ("first", FACTORIES + "this is no Python")],
     ids=["another number", "another name", "swapped", "gone", "no Python"],
-)
+)  # fmt: skip
 def test_a_factory_called_after_an_edit_is_refused(
     tmp_path: Path, factory: str, edited: str
 ) -> None:

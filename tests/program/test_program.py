@@ -328,14 +328,12 @@ def ways_to_launch(program: Any) -> dict[str, Callable[..., object]]:
             program(**how)
 
     return {
-        "now": program,
-        "timed": lambda **how: program(wait=True, **how),
-        "in a queue": lambda **how: program(queue=queue, **how),
-        "captured": capture,
+        "now": program, "timed": lambda **how: program(wait=True, **how),
+        "in a queue": lambda **how: program(queue=queue, **how), "captured": capture,
         "added to a graph": lambda **how: graph.add(program, **how),
         "updated in a graph": node.update,
         "on several devices": lambda **how: hal.launch(kernel, multi, **how),
-    }
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("way", ["now", "timed", "in a queue", "captured", "added to a graph",

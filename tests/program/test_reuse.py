@@ -144,12 +144,10 @@ def test_A7_two_launches_that_use_it_keep_it_until_both_ended() -> None:
 
 
 COPIES: dict[str, Callable[[hal.Buffer, hal.Buffer, bytearray], object]] = {
-    "copyin": lambda x, y, host: x.copyin(host),
-    "copyout": lambda x, y, host: x.copyout(host),
-    "copy_from": lambda x, y, host: y.copy_from(x),
-    "copy_to": lambda x, y, host: x.copy_from(y),
+    "copyin": lambda x, y, host: x.copyin(host), "copyout": lambda x, y, host: x.copyout(host),
+    "copy_from": lambda x, y, host: y.copy_from(x), "copy_to": lambda x, y, host: x.copy_from(y),
     "fill": lambda x, y, host: x.fill(7),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("device", ON_CPU, indirect=True)

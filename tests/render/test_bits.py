@@ -72,10 +72,8 @@ def near_ties(dtype: DType) -> np.ndarray:
     with np.errstate(over="ignore"):
         centres = np.concatenate([numbers, numbers + step / 2]).astype(np.float32)
     around = [
-        centres,
-        np.nextafter(centres, np.float32(0)),
-        np.nextafter(centres, np.float32(np.inf)),
-    ]
+        centres, np.nextafter(centres, np.float32(0)), np.nextafter(centres, np.float32(np.inf)),
+    ]  # fmt: skip
     special = np.array([np.inf, np.nan, 1e-45, 3.4028235e38, 65519.996, 65520], np.float32)
     both = np.concatenate([*around, special])
     return np.concatenate([both, -both])

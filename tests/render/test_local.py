@@ -160,13 +160,11 @@ def test_elements_that_would_not_fit_stay_arrays(toolchain: Toolchain, kernel: A
 
 @pytest.mark.parametrize(
     ("build", "says"),
-    [
-        (lambda b: b.local("own", 0), "it must have one element or more"),
-        (lambda b: b.local("own", 1025), "have too many bytes"),
-        (lambda b: b.add("VIEW", uint8, b.local("own", 4)), "its source must be a PARAM"),
-        (lambda b: b.atomic("ADD", b.local("own", 4), b.const(0), b.const(0)), "takes no atomic"),
-    ],
-)
+    [(lambda b: b.local("own", 0), "it must have one element or more"),
+     (lambda b: b.local("own", 1025), "have too many bytes"),
+     (lambda b: b.add("VIEW", uint8, b.local("own", 4)), "its source must be a PARAM"),
+     (lambda b: b.atomic("ADD", b.local("own", 4), b.const(0), b.const(0)), "takes no atomic")],
+)  # fmt: skip
 def test_broken_rules_are_named(build: object, says: str) -> None:
     b = Builder("broken", "r: int32*")
     made: UOp = build(b)  # type: ignore[operator]

@@ -96,16 +96,14 @@ class Sizes(NamedTuple):
 
 
 EXAMPLES = {
-    "matmul": Sizes("--size 50", "--size 35"),
-    "reduction": Sizes("--count 70000", "--count 3000"),
+    "matmul": Sizes("--size 50", "--size 35"), "reduction": Sizes("--count 70000", "--count 3000"),
     "histogram": Sizes("--count 70000", "--count 3000"),
     "connected_components": Sizes("--size 60", "--size 20"),
     "softmax": Sizes("--rows 20 --columns 300", "--rows 5 --columns 300"),
-    "mandelbrot": Sizes("--size 50", "--size 15"),
-    "sort": Sizes("--count 5000", "--count 1500"),
+    "mandelbrot": Sizes("--size 50", "--size 15"), "sort": Sizes("--count 5000", "--count 1500"),
     "fft": Sizes("--signals 20 --size 256", "--signals 3 --size 64"),
     "sparse": Sizes("--size 20", "--size 6"),
-}
+}  # fmt: skip
 
 
 @needs_cpu

@@ -162,16 +162,14 @@ def test_a_page_says_what_passed() -> None:
 
 @pytest.mark.parametrize(
     ("changed", "failure"),
-    [
-        ({"kits": [Kit("ptx", BROKEN, None)]}, "the kit with ptx"),
-        ({"kits": [Kit("ptx", Ended(1, 1, ""), REPORT)]}, "the kit with ptx"),
-        ({"kits": []}, "no compiler serves"),
-        ({"examples": [Example("edges", (), BROKEN)]}, "edges.py"),
-        ({"tables": [Table("benchmarks", BROKEN, [])]}, "benchmarks"),
-        ({"tables": [Table("benchmarks", Ended(1, 1, ""), ROWS)]}, "benchmarks"),
-    ],
+    [({"kits": [Kit("ptx", BROKEN, None)]}, "the kit with ptx"),
+     ({"kits": [Kit("ptx", Ended(1, 1, ""), REPORT)]}, "the kit with ptx"),
+     ({"kits": []}, "no compiler serves"),
+     ({"examples": [Example("edges", (), BROKEN)]}, "edges.py"),
+     ({"tables": [Table("benchmarks", BROKEN, [])]}, "benchmarks"),
+     ({"tables": [Table("benchmarks", Ended(1, 1, ""), ROWS)]}, "benchmarks")],
     ids=["kit died", "kit failed", "no kit", "example", "bench died", "bench failed"],
-)
+)  # fmt: skip
 def test_what_failed_is_on_the_page_and_fails_the_run(
     changed: dict[str, Any], failure: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],

@@ -44,12 +44,10 @@ def test_questions_of_any_size_are_answered_by_one_process(helper: HelperProcess
 
 @pytest.mark.parametrize(
     ("question", "words"),
-    [
-        ({"do": "die", "status": 3}, ("status 3", "last words")),
-        ({"do": "raise"}, ("status 1", "a bug of ours")),
-        ({"do": "close"}, ("status", "output closed")),
-    ],
-)
+    [({"do": "die", "status": 3}, ("status 3", "last words")),
+     ({"do": "raise"}, ("status 1", "a bug of ours")),
+     ({"do": "close"}, ("status", "output closed"))],
+)  # fmt: skip
 def test_a_process_that_dies_says_why_and_is_replaced(
     helper: HelperProcess, question: dict[str, Any], words: tuple[str, str]
 ) -> None:

@@ -233,12 +233,10 @@ def test_a_report_in_both_forms() -> None:
 
 @pytest.mark.parametrize(
     ("why", "verdict"),
-    [
-        ("it declares no images", "CHIP conforms: "),
-        ("it declares no renderer: the device takes text alone", "CHIP passes the "),
-        ("nothing to try: override the fixture hal_source", "CHIP passes the "),
-    ],
-)
+    [("it declares no images", "CHIP conforms: "),
+     ("it declares no renderer: the device takes text alone", "CHIP passes the "),
+     ("nothing to try: override the fixture hal_source", "CHIP passes the ")],
+)  # fmt: skip
 def test_a_chapter_of_what_a_device_may_lack_is_no_gap(why: str, verdict: str) -> None:
     results = [Result(f"Test{name.title()}::test", "passed", 0.1) for name in chapters()]
     results[0] = results[0]._replace(outcome="skipped", why=why)

@@ -124,15 +124,13 @@ def test_an_index_beyond_a_buffer_is_a_late_failure(device: hal.Compiled) -> Non
 
 @pytest.mark.parametrize(
     ("call", "use"),
-    [
-        ("write", lambda made: made.copyin(bytes(40))),
-        ("read", lambda made: made.copyout(bytearray(40))),
-        ("copy", lambda made: made.copy_from(made)),
-        ("launch", lambda made: launch(hal.Device["SIM"], made)),
-        ("load", lambda made: launch(hal.Device["SIM"], made)),
-        ("wait", lambda made: hal.Device["SIM"].synchronize()),
-    ],
-)
+    [("write", lambda made: made.copyin(bytes(40))),
+     ("read", lambda made: made.copyout(bytearray(40))),
+     ("copy", lambda made: made.copy_from(made)),
+     ("launch", lambda made: launch(hal.Device["SIM"], made)),
+     ("load", lambda made: launch(hal.Device["SIM"], made)),
+     ("wait", lambda made: hal.Device["SIM"].synchronize())],
+)  # fmt: skip
 def test_a_call_that_is_refused_is_named(
     device: hal.Compiled, faulty: Chip, call: str, use: Any
 ) -> None:
@@ -166,11 +164,9 @@ def test_a_lost_device_refuses_and_opens_again(device: hal.Compiled, faulty: Chi
     program = device.compile(count_up)
     faulty.lost = True
     uses = (
-        device.synchronize,
-        made.numpy,
-        partial(program, made, vals=(5, 10), threads=10),
+        device.synchronize, made.numpy, partial(program, made, vals=(5, 10), threads=10),
         lambda: hal.empty(100_000, hal.int8, device),
-    )
+    )  # fmt: skip
     for use in uses:
         with pytest.raises(hal.DeviceFault, match="LOST.*Close the device and open it again"):
             use()

@@ -107,13 +107,11 @@ def cc(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
 
 @pytest.mark.parametrize(
     ("text", "line", "said"),
-    [
-        (NOTHING_LLVM.replace("ret void", "return void"), 2, "expected instruction opcode"),
-        (NOTHING_LLVM.replace("ret void", "%x = add i32 1, 2.0\n  ret void"), 2, "2.0"),
-        ("", None, ""),
-        ("define void @f() {\n  ret i32 1\n}\n", 2, "value doesn't match function result type"),
-    ],
-)
+    [(NOTHING_LLVM.replace("ret void", "return void"), 2, "expected instruction opcode"),
+     (NOTHING_LLVM.replace("ret void", "%x = add i32 1, 2.0\n  ret void"), 2, "2.0"),
+     ("", None, ""),
+     ("define void @f() {\n  ret i32 1\n}\n", 2, "value doesn't match function result type")],
+)  # fmt: skip
 def test_C5_llvm_errors(text: str, line: int | None, said: str) -> None:
     if not text:  # parses, but lacks the entry: the loader says so
         assert LLVMCompiler().compile(rendered(text))

@@ -416,12 +416,10 @@ def test_a_call_makes_a_kernel(file: str, capsys: pytest.CaptureFixture[str]) ->
 
 @pytest.mark.parametrize(
     ("name", "said"),
-    [
-        ("text", r"explain text: only kernels of @hal\.kernel .*\(got 'Source'\)"),
-        ("other", r"explain other: only kernels of @hal\.kernel .*\(got 'Program'\)"),
-        ("missing", "no such kernel"),
-    ],
-)
+    [("text", r"explain text: only kernels of @hal\.kernel .*\(got 'Source'\)"),
+     ("other", r"explain other: only kernels of @hal\.kernel .*\(got 'Program'\)"),
+     ("missing", "no such kernel")],
+)  # fmt: skip
 def test_what_is_no_kernel_is_refused(
     file: str, name: str, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

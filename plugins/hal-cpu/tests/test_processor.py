@@ -65,13 +65,11 @@ def test_usable_cores_by_affinity(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize(
     ("groups", "files", "limit"),
-    [
-        (V2, {"user/mine/memory.max": "1048576\n"}, 1 << 20),
-        (V2, {"user/memory.max": "2097152\n", "user/mine/memory.max": "max\n"}, 2 << 20),
-        (V1, {"memory/mine/memory.limit_in_bytes": "4194304\n"}, 4 << 20),
-        (V1, {"memory/mine/memory.limit_in_bytes": "9223372036854771712\n"}, 0),
-    ],
-)
+    [(V2, {"user/mine/memory.max": "1048576\n"}, 1 << 20),
+     (V2, {"user/memory.max": "2097152\n", "user/mine/memory.max": "max\n"}, 2 << 20),
+     (V1, {"memory/mine/memory.limit_in_bytes": "4194304\n"}, 4 << 20),
+     (V1, {"memory/mine/memory.limit_in_bytes": "9223372036854771712\n"}, 0)],
+)  # fmt: skip
 def test_usable_memory(tmp_path: Path, groups: str, files: dict[str, str], limit: int) -> None:
     total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     assert processor.usable_memory(host(tmp_path, groups, files)) == (limit or total)

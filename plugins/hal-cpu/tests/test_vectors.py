@@ -198,12 +198,10 @@ def test_memories_that_overlap_keep_the_order_of_a_thread(shift: int) -> None:
 
 @pytest.mark.parametrize(
     ("kernel", "why"),
-    [
-        (vector_kernels.sparse_rows, "it gathers more than it computes"),
-        (vector_kernels.takes_turns, "threads may wait for each other"),
-        (vector_kernels.many_returns, "blocks are nested deeper"),
-    ],
-)
+    [(vector_kernels.sparse_rows, "it gathers more than it computes"),
+     (vector_kernels.takes_turns, "threads may wait for each other"),
+     (vector_kernels.many_returns, "blocks are nested deeper")],
+)  # fmt: skip
 def test_threads_run_one_by_one_for_a_reason(kernel: Any, why: str) -> None:
     gangs = gangs_of(kernel)
     assert gangs.widths.whole == 1

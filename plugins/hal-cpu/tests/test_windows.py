@@ -55,12 +55,10 @@ define win64cc {result} @wrapped({params}) {{
 # It takes a size in rax and keeps all registers; pages of a stack on Linux need no touch.
 CHKSTK = "define void @__chkstk() { ret void }"
 SIGNATURES = {
-    "memset": ("ptr", "ptr", "i32", "i64"),
-    "memcpy": ("ptr", "ptr", "ptr", "i64"),
-    "memmove": ("ptr", "ptr", "ptr", "i64"),
-    "ldexp": ("double", "double", "i32"),
+    "memset": ("ptr", "ptr", "i32", "i64"), "memcpy": ("ptr", "ptr", "ptr", "i64"),
+    "memmove": ("ptr", "ptr", "ptr", "i64"), "ldexp": ("double", "double", "i32"),
     "ldexpf": ("float", "float", "i32"),
-}
+}  # fmt: skip
 
 
 def load_here(text: str, entry: str) -> Any:

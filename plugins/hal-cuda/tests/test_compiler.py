@@ -63,13 +63,11 @@ def test_C_an_option_that_no_encoding_takes_is_refused(cuda: hal.Compiled) -> No
 
 @pytest.mark.parametrize(
     ("change", "said"),
-    [
-        ((".target sm_", ".target sm_999 //"), "refuses the binary"),
-        (("ld.param", "ld.nowhere"), "refuses the binary"),
-        ((".version", ".version 99.0 //"), "refuses the binary"),
-    ],
+    [((".target sm_", ".target sm_999 //"), "refuses the binary"),
+     (("ld.param", "ld.nowhere"), "refuses the binary"),
+     ((".version", ".version 99.0 //"), "refuses the binary")],
     ids=["architecture", "instruction", "version"],
-)
+)  # fmt: skip
 def test_C_an_image_for_something_else_is_refused_at_loading(
     device: hal.Compiled, simulator: Simulator, change: tuple[str, str], said: str
 ) -> None:
@@ -178,16 +176,14 @@ PAIR_TEXT = "struct pair { double a; int b; };\ntypedef double T;\n"
 
 @pytest.mark.parametrize(
     ("declared", "signature", "why"),
-    [
-        ("pair p", "p: uint64", "argument 0 of the kernel is pair p, its signature says p: uint64"),
-        ("float *y", "y: const float32*", "argument 0 of the kernel is float"),
-        ("T v", "v: int64", "argument 0 of the kernel is T v"),
-        ("HIDDEN(v)", "v: int64", "signature says v: int64"),
-        ("HIDDEN(v), int n", "v: float64", "arguments"),
-        ("pair p", "p: struct<a:float32@0;b:int32@4;8>", "argument 0 of the kernel is pair p"),
-        ("pair p", "p: struct<b:float64@0;a:int32@8;16>", "the field 'b' in another place"),
-        ("float3 v", None, "type of parameter 'v' cannot be read"),
-    ],
+    [("pair p", "p: uint64", "argument 0 of the kernel is pair p, its signature says p: uint64"),
+     ("float *y", "y: const float32*", "argument 0 of the kernel is float"),
+     ("T v", "v: int64", "argument 0 of the kernel is T v"),
+     ("HIDDEN(v)", "v: int64", "signature says v: int64"),
+     ("HIDDEN(v), int n", "v: float64", "arguments"),
+     ("pair p", "p: struct<a:float32@0;b:int32@4;8>", "argument 0 of the kernel is pair p"),
+     ("pair p", "p: struct<b:float64@0;a:int32@8;16>", "the field 'b' in another place"),
+     ("float3 v", None, "type of parameter 'v' cannot be read")],
 )  # fmt: skip
 def test_P18_the_compiler_confirms_what_a_kernel_takes(
     cuda: hal.Compiled, declared: str, signature: str | None, why: str

@@ -194,18 +194,16 @@ time.sleep(0.05)
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "for _ in range(5): program(y, vals=(1000,), threads=1000)",
-        "program(y, vals=(1000,), threads=1000)\nthere.copy_from(y)",
-        "program(y, vals=(1000,), threads=1000)\nsys.exit(0)",
-        "program(y, vals=(1000,), threads=1000)\ndel y, there, export",
-        DAEMONS.format(work="program(y, vals=(1000,), threads=1000, wait=True)"),
-        DAEMONS.format(work="y.copyin(bytes(4000)), y.fill(1), y.copyout(bytearray(4000))"),
-        DAEMONS.format(work="large.copyin(data), large.copyout(data)"),
-        DAEMONS.format(work="there.copy_from(y), y.copy_from(there)"),
-        DAEMONS.format(work="device.load(program.binary)(y, vals=(1000,), threads=1000)"),
-        DAEMONS.format(work="hal.Buffer(device, 99, hal.int32, NO_CACHE).allocate()"),
-    ],
+    ["for _ in range(5): program(y, vals=(1000,), threads=1000)",
+     "program(y, vals=(1000,), threads=1000)\nthere.copy_from(y)",
+     "program(y, vals=(1000,), threads=1000)\nsys.exit(0)",
+     "program(y, vals=(1000,), threads=1000)\ndel y, there, export",
+     DAEMONS.format(work="program(y, vals=(1000,), threads=1000, wait=True)"),
+     DAEMONS.format(work="y.copyin(bytes(4000)), y.fill(1), y.copyout(bytearray(4000))"),
+     DAEMONS.format(work="large.copyin(data), large.copyout(data)"),
+     DAEMONS.format(work="there.copy_from(y), y.copy_from(there)"),
+     DAEMONS.format(work="device.load(program.binary)(y, vals=(1000,), threads=1000)"),
+     DAEMONS.format(work="hal.Buffer(device, 99, hal.int32, NO_CACHE).allocate()")],
     ids=[
         "queued", "peer copy", "exit", "dropped", "threads that launch", "threads that copy",
         "threads that stage", "threads that transfer", "threads that load",

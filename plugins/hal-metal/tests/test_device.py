@@ -59,11 +59,9 @@ def test_P9_a_failed_command_buffer_surfaces_at_the_next_wait(
         control.faults.append(control.Fault(code, "because"))
         program(made, vals=(1, 4), threads=4)
     waits: dict[str, Callable[[], object]] = {
-        "synchronize": opened.synchronize,
-        "numpy": made.numpy,
-        "asarray": lambda: np.asarray(made),
+        "synchronize": opened.synchronize, "numpy": made.numpy, "asarray": lambda: np.asarray(made),
         "wait=True": lambda: program(made, vals=(0, 4), threads=4, wait=True),
-    }
+    }  # fmt: skip
     with pytest.raises(hal.DeviceFault, match=r"launch of add failed") as caught:
         waits[wait]()
     assert says in str(caught.value) and "because" in str(caught.value)

@@ -25,12 +25,10 @@ def source(text: str, signature: str, name: str = "one") -> hal.Source:
 
 @pytest.mark.parametrize(
     ("signature", "why"),
-    [
-        ("x: int32*, n: int32", "takes 3 arguments, .* gives 2"),
-        ("x: int32*, n: int64, s: float32", "argument 1 of the kernel is int n, .* n: int64"),
-        ("x: float32*, n: int32, s: float32", r"argument 0 .* is int\* x, .* says x: float32\*"),
-    ],
-)
+    [("x: int32*, n: int32", "takes 3 arguments, .* gives 2"),
+     ("x: int32*, n: int64, s: float32", "argument 1 of the kernel is int n, .* n: int64"),
+     ("x: float32*, n: int32, s: float32", r"argument 0 .* is int\* x, .* says x: float32\*")],
+)  # fmt: skip
 def test_P2_a_signature_the_kernel_does_not_have(
     device: hal.Compiled, signature: str, why: str
 ) -> None:

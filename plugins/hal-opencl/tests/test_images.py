@@ -81,12 +81,10 @@ def test_P18_a_signature_has_the_image_of_the_text(
 
 @pytest.mark.parametrize(
     ("wrong", "why"),
-    [
-        (("__read_only", "__write_only"), "reads argument 'x', which is __write_only image2d_t x"),
-        (("__write_only", "read_only"), "writes argument 'y', which is read_only image2d_t y"),
-        (("__write_only image2d_t y", "image2d_t y"), "writes argument 'y', which is image2d_t y"),
-    ],
-)
+    [(("__read_only", "__write_only"), "reads argument 'x', which is __write_only image2d_t x"),
+     (("__write_only", "read_only"), "writes argument 'y', which is read_only image2d_t y"),
+     (("__write_only image2d_t y", "image2d_t y"), "writes argument 'y', which is image2d_t y")],
+)  # fmt: skip
 def test_an_image_that_the_text_uses_against_its_qualifier(
     device: hal.Compiled, wrong: tuple[str, str], why: str
 ) -> None:

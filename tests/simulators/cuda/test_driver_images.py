@@ -145,14 +145,12 @@ def test_a_surface_is_read_and_written(
 
 @pytest.mark.parametrize(
     ("which", "at", "code", "message"),
-    [
-        ("surface", (8, 0, 0, 0), TRAPPED, "a surface ends at"),
-        ("surface", (2, 0, 0, 0), MISALIGNED, "no multiple of 4"),
-        ("texture", (0, 0, 0, 0), ILLEGAL, "a texture object where a surface belongs"),
-        ("cube", (0, 0, 0, 0), ILLEGAL, "a surface of 3 axes, taken for one of 2"),
-        ("gone", (0, 0, 0, 0), FAULT, "no surface object"),
-    ],
-)
+    [("surface", (8, 0, 0, 0), TRAPPED, "a surface ends at"),
+     ("surface", (2, 0, 0, 0), MISALIGNED, "no multiple of 4"),
+     ("texture", (0, 0, 0, 0), ILLEGAL, "a texture object where a surface belongs"),
+     ("cube", (0, 0, 0, 0), ILLEGAL, "a surface of 3 axes, taken for one of 2"),
+     ("gone", (0, 0, 0, 0), FAULT, "no surface object")],
+)  # fmt: skip
 def test_what_a_kernel_does_wrong_with_an_image(
     load_driver: Load, which: str, at: tuple[int, ...], code: int, message: str
 ) -> None:

@@ -129,10 +129,8 @@ def test_what_is_absent_is_refused_by_its_name(text: str, what: str) -> None:
 
 
 @pytest.mark.parametrize("body", [
-    "device int *p = y; threadgroup int t[4]; t[0] = *p; p = t;",
-    "thread int v = 0; y = &v;",
-    "constant int *p = y;",
-    "y[0] = 1.0.x;",
+    "device int *p = y; threadgroup int t[4]; t[0] = *p; p = t;", "thread int v = 0; y = &v;",
+    "constant int *p = y;", "y[0] = 1.0.x;",
 ])  # fmt: skip
 def test_a_pointer_into_the_wrong_memory_does_not_compile(body: str) -> None:
     with pytest.raises(msl.CompileError, match=r"program_source:3:\d+: error"):
