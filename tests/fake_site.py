@@ -69,11 +69,8 @@ def _path_without_distributions() -> list[str]:
         for name in names:
             if not name.endswith((".dist-info", ".egg-info", ".pth")):
                 (packages / name).symlink_to(place / name)
-    return [str(Path(hal_core.__file__).parents[1]), *kept] if _is_checkout() else kept
-
-
-def _is_checkout() -> bool:
-    return (Path(hal_core.__file__).parents[1] / "pyproject.toml").exists()
+    checkout = Path(hal_core.__file__).parents[1]
+    return [str(checkout), *kept] if (checkout / "pyproject.toml").exists() else kept
 
 
 _packages = TemporaryDirectory(prefix="hal-packages-")

@@ -69,15 +69,13 @@ def build(root: Path, described: list[tuple[str, str, str | None, bool, int]]) -
 def reference(path: list[str]) -> list[tuple[str, str, str]]:
     found = importlib_metadata.distributions(path=path)
     # As `entry_points` does from 8.5 on: an empty folder hides no whole one.
-    ordered = sorted(found, key=lambda dist: not _is_whole(dist))
+    ordered = sorted(
+        found, key=lambda dist: not (dist.read_text("METADATA") or dist.read_text("PKG-INFO"))
+    )
     result = []
     for dist in importlib_metadata._unique(ordered):
         result += [(one.group, one.name, one.value) for one in dist.entry_points]
     return sorted({one for one in result if one[0] in discovery._GROUPS})
-
-
-def _is_whole(dist: importlib_metadata.Distribution) -> bool:
-    return bool(dist.read_text("METADATA") or dist.read_text("PKG-INFO"))
 
 
 @given(st.lists(DISTRIBUTION, max_size=6))

@@ -95,10 +95,6 @@ def copied_in(array: Any, queue: bool) -> Any:
     return made.numpy()
 
 
-def from_memory(array: Any) -> Any:
-    return hal.Buffer.from_dlpack(array, DEVICE).numpy()
-
-
 def interpreted(array: Any) -> Any:
     interpret(twice, array, threads=4, block=1)
     return np.asarray(array) // 2
@@ -125,21 +121,20 @@ def masked_by(mask: Any) -> Any:
     return seen
 
 
-def benched(value: Any) -> Any:
-    return elements(value, Param("x", hal.int32, POINTER, 0), "bench", 1 << 10, "the memory")
-
-
 # Each takes an array of int32, and gives its numbers; those that copy values take either order.
 OF_ARRAYS: dict[str, Callable[[Any], Any]] = {
     "Buffer.copyin src": lambda it: copied_in(it, queue=False),
     "Buffer.copyin queue": lambda it: copied_in(it, queue=True),
-    "Buffer.copyout dest": lambda it: buffer().copyout(it), "Buffer.from_dlpack obj": from_memory,
+    "Buffer.copyout dest": lambda it: buffer().copyout(it),
+    "Buffer.from_dlpack obj": lambda it: hal.Buffer.from_dlpack(it, DEVICE).numpy(),
     "Buffer.from_numpy array": lambda it: hal.Buffer.from_numpy(it, DEVICE).numpy(),
     "MultiBuffer.copyin src": lambda it: multi([0] * 4).copyin(it).numpy(),
     "MultiBuffer.copyout dest": lambda it: multi().copyout(it),
     "MultiBuffer.from_numpy array": lambda it: hal.MultiBuffer.from_numpy(it, [DEVICE]).numpy(),
     "testing.interpret given": interpreted, "a captured table": captured,
-    "hal bench NAME=VALUE": benched,
+    "hal bench NAME=VALUE": lambda it: elements(
+        it, Param("x", hal.int32, POINTER, 0), "bench", 1 << 10, "the memory"
+    ),
 }  # fmt: skip
 CONVERT = {
     "Buffer.from_numpy array", "MultiBuffer.from_numpy array", "a captured table",

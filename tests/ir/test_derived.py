@@ -198,14 +198,10 @@ def test_what_gives_a_bool(name: str, dtype: DType) -> None:
     assert got.tolist() == TESTS[name](values).tolist()
 
 
-def _trailing(x: int, width: int) -> int:
-    return (x & -x).bit_length() - 1 if x else width
-
-
 BITS: dict[str, Callable[[int, int], int]] = {
     "popcount": lambda x, width: x.bit_count(),
     "clz": lambda x, width: width - x.bit_length(),
-    "ctz": _trailing,
+    "ctz": lambda x, width: (x & -x).bit_length() - 1 if x else width,
 }
 
 

@@ -88,10 +88,6 @@ def folded_value(make: Callable[[Builder], UOp], dtype: DType) -> UOp:
     return folded.uops[-1].src[2]
 
 
-def of_constants(op: str, *values: float, dtype: DType = int32) -> Callable[[Builder], UOp]:
-    return lambda b: b.op(op, *(b.const(value, dtype) for value in values))
-
-
 LEAST = -(2**31)
 NAN = float("nan")
 
@@ -161,7 +157,8 @@ def test_casts_have_the_values_of_the_interpreter(source: DType, target: DType) 
 def test_what_devices_may_give_otherwise_is_left_to_them(
     op: str, values: tuple[float, ...], dtype: DType
 ) -> None:
-    assert folded_value(of_constants(op, *values, dtype=dtype), dtype).op == op
+    value = folded_value(lambda b: b.op(op, *(b.const(one, dtype) for one in values)), dtype)
+    assert value.op == op
 
 
 def test_the_bits_of_a_NaN_are_left_to_the_device() -> None:

@@ -91,10 +91,6 @@ def with_params(op: str, dtype: Any, *positions: int, arg: Any = None) -> Callab
     return build
 
 
-def get_before_set(add: Nodes) -> None:
-    add("GET", int32, add("VAR", int32, arg="v"))
-
-
 def set_on_one_side(add: Nodes) -> None:
     variable, block = add("VAR", int32, arg="v"), add("IF", None, add.true())
     add("SET", None, variable, add.const(1))
@@ -138,11 +134,6 @@ def two_elses(add: Nodes) -> None:
     add("ENDIF", None, block)
 
 
-def by_thread(add: Nodes) -> UOp:
-    i = add("SPECIAL", int32, arg=("thread_idx", 0))
-    return add("LT", bool_, i, add.const(3))
-
-
 def leave(op: str, *, then: bool = False) -> Callable[[Nodes], object]:
     """A loop that is left by `op`, and a node behind it."""
 
@@ -173,7 +164,8 @@ def set_before_one_break_only(add: Nodes) -> None:
 
 
 def barrier_under_if(add: Nodes) -> None:
-    block = add("IF", None, by_thread(add))
+    i = add("SPECIAL", int32, arg=("thread_idx", 0))
+    block = add("IF", None, add("LT", bool_, i, add.const(3)))
     add("BARRIER")
     add("ENDIF", None, block)
 
@@ -278,7 +270,7 @@ BROKEN: list[tuple[Callable[[Nodes], object], str | None]] = [
     (lambda add: add.loop(), "is never closed"),
     (crossed_blocks, "does not close the innermost open block"),
     (two_elses, "does not close the innermost open block"),
-    (get_before_set, "not assigned on every path"),
+    (lambda add: add("GET", int32, add("VAR", int32, arg="v")), "not assigned on every path"),
     (set_on_one_side, "not assigned on every path"),
     (set_in_loop, "not assigned on every path"),
     (value_after_its_loop, "inside a block that has ended"),

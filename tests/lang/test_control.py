@@ -11,7 +11,6 @@ import run_on_lists
 from kernel_files import IMPORTS, load
 
 import hal_core as hal
-from hal_kernel.ir import Kernel
 
 HEAD = (
     IMPORTS
@@ -26,12 +25,6 @@ def f(y: hal.Ptr[hal.int32], n: hal.int32):
 
 
 lowered = partial(kernel_files.lowered, HEAD)
-
-
-def ran(kernel: Kernel, n: int, threads: int = 4) -> list[int]:
-    y = [0] * threads
-    run_on_lists.run(kernel, [y, n], threads)
-    return y
 
 
 RUNS = {
@@ -89,7 +82,9 @@ RUNS = {
 @pytest.mark.parametrize("name", RUNS)
 def test_control_flow_is_pythons(name: str, tmp_path: Path) -> None:
     body, expected = RUNS[name]
-    assert ran(lowered(body, tmp_path), n=10) == expected
+    y = [0] * 4
+    run_on_lists.run(lowered(body, tmp_path), [y, 10], threads=4)
+    assert y == expected
 
 
 def test_what_leaves_is_known_by_its_line(tmp_path: Path) -> None:

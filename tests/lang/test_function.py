@@ -272,10 +272,6 @@ def test_dtype_of_a_new_local(value: str, dtype: DType, tmp_path: Path) -> None:
 # -- signature
 
 
-def kernel_text(head: str, before: str = "") -> str:
-    return f"{before}{IMPORTS}@hal.kernel\n{head}\n    pass\n"
-
-
 @pytest.mark.parametrize(
     ("head", "at", "says"),
     [
@@ -310,7 +306,7 @@ def test_bad_signature_is_refused_at_the_definition(
     head: str, at: str, says: str, tmp_path: Path
 ) -> None:
     with pytest.raises(hal.KernelSyntaxError, match=says) as raised:
-        load(tmp_path, kernel_text(head))
+        load(tmp_path, f"{IMPORTS}@hal.kernel\n{head}\n    pass\n")
     error = raised.value
     assert error.fix
     if at:
@@ -455,10 +451,6 @@ if True:
     assert (IMPORTS + text).splitlines()[error.lineno - 1] + "\n" == error.text
 
 
-def lambda_kernel() -> KernelFunction:
-    return hal.kernel(lambda y: None)
-
-
 def kernel_without_source() -> Kernel:
     scope: dict[str, Any] = {"hal": hal}
     exec("@hal.kernel\ndef f(y: hal.Ptr[hal.float32]):\n    y[0] = 1.0", scope)
@@ -468,7 +460,10 @@ def kernel_without_source() -> Kernel:
 
 @pytest.mark.parametrize(
     ("make", "says"),
-    [(lambda_kernel, "Write it with def"), (kernel_without_source, "build its IR with hal.Kernel")],
+    [
+        (lambda: hal.kernel(lambda y: None), "Write it with def"),
+        (kernel_without_source, "build its IR with hal.Kernel"),
+    ],
 )
 def test_no_source_text(make: Callable[[], object], says: str) -> None:
     with pytest.raises(hal.KernelSyntaxError, match=says):

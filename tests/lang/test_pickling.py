@@ -57,17 +57,18 @@ def made(factor: float) -> KernelFunction:
     return inside
 
 
-def by_pickle(protocol: int) -> Callable[[Any], Any]:
-    return lambda value: pickle.loads(pickle.dumps(value, protocol))
-
-
 def by_cloudpickle(value: Any) -> Any:
     cloudpickle = pytest.importorskip("cloudpickle", reason="cloudpickle is not installed")
     return pickle.loads(cloudpickle.dumps(value))
 
 
 SENT = {
-    **{f"pickle {protocol}": by_pickle(protocol) for protocol in range(6)},
+    **{
+        f"pickle {protocol}": (
+            lambda value, protocol=protocol: pickle.loads(pickle.dumps(value, protocol))
+        )
+        for protocol in range(6)
+    },
     "cloudpickle": by_cloudpickle,
 }
 

@@ -68,7 +68,7 @@ def check(op: str, dtype: DType, start: float, given: list, old: list, end: floa
             assert end == values.sum(dtype=kind)
             # what was found and what was added is found by the next one, or left at the end
             after = [kind(a) + kind(b) for a, b in zip(old, given, strict=True)]
-            assert Counter([*old, end]) == Counter([start, *map(float_or_int, after)])
+            assert Counter([*old, end]) == Counter([start, *(one.item() for one in after)])
 
 
 _BITS = {"AND": operator.and_, "OR": operator.or_, "XOR": operator.xor}
@@ -81,11 +81,6 @@ def check_bits(
     assert end == functools.reduce(combine, given, start)
     after = [combine(a, b) for a, b in zip(old, given, strict=True)]
     assert Counter([*old, end]) == Counter([start, *after])
-
-
-def float_or_int(value: np.generic) -> float:
-    plain: float = value.item()
-    return plain
 
 
 @pytest.mark.parametrize("shared", [False, True])

@@ -128,10 +128,6 @@ def test_a_cast_to_16_bits_rounds_once(toolchain: Toolchain, source: DType, dtyp
     got = np.zeros(len(x), np.uint16)
     given = {"y": got, "x": x, "n": len(x)}
     toolchain.run(rounding(source, dtype), given, grid=(-(-len(x) // 256), 1, 1), block=(256, 1, 1))
-    check_bits(got, x, dtype)
-
-
-def check_bits(got: np.ndarray, x: np.ndarray, dtype: DType) -> None:
     number = x == x
     assert is_nan16(got[~number], dtype).all()
     np.testing.assert_array_equal(got[number], nearest_of(x[number], dtype))

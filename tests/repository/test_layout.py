@@ -204,18 +204,12 @@ def test_rooms_are_few() -> None:
 @pytest.mark.parametrize("folder", PACKAGES.values(), ids=lambda path: path.name)
 def test_helpers_of_a_folder_do_not_import_its_init(folder: Path) -> None:
     for path in folder.rglob("*/__init__.py"):
-        names, package = _public(path), _module(path)
+        kinds, package = (ast.ClassDef, ast.FunctionDef), _module(path)
+        names = {node.name for node in _tree(path).body if isinstance(node, kinds)}
         for helper in {*path.parent.glob("*.py")} - {path}:
             for line, dotted in _imports_of(helper):
                 owner, _, name = dotted.rpartition(".")
                 assert owner != package or name not in names, f"{helper}:{line} uses {dotted}"
-
-
-def _public(path: Path) -> set[str]:
-    """Classes and functions that a file defines itself."""
-    kinds = (ast.ClassDef, ast.FunctionDef)
-    tree = _tree(path)
-    return {node.name for node in tree.body if isinstance(node, kinds)}
 
 
 def test_no_two_files_import_each_other() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -51,7 +51,7 @@ def everything(family: Family) -> None:
         _take(device, y)
         family.more(device, y)
         _queue(device, y)
-        _borrow(device)
+        same(hal.Queue.wrap(int(vars(device)["stream"]), device).closed, False)
         _allocate(device, y)
         with hal.Device[f"{family.name}:1"] as other:
             there = hal.Buffer(other, 1000, hal.int32).copy_from(y)
@@ -121,11 +121,6 @@ def _queue(device: hal.Compiled, y: hal.Buffer) -> None:
         same(y.view(1).fill(2, queue=queue).wait(10), True)
     finally:
         queue.close()
-
-
-def _borrow(device: hal.Compiled) -> None:
-    stream: Any = vars(device)["stream"]
-    same(hal.Queue.wrap(int(stream), device).closed, False)
 
 
 def _allocate(device: hal.Compiled, y: hal.Buffer) -> None:

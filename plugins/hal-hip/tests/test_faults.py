@@ -22,11 +22,6 @@ def program(device: hal.Compiled) -> hal.Program:
     return device.compile(add_one)
 
 
-def _with_code(program: hal.Program, change: Callable[[bytes], bytes]) -> Any:
-    target, code = unseal(MAKER, program.binary.image, "test", "HIP")
-    return program.binary._replace(image=seal(MAKER, target, change(code)))
-
-
 @pytest.mark.parametrize(
     "change",
     [
@@ -40,8 +35,10 @@ def _with_code(program: hal.Program, change: Callable[[bytes], bytes]) -> Any:
 def test_P1_code_objects_that_are_none_or_for_others_are_refused(
     device: hal.Compiled, program: hal.Program, change: Callable[[bytes], bytes]
 ) -> None:
+    target, code = unseal(MAKER, program.binary.image, "test", "HIP")
+    binary = program.binary._replace(image=seal(MAKER, target, change(code)))
     with pytest.raises(hal.CompileError, match="the driver refuses the binary: hipError"):
-        device.load(_with_code(program, change))
+        device.load(binary)
 
 
 @pytest.mark.skipif(SYSTEM, reason="on a real GPU a memory fault ends the process")

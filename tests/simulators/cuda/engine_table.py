@@ -58,17 +58,15 @@ def _address(number: int, kind: str) -> list[str]:
     ]
 
 
-def column(values: Sequence[int], kind: str) -> np.ndarray:
-    size = nbytes(kind)
-    return np.array([value % (1 << 8 * size) for value in values], f"u{size}")
-
-
 def compute(
     engine: Engine, line: str, gives: str, takes: Sequence[str], rows: Sequence[Sequence[int]]
 ) -> list[int]:
     """The result of each row, as bits."""
     result = np.zeros(len(rows), f"u{nbytes(gives)}")
-    columns = [column([row[k] for row in rows], kind) for k, kind in enumerate(takes)]
+    columns = [
+        np.array([row[k] % (1 << 8 * nbytes(kind)) for row in rows], f"u{nbytes(kind)}")
+        for k, kind in enumerate(takes)
+    ]
     arguments, grid = [result, *columns, np.uint32(len(rows))], (-(-len(rows) // 256), 1, 1)
     engine.run(text_of(line, gives, takes), "table", arguments, grid, (256, 1, 1))
     numbers: list[int] = result.tolist()
