@@ -412,7 +412,7 @@ class TestProgram:
         expected = np.concatenate([at % size, at // size, same], 1)
         assert np.array_equal(np.reshape(numbers(made[1]), (total, 12)), expected)
 
-    @pytest.mark.parametrize("grid", [1, 3, 1021, 60_000])
+    @pytest.mark.parametrize("grid", [1, 3, 1021, 20_000])
     def test_P6_without_atomics(self, device: hal.Compiled, grid: int) -> None:
         """Count without atomics in small launches and in ones that a device may split."""
         block, turns = 33, 3
