@@ -392,7 +392,7 @@ class Program(OfThisProcess):
             problem = f"{what} begins between elements of a pointer without a dtype"
             self._refuse(problem, buffer._start(), f"a multiple of {ANY_ALIGNMENT} bytes", fix)
         if param.dtype is not any_ and kind not in alike(param.dtype):
-            fix = "Convert on the host, or look at the same bytes with buffer.view(dtype=...)."
+            fix = "Convert with array.astype(...); buffer.view(dtype=...) reinterprets the bytes."
             self._refuse(f"{what} has the wrong dtype", buffer.dtype.name, param.dtype, fix)
         if buffer._device is not self.device:
             buffer._device._check_open(f"launch {self.name} with {what}")

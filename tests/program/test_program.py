@@ -136,7 +136,7 @@ BAD_LAUNCHES = {
     "None": (lambda y, x: ((None, x), (1.0, 1)), "'y' is not a hal.Buffer"),
     "dtype": (
         lambda y, x: ((y, x.view(4, hal.float64)), (1.0, 1)),
-        "'x' has the wrong dtype .got 'float64'",
+        "'x' has the wrong dtype .got 'float64'.*array.astype",
     ),
     "int too large": (lambda y, x: ((y, x), (1.0, 2**31)), "'n' is out of range.*2147483648"),
     "int too small": (lambda y, x: ((y, x), (1.0, -(2**31) - 1)), "'n' is out of range"),
