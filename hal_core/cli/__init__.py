@@ -86,7 +86,7 @@ def _run(arguments: Sequence[str] | None) -> int:
 def make_parser(names: Sequence[str] | None = None) -> argparse.ArgumentParser:
     """Make the parser of these commands, or of all; each adds its own arguments."""
     lacking = sorted(_DISTRIBUTIONS.keys() - commands())
-    others = "; ".join(f"{name} is in {_DISTRIBUTIONS[name]}" for name in lacking)
+    others = ", ".join(f"{name} (comes with {_DISTRIBUTIONS[name]})" for name in lacking)
     parser = argparse.ArgumentParser(
         prog="hal", description="Show, test and use the devices of hal-core.",
         epilog=f"Not installed: {others}." if lacking else None,
