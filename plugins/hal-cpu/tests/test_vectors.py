@@ -299,6 +299,26 @@ def sums_of_none(y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32], w: hal.i
     y[i] = total
 
 
+@hal.kernel
+def wrap_by_factor(y: hal.Ptr[hal.int32], n: hal.int32) -> None:
+    i = hal.global_idx(0)
+    a, b, c = (i + n) * 1826858247, (i + n) * 65537 * 65537, hal.uint32(i) * 2863311531
+    if a > 0:
+        y[3 * i] = 1
+    if hal.int64(b) > hal.int64(n):
+        y[3 * i + 1] = 2
+    if c > 3221225472:
+        y[3 * i + 2] = 3
+
+
+@pytest.mark.parametrize("n", [0, 1367863533, -(1 << 31)])
+def test_lanes_that_a_constant_factor_wraps_are_tested_as_what_they_hold(n: int) -> None:
+    expected, made = np.zeros(768, "i4"), hal.zeros(768, hal.int32, "CPU")
+    interpret(wrap_by_factor, expected, vals=(n,), threads=256)
+    compiled(wrap_by_factor, None)(made, vals=(n,), threads=256)
+    np.testing.assert_array_equal(made.numpy(), expected)
+
+
 @pytest.mark.parametrize("width", [None, 1, 4], ids=str)
 def test_a_loop_without_iterations_loads_nothing(width: int | None) -> None:
     """Though what it loads is loaded ahead of it."""

@@ -17,7 +17,8 @@ class Value:
     Where all `tests` hold it is `base`, a scalar, plus a constant for each lane, `lanes`: all zero
     if it is uniform, 0, 1, 2, ... if it is linear; None if no such form is known. `exact` writes
     the vector that holds in any case; `vector` is that vector, if it is written already. `fits`:
-    base + lanes does not wrap.
+    base + lanes does not wrap. Where it may, `lanes` are numbers that the dtype's bits hold: a test
+    whether base + lanes wraps compares with what the dtype holds beside them.
 
     A bool has scalars instead: if `always` is true it is true in all lanes, if `never` is true in
     none; None for no such scalar.
@@ -34,7 +35,15 @@ class Value:
         exact: Callable[[], str] | None = None, fits: bool = False,
         always: str | None = None, never: str | None = None, vector: str = "",
     ) -> None:  # fmt: skip
+        if not fits and lanes is not None:
+            lanes = wrapped(dtype, lanes)
         self.dtype, self.base, self.lanes, self.tests = dtype, base, lanes, tests
         self.exact, self.fits, self.always, self.never = exact, fits, always, never
         self.vector = vector
         self.is_flat = lanes is not None and not any(lanes)
+
+
+def wrapped(dtype: DType, lanes: Lanes) -> Lanes:
+    """Return the numbers of the same bits between -2**(n - 1) and 2**(n - 1), for n bits."""
+    half = 1 << (8 * dtype.itemsize - 1)
+    return tuple([(n + half) % (2 * half) - half for n in lanes])

@@ -9,7 +9,7 @@ from hal_cpu.vectors.atomics import Atomics
 from hal_cpu.vectors.shapes import Shapes
 from hal_cpu.vectors.text import Scoped
 from hal_cpu.vectors.tree import If, Item, Loop, facts, jumps
-from hal_cpu.vectors.value import Lanes, Value
+from hal_cpu.vectors.value import Lanes, Value, wrapped
 from hal_kernel.ir.uop import UOp, dtype_of
 
 
@@ -46,7 +46,9 @@ class Variables(Atomics):
     def pattern_of(self, variable: UOp) -> Lanes | None:
         """Return the pattern that an integer variable likely has."""
         stride = self.shapes.expected.get(variable) if self.w > 1 else None
-        return tuple(stride * n for n in self.linear) if stride else None
+        if not stride:
+            return None
+        return wrapped(dtype_of(variable), tuple(stride * n for n in self.linear))
 
     def on_SET(self, uop: UOp) -> None:
         variable, value = uop.src
