@@ -7,7 +7,11 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import os
+import signal
+from typing import Any
 
+from hal_core.concurrency import fork_safe_lock
 from hal_core.errors import CompilerUnavailable
 from hal_streams.runtime_compiler import CompilerRefused, RuntimeCompiler
 
@@ -29,6 +33,15 @@ class NVRTC(RuntimeCompiler):
         self.call("GetSupportedArchs", numbers)
         self.architectures = tuple(sorted(numbers))
 
+    def compile(self, *what: Any, **more: Any) -> bytes:
+        """Compile as the base class does. Ctrl-C has no effect meanwhile."""
+        turn = object()
+        try:
+            _hold_signals(turn)
+            return super().compile(*what, **more)
+        finally:
+            _let_signals_go(turn)
+
     def check_driver(self, driver: tuple[int, int], image: str) -> None:
         """Check that a driver of this version takes images of this kind.
 
@@ -45,6 +58,40 @@ class NVRTC(RuntimeCompiler):
             fix="Upgrade the driver, or: python -m pip uninstall nvidia-cuda-nvrtc; "
             f"python -m pip install '{package}=={limit.format(*driver)}.*'",
         )  # fmt: skip
+
+
+# While it compiles, NVRTC handles SIGINT, unless that is ignored: it ends the process by exit(4) in
+# the middle of anything, which may wait for ever. And it puts Python's handlers back without their
+# flags, after which no Ctrl-C ends a blocking read or lock.
+_SIGNALS = signal.SIGTERM, signal.SIGINT  # the one that Python hears is put back last
+_ACTION_NBYTES = 512  # more than C's struct sigaction has anywhere
+_lock = fork_safe_lock()
+_compiling: set[object] = set()
+_actions: dict[int, Any] = {}  # before the first of the compilations that run
+
+
+def _hold_signals(turn: object) -> None:
+    """Ignore SIGINT until each of these turns is over. Windows has no such signals."""
+    if os.name == "nt":
+        return
+    c = ctypes.PyDLL(None)
+    with _lock:
+        for number in () if _compiling else _SIGNALS:
+            action = ctypes.create_string_buffer(_ACTION_NBYTES)
+            c.sigaction(number, None, action)
+            _actions[number] = action
+        _compiling.add(turn)
+        c.signal(signal.SIGINT, ctypes.c_void_p(signal.SIG_IGN))
+
+
+def _let_signals_go(turn: object) -> None:
+    with _lock:
+        _compiling.discard(turn)
+        if not _compiling and _actions:
+            c = ctypes.PyDLL(None)
+            for number, action in _actions.items():
+                c.sigaction(number, action, None)
+            _actions.clear()
 
 
 @functools.cache

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from any_order import add_one
+from run_python import printed
 from simulator import Simulator
 
 import hal_core as hal
@@ -242,3 +243,44 @@ def test_P17_structs_and_vectors_are_values(cuda: hal.Compiled) -> None:
     )
     program(y, vals=(1, np.array((2, 3), PAIR)[()], [0, 0, 0, 4]), threads=1)
     assert y.numpy().tolist() == [10]
+
+
+CTRL_C = """
+import os, signal, threading
+from hal_cuda import nvrtc
+
+heard, over, reading = [], threading.Event(), threading.Event()
+
+def hear(*_):
+    heard.append(1)
+    if reading.is_set():
+        raise KeyboardInterrupt
+
+def press():
+    while not over.wait(0.002):
+        os.kill(os.getpid(), signal.SIGINT)
+
+library = nvrtc.find()
+signal.signal(signal.SIGINT, hear)
+pressing = threading.Thread(target=press)
+pressing.start()
+for _ in range(3):
+    library.compile("__global__ void f(float *y) { *y = 1; }", "f.cu", (), "PTX")
+over.set()
+pressing.join()
+end, other = os.pipe()
+reading.set()
+threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+give_up = threading.Timer(5, os.write, (other, b"missed"))
+give_up.start()
+try:
+    print(os.read(end, 6))
+except KeyboardInterrupt:
+    give_up.cancel()
+    print("heard")
+"""
+
+
+def test_ctrl_c_in_NVRTC_neither_ends_the_process_nor_is_deaf_behind_it() -> None:
+    nvrtc.find()
+    assert printed(CTRL_C) == "heard\n"
