@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hal_core.allocator import LRUAllocator
-from hal_core.errors import InvalidArgument
+from hal_core.errors import InvalidArgument, Unsupported
 from hal_metal import driver, transfers
 from hal_metal.images import make
 from hal_metal.transfers import Part, Texture, blit_copies, blit_fills
 
 if TYPE_CHECKING:
-    from hal_core.allocator import BufferSpec
+    from hal_core.allocator import BufferSpec, Image
     from hal_core.device.base import Compiled
     from hal_metal.device import MetalDevice
 
@@ -45,9 +45,17 @@ class MetalAllocator(LRUAllocator[Opaque]):
     def _alloc(self, nbytes: int, options: BufferSpec) -> Opaque:
         with driver.check("allocate", self.device.name):
             if options.image is not None:
-                return make(self.device, options.image)
+                return self._alloc_image(options, options.image)
             buffer, host = driver.allocate(self.device.hardware, nbytes)
         return Part(buffer, 0, host)
+
+    def _alloc_image(self, options: BufferSpec, image: Image) -> Texture:
+        if options.host or options.cpu_access:
+            raise Unsupported(
+                "allocate", "an image is memory of the device, not of the host", got=options,
+                device=self.device.name, fix="Leave out host=True and cpu_access=True.",
+            )  # fmt: skip
+        return make(self.device, image)
 
     def _free(self, opaque: Opaque, nbytes: int, options: BufferSpec) -> None:
         """Do nothing: the last reference releases it, and command buffers hold their own."""

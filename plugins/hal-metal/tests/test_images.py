@@ -179,6 +179,13 @@ def test_an_image_beyond_metals_limits(device: hal.Compiled, image: hal.Image) -
         made(device, image, hal.uint8).allocate()
 
 
+@pytest.mark.parametrize("option", ["host", "cpu_access"])
+def test_an_image_is_no_memory_of_the_host(device: hal.Compiled, option: str) -> None:
+    options = hal.BufferSpec(image=hal.Image(4, 4), **{option: True})  # type: ignore[arg-type]
+    with pytest.raises(hal.Unsupported, match=r"memory of the device.*Leave out host"):
+        hal.Buffer(device, 64, hal.float32, options).allocate()
+
+
 def test_copies_to_and_from_parts_of_a_buffer(device: hal.Compiled) -> None:
     """Metal copies pixels at multiples of bytes that few views begin at."""
     numbers = np.arange(200, dtype=np.float32)
