@@ -150,3 +150,11 @@ class MetalAllocator(LRUAllocator[Opaque]):
         return device.submit(
             "copy", lambda commands: transfers.copy(device, commands, dest, src, nbytes)
         )
+
+    def _alloc_image(self, options: BufferSpec, image: Image) -> Texture:
+        if options.host or options.cpu_access:
+            raise Unsupported(
+                "allocate", "an image is memory of the device, not of the host", got=options,
+                device=self.device.name, fix="Leave out host=True and cpu_access=True.",
+            )  # fmt: skip
+        return make(self.device, image)
