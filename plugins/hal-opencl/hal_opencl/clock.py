@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_MAX_PENDING = 4096  # markers; then every second one is dropped
-
 
 class OpenCLClock(SampledClock):
     """A clock that reads the platform's own timestamps of each command.
@@ -31,6 +29,7 @@ class OpenCLClock(SampledClock):
     """
 
     device: OpenCLDevice
+    most_pending = 4096  # markers; then every second one is dropped
 
     def __init__(self, device: OpenCLDevice) -> None:
         super().__init__(device)
@@ -43,7 +42,7 @@ class OpenCLClock(SampledClock):
 
     def _add_mark(self, mark: cl.Event, host_ns: int) -> None:
         self._pending.append((host_ns, mark))
-        if len(self._pending) > _MAX_PENDING:
+        if len(self._pending) > self.most_pending:
             del self._pending[1:-1:2]
 
     def _queue(self, work: Callable[[], T], span: Span) -> T:

@@ -38,9 +38,10 @@ def pairs(device: OpenCLDevice) -> list[CompilerPair]:
 
     def make_renderer() -> Renderer:  # its module is imported here: text alone needs none
         if driver.is_pocl(device.hardware):
-            from hal_opencl.pocl import PoCLRenderer
+            from hal_opencl.pocl import BlockRenderer, ItemRenderer
 
-            return PoCLRenderer()
+            # Of loops over threads version 7.1 makes wrong code, or compiles some for ever.
+            return BlockRenderer() if driver.has_old_pocl(device.hardware) else ItemRenderer()
         from hal_opencl.render import OpenCLRenderer
 
         return OpenCLRenderer()

@@ -31,9 +31,9 @@ from hal_opencl.stderr import quietly
 __all__ = [
     "COMPLETE", "BuildError", "Program", "argument_facts", "argument_setters",
     "argument_spaces", "binary_of", "build", "check", "cl", "enqueue_read", "enqueue_write",
-    "explain", "fact", "failed_work", "find_devices", "find_kernel", "identity_of", "inner",
-    "is_pocl", "is_simulator", "kernel_facts", "kernel_names", "kind_of", "local_argument",
-    "may_be_memory", "open_queue", "raise_failure", "sentence",
+    "explain", "fact", "failed_work", "find_devices", "find_kernel", "has_old_pocl",
+    "identity_of", "inner", "is_pocl", "is_simulator", "kernel_facts", "kernel_names", "kind_of",
+    "local_argument", "may_be_memory", "open_queue", "raise_failure", "sentence",
 ]  # fmt: skip
 
 INSTALL = (
@@ -204,6 +204,11 @@ def is_simulator(device: cl.Device) -> bool:
 
 def is_pocl(device: cl.Device) -> bool:
     return bool(device.platform.name.startswith("Portable Computing"))
+
+
+def has_old_pocl(device: cl.Device) -> bool:
+    """Tell whether the device is PoCL's, of a version before 4."""
+    return is_pocl(device) and int(device.driver_version.partition(".")[0]) < 4
 
 
 def identity_of(device: cl.Device) -> str:

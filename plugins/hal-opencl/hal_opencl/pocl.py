@@ -1,4 +1,4 @@
-"""A renderer for PoCL that works around faults of version 3.1."""
+"""Renderers for PoCL, of which one works around faults of version 3."""
 
 from __future__ import annotations
 
@@ -36,8 +36,7 @@ __kernel void $name($parameters) {
 }
 """
 
-# Elements by themselves: clang makes vectors of the loops over threads. They have no hint: with one
-# there or on a loop around them, version 7.1 makes wrong code of loops that a `break` leaves.
+# Elements by themselves: clang makes vectors of threads.
 _ITEMS = OpenCLRenderer.row._replace(
     functions={**OpenCLRenderer.row.functions, **_ROUNDING}, vector=""
 )
@@ -58,7 +57,20 @@ _BLOCKS = _ITEMS._replace(
 )
 
 
-class PoCLRenderer(OpenCLRenderer):
+class ItemRenderer(OpenCLRenderer):
+    """OpenCL C whose work-items are threads, with math functions written out as arithmetic.
+
+    PoCL's own fail as its rounding does, and are slower, some of them fifty times, as the
+    vectoriser takes arithmetic.
+    """
+
+    row = _ITEMS
+
+    def _render(self, kernel: Kernel) -> str:
+        return super()._render(expand(kernel))
+
+
+class BlockRenderer(ItemRenderer):
     """OpenCL C 1.2 as clang takes it, whose work-items are whole blocks, with threads as loops.
 
     Work-items of version 3.1 that are threads have four faults. Its optimiser is told that they do
@@ -71,16 +83,7 @@ class PoCLRenderer(OpenCLRenderer):
     row = _BLOCKS
 
     def _render(self, kernel: Kernel) -> str:
-        # PoCL's math functions fail as its rounding does. Written out as arithmetic they are right,
-        # and faster, some of them fifty times, as the vectoriser takes arithmetic.
-        kernel = expand(kernel)
         try:
             return super()._render(kernel)
         except Unsupported:  # too much is alive across the barriers
-            return _ItemRenderer()._render(kernel)
-
-
-class _ItemRenderer(OpenCLRenderer):
-    """OpenCL C whose work-items are threads."""
-
-    row = _ITEMS
+            return ItemRenderer()._render(kernel)

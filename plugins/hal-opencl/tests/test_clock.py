@@ -30,6 +30,15 @@ def test_F1_what_was_queued_lies_inside_of_the_call_that_queued_it(device: Any) 
         assert before - SLACK_NS <= start <= end <= after + SLACK_NS
 
 
+def test_F1_pending_markers_are_bounded(device: Any) -> None:
+    made = OpenCLClock(device)
+    made.most_pending = 10
+    (first,) = made._pending
+    for number in range(100):
+        made._add_mark(made._mark(), first[0] + number)
+        assert len(made._pending) <= 10 and made._pending[0] is first
+
+
 def test_F1_work_is_read_though_later_work_is_not_done(hardware: Any) -> None:
     device, made = hardware, OpenCLClock(hardware)
     _, times = made.measure(lambda: cl.enqueue_marker(device.commands))

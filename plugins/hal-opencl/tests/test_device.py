@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import hal_core as hal
+from hal_core.device.backend import Backend
 from hal_core.errors import DeviceFault
 from hal_opencl import driver, plugin
 from hal_opencl.device import describe, enumerate_devices
@@ -21,6 +22,7 @@ pytestmark = pytest.mark.quick
 
 cl = driver.cl
 VendorError = Callable[[str, str], Exception]
+NOTHING = hal.Source("nothing", "__kernel void nothing() {}", "", language="opencl")
 
 
 def buffer(device: hal.Compiled, data: bytes) -> hal.Buffer:
@@ -79,6 +81,28 @@ def test_doctor_says_that_the_device_compiles(device: hal.Compiled) -> None:
     checks = plugin.hal_doctor("OPENCL")
     assert checks[device.index].ok
     assert device.info.title in checks[device.index].title
+
+
+def test_X1_a_call_that_close_overtakes_raises_InvalidState(device: hal.Compiled) -> None:
+    """One thread has passed the checks of a launch or a wait when another closes the device."""
+    second = plugin.hal_open_device(
+        "OPENCL", device.index, enumerate_devices("OPENCL")[device.index]
+    )
+    second._backend = Backend(plugin, "OPENCL", "tests")
+    program = second.load(device.compile(NOTHING).binary)
+    geometry = program._geometry((1, 1, 1), (1, 1, 1), 0)
+    launch = program._bind()
+    second.close()
+    for call in (lambda: launch(geometry), lambda: program._launch_timed(geometry, ())):
+        with pytest.raises(hal.InvalidState, match="the device is closed"):
+            call()
+    for wait in (None, 1.0):
+        with pytest.raises(hal.InvalidState, match="closed"):
+            second._synchronize(wait)
+    with pytest.raises(hal.InvalidState, match="closed"):
+        second.context
+    with pytest.raises(AttributeError, match="nobody"):
+        second.nobody
 
 
 # -- memory

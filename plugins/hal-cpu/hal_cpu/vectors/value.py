@@ -35,12 +35,12 @@ class Value:
         exact: Callable[[], str] | None = None, fits: bool = False,
         always: str | None = None, never: str | None = None, vector: str = "",
     ) -> None:  # fmt: skip
-        if not fits and lanes is not None:
+        if lanes is not None and not fits and any(lanes):
             lanes = wrapped(dtype, lanes)
+        self.is_flat = lanes is not None and not any(lanes)
         self.dtype, self.base, self.lanes, self.tests = dtype, base, lanes, tests
         self.exact, self.fits, self.always, self.never = exact, fits, always, never
         self.vector = vector
-        self.is_flat = lanes is not None and not any(lanes)
 
 
 def wrapped(dtype: DType, lanes: Lanes) -> Lanes:
