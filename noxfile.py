@@ -46,7 +46,7 @@ nox.options.error_on_missing_interpreters = bool(os.environ.get("CI"))
 # and other Pythons. All install the wheels that `build` checked.
 nox.options.sessions = (
     "build", "core", "kernel", "hip", "cuda", "metal", "opencl", "cpu", "simulators", "together",
-    "lint", "site",
+    "lint",
 )  # fmt: skip
 
 # Folders of tests with a session of their own.
@@ -259,7 +259,7 @@ def interrupts(session: nox.Session) -> None:
 
 @nox.session(python=FULL)
 def lint(session: nox.Session) -> None:
-    """Check format, rules and types: strict on the code, mypy and pyright on what users copy."""
+    """Check format, rules, links of pages, and types: strict on the code, and what users copy."""
     code_rules.check(session)
 
 

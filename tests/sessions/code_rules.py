@@ -6,7 +6,7 @@ from pathlib import Path
 
 import nox
 
-from sessions import pages, parallel, tools, wheels
+from sessions import pages, parallel, tools, website, wheels
 from sessions.distributions import DISTRIBUTIONS, LOCAL, ROOT, folder_of
 
 # Every supported Python, and the oldest and the newest numpy that it can have.
@@ -17,8 +17,8 @@ _STUBS = (
 
 
 def check(session: nox.Session) -> None:
-    """Check format and rules, and types: those of the code strictly, and what users copy."""
-    folder = _install(session)
+    """Check format, rules, links of pages, and types: strictly, and those of what users copy."""
+    folder = _install(session, *website.TOOLS)
     written = map(str, pages.write_code(folder))
     session.run("ruff", "format", "--check", ".")
     session.run("ruff", "check", ".")
@@ -30,6 +30,7 @@ def check(session: nox.Session) -> None:
         # A cache of its own: two that run at once would write one.
         ("mypy", "--cache-dir", str(folder / "mypy"), *shown),
         ("pyright", "--pythonpath", session.bin + "/python", *shown),
+        website.command(folder / "site"),
     )
 
 

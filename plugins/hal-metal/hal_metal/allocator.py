@@ -136,14 +136,6 @@ class MetalAllocator(LRUAllocator[Opaque]):
             return driver.pointer_of(opaque.texture), 0
         return driver.pointer_of(opaque.buffer), opaque.offset
 
-    def _alloc_image(self, options: BufferSpec, image: Image) -> Texture:
-        if options.host or options.cpu_access:
-            raise Unsupported(
-                "allocate", "an image is memory of the device, not of the host", got=options,
-                device=self.device.name, fix="Leave out host=True and cpu_access=True.",
-            )  # fmt: skip
-        return make(self.device, image)
-
     def _queue_copy(self, dest: Opaque, src: Opaque, nbytes: int) -> driver.Work:
         """Queue a copy on the device. Raises: Refused."""
         device = self.device
