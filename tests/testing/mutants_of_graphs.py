@@ -22,11 +22,12 @@ def work_runs_during_capture(
     program._launch(geometry, *args)
 
 
-@mutant("G1", "graph", Plan, "run")
-def replays_run_nodes_backwards(inner: Any, self: Any) -> None:
+@mutant("G1", "graph", Plan, "work")
+def replays_run_nodes_backwards(inner: Any, self: Any) -> Any:
     self.steps.reverse()
-    inner(self)
+    work = inner(self)
     self.steps.reverse()
+    return work
 
 
 @mutant("G1 G6", "graph", Node, "step")
@@ -77,7 +78,7 @@ def reads_order_nothing(inner: Any, self: Any, bufs: Any) -> Any:
 def replays_in_queues_run_at_once() -> None:
     from hal_core.queue import WorkerQueue
 
-    WorkerQueue._add_replay = lambda self, plan: plan.run()  # type: ignore[method-assign]
+    WorkerQueue._add_replay = lambda self, plan: plan.work()()  # type: ignore[method-assign]
 
 
 @mutant("G4", "graph")
