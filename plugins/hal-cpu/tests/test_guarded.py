@@ -103,12 +103,8 @@ def test_an_array_is_written_before_a_kernel_ends_with_a_fault(checked: CheckedD
     y, p = hal.empty(4, hal.int32, checked), np.array([0, 1, 9], "i8")
     with pytest.raises(OutOfBounds):
         checked.compile(scatter)(y, hal.Buffer.from_numpy(p, checked), threads=3)
-    assert unread(checked, y.view(dtype=hal.float32)) == [
-        0,
-        1,
-        2,
-        3,
-    ]  # of one instruction: all or none
+    # Of one instruction: all or none.
+    assert unread(checked, y.view(dtype=hal.float32)) == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "float16", "bfloat16", "float32", "float64"])

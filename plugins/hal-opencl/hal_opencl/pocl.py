@@ -36,7 +36,7 @@ __kernel void $name($parameters) {
 }
 """
 
-# Elements by themselves: clang makes vectors of threads.
+# Elements by themselves: vectors are made of threads.
 _ITEMS = OpenCLRenderer.row._replace(
     functions={**OpenCLRenderer.row.functions, **_ROUNDING}, vector=""
 )

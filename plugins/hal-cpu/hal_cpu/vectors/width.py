@@ -11,7 +11,7 @@ from hal_kernel.ir.uop import ATOMIC_OPS, LEAVES, PURE, UOp, array_of
 
 _LEAST, _MOST = 8, 64
 _LOCAL_NBYTES = 64 << 10  # of all lanes' own arrays
-_LONG = 1000  # operations without a loop, whose machine code takes LLVM twice as long in fours
+_LONG = 1000  # operations without a loop; of four vectors they take LLVM twice as long
 _DEEPEST = 60  # nested blocks as a tree, in which this package recurses
 _DEPTHS = {"IF": 1, "RANGE": 1, "LOOP": 1, "ENDIF": -1, "ENDRANGE": -1, "ENDLOOP": -1}
 _GATHER, _BRANCH = 10, 34  # what they cost more in vectors, and alone; in tenths of an operation
