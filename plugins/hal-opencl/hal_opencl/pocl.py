@@ -10,11 +10,14 @@ from hal_opencl.render import OpenCLRenderer
 
 # Version 3.1 rounds by conversion to an int. Where its optimiser sees a constant that no int holds,
 # it takes the code that follows for unreachable and drops the kernel. clang's builtins are
-# right, and several times as fast.
-_ROUNDING = {
+# right, and several times as fast. Its fabs clears a bit of an int: where the float comes from a
+# load under a mask, LLVM 14 then ends the process ("Cannot select ... v8f32 = and").
+_BUILTINS = {
     op: f"__builtin_{name}{{f}}({{0}})"
-    for op, name in (("FLOOR", "floor"), ("CEIL", "ceil"), ("TRUNC", "trunc"), ("ROUND", "rint"))
-}
+    for op, name in {
+        "FLOOR": "floor", "CEIL": "ceil", "TRUNC": "trunc", "ROUND": "rint", "ABS": "fabs",
+    }.items()
+}  # fmt: skip
 
 # A work-item is a few blocks that follow each other along x, and threads are loops, as in C. A
 # launch passes its geometry: the sizes of the block and of the grid, and the number of blocks of a
@@ -38,7 +41,7 @@ __kernel void $name($parameters) {
 
 # Elements by themselves: vectors are made of threads.
 _ITEMS = OpenCLRenderer.row._replace(
-    functions={**OpenCLRenderer.row.functions, **_ROUNDING}, vector=""
+    functions={**OpenCLRenderer.row.functions, **_BUILTINS}, vector=""
 )
 
 _BLOCKS = _ITEMS._replace(

@@ -121,6 +121,30 @@ def test_a_threads_own_accesses_keep_their_order(
         assert buffer.numpy().tolist() == array.tolist()
 
 
+@pytest.mark.parametrize("dtype", [hal.float32, hal.float64], ids=str)
+def test_an_absolute_value_of_what_is_loaded_under_a_mask(
+    device: hal.Compiled, dtype: hal.DType
+) -> None:
+    """LLVM 14 ended the process."""
+
+    @hal.kernel
+    def magnitude(y: hal.Ptr[dtype], x: hal.ConstPtr[dtype], n: hal.int32):  # type: ignore[valid-type]
+        i = hal.global_idx(0)
+        if i < n:
+            y[2 * i] = x[i]
+            y[2 * i + 1] = abs(x[i])
+
+    numbers = np.array(
+        [-1.5, -0.0, -math.inf, math.nan, 2.0, 0.0, 1e-40, -3.0, -4.0], dtype.to_numpy()
+    )
+    n = numbers.size
+    y = hal.zeros(2 * n, dtype, device)
+    x = hal.Buffer.from_numpy(numbers, device)
+    device.compile(magnitude)(y, x, vals=(n,), threads=n)
+    np.testing.assert_array_equal(y.numpy()[1::2], abs(numbers))
+    assert not np.signbit(y.numpy()[3])
+
+
 FUNCTIONS = [hal.exp, hal.exp2, hal.tanh, hal.sin, hal.log, hal.atan]
 
 
