@@ -191,6 +191,23 @@ def test_M1_host_memory_of_another_size_is_refused(devices: list[Any]) -> None:
     assert multi.copyout(out) is out and out == b"\7\0" * 6
 
 
+@pytest.mark.parametrize("written", [0, 1])
+def test_M1_memory_that_nothing_has_written_is_not_read(written: int, devices: list[Any]) -> None:
+    multi = hal.MultiBuffer(devices, 4, hal.int32)
+    for buffer in multi.bufs[:written]:
+        buffer.fill(1)
+    reads: list[Callable[[], object]] = [
+        multi.numpy, lambda: multi.copyout(bytearray(16)), multi.reduce,
+        lambda: multi.reshard(None), lambda: multi.reshard(0, sizes=[0, 4, 0]),
+    ]  # fmt: skip
+    for read in reads:
+        with pytest.raises(hal.InvalidState, match="was never allocated, so it holds nothing"):
+            read()
+    for buffer in multi.bufs[written:]:
+        buffer.fill(1)
+    assert multi.numpy().tolist() == [1, 1, 1, 1]
+
+
 def test_M1_a_reduction_needs_an_axis_and_numbers(devices: list[Any]) -> None:
     with pytest.raises(hal.InvalidArgument, match="every device has all elements"):
         hal.MultiBuffer(devices, 4, hal.int8, None).fill(0).reduce()

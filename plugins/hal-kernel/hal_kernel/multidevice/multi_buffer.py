@@ -110,7 +110,7 @@ class MultiBuffer(OfThisProcess):
     def copyout(self, dest: Any) -> Any:
         """Copy to writable host memory of `nbytes` bytes; return `dest`.
 
-        Raises: InvalidArgument naming both sizes.
+        Raises: InvalidArgument naming both sizes; InvalidState for memory that nothing has written.
         """
         array = self._array(dest, "copyout")
         if not array.flags.writeable:
@@ -124,6 +124,7 @@ class MultiBuffer(OfThisProcess):
             "copyout",
             lambda shard, queue: shard.buffer.copyout(flat[shard.number], queue=queue),
             wanted,
+            reads=True,
         )
         for shard, piece in zip(wanted, pieces, strict=True):
             array[self._place(shard)] = piece
@@ -171,8 +172,8 @@ class MultiBuffer(OfThisProcess):
         """
         wanted = self.devices if devices is None else devices
         made = MultiBuffer(wanted, self.shape, self.dtype, axis, sizes)
-        for buffer in (*self.bufs, *made.bufs):
-            buffer._opaque_for("reshard")
+        _check_memory("reshard", self.shards, reads=True)
+        _check_memory("reshard", made.shards, reads=False)
         moved = pieces(made.shards, made.axis, self.shards, self.axis)
         if moved is None:
             return made.copyin(self.numpy())
@@ -229,7 +230,8 @@ class MultiBuffer(OfThisProcess):
             is_first = axis != self.axis or shard.start == 0
             reduce_axis(operation, queue, dest, shard.buffer, count, inner, is_first)
 
-        self._on_each("reduce", reduce_one, [shard for shard in self.shards if shard.buffer.size])
+        parts = [shard for shard in self.shards if shard.buffer.size]
+        self._on_each("reduce", reduce_one, parts, reads=True)
 
     # -- parts
 
@@ -254,17 +256,18 @@ class MultiBuffer(OfThisProcess):
         work: Callable[[Shard, Queue], object],
         shards: Sequence[Shard] | None = None,
         wait: bool = True,
+        reads: bool = False,
     ) -> None:
         """Queue work on each device before any is waited for.
 
         `wait=False` waits only for devices that work on the caller's thread.
-        Raises: before any work, in a capture, for a device without memory or one that is closed;
-        else the first error, after the others have ended.
+        Raises: before any work, in a capture, for a device without memory or one that is closed,
+        where work `reads` for memory that nothing has written; else the first error, after the
+        others have ended.
         """
         check_no_capture(operation, "work of a MultiBuffer cannot be recorded")
         chosen = self.shards if shards is None else shards
-        for shard in chosen:
-            shard.buffer._opaque_for(operation)
+        _check_memory(operation, chosen, reads)
         steps: list[Callable[[], object]] = []
         steps += [partial(self._start, work, shard, wait, steps) for shard in chosen]
         run_each(steps)
@@ -304,6 +307,16 @@ class MultiBuffer(OfThisProcess):
         names = ", ".join(device.name for device in self.devices)
         layout = "copied to" if self.axis is None else f"axis {self.axis} over"
         return f"<MultiBuffer {self.shape} x {self.dtype.name}, {layout} {names}>"
+
+
+def _check_memory(operation: str, shards: Sequence[Shard], reads: bool) -> None:
+    """Get memory for each part, before any work. Raises: as reading, or writing, each buffer."""
+    for shard in shards:
+        buffer = shard.buffer
+        if reads and buffer.size:
+            buffer._opaque_to_read(operation)
+        else:
+            buffer._opaque_for(operation)
 
 
 def _devices(given: Sequence[str | Compiled | DeviceInfo]) -> tuple[Compiled, ...]:
