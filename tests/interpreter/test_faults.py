@@ -82,6 +82,18 @@ def wide(y: hal.Ptr[hal.float32], k: hal.int32) -> None:
     y[hal.global_idx(0) + k * 65536] = 1.0
 
 
+@hal.kernel
+def wide_by_a_variable(y: hal.Ptr[hal.int32], step: hal.int32, n: hal.int32) -> None:
+    place = hal.int32(0)
+    for _ in range(n):
+        place += step
+    old = place
+    place = hal.int32(7)  # what `old` took before stays
+    hashed = place * step * step  # wraps, and its bits are no sum
+    y[hashed & 3] = 1
+    y[old + 2] = hashed
+
+
 def _line(kernel: Any, text: str) -> int:
     """Return the number of the first line of the kernel that holds this text."""
     lines = Path(__file__).read_text(encoding="utf-8").splitlines()
@@ -122,6 +134,9 @@ CASES: list[tuple[Callable[[], None], type[Exception], int, str]] = [
      f"out of bounds: a write of 'tile' by {who(3)} (got 4; limit 0 to 3)"),
     (run(wide, floats(), vals=(65536,), threads=1), FAULT, _line(wide, "] = 1.0"),
      f"the index of 'y' overflows int32 in {who(0)} (got 4294967296)"),
+    (run(wide_by_a_variable, ints(0, 0, 0, 0), vals=(2**31 - 1, 2), threads=1), FAULT,
+     _line(wide_by_a_variable, "old + 2"),
+     f"the index of 'y' overflows int32 in {who(0)} (got 4294967296)"),
     (run(scatter, floats(), ints(0, 5, 0, 5), threads=4, block=2), FAULT,
      _line(scatter, "y[p[i]]"), f"a race for element 5 of 'y': a write by {who(1)} and a write "
      f"by {who(1, 1)}, with no order between them"),
@@ -140,6 +155,12 @@ CASES: list[tuple[Callable[[], None], type[Exception], int, str]] = [
     (run(spin, ints(0), threads=1, turns=1000), FAULT, _line(spin, "while n"),
      "the kernel does not end: its loops have taken too many turns (limit 1000)"),
 ]  # fmt: skip
+
+
+def test_sums_that_wrap_and_are_no_index_are_right() -> None:
+    y = np.zeros(4, np.int32)
+    interpret(wide_by_a_variable, y, vals=(2**31 - 1, 0), threads=1)
+    assert y.tolist() == [0, 0, 7, 1]
 
 
 @pytest.mark.parametrize(("wrong", "kind", "line", "text"), CASES, ids=range(len(CASES)))

@@ -74,7 +74,8 @@ class Executor:
         self.memories, self.limits, self.printer = dict(memories), limits, printer
         self.order = order or Order()
         self.watched = kernel.written if races else frozenset()
-        self.values: list[Any] = [None] * len(kernel.uops)
+        # The value of each node; behind them, those of variables of indices in 64 bits.
+        self.values: list[Any] = [None] * (2 * len(kernel.uops))
         self.turns = 0
         self.returned = np.zeros(lanes.size, bool)
         self.continued = self.returned  # lanes that wait for the innermost loop's next iteration
@@ -113,14 +114,23 @@ class Executor:
 
     def declare(self, step: Step) -> None:
         self.values[step.place] = np.zeros(1, _stored(step.node))
+        self.values[step.place + len(self.kernel.uops)] = np.zeros(1, np.int64)
 
     def set(self, step: Step) -> None:
         variable, value = step.sources
-        new, old = self.values[value], self.values[variable]
-        self.values[variable] = new if self.all else np.where(self.active, new, old)
+        given = {variable: self.values[value]}
+        if step.node.src[0] in self.kernel.wide:
+            wide = step.wide_index
+            new = wide(self.values) if wide else self.values[value].astype(np.int64)
+            given[variable + len(self.kernel.uops)] = new
+        for place, new in given.items():
+            old = self.values[place]
+            self.values[place] = new if self.all else np.where(self.active, new, old)
 
     def get(self, step: Step) -> None:
-        self.values[step.place] = self.values[step.sources[0]]
+        variable, behind = step.sources[0], len(self.kernel.uops)
+        self.values[step.place] = self.values[variable]
+        self.values[step.place + behind] = self.values[variable + behind]
 
     # -- control flow
 

@@ -38,7 +38,8 @@ class Step(NamedTuple):
     compute: Callable[..., Any] | None  # from sources to value; None: a statement, or memory
     body: list[Step]  # of an IF, RANGE or LOOP
     other: list[Step]  # the body of the IF's ELSE
-    # For an access: computes its index in 64 bits from all values; None if it cannot overflow.
+    # Computes in 64 bits, from all values, the index of an access, or what a variable of indices
+    # is set to; None where it cannot overflow.
     wide_index: Callable[[list[Any]], Any] | None
 
 
@@ -58,7 +59,28 @@ class PreparedKernel:
             if node.op == "VIEW" and node.dtype is not None:
                 known = self.narrowest.get(node.src[0], node.dtype.itemsize)
                 self.narrowest[node.src[0]] = min(known, node.dtype.itemsize)
+        self.wide = self._variables_of_indices()
         self.steps = self._block(iter(kernel.uops))
+
+    def _variables_of_indices(self) -> set[UOp]:
+        """Return the int32 variables that indices are sums of, which are kept in 64 bits, too."""
+        given: dict[UOp, list[UOp]] = {}  # VAR -> what it is set to
+        for node in self.uops:
+            if node.op == "SET":
+                given.setdefault(node.src[0], []).append(node.src[1])
+        waiting = [node.src[1] for node in self.uops if node.op in _ACCESSES]
+        seen: set[UOp] = set()
+        while waiting:
+            node = waiting.pop()
+            if node.dtype is not int32 or node in seen:
+                continue
+            seen.add(node)
+            if node.op in _INDEX_ARITHMETIC:
+                waiting += node.src
+            elif node.op == "GET":
+                seen.add(node.src[0])
+                waiting += given.get(node.src[0], ())
+        return {node for node in seen if node.op == "VAR"}
 
     def _block(self, nodes: Iterator[UOp]) -> list[Step]:
         """Take nodes up to the end of the open block, and return their steps.
@@ -74,7 +96,9 @@ class PreparedKernel:
             body = self._block(nodes) if op in OPENS else []
             other = body.pop().body if body and body[-1].node.op == "ELSE" else []
             sources = tuple([places[source] for source in node.src])
-            wide = self._wide_index(node.src[1]) if op in _ACCESSES else None
+            wide = None
+            if op in _ACCESSES or (op == "SET" and node.src[0] in self.wide):
+                wide = self._wide_index(node.src[1])
             steps.append(Step(node, places[node], sources, operation(node), body, other, wide))
             if op == "ELSE":
                 break
@@ -82,6 +106,9 @@ class PreparedKernel:
 
     def _wide_index(self, node: UOp) -> Callable[[list[Any]], Any] | None:
         """Return a function that computes an index with its + - * in 64 bits, as CPU code does."""
+        if node.op == "GET" and node.src[0] in self.wide:
+            place = self.places[node] + len(self.uops)
+            return lambda values: values[place]
         if node.dtype is not int32 or node.op not in _INDEX_ARITHMETIC:
             return None
         compute: Any = operation(node)
