@@ -22,7 +22,7 @@ from hal_core.concurrency import Living
 from hal_core.dtypes import DTYPES, as_dtype, float64
 from hal_core.errors import InvalidArgument, InvalidState, Unsupported, check_class
 from hal_core.geometry import Limits
-from hal_core.graph import Graph, Step, capture
+from hal_core.graph import Capture, Graph, Step
 from hal_core.hookspecs import CAPABILITIES, DeviceInfo
 from hal_core.program import Program, Shared
 from hal_core.program.several import Programs
@@ -258,7 +258,7 @@ class Compiled(concurrency.OfThisProcess):
         work of a MultiBuffer, `wait=True` and a replay.
         """
         self._check_open("capture")
-        return capture(self)
+        return Capture(self)
 
     @property
     def renderer(self) -> Any:

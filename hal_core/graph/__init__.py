@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from hal_core import files
@@ -222,8 +223,27 @@ def load_graph(path: str | os.PathLike[str], device: str | Compiled | None = Non
     return graph
 
 
+class Capture(AbstractContextManager[Graph]):
+    """`with device.capture() as graph:`, which makes a new graph each time it is entered."""
+
+    def __init__(self, device: Compiled) -> None:
+        self._device = device
+        self._blocks: dict[int, AbstractContextManager[Graph]] = {}  # by thread
+
+    def __enter__(self) -> Graph:
+        block = _captured(self._device)
+        graph = block.__enter__()
+        self._blocks[get_ident()] = block
+        return graph
+
+    def __exit__(self, *error: Any) -> bool | None:
+        blocks, thread = self._blocks, get_ident()
+        block = blocks.pop(thread) if thread in blocks else blocks.popitem()[1]
+        return block.__exit__(*error)
+
+
 @contextmanager
-def capture(device: Compiled) -> Iterator[Graph]:
+def _captured(device: Compiled) -> Iterator[Graph]:
     """Record this thread's work in a new graph. After an exception the graph is empty."""
     graph = Graph(device)
     try:
@@ -236,4 +256,4 @@ def capture(device: Compiled) -> Iterator[Graph]:
         graph._forget_plan()
 
 
-__all__ = ["Graph", "Node", "Step", "capture", "load_graph"]
+__all__ = ["Capture", "Graph", "Node", "Step", "load_graph"]

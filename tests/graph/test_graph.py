@@ -79,6 +79,20 @@ def test_G4_two_threads_capture_at_once(fake: hal.Compiled) -> None:
     assert list(map(len, graphs)) == [3, 5] and first(made) == 2
 
 
+def test_a_capture_that_is_entered_again_makes_another_graph(fake: hal.Compiled) -> None:
+    program, made = double(fake)
+    capture = fake.capture()
+    with capture as outer:
+        with pytest.raises(hal.InvalidState, match="captures a graph already"), capture:
+            pass
+        program(made, vals=(N,), threads=N)
+    again = capture.__enter__()
+    thread = threading.Thread(target=capture.__exit__, args=(None, None, None))
+    thread.start()
+    thread.join(20)
+    assert generated.captures == {} and list(map(len, (outer, again))) == [1, 0]
+
+
 @pytest.mark.parametrize("how", ["replay", "replay in a queue", "launch in a queue"])
 @pytest.mark.parametrize("error", [AttributeError("'NoneType' has no 'entry'"), TypeError("None")])
 def test_work_on_a_device_that_another_thread_closes_is_refused(
