@@ -12,6 +12,7 @@ from contextlib import suppress
 from difflib import get_close_matches
 from importlib import import_module
 from types import ModuleType
+from typing import Any
 
 from hal_core import API_VERSION, __version__, discovery
 from hal_core.cli import cache, devices, doctor, output, profile
@@ -25,6 +26,16 @@ _DISTRIBUTIONS = {
     "try": "hal-kernel", "render": "hal-kernel", "bench": "hal-kernel", "check": "hal-testing",
     "new": "hal-testing", "explain": "hal-cpu",
 }  # fmt: skip
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose help is output like any other: argparse ignores a disk that is full."""
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        if file is sys.stdout:
+            file.write(message)
+        else:
+            super()._print_message(message, file)
 
 
 def commands() -> list[str]:
@@ -87,7 +98,7 @@ def make_parser(names: Sequence[str] | None = None) -> argparse.ArgumentParser:
     """Make the parser of these commands, or of all; each adds its own arguments."""
     lacking = sorted(_DISTRIBUTIONS.keys() - commands())
     others = ", ".join(f"{name} (comes with {_DISTRIBUTIONS[name]})" for name in lacking)
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="hal", description="Show, test and use the devices of hal-core.",
         epilog=f"Not installed: {others}." if lacking else None,
     )  # fmt: skip
