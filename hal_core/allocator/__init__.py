@@ -184,6 +184,7 @@ class Allocator(Accounts[Opaque], concurrency.OfThisProcess):
             if options.external_ptr is not None:
                 return self._wrap(options.external_ptr, nbytes)
             if nbytes == 0:
+                self.device._check_open("allocate")
                 return self.null  # type: ignore[no-any-return]
         spec = options  # of the block: filled with zeros, it is like any other
         if spec is not DEFAULT_SPEC and spec.zero and not self.fresh_is_zero:

@@ -520,7 +520,7 @@ class TestProgram:
         for use in (
             made.allocate, lambda: read(made), lambda: made.copyin(bytes(20)), device.synchronize,
             lambda: device.compile(count_up), lambda: device.load(warm.binary),
-            lambda: hal.Buffer(device, 4, hal.int8).allocate(),
+            hal.Buffer(device, 4, hal.int8).allocate, hal.Buffer(device, 0, hal.int8).allocate,
         ):  # fmt: skip
             with pytest.raises(hal.InvalidState):
                 use()
