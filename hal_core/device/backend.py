@@ -21,7 +21,7 @@ from hal_core.concurrency import (
 from hal_core.device import plugin as checks
 from hal_core.device.names import join
 from hal_core.device.plugin import Extension, Plugin, Unusable, is_failure, one_line, short_repr
-from hal_core.errors import DeviceUnavailable, HalError, UnknownDevice
+from hal_core.errors import DeviceUnavailable, HalError, InvalidArgument, UnknownDevice
 
 if TYPE_CHECKING:
     from hal_core.compiler import CompilerPair
@@ -90,7 +90,7 @@ class Backend(Plugin, OfThisProcess):
         """Return the facts of every device, asked for once until `forget`. Never empty.
 
         Raises: DeviceUnavailable when there is no hardware, asked for again if that is not
-        `lasting`; PluginError; ForkError.
+        `lasting`; InvalidArgument for a wrong setting, which is read again; PluginError; ForkError.
         """
         answer = self._answer
 
@@ -245,7 +245,8 @@ class Backend(Plugin, OfThisProcess):
 
 def _lasts(answer: Sequence[object]) -> bool:
     """Tell whether a family has answered, and need not be asked again."""
-    return bool(answer) and getattr(answer[0], "lasting", True)
+    is_final = bool(answer) and not isinstance(answer[0], InvalidArgument)
+    return is_final and getattr(answer[0], "lasting", True)
 
 
 def pick(infos: Sequence[DeviceInfo], family: str, index: int) -> DeviceInfo:

@@ -7,6 +7,7 @@ import importlib
 import logging
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TypeVar
 
 from hal_core import config, discovery
@@ -88,7 +89,7 @@ class Plugins:
             chosen = self.choose(family)
         except DeviceUnavailable:
             return "disabled"
-        except (PluginConflict, InvalidArgument):  # a wrong HAL_PREFER chooses no plugin
+        except PluginConflict:
             return "in conflict"
         if isinstance(chosen, EntryPoint) and chosen.key in self._failed:
             return state_of(self._failed[chosen.key])
@@ -147,17 +148,17 @@ class Plugins:
         self._check_enabled(family)
         if family in self._registered:
             return self._registered[family]
-        if len(entries) == 1:
-            return entries[0]
-        wanted = normalize(config.PREFER.read().get(family, ""))
-        named = [one for one in entries if one.distribution.name == wanted]
+        wanted = ""
+        with suppress(InvalidArgument):  # opening a device says so, and `hal doctor`
+            wanted = normalize(config.PREFER.read().get(family, ""))
+        named = [one for one in entries if wanted in ("", one.distribution.name)]
         if len(named) == 1:
             return named[0]
-        problem = f"{len(entries)} entry points claim this family: "
-        problem += "; ".join(repr(entry) for entry in entries)
+        problem, fix = f"{len(entries)} entry points claim this family", "Uninstall one, or set"
         if wanted:
-            problem += f"; HAL_PREFER names {wanted}, which does not settle it"
-        fix = f"Uninstall one, or set HAL_PREFER={family}={entries[0].distribution.name}."
+            problem, fix = f"HAL_PREFER names {wanted}, and others claim this family", "Set"
+        problem += f": {'; '.join(map(repr, entries))}"
+        fix += f" HAL_PREFER={family}={entries[0].distribution.name}."
         raise PluginConflict("open", problem, device=family, fix=fix)
 
     def _check_enabled(self, family: str) -> None:

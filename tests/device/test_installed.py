@@ -170,10 +170,15 @@ def test_R11_hal_prefer_that_settles_nothing(
     site: FakeSite, registry: DeviceRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site.backend("ACC", distribution="one")
+    site.backend("LONE", distribution="only")
     site.backend("ACC", distribution="two")
-    monkeypatch.setenv("HAL_PREFER", "ACC=three")
-    with pytest.raises(hal.PluginConflict, match="HAL_PREFER names three"):
-        registry["ACC"]
+    monkeypatch.setenv("HAL_PREFER", "ACC=three,LONE=two")
+    for family, said in {
+        "ACC": "HAL_PREFER names three.*= .* of one.*= .* of two.* Set HAL_PREFER=ACC=one",
+        "LONE": "HAL_PREFER names two.*= .* of only.* Set HAL_PREFER=LONE=only",
+    }.items():
+        with pytest.raises(hal.PluginConflict, match=said):
+            registry[family]
 
 
 def test_R11_one_distribution_on_two_folders_is_no_conflict(site: FakeSite, tmp_path: Path) -> None:
