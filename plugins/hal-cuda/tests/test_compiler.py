@@ -171,6 +171,13 @@ def test_C6_a_driver_refuses_machine_code_of_a_newer_major_version(cuda: hal.Com
         cuda.api.load(image)
 
 
+@pytest.mark.parametrize("option", ["--gpu-architecture=sm_50", "-arch=sm_50"])
+def test_a_source_names_no_architecture(option: str, cuda: hal.Compiled) -> None:
+    text = 'extern "C" __global__ void f() {}'
+    with pytest.raises(hal.InvalidArgument, match=f"cannot name an architecture.*{option}"):
+        cuda.compile(hal.Source("f", text, "", language="cuda", options=(option,)))
+
+
 PAIR = np.dtype([("a", "f8"), ("b", "i4")], align=True)
 PAIR_TEXT = "struct pair { double a; int b; };\ntypedef double T;\n"
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from hal_core.compiler import CompilerPair
 from hal_core.compiler.seal import unseal
 from hal_core.concurrency import Late
-from hal_core.errors import InvalidArgument, Unsupported
+from hal_core.errors import Unsupported
 from hal_core.source import Source
 from hal_hip import hiprtc
 from hal_streams.compiler import StreamCompiler
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 render = Late("hal_hip.render")  # at first use: a device whose kernels are text alone needs none
 
 MAKER = "hal-hip 1"  # the format of binaries and its version
-_ARCHITECTURES = re.compile("--?gpu-architecture|--offload-arch|-march|-mcpu|--?target")
 
 
 def pairs(device: HIPDevice) -> list[CompilerPair]:
@@ -62,10 +61,4 @@ class HIPRTCCompiler(StreamCompiler):
             raise Unsupported("disassemble", str(error), device=self.device.name) from None
 
     def _translate(self, source: Source[Any], text: str, flags: tuple[str, ...]) -> bytes:
-        for option in filter(_ARCHITECTURES.match, map(str.strip, source.options)):
-            raise InvalidArgument(
-                f"compile {source.name}",
-                "options cannot name an architecture: the code is for the device",
-                got=option, limit=self.target, device=self.device.name, fix="Leave it out.",
-            )  # fmt: skip
         return hiprtc.compile(text, (f"--gpu-architecture={self.target}", *flags))

@@ -7,7 +7,7 @@ from typing import Any
 
 from hal_core.compiler import Compiler, Module
 from hal_core.compiler.seal import seal
-from hal_core.errors import CompileError
+from hal_core.errors import CompileError, InvalidArgument
 from hal_core.signature import Signature
 from hal_core.source import Source
 from hal_kernel.c_texts.included import digest_of_headers
@@ -17,6 +17,8 @@ from hal_kernel.c_texts.prototypes import Reading
 from hal_streams.confirmed import confirmation, refused
 from hal_streams.device import StreamDevice
 from hal_streams.runtime_compiler import CompilerRefused
+
+_ARCHITECTURES = re.compile("--?gpu-architecture|-arch|--offload-arch|-march|-mcpu|--?target")
 
 
 class StreamCompiler(Compiler):
@@ -46,6 +48,11 @@ class StreamCompiler(Compiler):
     def _compile_module(self, source: Source[Any]) -> Module:
         operation, device = f"compile {source.name}", self.device.name
         refuse_files(source.options, self.reads_files, operation, device)
+        for option in filter(_ARCHITECTURES.match, map(str.strip, source.options)):
+            raise InvalidArgument(
+                operation, "options cannot name an architecture: the code is for the device",
+                got=option, limit=self.target, device=device, fix="Leave it out.",
+            )  # fmt: skip
         defines = tuple(f"-D{name}={value}" for name, value in source.defines)
         folders = tuple(f"-I{path}" for path in (*source.includes, *self.headers))
         text, reading = source.text, None
