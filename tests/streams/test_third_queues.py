@@ -53,6 +53,21 @@ def test_Q1_ctrl_c_loses_and_repeats_no_call_that_was_kept(device: Any) -> None:
     assert press_everywhere(scene, MOST) > 50
 
 
+def test_P10_unloading_does_not_hurt_what_waits(device: Any) -> None:
+    program, x, gate = device.compile(add_one), hal.zeros(1, hal.int32, device), hal.Event()
+    graph = hal.Graph(device)
+    graph.add(program, x, threads=1)
+    with device.queue() as queue:
+        queue.wait(gate)
+        program(x, threads=1, queue=queue)
+        graph.replay(queue=queue)
+        program.unload()
+        gate.set()
+    assert x.numpy().tolist() == [2] and device.unused
+    device.compile(add_one)
+    assert not device.unused, "the machine code goes with the last launch"
+
+
 def test_Q1_whoever_sets_an_event_does_not_make_the_calls_that_wait_for_it(
     device: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 from hal_core.compiler.seal import unseal
@@ -154,14 +155,22 @@ class StreamProgram(Program):
         text = _LAUNCH.format(names="".join(names), status=api.STATUS, defined=defined)
         return define(text, head.partition("(")[0], f"launch of {name}", self._names)
 
-    def launch_on(self, stream: Any, geometry: Any, args: tuple[Any, ...]) -> None:
-        """Queue a launch on another stream than the device's own."""
+    def launch_on(self, waits: bool) -> Callable[..., None]:
+        """Return `launch(stream, geometry, *args)`, for other streams than the device's own.
+
+        For one that `waits` the machine code is kept beyond `unload`, as long as the function is.
+        """
         launch = self._launch_on
-        if launch is None:
-            if self._unloaded:
-                self._refuse_unloaded()
-            launch = self._launch_on = self._define("launch_on(stream, geometry{names})")
-        launch(stream, geometry, *args)
+        if launch is None or waits:
+            with self._lock:
+                if self._unloaded:
+                    self._refuse_unloaded()
+                if launch is None:
+                    launch = self._launch_on = self._define("launch_on(stream, geometry{names})")
+                if waits:
+                    names = {**self._names, "module": self._module}
+                    launch = FunctionType(launch.__code__, names)
+        return launch
 
     def _load_function(self, module: Any, operation: str) -> None:
         api = self.device.api

@@ -220,8 +220,9 @@ class StreamQueue(Queue):
             self.device.call("wait", self.device.api.wait_for, self.stream, mark.handle)
 
     def _launch(self, program: Any, geometry: Any, args: tuple[Any, ...], keep: Keep) -> None:
-        launch = partial(program.launch_on, self.stream, geometry, args)
-        self._add(f"launch of {program.name}", launch, keep)
+        launch = program.launch_on(waits := bool(self._held is not None or self._later))
+        keep = (*keep, launch) if waits else keep
+        self._add(f"launch of {program.name}", partial(launch, self.stream, geometry, *args), keep)
 
     def _launch_timed(
         self, program: Any, geometry: Any, args: tuple[Any, ...], keep: Keep
