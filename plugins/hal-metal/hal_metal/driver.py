@@ -346,19 +346,21 @@ class Pipeline(NamedTuple):
     max_block_threads: int
     width: int  # threads of a simdgroup
     shared_nbytes: int
-    textures: dict[int, TextureBinding]  # by their entry, where they were asked for
+    textures: dict[int, TextureBinding]  # by their entry; as the next, where they were asked for
+    threadgroups: list[int]  # the entries of threadgroup memory, whose size a launch gives
 
 
-def pipeline_of(device: Any, library: Any, entry: str, has_textures: bool = False) -> Pipeline:
+def pipeline_of(device: Any, library: Any, entry: str, bindings: bool = False) -> Pipeline:
     """Make a kernel ready. Raises: BuildError with what the GPU's compiler says; Refused."""
     function = _given(library.newFunctionWithName_(entry), "newFunctionWithName:")
-    option = Metal.MTLPipelineOptionBindingInfo if has_textures else Metal.MTLPipelineOptionNone
+    option = Metal.MTLPipelineOptionBindingInfo if bindings else Metal.MTLPipelineOptionNone
     state, reflection, error = device.newComputePipelineStateWithFunction_options_reflection_error_(
         function, option, None, None
     )
     if state is None:
         said = None if error is None else str(error.localizedDescription())
         raise BuildError(said or "newComputePipelineStateWithFunction:... gave nothing")
+    found = reflection.bindings() if bindings else ()
     return Pipeline(
         state,
         state.maxTotalThreadsPerThreadgroup(),
@@ -370,9 +372,10 @@ def pipeline_of(device: Any, library: Any, entry: str, has_textures: bool = Fals
                 _DATA_TYPES.get(one.textureDataType(), "?"),
                 _ACCESSES[one.access()],
             )
-            for one in (reflection.bindings() if has_textures else ())
+            for one in found
             if one.type() == Metal.MTLBindingTypeTexture
         },
+        [one.index() for one in found if one.type() == Metal.MTLBindingTypeThreadgroupMemory],
     )
 
 

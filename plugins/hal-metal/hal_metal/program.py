@@ -31,7 +31,8 @@ class MetalProgram(Program):
             check_entry(library, binary.name, operation, device.name)
             images = entries_of(self.signature, binary.interface.rendered).images
             try:
-                found = driver.pipeline_of(device.hardware, library, binary.name, bool(images))
+                by_hand = not binary.interface.rendered
+                found = driver.pipeline_of(device.hardware, library, binary.name, by_hand)
             except driver.BuildError as error:
                 raise CompileError(
                     operation, "the GPU's compiler refuses the kernel", log=error.log,
@@ -43,6 +44,13 @@ class MetalProgram(Program):
                 for index, param in images
                 if index in found.textures
             }
+        if any(found.threadgroups):
+            raise Unsupported(
+                operation, "a launch has memory for [[threadgroup(0)]] alone",
+                got=found.threadgroups, device=device.name,
+                fix="Divide that among the arrays, or declare them in the kernel.",
+            )  # fmt: skip
+        self._takes_shared = bool(found.threadgroups)
         self._pipeline: Any = found.state
         self._enqueue: Callable[..., driver.Work] | None = None  # generated at the first launch
         self._encode: Callable[..., None] | None = None
@@ -66,6 +74,11 @@ class MetalProgram(Program):
             raise InvalidArgument(
                 f"launch {self.name}", "bytes of shared memory, rounded up to a multiple of 16",
                 got=rounded, limit=room, device=self.device.name,
+            )  # fmt: skip
+        if self._takes_shared and not shared:
+            raise InvalidArgument(
+                f"launch {self.name}", "no memory for the kernel's [[threadgroup(0)]]", got=shared,
+                device=self.device.name, fix="Give its bytes: shared=...",
             )  # fmt: skip
         return Geometry(grid, block, rounded)
 

@@ -172,6 +172,11 @@ def test_dynamic_shared_memory_is_rounded_to_16_and_limited(device: hal.Compiled
                "y: int32*")
     )  # fmt: skip
     y = hal.Buffer.from_numpy(np.arange(5, dtype="i4"), device)
+    for _ in range(2):
+        with pytest.raises(
+            hal.InvalidArgument, match=r"turn.*no memory for .*\[\[threadgroup\(0\)"
+        ):
+            program(y, threads=5, block=5)
     program(y, threads=5, block=5, shared=20)
     assert y.numpy().tolist() == [4, 3, 2, 1, 0]
     program(y, grid=1, block=5, shared=32768)
@@ -190,6 +195,14 @@ def test_shared_memory_beside_the_kernels_own(device: hal.Compiled) -> None:
     assert y.numpy()[0] == 3
     with pytest.raises(hal.InvalidArgument, match="shared memory"):
         program(y, grid=1, block=1, shared=16753)
+
+
+def test_a_launch_has_one_piece_of_dynamic_shared_memory(device: hal.Compiled) -> None:
+    head = "device int *y [[buffer(0)]], threadgroup int *t [[threadgroup(0)]]"
+    head += ", threadgroup int *u [[threadgroup(1)]]"
+    text = source("two", head, "u[0] = t[0] = y[0];", "y: int32*")
+    with pytest.raises(hal.Unsupported, match=r"two.*\[\[threadgroup\(0\)\]\] alone"):
+        device.compile(text)
 
 
 def test_a_pipeline_that_allows_fewer_threads(device: hal.Compiled, control: Any) -> None:
