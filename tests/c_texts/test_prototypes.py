@@ -65,6 +65,29 @@ def test_a_kernel_that_is_only_declared_has_no_code() -> None:
     assert [str(one) for one in reading.compare()] == ["y: int32*", "x: int32*"]
 
 
+@pytest.mark.parametrize(
+    ("text", "means"),
+    [("#ifndef T|#define T float|#endif|kernel void f(T *y) {}", "y: int32*"),
+     ("#ifdef T|#endif|typedef float U;|kernel void f(U *y)|#if A|#endif|{}", "y: float32*"),
+     ("#if A|kernel void f(int *y) {}|#else|kernel void f(int *y) { }|#endif", "y: int32*"),
+     ("#if A|kernel void f(int *y) {}|#else|kernel void f(int *y, int n) {}|#endif", ""),
+     ("#if A|typedef int U;|# else|typedef float U;|# endif|kernel void f(U *y) {}", ""),
+     ("#if A|struct U { int x; };|#else|struct U { char x; };|#endif|kernel void f(U *y) {}", ""),
+     ("kernel void f(int *y|#if A|, int n|#endif|) {}", ""),
+     ("#define U float|kernel void f(U *y) {}|#undef U|#define U int", "")],
+)  # fmt: skip
+def test_P17_what_depends_on_a_branch_asks_for_the_signature(text: str, means: str) -> None:
+    for name, signature in ((None, None), ("f", None), ("f", means or "z: uint8*")):
+        text = text.replace("|", "\n")
+        source = hal.Source(name, text, signature, language="metal", defines={"T": "int"})
+        reading = Reading(source, "kernel", "METAL")
+        if means or signature:
+            assert [str(one) for one in reading.compare()] == [signature or means]
+            continue
+        with pytest.raises(hal.CompileError, match="no kernel 'f' that can be read.*signature"):
+            reading.compare()
+
+
 def test_a_source_of_several_kernels_is_pickled() -> None:
     for name in (None, {"a": None, "b": "x: int32*"}, "a"):
         source = hal.Source(name, "text", language="c")

@@ -28,7 +28,10 @@ if TYPE_CHECKING:
     from hal_core.source import Source
 
 _SKIPPED = re.compile(r"/\*.*?\*/|//[^\n]*|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'", re.DOTALL)
-_DIRECTIVE = re.compile(r"^[ \t]*#(?:[ \t]*define[ \t]+(\w+)[ \t]+([^\n]*))?[^\n]*", re.MULTILINE)
+_DIRECTIVE = re.compile(
+    r"^[ \t]*#[ \t]*(?:define[ \t]+(\w+)[ \t]+([^\n]*)|(if|el|endif))?[^\n]*", re.MULTILINE
+)
+_UNSURE = "#"  # in the place of what only a preprocessor knows: an #if, a name with two meanings
 _TYPEDEF = re.compile(r"\btypedef\s+([\w\s]+?)\s*\b(\w+)\s*;")
 _ATTRIBUTED = re.compile(
     r"\btypedef\s+([\w\s]+?)\s+(\w+)\s*__attribute__\s*\(\(([^;]*?)\)\s*\)\s*;"
@@ -82,13 +85,15 @@ class Text:
     """A text that is read, with its macros, typedefs and the text of kernels."""
 
     def __init__(
-        self, text: str, defines: Iterable[tuple[str, str]] = (), *, long: int = 8, three: str = ""
-    ) -> None:
+        self, text: str, defines: Iterable[tuple[str, str]] = (), *, long: int = 8, three: str = "",
+        confirmed: bool = False,
+    ) -> None:  # fmt: skip
         text = _SKIPPED.sub(lambda found: '""' if found[0][0] in "\"'" else " ", text)
         text = re.sub(r"\\[ \t]*\r?\n", " ", text)
-        macros = {name: value for name, value in defines if _WORD.fullmatch(name)}
-        macros |= {name: value for name, value in _DIRECTIVE.findall(text) if name}
-        self.text = _DIRECTIVE.sub("", text)
+        meanings = dict if confirmed else _meanings
+        macros = meanings((name, value) for name, value, _ in _DIRECTIVE.findall(text) if name)
+        macros |= {name: value for name, value in defines if _WORD.fullmatch(name)}
+        self.text = _DIRECTIVE.sub(lambda found: _UNSURE if found[3] else "", text)
         for _ in range(8 if macros else 0):  # of macros in macros
             replaced = _WORD.sub(lambda found: macros.get(found[0], found[0]), self.text)
             if replaced == self.text or len(replaced) > 1 << 22:
@@ -97,12 +102,13 @@ class Text:
         # By name, typedefs with an attribute: a vector, or a type whose layout is not read.
         attributed = {name: facts for *facts, name in _attributed(self.text)}
         self.text = _ATTRIBUTE.sub(" ", self.text)
-        self.types = {name: type for type, name in _TYPEDEF.findall(self.text)}
-        self.types |= dict(_USING.findall(self.text))
+        pairs = [(name, type) for type, name in _TYPEDEF.findall(self.text)]
+        self.types = meanings([*pairs, *_USING.findall(self.text)])
         # The fields of structs, by their tags and by their typedefs.
-        self.structs: dict[str, str] = {}
-        for tag, fields, name in _STRUCT.findall(self.text):
-            self.structs |= dict.fromkeys({tag, name} - {""}, fields)
+        found = _STRUCT.findall(self.text)
+        self.structs = meanings(
+            (one, fields) for tag, fields, name in found for one in {tag, name} - {""}
+        )
         # Bytes of a long, and the vector that has the memory of one of three.
         self._long, self._three = long, three
         self.vectors: dict[str, DType | None] = {}  # and what a language adds: images
@@ -177,28 +183,37 @@ class Text:
     def kernels(self, mark: str) -> dict[str, list[Declared]]:
         """Return the kernels: `mark` is the word before them, or a pattern up to the parenthesis.
 
-        Of those that are declared, `defined` has the ones with a body.
+        Of those that are declared, `defined` has the ones with a body; it has those, too, whose
+        parameters depend on an #if, and the result does not.
 
-        Raises: ValueError naming a kernel that is defined twice, and one that cannot be read.
+        Raises: ValueError naming a kernel that is defined twice.
         """
         found: dict[str, list[Declared]] = {}
-        self.defined: set[str] = set()
+        unsure: set[str] = set()
+        self.defined: dict[str, None] = {}
         head = mark if "(\\w+)" in mark else rf"\b{mark}\b[^;{{}}()]*?\b(\w+)\s*\("
         for match in re.finditer(head, self.text):
             inside, end = self._inside(match.end())
-            body = self.text[end:].lstrip()[:1] == "{"
-            if match[1] in self.defined and body:
+            body = self.text[end:].lstrip(_UNSURE + " \t\r\n")[:1] == "{"
+            again = body and match[1] in self.defined
+            if again and _UNSURE not in self.text:
                 raise ValueError(f"the text defines the kernel {match[1]!r} twice")
-            self.defined |= {match[1]} if body else set()
+            self.defined |= {match[1]: None} if body else {}
             if body or match[1] not in found:
                 declared = [] if inside in ([""], ["void"]) else list(map(_declared, inside))
-                found[match[1]] = [
+                made = [
                     one._replace(axes=self._axes(one.name, end))
                     if self.object_of(one.type)
                     else one
                     for one in declared
                 ]
-        return found
+                differs = again and made != found[match[1]]
+                types = [
+                    known.get(one.type, "") for one in made for known in (self.types, self.structs)
+                ]
+                unsure |= {match[1]} if differs or _UNSURE in "".join(inside + types) else set()
+                found[match[1]] = made
+        return {name: made for name, made in found.items() if name not in unsure}
 
     def _axes(self, name: str, start: int) -> int:
         """Return how many axes an image has, as the body of a kernel uses it; 0: unknown.
@@ -226,6 +241,14 @@ class Text:
                 if depth < 0:
                     break
         return parts, begin
+
+
+def _meanings(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Return the meaning of each name; branches of an #if, or #undef, may give it two."""
+    found: dict[str, str] = {}
+    for name, meaning in pairs:
+        found[name] = meaning if found.get(name, meaning) == meaning else _UNSURE
+    return found
 
 
 def _attributed(text: str) -> list[tuple[str, str, str, str]]:
@@ -326,7 +349,10 @@ class Reading:
         self.source, self.device, self._operation = source, device, f"compile {source.name}"
         self._confirmed = confirmed
         whole = text or headers(source.text, source.includes) + source.text
-        self.text = Text(whole, () if text else source.defines, long=long, three=three)
+        self.text = Text(
+            whole, () if text else source.defines, long=long, three=three,
+            confirmed=confirmed or bool(text),
+        )  # fmt: skip
         self.kernels: tuple[Signature, ...] = ()
         try:
             found = self.text.kernels(mark)
@@ -343,13 +369,13 @@ class Reading:
         """
         kernels = []
         # What macros hide is the compiler's to find; what is only declared has no code.
-        names = [name for name in self.declared if name in self.text.defined]
+        names = list(self.text.defined)
         if self.source.kernels is not None:
             names = list(dict.fromkeys([*self.declared, *dict(self.source.kernels)]))
         for name, given in asked(self.source, names, self.device).items():
             declared = self.declared.get(name)
             if given is None and declared is None:
-                fix = "Give its signature, or mark it as the language says."
+                fix = "Give its signature (an #if may decide it), or mark it as the language says."
                 problem = f"the text has no kernel {name!r} that can be read"
                 raise self._refused(problem, fix=fix)
             made = given or signature_of(name, declared or [], self.text, self.device)
