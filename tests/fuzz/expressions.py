@@ -96,7 +96,8 @@ class Expressions:
         return f"{spell(dtype)}({self.literal(dtype)})"
 
     def literal(self, dtype: DType) -> int:
-        limits = [int(dtype.min), int(dtype.max), int(dtype.max) // 3]
+        large = self.random.getrandbits(self.random.randint(3, 8 * dtype.itemsize - 1))
+        limits = [int(dtype.min), int(dtype.max), large, large]
         some = [0, 1, 2, 3, 7, *(limits if self.random.random() < 0.3 else [])]
         return self.random.choice(some if dtype.kind == "u" else [*some, -1, -2, -5])
 

@@ -64,7 +64,7 @@ class Generator:
         flat = self.random.random() < 0.5
         self.block = (pick(1, 16), 1, 1) if flat else (pick(1, 6), pick(1, 4), pick(1, 2))
         self.grid = (pick(1, 4), 1, 1) if flat else (pick(1, 3), pick(1, 3), pick(1, 2))
-        self.wide = flat and self.random.random() < 0.1  # rows of more threads than a group has
+        self.wide = flat and self.random.random() < 0.5  # rows of more threads than a group has
         if self.wide:
             self.block, self.grid = (pick(20, 300), 1, 1), (pick(1, 2), 1, 1)
         if self.guarded:

@@ -16,7 +16,7 @@ INDICES = [
 ADDED = ["", "", "", " + 1", " - 1", " + 3", " + 65536", " + 65537", " - 2147483647"]
 STEPS = [
     "", "", "", "", " * 2", " // 2", " >> 1", " << 30", " * 3", " & -4", " * {kind}(n)",
-    " // {kind}(n)",
+    " // {kind}(n)", " * {large}", " * {large}",
 ]  # fmt: skip
 CHANGED = ["", "", " - 1", " + 2", " // 2", " * 3"]
 AROUND = ["({})", "({})", "({})", "(not ({}))", "(0 <= n < 9 and {})", "({} or n % 3 == 7)"]
@@ -58,7 +58,8 @@ def bound(random: Random, numbers: list[str]) -> str:
     """Write the condition that an index lies within `numbers`, int32 values of all threads."""
     kind = random.choice(["hal.int32", "hal.int32", "hal.int64"])
     index = f"{kind}({index_of(random)}){random.choice(ADDED)}"
-    index = f"({index}){random.choice(STEPS).format(kind=kind)}"
+    large = random.getrandbits(random.choice([31, 63] if kind == "hal.int64" else [31]))
+    index = f"({index}){random.choice(STEPS).format(kind=kind, large=large)}"
     end = f"{kind}({random.choice([*numbers, *numbers, '0', '1', '5', 'hal.block_idx(1)'])})"
     sides = [index, f"({end}{random.choice(CHANGED)})"]
     random.shuffle(sides)
@@ -71,7 +72,7 @@ def counted(random: Random, index: str, counter: str, numbers: list[str]) -> str
     number = random.choice(numbers)
     if random.random() < 0.3:
         index = f"({random.choice(INDICES)}{random.choice(ADDED)}){random.choice(STEPS)}"
-        index = index.format(kind="hal.int32")
+        index = index.format(kind="hal.int32", large=random.getrandbits(31))
     index += random.choice(COUNTED).format(k=counter, n=number)
     ends = [number, f"{number} * 9", "0", "5", "17", f"hal.block_idx(0) + {number}", "1 << 30"]
     sides = [index, f"({random.choice(ends)})"]
