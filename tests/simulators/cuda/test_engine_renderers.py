@@ -1,6 +1,7 @@
-"""The engine runs what our PTX renderer writes.
+"""The engine runs what our PTX renderer writes, and what NVRTC makes of CUDA C.
 
-All tests of tests/render that take a toolchain run here, with the engine as one.
+All tests of tests/render that take a toolchain run here, with the engine as one. NVRTC knows what
+each instruction does; our renderer and the engine could share a mistake.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "render"))
 
 from builder import Builder
 from every_language import TESTS
+from offline import NVRTCText
 from toolchains import Arrays, Toolchain, Triple
 
 
@@ -52,9 +54,28 @@ class OnEngine(Toolchain):
         assert log == "ok"
 
 
-@pytest.fixture(scope="session")
-def toolchain(engine: Engine) -> Toolchain:
-    return OnEngine(engine, SCHEDULES[0])
+class ByNVRTC(OnEngine):
+    """PTX of NVIDIA's compiler."""
+
+    renderer = NVRTCText.renderer
+
+    def __init__(self, engine: Engine, schedule: str) -> None:
+        super().__init__(engine, schedule)
+        self.nvrtc = NVRTCText(engine.folder)
+        self.missing = self.nvrtc.missing
+
+    def text(self, kernel: Kernel) -> str:
+        flags = ("--gpu-architecture=compute_75", "--disable-warnings")
+        text, options = self.renderer.render(kernel), self.renderer.options(kernel)
+        return self.nvrtc.library.compile(text, [*flags, *options]).decode().rstrip("\0")
+
+
+@pytest.fixture(scope="session", params=[OnEngine, pytest.param(ByNVRTC, marks=pytest.mark.full)])
+def toolchain(request: pytest.FixtureRequest, engine: Engine) -> Toolchain:
+    made: OnEngine = request.param(engine, SCHEDULES[0])
+    if made.missing:
+        pytest.skip(made.missing)
+    return made
 
 
 for tests in TESTS.values():
