@@ -46,9 +46,9 @@ def test_a_number_is_a_kernel() -> None:
 def test_kernels_have_a_meaning_and_use_the_whole_language() -> None:
     """None is thrown away; the operations that few kernels have are in some of these."""
     seen: Counter[str] = Counter()
-    for seed in range(300):
+    for seed in range(160):
         trial = Trial(generate(seed))
-        if seed < 30:
+        if seed < 10:
             assert verdict(Interpreted(), trial) == Verdict(OK), trial.case
         for node in trial.kernel.lower().uops:
             seen[node.op] += 1
@@ -99,14 +99,14 @@ def test_a_write_beside_a_view_is_found() -> None:
 
 
 def test_a_failing_kernel_is_made_small() -> None:
-    op, likely, wrong = MUTANTS[-1]
+    op, likely, wrong = MUTANTS[3]
     runner = Interpreted(op, wrong)
     seed = first_found(runner, likely)
     case = reduced(generate(seed), lambda changed: verdict(runner, changed).kind == WRONG)
     assert verdict(runner, case).kind == WRONG
     body = case.source.split("def fuzzed")[1].splitlines()[1:]
     assert len(body) <= 8, case.source
-    assert "!=" in case.source or "bool_" in case.source
+    assert "min(" in case.source
 
 
 def test_a_case_that_does_not_fail_again_is_not_made_small() -> None:

@@ -153,8 +153,8 @@ def test_compilations_leave_no_memory_behind() -> None:
             compiler.compile(rendered())
         return resident()
 
-    before = compile_many(100)
-    assert compile_many(300) - before < 8 << 20
+    before = compile_many(50)
+    assert compile_many(150) - before < 4 << 20
 
 
 def test_C6_llvmlite_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

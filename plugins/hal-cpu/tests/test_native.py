@@ -274,11 +274,11 @@ def test_launches_of_several_threads(checked: CheckedDevice) -> None:
 
     def work(part: int) -> None:
         view = whole[16 * part : 16 * part + 16]
-        for _ in range(20):
+        for _ in range(6):
             program(view, x, vals=(16,), threads=1)
 
     results(*(partial(work, part) for part in range(4)))
-    assert whole.numpy().tolist() == [20 * k - 1 for k in range(16)] * 4
+    assert whole.numpy().tolist() == [6 * k - 1 for k in range(16)] * 4
     assert not children()
 
 
@@ -301,12 +301,12 @@ def test_nothing_is_left_of_launches(checked: CheckedDevice) -> None:
     program(y, x, vals=(4,), threads=4)
     gc.collect()
     before = len(os.listdir("/proc/self/fd")), len(mappings())
-    for _ in range(60):
+    for _ in range(25):
         program(y, x, vals=(4,), threads=4)
     gc.collect()
     after = len(os.listdir("/proc/self/fd")), len(mappings())
     assert after[0] <= before[0] and after[1] < before[1] + 20
-    assert y.numpy().tolist() == [61 * k - 1 for k in range(4)]
+    assert y.numpy().tolist() == [26 * k - 1 for k in range(4)]
 
 
 def test_a_program_that_ignores_its_children(checked: CheckedDevice) -> None:

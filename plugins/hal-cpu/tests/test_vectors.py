@@ -66,23 +66,23 @@ LIMITS = [n for n in (0, 1, 5, 33, -1, -40, *NEAR) if n < 2**31]
 WIDE = [*LIMITS, *(s * (end + d) for end in (2**32, 2**62) for d in (-40, 1) for s in (1, -1))]
 
 
-def sizes_of(kernel: Any, third: int) -> list[tuple[int, int]]:
-    """A third of the pairs, with every number in either place."""
+def sizes_of(kernel: Any, part: int) -> list[tuple[int, int]]:
+    """A part of the pairs, with every number in either place."""
     if kernel in SHAPED:
-        return SHAPES[third::3]
+        return SHAPES[part % 3 :: 3]
     of_64_bits = kernel.lower().signature.values[1].dtype is hal.int64
     numbers = [*WIDE, 2**63 - 1, -(2**63), 2**63 - 70] if of_64_bits else LIMITS
     pairs = itertools.product(enumerate((1, 13, *numbers)), enumerate(numbers))
-    return [(w, h) for (i, w), (k, h) in pairs if (i + k) % 3 == third]
+    return [(w, h) for (i, w), (k, h) in pairs if (i + k) % 6 == part]
 
 
-@pytest.mark.parametrize("third", usual(range(3), "1"))  # 1 shows a test that is off by one
+@pytest.mark.parametrize("part", usual(range(6), "1"))  # 1 shows a test that is off by one
 @pytest.mark.parametrize("kernel", SHAPED + LIMITED, ids=lambda kernel: str(kernel.name))
-def test_indices_are_what_the_interpreter_computes(kernel: Any, third: int) -> None:
+def test_indices_are_what_the_interpreter_computes(kernel: Any, part: int) -> None:
     """With sizes that are 0 and less, and with numbers whose sums leave int32 and int64."""
     programs = [compiled(kernel, width) for width in (None, 4)]
     dtype = programs[0].signature.pointers[0].dtype.to_numpy()
-    for w, h in sizes_of(kernel, third):
+    for w, h in sizes_of(kernel, part):
         count = 3 * w * h + 32 if kernel in SHAPED else 64
         x = np.random.default_rng(0).integers(0, 120, max(count, 80)).astype(dtype)
         for block in (64, 5) if kernel in SHAPED else (64,):
@@ -128,7 +128,7 @@ def touch_nothing_else() -> None:
     """Run all cases in memory between pages that end the process when they are touched."""
     for case in CASES:
         program = compiled(case.kernel, None)
-        for size in SIZES:
+        for size in SIZES[::2]:
             for at_end in (True, False):
                 arrays, vals, geometry = case.made(size, np.random.default_rng(size))
                 kept = [guarded(array, at_end) for array in arrays]

@@ -214,7 +214,7 @@ def test_F1_another_context_that_became_current_is_no_hindrance(
 def test_F1_others_launch_while_one_waits_for_what_it_reads(
     device: hal.Compiled, launch: Callable[..., Any], simulator: Simulator
 ) -> None:
-    simulator.delay("cuLaunchKernel", 1.5)
+    simulator.delay("cuLaunchKernel", 0.6)
     with hal.profile() as profile:
         launch()
         reader = threading.Thread(target=lambda: profile.events)

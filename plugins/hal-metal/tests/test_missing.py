@@ -72,7 +72,9 @@ def test_R10_a_gpu_with_memory_of_its_own_is_refused_when_it_is_opened() -> None
 
 
 def test_hal_doctor_says_that_metal_is_apples() -> None:
-    text = _run("import sys; from hal_core.cli import main; sys.exit(main(['doctor']) * 0)")
+    text = _run(
+        "import sys; from hal_core.cli import main; sys.exit(main(['doctor', 'METAL']) * 0)"
+    )
     assert "Metal is Apple's" in text
 
 

@@ -12,7 +12,7 @@ from ctrl_c import Heard, Scene, press_everywhere
 import hal_core as hal
 from hal_metal.queue import MetalQueue
 
-MOST = 150  # places of a scene; all of them under HAL_TEST_EVERY_PLACE=1
+MOST = 60  # places of a scene; all of them under HAL_TEST_EVERY_PLACE=1
 
 
 @hal.kernel

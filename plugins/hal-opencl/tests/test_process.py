@@ -62,15 +62,15 @@ x = hal.zeros(16, hal.int32, dev)
 assert not x.numpy().any()
 with open("/proc/self/statm") as file:
     used = int(file.read().split()[0]) * resource.getpagesize()
-resource.setrlimit(resource.RLIMIT_AS, (used + (512 << 20), resource.RLIM_INFINITY))
+resource.setrlimit(resource.RLIMIT_AS, (used + (128 << 20), resource.RLIM_INFINITY))
 held = []
 try:
-    while len(held) < 6:
-        held.append(hal.empty(100 << 20, hal.uint8, dev))
+    while len(held) < 24:
+        held.append(hal.empty(25 << 20, hal.uint8, dev))
 except hal.OutOfMemory as error:
     assert "OPENCL" in str(error), error
 else:
-    raise SystemExit("600 MiB of 512 were granted")
+    raise SystemExit("600 MiB of 128 were granted")
 for part in held:
     part.fill(3)
 assert held[0][:2].numpy().tolist() == held[-1][-2:].numpy().tolist() == [3, 3]
