@@ -86,15 +86,8 @@ def test_B4_B5_shapes_and_strides_do_not_matter_the_second_time(
 
 def test_B7_external_memory_is_wrapped_and_never_freed(fake: hal.Compiled) -> None:
     allocator: Any = fake.allocator
-    allocator.memory[7] = bytearray(b"12345678")
-    before = allocator.statistics()
-    spec = hal.BufferSpec(external_ptr=7)
-    buffer = hal.Buffer(fake, 8, hal.uint8, spec)
-    assert allocator.statistics() == before
-    assert bytes(buffer.numpy()) == b"12345678"
-    buffer.deallocate()
-    del buffer
-    assert allocator.statistics() == before and 7 in allocator.memory
+    allocator.memory[7], spec = bytearray(b"12345678"), hal.BufferSpec(external_ptr=7)
+    hal.empty(8, hal.uint8, fake, spec).deallocate()
     hal.empty(8, hal.uint8, fake).fill(0)
     assert allocator.memory[7] == b"12345678", "it is not handed out"
     for null in (0, -8, 1.5, "x", 1 << 64):
@@ -148,14 +141,7 @@ def test_B8_a_buffer_that_outlives_the_names_of_its_plugin_goes_quietly(closed: 
     assert printed(OUTLIVES_ITS_PLUGIN + closed) == ""
 
 
-def test_B10_out_of_band_views_and_external_memory(fake: hal.Compiled) -> None:
-    buffer = hal.Buffer.from_numpy(np.arange(6, dtype=np.int16), fake)
-    bands: list[pickle.PickleBuffer] = []
-    text = pickle.dumps([buffer, buffer[2:4]], 5, buffer_callback=bands.append)
-    assert len(bands) == 1
-    base, view = pickle.loads(text, buffers=bands)
-    view.fill(-1)
-    assert base.numpy().tolist() == [0, 1, -1, -1, 4, 5]
+def test_B10_a_copy_of_external_memory_has_its_own(fake: hal.Compiled) -> None:
     allocator: Any = fake.allocator
     allocator.memory[9] = bytearray(b"abcd")
     outside = hal.empty(4, hal.uint8, fake, hal.BufferSpec(external_ptr=9))
@@ -163,17 +149,6 @@ def test_B10_out_of_band_views_and_external_memory(fake: hal.Compiled) -> None:
     assert bytes(inside.numpy()) == b"abcd"
     inside.fill(0)
     assert bytes(outside.numpy()) == b"abcd" and inside.options.external_ptr is None
-
-
-def test_B13_repr(fake: hal.Compiled) -> None:
-    buffer = hal.Buffer(fake, 1024, hal.float32)
-    assert repr(buffer) == "<Buffer FAKE 1024 x float32 unallocated>"
-    buffer.allocate()
-    assert repr(buffer) == "<Buffer FAKE 1024 x float32>"
-    view = buffer[64:]
-    assert repr(view) == "<Buffer FAKE 960 x float32 at +256>"
-    buffer.deallocate()
-    assert repr(view).endswith("freed>") and repr(buffer).endswith("freed>")
 
 
 def test_B14_fresh_memory_is_poisoned_in_checked_mode(

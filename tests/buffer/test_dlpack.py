@@ -432,25 +432,6 @@ def test_a_pair_that_is_none_is_said_by_its_name(fake: hal.Compiled, name: str) 
         hal.zeros(1, hal.int32, fake).__dlpack__(**{name: 1})
 
 
-def test_B9_device_memory_goes_both_ways_without_a_copy(chip: hal.Compiled) -> None:
-    buffer = hal.Buffer.from_numpy(np.arange(10, dtype="f4"), chip)
-    assert buffer.__dlpack_device__() == CHIP
-    other = hal.Buffer.from_dlpack(buffer[2:], chip)
-    buffer.deallocate()
-    hal.zeros(10, float32, chip)
-    assert other.numpy().tolist() == list(range(2, 10)), "the export keeps the memory"
-    copied = hal.Buffer.from_dlpack(other, chip, copy=True)
-    other.fill(0)
-    assert copied.numpy().tolist() == list(range(2, 10))
-    del other, copied
-    gc.collect()
-    assert chip.allocator.statistics().live == 0
-
-
-def test_host_arrays_are_copied_to_it(chip: hal.Compiled) -> None:
-    assert hal.Buffer.from_dlpack(np.arange(3, dtype="f4"), chip).numpy().tolist() == [0, 1, 2]
-
-
 def test_a_backend_exports_and_wraps_its_own_protocol(chip: hal.Compiled) -> None:
     buffer = hal.Buffer.from_numpy(np.arange(10, dtype="f4"), chip)
     shown: Any = buffer

@@ -147,19 +147,6 @@ def test_queues_copy_images_in_any_order_that_streams_allow(
     assert (y.numpy() == 9).all()
 
 
-def test_images_are_copied_to_another_device(device: hal.Compiled, other: hal.Compiled) -> None:
-    data = np.arange(64, dtype=np.float32)
-    image, there = made(device, hal.Image(4, 4)).copyin(data), made(other, hal.Image(4, 4))
-    assert (there.copy_from(image).numpy().reshape(-1) == data).all()
-    plain = hal.zeros(64, hal.float32, other)
-    with other.queue() as queue:
-        plain.copy_from(image, queue=queue)
-        there.fill(0, queue=queue)
-    with device.queue() as queue:
-        image.copy_from(there, queue=queue)
-    assert (plain.numpy() == data).all() and not image.numpy().any()
-
-
 @pytest.mark.parametrize("declared", ["unsigned long long x", "float *x", "cudaTextureObject_t *x"])
 def test_P18_an_image_is_an_object_in_the_text(compiled: Any, declared: str) -> None:
     with pytest.raises(hal.CompileError, match="argument 0 of the kernel is"):
@@ -194,14 +181,6 @@ def test_an_image_has_no_address_for_other_libraries(device: hal.Compiled) -> No
         with pytest.raises(hal.NotShareable, match="address"):
             share()
     assert (np.from_dlpack(x, device="cpu", copy=True) == 1).all()
-
-
-@pytest.mark.parametrize(
-    "image", [hal.Image(1 << 20), hal.Image(1 << 20, 1), hal.Image(1 << 15, 1, 1)]
-)
-def test_an_image_larger_than_the_device_has(device: hal.Compiled, image: hal.Image) -> None:
-    with pytest.raises(hal.InvalidArgument, match="larger than images of"):
-        made(device, image, hal.uint8).allocate()
 
 
 def test_an_image_is_no_memory_of_the_host(device: hal.Compiled) -> None:

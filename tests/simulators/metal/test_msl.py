@@ -57,39 +57,6 @@ def test_halves(clang: str, options: tuple[str, ...]) -> None:
     assert y.view(np.uint16).tolist() == expected.astype(np.float16).view(np.uint16).tolist()
 
 
-TOGETHER = (
-    HEAD
-    + """
-kernel void together(device atomic_uint *total [[buffer(0)]], device float *y [[buffer(1)]],
-                     threadgroup float *tile [[threadgroup(0)]],
-                     uint at [[thread_index_in_threadgroup]], uint many [[threads_per_grid]],
-                     uint2 size [[threads_per_threadgroup]], """
-    + PLACE
-    + """) {
-    threadgroup atomic_uint count;
-    if (at == 0) atomic_store_explicit(&count, 0u, memory_order_relaxed);
-    tile[at] = float(i);
-    threadgroup_barrier(mem_flags::mem_threadgroup);
-    atomic_fetch_add_explicit(&count, at, memory_order_relaxed);
-    y[i] = tile[size.x - 1 - at];
-    threadgroup_barrier(mem_flags::mem_threadgroup);
-    if (at == 0)
-        atomic_fetch_add_explicit(total, atomic_load_explicit(&count, memory_order_relaxed) + many,
-                                  memory_order_relaxed);
-}
-"""
-)
-
-
-def test_shared_memory_atomics_and_barriers() -> None:
-    total, y = np.zeros(1, np.uint32), np.zeros(70, np.float32)
-    tile = np.zeros(msl.DYNAMIC, np.uint8)
-    run(TOGETHER, [total, y, tile], (70, 1, 1), (32, 1, 1))
-    blocks = [range(32), range(32, 64), range(64, 70)]  # the last one is smaller
-    assert y.tolist() == [float(i) for block in blocks for i in reversed(block)]
-    assert total[0] == sum(sum(range(len(block))) + 70 for block in blocks)
-
-
 BARRIER = "threadgroup_barrier(mem_flags::mem_threadgroup);"
 KERNEL = HEAD + "kernel void k(device int *y, uint i [[thread_position_in_grid]]) {{ {} }}"
 

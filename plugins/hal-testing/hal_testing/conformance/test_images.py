@@ -62,6 +62,23 @@ class TestImages:
         more.copy_from(made)
         assert (other.copy_from(more).numpy() == data).all()
 
+    def test_IM3_images_are_copied_to_another_device(
+        self, device: hal.Compiled, second_device: hal.Compiled
+    ) -> None:
+        image, there = (
+            image_of(one, hal.Image(4, 4), hal.float32) for one in (device, second_device)
+        )
+        data, plain = np.arange(64, dtype=np.float32), hal.zeros(64, hal.float32, second_device)
+        image.copyin(data)
+        second_device.synchronize()
+        assert (there.copy_from(image).numpy().reshape(-1) == data).all()
+        with second_device.queue() as queue:
+            plain.copy_from(image, queue=queue)
+            there.fill(0, queue=queue)
+        with device.queue() as queue:
+            image.copy_from(there, queue=queue)
+        assert (plain.numpy() == data).all() and not image.numpy().any()
+
     def test_IM4_queues_copy_and_fill_images(self, device: hal.Compiled) -> None:
         data, there = np.arange(144, dtype=np.float32), bytearray(576)
         plain = hal.Buffer.from_numpy(data, device)
@@ -111,6 +128,9 @@ class TestImages:
             hal.empty(63, hal.float32, device, options)
         with pytest.raises(hal.InvalidArgument, match="dtype of an image"):
             device.allocator.alloc(256, options)
+        for image in (hal.Image(1 << 20), hal.Image(1 << 20, 1), hal.Image(4, 4, 1 << 20)):
+            with pytest.raises(hal.InvalidArgument, match=r"larger than images of \d axes"):
+                image_of(device, image, hal.uint8).allocate()
 
     def test_IM7_kernels_read_and_write_every_format_that_the_device_has(
         self, device: hal.Compiled, hal_source: Texts
