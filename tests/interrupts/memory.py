@@ -14,6 +14,7 @@ import hal_core as hal
 
 def allocates(device: hal.Compiled) -> Scene:
     """The work takes blocks fresh, filled and from the cache, and gives them back in each way."""
+    device.allocator.cache_limit = 3 << 10
     kept = [hal.empty(size, hal.int8, device) for size in (300, 600)]
     views = [kept[0].view(size) for size in (10, 20)]
 
@@ -23,6 +24,9 @@ def allocates(device: hal.Compiled) -> Scene:
         kept[1].deallocate()
         again = hal.empty(600, hal.int8, device)
         del made, zeros
+        hal.empty(900, hal.int8, device, hal.BufferSpec(nolru=True)).deallocate()
+        for size in (900, 2000, 2500):  # the oldest goes from the cache
+            hal.empty(size, hal.int8, device)
         again.view(10).fill(1)
         device.allocator.free_cache()
 

@@ -280,26 +280,6 @@ def test_X1_a_thread_of_ours_goes_on_after_any_error() -> None:
 # -- Ctrl-C
 
 
-def test_Q1_ctrl_c_at_the_first_use_of_a_queue(fake: hal.Compiled) -> None:
-    """One thread serves it, and what is queued later comes later."""
-
-    def scene() -> Scene:
-        queue = fake.queue()
-
-        def check(heard: Heard) -> None:
-            seen: list[int] = []
-            for number in range(3):
-                put(queue, partial(seen.append, number))
-            assert queue.record().wait(20) and seen == [0, 1, 2]
-            wait_until(lambda: alive(queue.name) == 1)
-            assert alive(queue.name) == 1
-            queue.close()
-
-        return Scene(queue.record, check)
-
-    assert press_everywhere(scene, MOST) > 50
-
-
 def test_Q2_ctrl_c_at_the_start_of_the_thread_that_watches() -> None:
     def scene() -> Scene:
         watcher, gate = Watcher(), threading.Event()
@@ -356,48 +336,6 @@ def test_Q2_ctrl_c_in_a_wait_leaves_others_awake() -> None:
     with pytest.raises(KeyboardInterrupt):
         event.wait(20)
     assert event.done and lock.acquire(timeout=1)
-
-
-def test_Q2_ctrl_c_while_an_event_is_recorded(fake: hal.Compiled) -> None:
-    """It has its place and happens there, or it is free."""
-
-    def scene() -> Scene:
-        event, queue = hal.Event(), fake.queue()
-
-        def check(heard: Heard) -> None:
-            if event.queue is None:
-                queue.record(event)
-            assert event.wait(20)
-            queue.close()
-
-        return Scene(lambda: queue.record(event), check)
-
-    assert press_everywhere(scene, MOST) > 50
-
-
-def test_Q4_ctrl_c_while_a_queue_is_closed_or_dropped(fake: hal.Compiled) -> None:
-    """Its thread ends, and the device waits for its work."""
-
-    def scene() -> Scene:
-        queues = [fake.queue(), fake.queue()]
-        name, seen = queues[0].name, []
-        for queue in queues:
-            put(queue, lambda: seen.append(1))
-        del queue
-
-        def check(heard: Heard) -> None:
-            queues.clear()
-            gc.collect()
-            assert fake.synchronize(20) and seen == [1, 1]
-            wait_until(lambda: not alive(name))
-
-        def work_() -> None:
-            queues[0].close()
-            queues.clear()
-
-        return Scene(work_, check)
-
-    assert press_everywhere(scene, MOST) > 50
 
 
 def test_Q4_ctrl_c_between_two_steps_of_a_close_lets_the_device_end(fake: hal.Compiled) -> None:
