@@ -256,19 +256,6 @@ def test_a_profile_opened_twice_is_refused(fake: hal.Compiled) -> None:
     assert len(hal.finalize_profile()) == 2
 
 
-def test_F1_what_the_collector_frees_is_seen(fake: hal.Compiled) -> None:
-    def cycle() -> None:
-        ring: list[Any] = [hal.empty(64, hal.int8, fake)]
-        ring.append(ring)
-
-    gc.collect()
-    with hal.profile() as profile:
-        cycle()
-        gc.collect()
-    assert [event.kind for event in profile.events] == ["alloc", "free"]
-    assert fake.allocator.statistics().current == 0
-
-
 def test_F1_memory_of_others_is_no_event(fake: hal.Compiled) -> None:
     other = fake.allocator.alloc(64)
     with hal.profile() as profile:

@@ -13,7 +13,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from fake_backend import FakePlugin
 from hypothesis import given
@@ -282,42 +281,3 @@ threads = [threading.Thread(target=work) for _ in range(3)]
     done = run(code, cwd=tmp_path, HAL_PROFILE="trace.json")
     assert (done.returncode, done.stderr) == (0, "")
     check(json.loads((tmp_path / "trace.json").read_text()))
-
-
-@hal.kernel
-def work(y: hal.Ptr[hal.float32], n: hal.int32) -> None:
-    i = hal.global_idx(0)
-    s = y[i]
-    for _ in range(n):
-        s = s * 0.999 + 1.0
-    y[i] = s
-
-
-@pytest.mark.parametrize("name", ["CPU", "OPENCL"])
-def test_F2_a_queue_is_a_row_and_its_wait_an_arrow(name: str) -> None:
-    if find_spec(f"hal_{name.lower()}") is None:
-        pytest.skip(f"hal-{name.lower()} is not installed here")
-    device = hal.Device[name]
-    program = device.compile(work)
-    y, z = hal.zeros(1 << 14, hal.float32, device), hal.zeros(1 << 14, hal.float32, device)
-    program(y, vals=(1,), threads=y.size, wait=True)
-    with hal.profile() as profile:
-        first, second = device.queue(), device.queue()
-        y.copyin(np.ones(y.size, "f4"), queue=first)
-        program(y, vals=(500,), threads=y.size, queue=first)
-        second.wait(first.record())
-        z.copy_from(y, queue=second)
-        device.default_queue.wait(second.record())
-        z.numpy()
-    rows = {row.name: row for row in trace.rows_of(profile.events) if row.process == name}
-    kinds = {label: [one.kind for one in row.events] for label, row in rows.items()}
-    assert kinds[first.name] == ["copyin", "launch"]
-    assert kinds[second.name] == ["wait", "copy"]
-    assert kinds["default queue"] == ["wait", "copyout"]
-    launch, wait = rows[first.name].events[1], rows[second.name].events[0]
-    assert wait.name == f"{name}, {first.name}"
-    assert wait.end_ns >= launch.end_ns - 500_000, "it ends after what it waits for"
-    assert rows[second.name].events[1].start_ns >= launch.end_ns - 500_000
-    document = made(list(profile.events))
-    phases = Counter(one["ph"] for one in document["traceEvents"])
-    assert phases["s"] == phases["f"] == 2
