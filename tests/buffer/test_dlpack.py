@@ -21,8 +21,8 @@ from hal_core.buffer import capsule
 from hal_core.dtypes import float32
 from hal_core.hookspecs import Foreign, hookimpl
 
-HOST, CHIP, OTHER, PINNED, UNIFIED, HANDLED = (1, 0), (2, 0), (2, 1), (3, 0), (8, 0), (8, 1)
-FAMILIES = ("CHIP", "UNIFIED", "HANDLED")
+HOST, CHIP, OTHER, PINNED, UNIFIED = (1, 0), (2, 0), (2, 1), (3, 0), (8, 0)
+FAMILIES = ("CHIP", "UNIFIED")
 SHARED, COPIED, REFUSED = "shared", "copied", "refused"
 NUMPY_ASKS = hasattr(np, "unstack")  # since 2.1 its from_dlpack has `device` and `copy`
 NEWEST = [None, (1, 0)] if NUMPY_ASKS else [None]  # before, it makes no capsules with a version
@@ -100,49 +100,10 @@ class _Unified(_Allocator):
         return True
 
 
-class _Handled(_Allocator):
-    """The host sees all of it, and the driver knows it by (handle, byte offset)."""
-
-    honours = frozenset({"nolru", "external_ptr"})
-    dlpack_device, dlpack_pinned, dlpack_handle, wraps_addresses = HANDLED, None, True, False
-
-    def _host_sees(self, options: hal.BufferSpec) -> bool:
-        return True
-
-    def _alloc(self, nbytes: int, options: hal.BufferSpec) -> Any:
-        number = 100 + len(self.memory)
-        self.memory[number] = (ctypes.c_ubyte * nbytes)()
-        return number, 0
-
-    def _free(self, opaque: Any, nbytes: int, options: hal.BufferSpec) -> None:
-        self.memory[opaque[0]] = None
-
-    def _wrap(self, pointer: int, nbytes: int) -> Any:
-        if ctypes.sizeof(self.memory[pointer]) < nbytes:
-            raise hal.InvalidArgument("external_ptr", "too small")
-        return pointer, 0
-
-    def _offset(self, opaque: Any, nbytes: int, offset: int) -> Any:
-        return opaque[0], opaque[1] + offset
-
-    def _export(self, opaque: Any) -> tuple[int, int]:
-        return opaque  # type: ignore[no-any-return]
-
-    def _as_buffer(self, opaque: Any, nbytes: int) -> memoryview:
-        return memoryview(self.memory[opaque[0]]).cast("B")[opaque[1] : opaque[1] + nbytes]
-
-    def _copyin(self, dest: Any, src: memoryview) -> None:
-        self._as_buffer(dest, src.nbytes)[:] = src
-
-    def _copyout(self, dest: memoryview, src: Any) -> None:
-        dest[:] = self._as_buffer(src, dest.nbytes)
-
-
 class _Plugin(FakePlugin):
     @hookimpl
     def hal_make_allocator(self, device: hal.Compiled) -> Any:
-        kinds = {"UNIFIED": _Unified, "HANDLED": _Handled}
-        return kinds.get(device.family, _Allocator)(device)
+        return (_Unified if device.family == "UNIFIED" else _Allocator)(device)
 
     @hookimpl
     def hal_import_buffer(self, device: hal.Compiled, obj: object) -> Any:
@@ -344,23 +305,6 @@ def test_B9_a_device_that_knows_memory_by_handles_gets_a_copy(
         taken = hal.Buffer.from_dlpack(array, chip)
         array += 1
         assert (taken.numpy().tolist() == array.tolist()) is shared
-
-
-@pytest.mark.usefixtures("chip")
-def test_B9_memory_that_a_driver_knows_by_handles_goes_to_the_host_and_to_the_device() -> None:
-    device = hal.Device["HANDLED"]
-    made = hal.Buffer.from_numpy(np.arange(64, dtype="i4"), device)
-    part = made.view(16, hal.int32, 128)
-    assert part.__dlpack_device__() == HOST
-    host, there = np.from_dlpack(part), hal.Buffer.from_dlpack(part, device)
-    handle = capsule.take(part.__dlpack__(dl_device=HANDLED, max_version=capsule.VERSION))
-    assert (handle.pointer, handle.offset, handle.device) == (*made._buf[:1], 128, HANDLED)
-    copied = hal.Buffer.from_dlpack(part, device, copy=True)
-    foreign = hal.Buffer.from_dlpack(np.arange(3, dtype="i4"), device)
-    part.copyin(np.full(16, 7, "i4"))
-    made.deallocate()  # the exports keep the memory
-    assert host.tolist() == there.numpy().tolist() == [7] * 16
-    assert copied.numpy().tolist() == list(range(32, 48)) and foreign.numpy().tolist() == [0, 1, 2]
 
 
 def test_B9_memory_without_an_address_is_not_exported_as_one(chip: hal.Compiled) -> None:

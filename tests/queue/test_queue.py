@@ -157,25 +157,6 @@ def test_Q6_an_object_that_is_no_queue_is_refused(fake: hal.Compiled) -> None:
         hal.Queue.wrap(object(), fake)
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
-def test_X2_a_forked_child_is_refused_and_does_not_hang(fake: hal.Compiled) -> None:
-    queue, gate = fake.queue(), hal.Event()
-    pending = queue.wait(gate).record()
-    pid = os.fork()
-    if not pid:
-        code = 0
-        for use in (queue.record, lambda: pending.wait(1)):
-            try:
-                use()
-                code = 1
-            except hal.ForkError:
-                pass
-        os._exit(code)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-    gate.set()
-    assert pending.wait(5)
-
-
 def test_a_queue_of_another_device_is_refused(fake: hal.Compiled) -> None:
     other = hal.Device["FAKE:1"].queue()
     with pytest.raises(hal.InvalidArgument, match=r"queue belongs to another device.*FAKE:1"):

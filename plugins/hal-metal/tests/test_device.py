@@ -110,14 +110,14 @@ def test_a_wait_for_work_that_was_queued_while_the_device_closed_ends(opened: An
     assert opened.wait_for(work, 10) and work.done
 
 
-def test_10000_launches_leave_nothing(opened: hal.Compiled, control: Any) -> None:
+def test_2000_launches_leave_nothing(opened: hal.Compiled, control: Any) -> None:
     program, made = opened.compile(add), hal.zeros(4, hal.int32, opened)
     program(made, vals=(1, 4), threads=4)
     opened.synchronize()
     before = alive(control)
-    for _ in range(10_000):
+    for _ in range(2_000):
         program(made, vals=(1, 4), threads=4)
-    assert made.numpy().tolist() == [10_001] * 4
+    assert made.numpy().tolist() == [2_001] * 4
     assert alive(control) == before
     assert len(opened.pending) == 0  # type: ignore[attr-defined]
 

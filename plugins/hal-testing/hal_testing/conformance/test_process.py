@@ -281,6 +281,7 @@ def _found_not_refused(device: hal.Compiled, made: hal.Buffer, program: hal.Prog
         "another launch": lambda: program(made, vals=(5, 99), threads=99, wait=True),
         "compile": lambda: device.compile(add_one),
         "synchronize": device.synchronize,
+        "record": lambda: device.default_queue.record(),
         "synchronize(timeout)": lambda: device.synchronize(0.1),
         "free_cache": lambda: device.allocator.free_cache(),
     }
