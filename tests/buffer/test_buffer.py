@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from run_python import printed
 
 import hal_core as hal
 from hal_core.dtypes import pack
@@ -116,29 +115,6 @@ def test_B8_half_made_buffers_go_quietly(fake: hal.Compiled) -> None:
         with pytest.raises(hal.HalError):
             hal.Buffer(*arguments)  # type: ignore[arg-type]
     gc.collect()  # an error in __del__ would be an unraisable warning, and fail
-
-
-OUTLIVES_ITS_PLUGIN = """
-import ctypes, sys
-import numpy as np
-import hal_core as hal
-from hal_testing.fake import FakePlugin
-hal.Device.register_plugin("FAKE", FakePlugin())
-kept = [hal.zeros(9, hal.int8, "FAKE"), hal.empty(9, hal.int8, "FAKE")]
-for option in ("nolru", "host"):
-    kept.append(hal.empty(9, hal.int8, "FAKE", hal.BufferSpec(**{option: True})))
-kept.append(np.asarray(kept[-1]))  # its memory belongs to a lease
-kept.append(hal.Device["FAKE"].allocator.alloc)
-for name in ("__main__", *sys.modules):  # as a library does that is never unloaded
-    if name.startswith(("hal_core", "__main__")):
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(sys.modules[name]))
-"""
-
-
-@pytest.mark.parametrize("closed", ["", 'hal.Device["FAKE"].close()'])
-def test_B8_a_buffer_that_outlives_the_names_of_its_plugin_goes_quietly(closed: str) -> None:
-    """At exit Python empties modules that something still holds, before the last buffers go."""
-    assert printed(OUTLIVES_ITS_PLUGIN + closed) == ""
 
 
 def test_B10_a_copy_of_external_memory_has_its_own(fake: hal.Compiled) -> None:

@@ -33,13 +33,6 @@ def endless(y: hal.Ptr[hal.int32]) -> None:
         y[1] += 1
 
 
-def test_P1_a_binary_of_another_format_is_refused() -> None:
-    device = hal.Device["PYTHON"]
-    binary = device.compile(copy).binary
-    with pytest.raises(hal.CompileError, match="loads uops, not 'elf'"):
-        device.load(binary._replace(format="elf"))
-
-
 @pytest.fixture
 def alone(tmp_path: Path) -> FakeSite:
     """A site-packages in which hal-kernel is installed, and no backend."""

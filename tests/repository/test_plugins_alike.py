@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from run_python import printed
 
 from hal_core import hookspecs
 from hal_core.allocator import Allocator
@@ -184,3 +185,11 @@ def test_methods_of_the_base_class_come_first_and_in_its_order(plugin: str, file
         inherited = [name for name in methods if name in order]
         assert_in_order(inherited, order, where)
         assert list(methods)[: len(inherited)] == inherited, f"{where}: its own methods come last"
+
+
+@pytest.mark.parametrize("plugin", FOLDERS)
+def test_R7_importing_a_plugin_loads_nothing_else(plugin: str) -> None:
+    name = FOLDERS[plugin].name
+    code = f"import sys, hal_core.hookspecs; before = set(sys.modules); import {name}"
+    code += "; print(*set(sys.modules) - before)"
+    assert printed(code, PYTHONPATH=str(FOLDERS[plugin].parent)) == f"{name}\n"

@@ -84,9 +84,3 @@ def test_hal_doctor_opens_each_gpu() -> None:
     first, second = _run(code, PYTHONPATH=str(FOLDER)).splitlines()
     assert first.startswith("METAL Software GPU 0 True apple8, macOS Version")
     assert second.startswith("METAL:1 Software GPU 1 True ")
-
-
-def test_importing_the_plugin_loads_no_pyobjc() -> None:
-    code = "import sys; before = set(sys.modules); import hal_metal; "
-    code += "print([m for m in set(sys.modules) - before if m in ('numpy', 'objc', 'Metal')])"
-    assert _run(code, PYTHONPATH=str(FOLDER)) == "[]\n"

@@ -36,12 +36,6 @@ def source(name: str, head: str, body: str, signature: str, **options: Any) -> h
     return hal.Source(name, text, signature, language="metal", **options)
 
 
-def test_P1_a_binary_of_another_format_is_refused(device: hal.Compiled) -> None:
-    binary = device.compile(saxpy).binary
-    with pytest.raises(hal.CompileError, match="loads metal and metallib, not 'elf'"):
-        device.load(binary._replace(format="elf"))
-
-
 PLACE = "uint i [[thread_position_in_grid]]"
 
 

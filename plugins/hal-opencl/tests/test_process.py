@@ -40,17 +40,6 @@ def run(text: str, tmp_path: Path, **environment: str) -> subprocess.CompletedPr
     return subprocess.CompletedProcess(process.args, process.returncode, out, error)
 
 
-def test_importing_the_plugin_loads_no_driver(tmp_path: Path) -> None:
-    text = """
-import sys, hal_opencl
-assert hal_opencl.plugin.hal_api == (1, 0)
-loaded = {"pyopencl", "numpy", "hal_opencl.driver", "hal_core.device.base"} & set(sys.modules)
-assert not loaded, loaded
-"""
-    done = run(text, tmp_path)
-    assert (done.returncode, done.stderr) == (0, "")
-
-
 def test_A4_memory_that_the_system_refuses_is_out_of_memory_and_not_the_end(
     device: hal.Compiled, tmp_path: Path
 ) -> None:

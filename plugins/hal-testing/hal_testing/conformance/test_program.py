@@ -98,6 +98,11 @@ class TestProgram:
             device.load(program.binary._replace(image=image))
         works(program)
 
+    def test_P1_a_binary_of_another_format_is_refused(self, device: hal.Compiled) -> None:
+        binary = device.compile(count_up).binary._replace(format="papyrus")
+        with pytest.raises(hal.CompileError, match=r"the device loads .+, not 'papyrus'"):
+            device.load(binary)
+
     # Some formats are loaded lazily: a missing end is found at the launch, or never.
     @pytest.mark.parametrize("part", [0.02, 0.25, 0.5, 0.75, 0.9])
     def test_P1_a_truncated_binary_is_refused(self, device: hal.Compiled, part: float) -> None:
