@@ -179,7 +179,7 @@ def test_P10_ending_while_others_launch_gives_them_errors_of_ours(
     device: hal.Compiled, simulator: Simulator, end: str
 ) -> None:
     stale = simulator.stale()
-    for _ in range(5):
+    for _ in range(3):
         opened = hal.Device["CUDA"]
         program = opened.load(opened.compile(add_one).binary)
         y = hal.Buffer(opened, 100, hal.int32).allocate().fill(0)
@@ -276,23 +276,11 @@ def test_P9_a_fault_that_outlives_its_context_says_to_restart_the_process(
     assert hal.zeros(3, hal.int32, hal.Device["CUDA"]).numpy().tolist() == [0, 0, 0]
 
 
-def test_waiting_with_a_limit_ends_in_time(device: hal.Compiled, simulator: Simulator) -> None:
-    program = device.compile(add_one)
-    y = hal.Buffer(device, 10, hal.int32).allocate().fill(0)
-    device.synchronize()
-    simulator.delay("cuLaunchKernel", 0.5)
-    program(y, vals=(10,), threads=10)
-    assert device.synchronize(timeout=0) is False
-    assert device.synchronize(timeout=0.05) is False
-    assert device.synchronize(timeout=30) is True
-    simulator.clear()
-
-
 def test_copying_while_another_closes_gives_errors_of_ours(
     device: hal.Compiled, simulator: Simulator
 ) -> None:
     stale = simulator.stale()
-    for _ in range(5):
+    for _ in range(3):
         opened, other = hal.Device["CUDA"], hal.Device["CUDA:1"]
         y, there = (hal.Buffer(one, 100, hal.int32).allocate() for one in (opened, other))
 
