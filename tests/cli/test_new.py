@@ -276,6 +276,7 @@ sys.exit(pytest.main({given}))
     return run
 
 
+@pytest.mark.full
 def test_the_kit_passes_on_a_backend_of_text_and_skips_what_is_rendered(
     kit: Kit, tmp_path: Path
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib.util
 import re
 import tomllib
@@ -215,6 +216,7 @@ def test_links_between_pages_lead_somewhere() -> None:
                 assert (page.parent / target).exists(), f"{page.name} points to {target}"
 
 
+@functools.cache
 def _declared() -> dict[str, str]:
     """Every `declare("NAME", default, "meaning", parse)` of the core and the backends."""
     found, names = {}, ("declare", "config.declare")
