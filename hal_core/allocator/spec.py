@@ -62,6 +62,17 @@ class Image(NamedTuple):
             raise InvalidArgument(operation, f"Image: {problem}", got=self, fix=fix)
         return image._replace(dtype=dtype)
 
+    def _size_within(self, limit: tuple[int, ...], device: str) -> tuple[int, ...]:
+        """Return the sizes, width first. Raises: InvalidArgument where one is beyond its limit."""
+        size = self.shape[-2::-1]
+        if any(one > most for one, most in zip(size, limit, strict=False)):
+            problem = f"BufferSpec(image=...) is larger than images of {len(size)} axes may be"
+            raise InvalidArgument(
+                "allocate", problem, got=size, limit=limit[: len(size)], device=device,
+                fix="Take several images, or a buffer.",
+            )  # fmt: skip
+        return size
+
 
 class BufferSpec(NamedTuple):
     """Options of an allocation. A backend honours each field or refuses it, never ignores it."""

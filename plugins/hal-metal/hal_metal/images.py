@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hal_core.errors import CompileError, InvalidArgument
+from hal_core.errors import CompileError
 from hal_core.signature import CONST_POINTER
 from hal_metal import driver
 from hal_metal.transfers import Texture
@@ -40,14 +40,8 @@ _LONGEST = {1: 16384, 2: 16384, 3: 2048}
 
 def make(device: MetalDevice, image: Image) -> Texture:
     """Make an image. Raises: InvalidArgument for one that is too large; Refused."""
-    size = image.shape[-2::-1]  # width first
-    longest = _LONGEST[len(size)]
-    if max(size) > longest:
-        raise InvalidArgument(
-            "allocate", f"BufferSpec(image=...) is larger than images of {len(size)} axes may be",
-            got=size, limit=(longest,) * len(size), device=device.name,
-            fix="Split it, or use a buffer.",
-        )  # fmt: skip
+    axes = len(image.shape) - 1
+    size = image._size_within((_LONGEST[axes],) * axes, device.name)
     dtype: Any = image.dtype
     if dtype.is_float:
         kind = "Float"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hal_core.dtypes import float16
-from hal_core.errors import InvalidArgument, Unsupported
+from hal_core.errors import Unsupported
 from hal_opencl import driver
 from hal_opencl.driver import cl, inner
 
@@ -21,8 +21,8 @@ _FLOATS = {"float16": "HALF_FLOAT", "float32": "FLOAT"}
 
 def make(device: OpenCLDevice, image: Image, flags: int) -> cl.Image:
     """Make an image. Raises: Unsupported for a format that the device lacks; InvalidArgument."""
-    size = image.shape[-2::-1]  # width first
-    kind = getattr(cl.mem_object_type, f"IMAGE{len(size)}D")
+    axes = len(image.shape) - 1
+    kind = getattr(cl.mem_object_type, f"IMAGE{axes}D")
     wanted = cl.ImageFormat(
         getattr(cl.channel_order, _ORDERS[image.channels]),
         getattr(cl.channel_type, _channel_type(image)),
@@ -41,13 +41,8 @@ def make(device: OpenCLDevice, image: Image, flags: int) -> cl.Image:
         )  # fmt: skip
     facts = device.hardware
     cube = facts.image3d_max_width, facts.image3d_max_height, facts.image3d_max_depth
-    limit = cube if len(size) == 3 else (facts.image2d_max_width, facts.image2d_max_height)
-    if any(one > most for one, most in zip(size, limit, strict=False)):
-        raise InvalidArgument(
-            "allocate", f"BufferSpec(image=...) is larger than images of {len(size)} axes may be",
-            got=size, limit=limit[: len(size)], device=device.name,
-            fix="Split it, or use a buffer.",
-        )  # fmt: skip
+    limit = cube if axes == 3 else (facts.image2d_max_width, facts.image2d_max_height)
+    size = image._size_within(limit, device.name)
     return cl.create_image(device.context, flags, wanted, shape=size)
 
 

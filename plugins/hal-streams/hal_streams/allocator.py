@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import operator
 import sys
 from contextlib import ExitStack, suppress
 from functools import partial
@@ -298,20 +297,14 @@ class StreamAllocator(LRUAllocator[Any]):
         return address
 
     def _alloc_image(self, options: BufferSpec, image: Image) -> Array:
-        device, size = self.device, image.shape[-2::-1]  # width first
+        device, count = self.device, len(image.shape) - 1
         if options.host:
             raise Unsupported(
                 "allocate", "an image is memory of the device, not of the host", got=options,
                 device=device.name, fix="Leave out host=True.",
             )  # fmt: skip
-        axes = [f"maximum_surface{len(size)}d_{name}" for name in ("width", "height", "depth")]
-        limit = tuple(device.info.vendor[name] for name in axes[: len(size)])
-        if any(map(operator.gt, size, limit)):
-            problem = f"BufferSpec(image=...) is larger than images of {len(size)} axes may be"
-            raise InvalidArgument(
-                "allocate", problem, got=size, limit=limit, device=device.name,
-                fix="Take several images, or a buffer.",
-            )  # fmt: skip
+        axes = [f"maximum_surface{count}d_{name}" for name in ("width", "height", "depth")]
+        image._size_within(tuple(device.info.vendor[name] for name in axes[:count]), device.name)
         return device.api.make_array(image)
 
     def fill_on(
