@@ -25,7 +25,6 @@ import numpy as np
 
 HERE = Path(__file__).parent
 Triple = tuple[int, int, int]
-DYNAMIC = 32 << 10  # bytes of `[[threadgroup(n)]]` memory that a kernel may be given
 MOST_THREADS = 1024
 
 # Attribute of a parameter -> the field of runtime.c's record, and its number of components.
