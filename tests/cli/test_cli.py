@@ -401,6 +401,7 @@ def reads(y: hal.Ptr[hal.int32]):
     [
         ("", "reads cannot be read: Own: mine. reads.lower() shows where."),
         ("raise Own('two\\nlines')", "ran and failed: Own: two lines. See line 13."),
+        ("x = = 1", "own.py is no Python: SyntaxError: invalid syntax (own.py, line 13)."),
     ],
 )
 @pytest.mark.parametrize("command", ["render", "try", "bench"])

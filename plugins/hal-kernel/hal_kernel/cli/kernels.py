@@ -109,6 +109,8 @@ class KernelFile:
             if expression:
                 fix = "It is a Python expression of the file's names, in quotes for the shell."
                 problem = f"{expression} failed: {said}"
+            elif isinstance(error, SyntaxError) and error.filename == self.path:
+                problem, fix = f"{self.path} is no Python: {said}", ""
             else:
                 fix = "Put the launches under if __name__ == '__main__': this command does not run "
                 fix += "that part."
