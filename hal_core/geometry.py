@@ -79,10 +79,11 @@ class Rules:
     def _plain(self, what: str, extent: Any) -> Any:
         if is_plain(extent):
             return extent
-        found = integers((extent,) if (scalar := hasattr(extent, "__index__")) else extent)
+        scalar = integers((extent,))  # an array has __index__, which only one of a number answers
+        found = scalar or integers(extent)
         if not found:
             self._refuse_extent(what, extent)
-        return found[0] if scalar else found
+        return scalar[0] if scalar else found
 
     def blocks_of(self, grid: Any, block: Any, threads: Any) -> tuple[int, int, int, int, int, int]:
         """Return a grid and a block for plain sizes, without a look at limits.

@@ -259,7 +259,9 @@ def test_sizes_of_other_integers_are_known_by_their_value(axpy: Any) -> None:
      ({"threads": (1, 1000)}, (1, 16, 1), (1, 64, 1)),
      ({"threads": (8, 100)}, (1, 7, 1), (8, 16, 1)),
      ({"threads": (2, 3, 100)}, (1, 1, 5), (2, 3, 21)),
-     ({"threads": np.int64(5)}, (1, 1, 1), (5, 1, 1))],
+     ({"threads": np.int64(5)}, (1, 1, 1), (5, 1, 1)),
+     ({"threads": np.array([5, 6])}, (1, 1, 1), (5, 6, 1)),
+     ({"grid": np.array([3]), "block": np.array(4)}, (3, 1, 1), (4, 1, 1))],
     ids=str,
 )  # fmt: skip
 def test_P5_geometry(fake: hal.Compiled, call: Any, grid: Any, block: Any) -> None:
