@@ -58,9 +58,10 @@ def test_A4_out_of_memory_says_everything(allocator: Any) -> None:
             hal.empty(1000, hal.int8, "FAKE")
         text = str(caught.value)
         assert text == (
-            "allocate: no room for 1000 B: bytes in use 20000 (19.5 KiB), cached 0, limit none, "
-            "total 67108864 (64 MiB), largest single allocation 67108864 (64 MiB), largest live "
-            "allocations 20000 (19.5 KiB) (got 1000) on FAKE. "
+            "allocate: no room for 1000 B, in a block of 1 KiB: bytes in use 20000 (19.5 KiB), "
+            "cached 0, limit none, total 67108864 (64 MiB), "
+            "largest single allocation 67108864 (64 MiB), "
+            "largest live allocations 20000 (19.5 KiB) (got 1000) on FAKE. "
             "Free buffers, or raise HAL_MEMORY_LIMIT where it is set."
         )
         assert caught.value.__cause__ is error

@@ -343,11 +343,13 @@ class Allocator(Accounts[Opaque], concurrency.OfThisProcess):
             in_bytes = config.both_sizes
             live = " + ".join(map(in_bytes, largest))
             limit = in_bytes(facts.limit) if facts.limit else "none"
+            rounded = f", in a block of {config.size(size)}" if size > nbytes else ""
             most = in_bytes(info.limits.max_alloc_nbytes or info.memory_nbytes)
             try:
                 raise OutOfMemory(
                     "allocate",
-                    f"no room for {config.size(nbytes)}: bytes in use {in_bytes(facts.current)}, "
+                    f"no room for {config.size(nbytes)}{rounded}: "
+                    f"bytes in use {in_bytes(facts.current)}, "
                     f"cached {in_bytes(facts.cached)}, limit {limit}, "
                     f"total {in_bytes(info.memory_nbytes)}, largest single allocation {most}, "
                     f"largest live allocations {live or 'none'}",
