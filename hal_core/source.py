@@ -236,7 +236,7 @@ def written(kernel: object, device: Compiled) -> Source:
     if isinstance(kernel, Source):
         return kernel
     write = getattr(kernel, "__hal_source__", None)
-    if write is None or isinstance(kernel, type):
+    if not callable(write) or isinstance(kernel, type):
         fix = "Decorate a function with @hal.kernel, or make a hal.Source. "
         fix += "A hal.Program is compiled already: call it."
         raise InvalidArgument("compile", "not a kernel", got=kernel, device=device.name, fix=fix)

@@ -65,6 +65,9 @@ def test_C_what_hal_source_may_return(fake: hal.Compiled) -> None:
         def __hal_source__(self, device: hal.Compiled) -> Any:
             return TEXT
 
+    class Number:
+        __hal_source__ = 5
+
     class Refuses:
         def __hal_source__(self, device: hal.Compiled) -> hal.Source:
             raise LookupError("no such schedule")
@@ -73,7 +76,7 @@ def test_C_what_hal_source_may_return(fake: hal.Compiled) -> None:
         fake.compile(Wrong())  # type: ignore[arg-type]
     with pytest.raises(LookupError, match="no such schedule"):
         fake.compile(Refuses())
-    for value in (3, "text", Foreign, None):
+    for value in (3, "text", Foreign, None, Number()):
         with pytest.raises(hal.InvalidArgument, match="not a kernel"):
             fake.compile(value)  # type: ignore[arg-type]
 
