@@ -123,7 +123,8 @@ class Program(OfThisProcess):
     def __init__(self, device: Compiled, binary: Binary) -> None:
         if binary.format not in (self.formats or (binary.format,)):
             problem = f"the device loads {' and '.join(self.formats)}, not {binary.format!r}"
-            raise CompileError(f"load {binary.name}", problem, device=device.name)
+            fix = "Load what such a device compiled: device.compile(kernel).binary."
+            raise CompileError(f"load {binary.name}", problem, device=device.name, fix=fix)
         self.device = device
         self.binary = binary
         self.name = binary.name

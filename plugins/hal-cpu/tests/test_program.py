@@ -207,7 +207,7 @@ def test_a_wait_in_the_middle_of_the_threads_own_launch_returns(own_device: Any)
 @pytest.mark.parametrize(
     ("fields", "cause"),
     [
-        ({"format": "opencl"}, "the device loads elf and macho, not 'opencl'"),
+        ({"format": "opencl"}, "the device loads elf and macho, not 'opencl' on CPU. Load"),
         ({"image": b"garbage" * 30}, "not an ELF object"),
         (
             {"interface": hal.Interface(hal.Signature.parse("other", "out: uint8*"))},
