@@ -383,6 +383,8 @@ class Buffer(Elements):
     # -- pickle: data travels, addresses do not
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        if self._state() == "freed":
+            raise self._was_freed("pickle")
         if self.base is not None:
             return Buffer.view, (self.base, self.size, self.dtype, self.offset)
         data: Any = None

@@ -337,10 +337,13 @@ class Elements:
             fix = "Make a new buffer: the memory was never its own."
         return InvalidState(operation, problem, device=self.device, fix=fix)
 
+    def _state(self) -> str:
+        freed = self._freed if self.base is None else self.base._freed != self._freed
+        return "" if self._key is not None else "freed" if freed else "unallocated"
+
     def __repr__(self) -> str:
         place = f" at +{self.offset}" if self.base is not None else ""
-        freed = self._freed if self.base is None else self.base._freed != self._freed
-        state = "" if self._key is not None else " freed" if freed else " unallocated"
+        state = f" {self._state()}".rstrip()
         return f"<Buffer {self.device} {self.size} x {self.dtype.name}{place}{state}>"
 
 

@@ -127,6 +127,20 @@ def test_B10_a_copy_of_external_memory_has_its_own(fake: hal.Compiled) -> None:
     assert bytes(outside.numpy()) == b"abcd" and inside.options.external_ptr is None
 
 
+def test_B10_what_was_freed_is_not_pickled(fake: hal.Compiled) -> None:
+    """As if it had never been allocated, it gave bytes by chance there."""
+    buffer = hal.zeros(8, hal.float32, fake)
+    view = buffer[4:]
+    buffer.deallocate()
+    for one in (buffer, view):
+        with pytest.raises(hal.InvalidState, match="pickle: .* freed on FAKE"):
+            pickle.dumps(one)
+    buffer.allocate().fill(1)
+    assert pickle.loads(pickle.dumps(buffer)).numpy().sum() == 8
+    with pytest.raises(hal.InvalidState, match="pickle: its base was freed"):
+        pickle.dumps(view)
+
+
 def test_B14_fresh_memory_is_poisoned_in_checked_mode(
     monkeypatch: pytest.MonkeyPatch, plugin: Any
 ) -> None:
