@@ -13,6 +13,10 @@ from runtime_control import Runtime
 import hal_core as hal
 
 
+def test_graphs_of_the_driver_are_a_capability(device: hal.Compiled) -> None:
+    assert "graphs" in device.info.capabilities
+
+
 def test_G5_a_replay_comes_after_one_whose_end_could_not_be_marked(
     device: hal.Compiled, runtime: Runtime, shuffle: Callable[[int], None]
 ) -> None:

@@ -15,6 +15,7 @@ from hal_core.errors import CompileError, CompilerUnavailable, DeviceUnavailable
 from hal_core.source import Source
 from hal_opencl import driver
 from hal_opencl.clock import OpenCLClock
+from hal_opencl.command_buffer import calls_of
 from hal_opencl.compiler import OpenCLCompiler
 from hal_opencl.driver import COMPLETE, cl
 
@@ -59,6 +60,8 @@ def describe(name: str, facts: cl.Device) -> DeviceInfo:
         capabilities.add("subgroups")
     if facts.image_support:
         capabilities.add("images")
+    if calls_of(facts) is not None:
+        capabilities.add("graphs")
     if "NVIDIA" in platform.name:  # whose binaries are PTX text
         capabilities.add("disassemble")
     sizes = driver.fact(facts, "warp_size_nv"), driver.fact(facts, "wavefront_width_amd")

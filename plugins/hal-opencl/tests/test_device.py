@@ -16,6 +16,7 @@ import hal_core as hal
 from hal_core.device.backend import Backend
 from hal_core.errors import DeviceFault
 from hal_opencl import driver, plugin
+from hal_opencl.command_buffer import calls_of
 from hal_opencl.device import describe, enumerate_devices
 
 pytestmark = pytest.mark.quick
@@ -47,6 +48,7 @@ def test_facts_are_those_of_the_platform(device: hal.Compiled) -> None:
     assert info.limits.max_block_threads == hardware.max_work_group_size
     assert info.platform == hardware.platform.name.strip()
     assert info.subgroup_size is None or info.subgroup_size in (8, 16, 32, 64)
+    assert ("graphs" in info.capabilities) == (calls_of(hardware) is not None)
     assert info.limits.view_alignment * 8 == hardware.mem_base_addr_align
     assert ("fp64" in info.capabilities) == ("cl_khr_fp64" in hardware.extensions.split())
 

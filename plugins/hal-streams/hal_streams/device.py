@@ -45,7 +45,9 @@ def enumerate_devices(
     with driver.check("enumerate", family):
         found = [api.facts(index) for index in range(api.count())]
     names = [f"{family}:{n}" if n else family for n in range(len(found))]
-    return [describe(*one, len(found) > 1) for one in zip(names, found, strict=True)]
+    made = [describe(*one, len(found) > 1) for one in zip(names, found, strict=True)]
+    graphs = {"graphs"} if api.has_graphs else set()
+    return [one._replace(capabilities=one.capabilities | graphs) for one in made]
 
 
 def describe(
