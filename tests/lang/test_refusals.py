@@ -461,7 +461,9 @@ def follow(bad: Bad, fix: str, folder: Path) -> None:
     )
     assert not names or any(name in body + new for name in names), fix
     # A code without `...` after these words is the user's own.
-    exact = re.search(r"(?:Cast one:|Start with|Declare it|Index it:|Call it:) (.*)\.$", fix)
+    exact = re.search(
+        r"(?:Cast one:|Start with|Declare it|Index it:|Call it:) (.*?)\.( Or .*)?$", fix
+    )
     if exact and "..." not in exact[1] and "x)" not in exact[1] and "for x" not in fix:
         assert exact[1] in body + new, fix
 

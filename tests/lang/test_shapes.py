@@ -162,6 +162,8 @@ BAD = [
     ("v = hal.bitcast(hal.int32, b[i:])[0]", "hal.bitcast", "within an element of int32", "[k:]."),
     ("v = hal.bitcast(hal.int32, b[3:])[0]", "hal.bitcast", "within an element of int32", "[k:]."),
     ("v = y[i:]\nw = v + 1", "v + 1"[:1], "the pointer 'v' is not a value", "Index it: v[i]."),
+    ("v, w = y[i:], y[n:]", "y[i:]", "'y' is not a value", "a line of its own: part = y[k:]."),
+    ("v = y", "y", "'y' is not a value", "part = y[k:]."),
     ("v = y[i:]\nv = y[n:]", "v =", "'v' is assigned elsewhere too", "a name of its own"),
     ("if n > 0:\n    v = y[i:]\nv[0] = 1", "v[0]", "'v' is not assigned on every", "before the if"),
 ]  # fmt: skip

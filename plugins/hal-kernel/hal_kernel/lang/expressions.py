@@ -137,7 +137,10 @@ class Expressions:
             name, what = ast.unparse(at), "array" if hasattr(value, "dtype") else "tuple"
             if isinstance(value, Memory):
                 name, what = value.name, "pointer" if value.shape is None else "array"
-            raise self.error(at, f"the {what} {name!r} is not a value", f"Index it: {name}[i].")
+            fix = f"Index it: {name}[i]."
+            if what == "pointer":
+                fix += f" Or name a part of it, on a line of its own: part = {name}[k:]."
+            raise self.error(at, f"the {what} {name!r} is not a value", fix)
         if isinstance(value, DType):
             raise self.error(
                 at, f"the dtype {value} is not a value", f"Cast with it: hal.{value.__name__}(x)."
