@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from contextlib import redirect_stdout, suppress
 from difflib import get_close_matches
 from importlib import import_module
 from types import ModuleType
@@ -90,7 +90,9 @@ def _run(arguments: Sequence[str] | None) -> int:
         misspelt = [word for word in unknown if word[:1] == "-"]
         hint = _did_you_mean(misspelt, options.parser._option_string_actions)
         options.parser.error(f"unrecognized arguments: {' '.join(unknown)}.{hint}")
-    code: int = options.run(options)
+    options.stdout = sys.stdout  # the JSON has it to itself: what plugins print goes to stderr
+    with redirect_stdout(sys.stderr if getattr(options, "json", False) else sys.stdout):
+        code: int = options.run(options)
     return code
 
 

@@ -24,7 +24,10 @@ def run(options: argparse.Namespace) -> int:
     found = cache.statistics()
     if options.json:
         facts = {"folder": folder, "entries": found.entries, "nbytes": found.nbytes}
-        print(json.dumps({**facts, "limit": found.limit, "deleted": deleted or 0}, indent=2))
+        print(
+            json.dumps({**facts, "limit": found.limit, "deleted": deleted or 0}, indent=2),
+            file=options.stdout,
+        )
     elif not folder:
         print("The compile cache is off: HAL_CCACHE=0, or there is no home folder.")
     elif deleted is not None:

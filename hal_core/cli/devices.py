@@ -33,7 +33,10 @@ def run(options: argparse.Namespace) -> int:
     available = chosen(options.names)
     states = Device.states()
     if options.json:
-        print(json.dumps(record(available, states, default, problem), indent=2, default=str))
+        print(
+            json.dumps(record(available, states, default, problem), indent=2, default=str),
+            file=options.stdout,
+        )
         return 0
     table = output.table(("name", "kind", "title", "memory", "arch", "backend", "state"))
     for name in available:

@@ -73,7 +73,10 @@ def run(options: argparse.Namespace) -> int:
         os.close(out)
         if options.json:
             rows = [line._asdict() for line in lines(whole.events)]
-            print(json.dumps({"events": rows, "dropped": whole.dropped}, indent=2))
+            print(
+                json.dumps({"events": rows, "dropped": whole.dropped}, indent=2),
+                file=options.stdout,
+            )
         else:
             show(lines(whole.events), whole.dropped, 0 if is_interrupted else code)
         problem = saved_elsewhere(whole, target) if target else ""

@@ -14,7 +14,7 @@ from shutil import which
 from unittest.mock import ANY
 
 import pytest
-from fake_site import FakeSite
+from fake_site import PLUGIN, FakeSite
 
 import hal_core as hal
 from hal_core import cli, config
@@ -166,6 +166,12 @@ def test_devices_in_json(site: FakeSite) -> None:
     assert json.loads(hal_command(FakeSite(site.folder / "none"), "devices", "--json").stdout) == {
         "devices": [], "families": {}, "default": "", "problem": ANY,
     }  # fmt: skip
+
+
+def test_json_has_stdout_to_itself_beside_a_backend_that_prints(site: FakeSite) -> None:
+    site.backend("ACC", "print('a greeting')\n" + PLUGIN)
+    done = hal_command(site, "devices", "--json")
+    assert json.loads(done.stdout)["default"] == "ACC" and "a greeting" in done.stderr
 
 
 def test_devices_by_name(site: FakeSite) -> None:

@@ -87,7 +87,10 @@ def run(options: argparse.Namespace) -> int:
                 raise
             found[name] = str(error)  # the other kernels of the file are explained all the same
     if options.json:
-        print(json.dumps([record(name, one) for name, one in found.items()], indent=2))
+        print(
+            json.dumps([record(name, one) for name, one in found.items()], indent=2),
+            file=options.stdout,
+        )
     else:
         for one in found.values():
             show(one)

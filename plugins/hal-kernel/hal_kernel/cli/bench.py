@@ -84,7 +84,10 @@ def run(options: argparse.Namespace) -> int:
     found = [measure(name, chosen, work) for name in names]
     made_up = wanted.made_up(kernel.signature)
     if options.json:
-        print(json.dumps({**record(kernel, work, found), "made_up": made_up}, indent=2))
+        print(
+            json.dumps({**record(kernel, work, found), "made_up": made_up}, indent=2),
+            file=options.stdout,
+        )
     else:
         show(kernel, work, found)
         if made_up:
