@@ -90,7 +90,7 @@ def _run(arguments: Sequence[str] | None) -> int:
         misspelt = [word for word in unknown if word[:1] == "-"]
         hint = _did_you_mean(misspelt, options.parser._option_string_actions)
         options.parser.error(f"unrecognized arguments: {' '.join(unknown)}.{hint}")
-    options.stdout = sys.stdout  # the JSON has it to itself: what plugins print goes to stderr
+    options.stdout = sys.stdout  # for `output.write_json`
     with redirect_stdout(sys.stderr if getattr(options, "json", False) else sys.stdout):
         code: int = options.run(options)
     return code

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import json
 
 from hal_core import config
+from hal_core.cli import output
 from hal_core.compiler import cache
 
 HELP = "Show or delete the compiled kernels on disk."
@@ -24,10 +24,7 @@ def run(options: argparse.Namespace) -> int:
     found = cache.statistics()
     if options.json:
         facts = {"folder": folder, "entries": found.entries, "nbytes": found.nbytes}
-        print(
-            json.dumps({**facts, "limit": found.limit, "deleted": deleted or 0}, indent=2),
-            file=options.stdout,
-        )
+        output.write_json({**facts, "limit": found.limit, "deleted": deleted or 0}, options)
     elif not folder:
         print("The compile cache is off: HAL_CCACHE=0, or there is no home folder.")
     elif deleted is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Mapping, Sequence
 
 from hal_core import config
@@ -33,10 +32,7 @@ def run(options: argparse.Namespace) -> int:
     available = chosen(options.names)
     states = Device.states()
     if options.json:
-        print(
-            json.dumps(record(available, states, default, problem), indent=2, default=str),
-            file=options.stdout,
-        )
+        output.write_json(record(available, states, default, problem), options)
         return 0
     table = output.table(("name", "kind", "title", "memory", "arch", "backend", "state"))
     for name in available:

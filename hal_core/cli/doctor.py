@@ -102,7 +102,7 @@ def run(options: argparse.Namespace) -> int:
             {**one._asdict(), "checks": [check._asdict() for check in one.checks]}
             for one in findings
         ]
-        print(json.dumps(rows, indent=2), file=options.stdout)
+        output.write_json(rows, options)
     else:
         show(findings, options.verbose)
     return 0 if all(one.is_sound for one in findings) else 1

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
+from argparse import Namespace
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -45,6 +47,11 @@ def seconds(value: float) -> str:
             return f"{value:.3f} {unit}"
         value *= 1000
     return f"{value:.1f} us"
+
+
+def write_json(document: object, options: Namespace) -> None:
+    """Print it where a command with `--json` has stdout to itself: plugins print to stderr then."""
+    print(json.dumps(document, indent=2, default=str), file=options.stdout)
 
 
 def told(work: Callable[[], int]) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import atexit
-import json
 import os
 import runpy
 import sys
@@ -68,15 +67,12 @@ def run(options: argparse.Namespace) -> int:
 
     def finish() -> int:
         ending.close()
-        sys.stdout.flush()
+        options.stdout.flush()
         os.dup2(out, 1)
         os.close(out)
         if options.json:
             rows = [line._asdict() for line in lines(whole.events)]
-            print(
-                json.dumps({"events": rows, "dropped": whole.dropped}, indent=2),
-                file=options.stdout,
-            )
+            output.write_json({"events": rows, "dropped": whole.dropped}, options)
         else:
             show(lines(whole.events), whole.dropped, 0 if is_interrupted else code)
         problem = saved_elsewhere(whole, target) if target else ""

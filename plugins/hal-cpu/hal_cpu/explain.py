@@ -6,7 +6,6 @@ A *gang* is some threads that are neighbours along x, which are written as vecto
 from __future__ import annotations
 
 import argparse
-import json
 import linecache
 from textwrap import dedent
 from typing import Any, NamedTuple
@@ -87,10 +86,7 @@ def run(options: argparse.Namespace) -> int:
                 raise
             found[name] = str(error)  # the other kernels of the file are explained all the same
     if options.json:
-        print(
-            json.dumps([record(name, one) for name, one in found.items()], indent=2),
-            file=options.stdout,
-        )
+        output.write_json([record(name, one) for name, one in found.items()], options)
     else:
         for one in found.values():
             show(one)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import statistics
 import time
@@ -84,10 +83,7 @@ def run(options: argparse.Namespace) -> int:
     found = [measure(name, chosen, work) for name in names]
     made_up = wanted.made_up(kernel.signature)
     if options.json:
-        print(
-            json.dumps({**record(kernel, work, found), "made_up": made_up}, indent=2),
-            file=options.stdout,
-        )
+        output.write_json({**record(kernel, work, found), "made_up": made_up}, options)
     else:
         show(kernel, work, found)
         if made_up:
