@@ -10,12 +10,12 @@ threads have none: `check` opens one.
 from __future__ import annotations
 
 import ctypes
-import os
 import sys
 from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from hal_core.allocator.spec import word_at
 from hal_core.errors import DeviceFault, DeviceUnavailable, HalError, OutOfMemory
 
 if TYPE_CHECKING:
@@ -250,27 +250,10 @@ def foreign_buffer(pointer: int, known: Any) -> Any:
 
     Objective-C follows any address that it is given, and ends the process at a wrong one.
     """
-    found, wanted = _word_at(pointer), _word_at(pointer_of(known))
+    found, wanted = word_at(pointer), word_at(pointer_of(known))
     if pointer % 8 or found is None or wanted is None or (found ^ wanted) & _CLASS_BITS:
         return None
     return objc.objc_object(c_void_p=ctypes.c_void_p(pointer))
-
-
-def _word_at(address: int) -> int | None:
-    """Read eight bytes of this process; return None where no memory is.
-
-    The system reads them: writing them to a pipe fails at an address at which a load would end the
-    process.
-    """
-    reader, writer = os.pipe()
-    try:
-        os.write(writer, (ctypes.c_char * 8).from_address(address))
-        return int.from_bytes(os.read(reader, 8), sys.byteorder)
-    except OSError:
-        return None
-    finally:
-        os.close(reader)
-        os.close(writer)
 
 
 def is_queue(obj: Any, known: Any) -> bool:

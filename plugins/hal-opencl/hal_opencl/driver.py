@@ -8,7 +8,6 @@ log and takes 25 us to set six arguments.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import re
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from typing import Any, NamedTuple
 
 import platformdirs
 
+from hal_core.allocator.spec import word_at
 from hal_core.errors import (
     CompileError,
     DeviceFault,
@@ -253,26 +253,9 @@ def may_be_memory(pointer: int, context: cl.Context) -> bool:
     Drivers follow any address that they are given, and many end the process at a wrong one.
     Source: cl_khr_icd: every object begins with the address of its platform's function table.
     """
-    found = _word_at(pointer)  # first: the next object may lie where one was freed
+    found = word_at(pointer)  # first: the next object may lie where one was freed
     known = cl.Buffer(context, cl.mem_flags.READ_WRITE, 1)
-    return found != b"" and found == _word_at(known.int_ptr)
-
-
-def _word_at(address: int) -> bytes:
-    """Read eight bytes of this process; return none where no memory is.
-
-    The system reads them: writing them to a pipe fails at an address at which a load would end the
-    process.
-    """
-    reader, writer = os.pipe()
-    try:
-        os.write(writer, (ctypes.c_char * 8).from_address(address))
-        return os.read(reader, 8)
-    except OSError:
-        return b""
-    finally:
-        os.close(reader)
-        os.close(writer)
+    return found is not None and found == word_at(known.int_ptr)
 
 
 # -- programs
