@@ -6,9 +6,9 @@ import ast
 import inspect
 import re
 from collections.abc import Iterator
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import FunctionType
+from runpy import run_path
+from types import FunctionType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,15 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
 
 
-def _writer() -> Any:
-    spec = spec_from_file_location("write_api", ROOT / "docs" / "write_api.py")
-    assert spec is not None and spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-write_api = _writer()
+write_api = SimpleNamespace(**run_path(str(ROOT / "docs" / "write_api.py")))
 HEADED = [name for chapter in write_api.CHAPTERS for name in chapter.names.split()]
 CLASSES = [name for name in HEADED if inspect.isclass(write_api.found_by(name))]
 

@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 from importlib import import_module
-from importlib.util import find_spec, module_from_spec, spec_from_file_location
+from importlib.util import find_spec
 from pathlib import Path
 from runpy import run_path
 from shutil import which
@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from kernel_files import load
 
 import hal_core as hal
 from hal_kernel.ir import uop
@@ -176,11 +177,10 @@ def test_the_error_on_the_kernel_language_page_is_the_one_raised(tmp_path: Path)
     section = page.partition("\n## Errors\n")[2]
     (code,) = re.findall(r"^```python\n(.*?)\n\ntry:", section, re.MULTILINE | re.DOTALL)
     shown = re.findall(r"^```text\n(.*?)\n```", section, re.MULTILINE | re.DOTALL)[0]
-    module = _module("halve", f"import hal_core as hal\n\n\n{code}\n", tmp_path)
-    path = tmp_path / "halve.py"
+    module = load(tmp_path, f"import hal_core as hal\n\n\n{code}\n")
     with pytest.raises(hal.KernelSyntaxError) as caught:
         module.halve.lower()
-    assert str(caught.value).replace(str(path), path.name) == shown
+    assert str(caught.value).replace(str(module.__file__), "halve.py") == shown
 
 
 @needs_cpu
@@ -190,22 +190,11 @@ def test_the_page_on_vectors_shows_the_text_of_its_kernel(tmp_path: Path) -> Non
 
     page = (ROOT / "docs/design/vectors.md").read_text(encoding="utf-8")
     (shown,) = re.findall(r"^```llvm\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
-    module = _module("second", "".join(blocks("design/vectors.md")), tmp_path)
-    text = LLVMRenderer().render(module.second.lower())
+    kernel = load(tmp_path, "".join(blocks("design/vectors.md"))).second
+    text = LLVMRenderer().render(kernel.lower())
     lines = iter(re.sub(r"%[\w.]+", "%", line) for line in text.splitlines() if "%" in line)
     for line in re.sub(r"%[\w.]+", "%", shown).splitlines():
         assert "%" not in line or line in lines, line
-
-
-def _module(name: str, code: str, folder: Path) -> Any:
-    """Import code from a file, where kernels find their text."""
-    path = folder / f"{name}.py"
-    path.write_text(code, encoding="utf-8")
-    spec = spec_from_file_location(name, path)
-    assert spec is not None and spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 PAGES = [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib.util
 import os
 import re
 import subprocess
@@ -11,7 +10,8 @@ import sys
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from types import ModuleType
+from runpy import run_path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -203,14 +203,8 @@ def test_M1_digits_learns_on_two_devices_together(devices: str, tmp_path: Path) 
 
 
 @functools.cache
-def _example(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(
-        f"example_{name}", ROOT / "examples" / f"{name}.py"
-    )
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def _example(name: str) -> Any:
+    return SimpleNamespace(**run_path(str(ROOT / "examples" / f"{name}.py")))
 
 
 def test_the_example_backend_renders_kernels(monkeypatch: pytest.MonkeyPatch) -> None:

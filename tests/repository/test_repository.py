@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 import functools
-import importlib.util
 import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from runpy import run_path
 from types import SimpleNamespace
 
 import pytest
@@ -195,16 +195,12 @@ def test_a_run_notes_what_skipped_tests_need(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """nox prints it in one line at its end."""
-    spec = importlib.util.spec_from_file_location("root_conftest", ROOT / "conftest.py")
-    assert spec is not None
-    assert spec.loader is not None
-    conftest = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(conftest)
+    summarize = run_path(str(ROOT / "conftest.py"))["pytest_terminal_summary"]
     reasons = ["gcc: no (apt-get install gcc). Then apt-get install gcc.", "Windows has no fork"]
     reasons += ["clang is not installed (apt-get install clang)"] * 2
     skipped = [SimpleNamespace(longrepr=("a.py", 1, reason)) for reason in reasons]
     monkeypatch.setenv("TEST_LEFT_OUT", str(tmp_path / "left-out.txt"))
-    conftest.pytest_terminal_summary(SimpleNamespace(stats={"skipped": skipped}))
+    summarize(SimpleNamespace(stats={"skipped": skipped}))
     assert (tmp_path / "left-out.txt").read_text("utf-8") == "gcc 1\nclang 2\n"
 
 

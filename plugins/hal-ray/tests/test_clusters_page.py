@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from importlib.util import find_spec, module_from_spec, spec_from_file_location
+from importlib.util import find_spec
 from pathlib import Path
-from types import ModuleType
+from runpy import run_path
 from typing import Any
 
 import pytest
@@ -19,15 +19,6 @@ START = "import numpy as np\n\nimport hal_core as hal\n"
 
 def blocks() -> list[str]:
     return re.findall(r"^```python\n(.*?)^```", PAGE.read_text("utf-8"), re.M | re.S)
-
-
-def run(code: str, path: Path) -> ModuleType:
-    path.write_text(code, encoding="utf-8")  # kernels are read from their file
-    spec = spec_from_file_location(path.stem, path)
-    assert spec is not None and spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def part(name: str) -> str:
@@ -44,7 +35,9 @@ def test_the_code_for_ray_runs(
 ) -> None:
     code = [block for block in blocks() if not any(f"from {name}" in block for name in NEEDS)]
     assert len(code) == 4
-    run("\n".join(code), tmp_path / "page.py")
+    path = tmp_path / "page.py"  # kernels are read from their file
+    path.write_text("\n".join(code), encoding="utf-8")
+    run_path(str(path))
 
 
 def test_the_code_for_dask_runs(own_cache: None, tmp_path: Path) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from runpy import run_path
 from typing import Any
 
 import pytest
@@ -20,9 +20,7 @@ def test_the_example_runs(cluster: Any, capsys: pytest.CaptureFixture[str], tmp_
     [block] = re.findall(r"^```python\n(.*?)^```", README.read_text("utf-8"), re.M | re.S)
     path = tmp_path / "readme.py"  # kernels are read from their file
     path.write_text(block, encoding="utf-8")
-    spec = spec_from_file_location("readme", path)
-    assert spec is not None and spec.loader is not None
-    spec.loader.exec_module(module_from_spec(spec))
+    run_path(str(path))
     *listed, result = capsys.readouterr().out.splitlines()
     assert result == "[3. 3. 3.]"
     assert listed == [f"{info.name} {info.title}" for info in hal.Device.devices("RAY")]
