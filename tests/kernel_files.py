@@ -1,4 +1,4 @@
-"""Kernels from text: the front end reads a function's source, so the text must be a file."""
+"""Kernels of several tests, and kernels from text, which must be a file for the front end."""
 
 from __future__ import annotations
 
@@ -15,6 +15,15 @@ from hal_kernel.ir.verify import verify
 
 _numbers = count()
 IMPORTS = "import math\n\nimport hal_core as hal\n\n"
+
+
+@hal.kernel
+def saxpy(
+    y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32], a: hal.float32, n: hal.int32
+) -> None:
+    i = hal.global_idx(0)
+    if i < n:
+        y[i] = a * x[i] + y[i]
 
 
 def load(folder: Path, text: str) -> ModuleType:

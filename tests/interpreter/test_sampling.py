@@ -6,20 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from kernel_files import saxpy
 
 import hal_core as hal
 from hal_kernel.errors import KernelFault, OutOfBounds
 from hal_kernel.interpreter import interpret
 from hal_kernel.interpreter.sampling import Sample, made_up, sample
-
-
-@hal.kernel
-def saxpy(
-    y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32], a: hal.float32, n: hal.int32
-) -> None:
-    i = hal.global_idx(0)
-    if i < n:
-        y[i] = a * x[i] + y[i]
 
 
 @hal.kernel

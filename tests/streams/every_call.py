@@ -10,6 +10,7 @@ import pytest
 
 import hal_core as hal
 from hal_streams import staging
+from hal_testing.conformance.kernels import add_one
 
 
 class Family(NamedTuple):
@@ -19,13 +20,6 @@ class Family(NamedTuple):
     forget: Callable[[], None]  # that the driver was started
     leave: Callable[[], None]  # makes another context current, as another library may
     more: Callable[[hal.Compiled, hal.Buffer], None] = lambda device, y: None  # calls of its own
-
-
-@hal.kernel
-def add_one(y: hal.Ptr[hal.int32], n: hal.int32) -> None:
-    i = hal.global_idx(0)
-    if i < n:
-        y[i] = y[i] + 1
 
 
 class Theirs:

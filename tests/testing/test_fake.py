@@ -12,18 +12,12 @@ from typing import Any
 import pytest
 
 import hal_core as hal
+from hal_testing.conformance.kernels import count_up
 from hal_testing.fake import FakePlugin, chip
 from hal_testing.fake.chip import FAULT, OUT_OF_MEMORY, Chip
 from hal_testing.fake.device import CAPABILITIES, LIMITS
 
 MIB = 1 << 20
-
-
-@hal.kernel
-def count_up(y: hal.Ptr[hal.int32], start: hal.int32, n: hal.int32) -> None:
-    i = hal.global_idx(0)
-    if i < n:
-        y[i] = start + i
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from kernel_files import saxpy
 from slices import usual
 
 import hal_core as hal
@@ -35,15 +36,6 @@ def disassembled(device: hal.Compiled, kernel: hal.KernelFunction) -> str:
         return device.compiler.disassemble(device.compile(kernel.lower()).binary.image)
     except hal.Unsupported as error:
         pytest.skip(str(error))
-
-
-@hal.kernel
-def saxpy(
-    y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32], a: hal.float32, n: hal.int32
-) -> None:
-    i = hal.global_idx(0)
-    if i < n:
-        y[i] = a * x[i] + y[i]
 
 
 @hal.kernel

@@ -16,16 +16,10 @@ import numpy as np
 import pytest
 
 import hal_core as hal
+from hal_testing.conformance.kernels import add_one
 
 N = 64
 PAGE = Path(__file__).parents[3] / "docs" / "queues.md"
-
-
-@hal.kernel
-def add_one(y: hal.Ptr[hal.int32], n: hal.int32):
-    i = hal.global_idx(0)
-    if i < n:
-        y[i] = y[i] + 1
 
 
 @hal.kernel

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from any_order import add_one
 from run_python import printed
 from simulator import Simulator
 
@@ -12,6 +11,7 @@ import hal_core as hal
 from hal_core.compiler.seal import seal, unseal
 from hal_cuda import nvrtc
 from hal_cuda.compiler import MAKER, PTXCompiler
+from hal_testing.conformance.kernels import add_one
 
 
 @pytest.fixture

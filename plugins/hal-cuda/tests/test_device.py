@@ -10,10 +10,10 @@ from collections.abc import Callable
 from functools import partial
 
 import pytest
-from any_order import add_one
 from simulator import Simulator
 
 import hal_core as hal
+from hal_testing.conformance.kernels import add_one
 
 
 def _everything(device: hal.Compiled) -> list[Callable[[], object]]:

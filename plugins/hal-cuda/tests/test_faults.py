@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from any_order import add_one
 from forked import Programs
 from simulator import SYSTEM
 
 import hal_core as hal
+from hal_testing.conformance.kernels import add_one
 
 TEXTS = {
     "cuda": 'extern "C" __global__ void stop(int *y) { asm("trap;"); y[0] = 1; }',

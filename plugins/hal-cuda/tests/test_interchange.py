@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from any_order import add_one
 from simulator import Simulator
 
 import hal_core as hal
 from hal_core.buffer import capsule
 from hal_cuda import driver
+from hal_testing.conformance.kernels import add_one
 
 
 class Theirs:

@@ -7,10 +7,10 @@ import gc
 
 import numpy as np
 import pytest
-from any_order import add_one
 from simulator import Simulator
 
 import hal_core as hal
+from hal_testing.conformance.kernels import add_one
 
 OUT_OF_MEMORY, UNKNOWN = 2, 999
 RELEASE_THRESHOLD, RESERVED = 4, 5  # CU_MEMPOOL_ATTR_...

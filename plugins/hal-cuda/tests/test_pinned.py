@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from any_order import add_one
 from simulator import Simulator
 
 import hal_core as hal
 from hal_core.buffer import capsule
+from hal_testing.conformance.kernels import add_one
 
 ILLEGAL_ADDRESS = 700
 SLOW = 0.15  # seconds of a kernel that host code must not overtake

@@ -7,20 +7,12 @@ import threading
 
 import numpy as np
 import pytest
+from kernel_files import saxpy
 from simulator import Simulator
 
 import hal_core as hal
 
 pytestmark = pytest.mark.results
-
-
-@hal.kernel
-def saxpy(
-    y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32], a: hal.float32, n: hal.int32
-) -> None:
-    i = hal.global_idx(0)
-    if i < n:
-        y[i] = a * x[i] + y[i]
 
 
 def _pair(device: hal.Compiled, size: int = 1000) -> tuple[hal.Buffer, hal.Buffer]:

@@ -6,15 +6,9 @@ import pytest
 from runtime_control import Runtime
 
 import hal_core as hal
+from hal_testing.conformance.kernels import add_one
 
 pytestmark = pytest.mark.results
-
-
-@hal.kernel
-def add_one(y: hal.Ptr[hal.int32], n: hal.int32) -> None:
-    i = hal.global_idx(0)
-    if i < n:
-        y[i] = y[i] + 1
 
 
 @hal.kernel

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import hal_core as hal
 from hal_opencl import driver
+from hal_testing.conformance.kernels import add_one
 
 pytestmark = [pytest.mark.results, pytest.mark.quick]
 
@@ -19,19 +20,12 @@ pytestmark = [pytest.mark.results, pytest.mark.quick]
 LIVE = settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
-@hal.kernel
-def count_up(hits: hal.Ptr[hal.int32], n: hal.int32) -> None:
-    i = hal.global_idx(0)
-    if i < n:
-        hits[i] += 1
-
-
 @pytest.mark.parametrize(("grid", "of_each"), [(1, 1), (100, 1), (65, 2), (4099, 16), (40_000, 16)])
 def test_P6_a_work_item_is_several_short_blocks(
     device: hal.Compiled, monkeypatch: pytest.MonkeyPatch, grid: int, of_each: int
 ) -> None:
     """Beginning a work-item takes as long as many threads, so few blocks have one each."""
-    program = device.compile(count_up)
+    program = device.compile(add_one)
     if not program._whole_blocks:  # type: ignore[attr-defined]
         pytest.skip("blocks are work-groups here")
     units = 1 if grid == 65 else 2
@@ -48,7 +42,7 @@ def test_a_launch_of_more_groups_than_PoCL_counts_is_refused(device: hal.Compile
         pytest.skip("other drivers count groups in 64 bits")
     hits = hal.zeros(1, hal.int32, device)
     with pytest.raises(hal.InvalidArgument, match="too many work-groups for PoCL"):
-        device.compile(count_up)(hits, 1, grid=(1, 1 << 16, 1 << 16), block=256)
+        device.compile(add_one)(hits, 1, grid=(1, 1 << 16, 1 << 16), block=256)
 
 
 # -- views

@@ -19,15 +19,9 @@ from on_nodes import fail_there, lives, named
 
 import hal_core as hal
 from hal_ray import driver
+from hal_testing.conformance.kernels import add_one
 
 IN_TIME = 30.0  # seconds; a process that ends is noticed at once, a machine after some
-
-
-@hal.kernel
-def add_one(y: hal.Ptr[hal.int32], n: hal.int32) -> None:
-    i = hal.global_idx(0)
-    if i < n:
-        y[i] = y[i] + 1
 
 
 def adds_up(device: hal.Compiled) -> bool:

@@ -12,15 +12,9 @@ import pytest
 import hal_core as hal
 from hal_core.dtypes import DTYPES
 from hal_kernel.ir.listing import listing
+from hal_testing.conformance.kernels import add_one
 
 pytestmark = pytest.mark.results
-
-
-@hal.kernel
-def add_one(y: hal.Ptr[hal.int32], n: hal.int32) -> None:
-    i = hal.global_idx(0)
-    if i < n:
-        y[i] = y[i] + 1
 
 
 @hal.kernel

@@ -26,13 +26,6 @@ def twofold(y: hal.Ptr[hal.int32], x: hal.ConstPtr[hal.int32], n: hal.int32):
         y[i] = 2 * x[i]
 
 
-@hal.kernel
-def add_one(y: hal.Ptr[hal.int32], n: hal.int32) -> None:
-    i = hal.global_idx(0)
-    if i < n:
-        y[i] = y[i] + 1
-
-
 def expect(holds: bool, problem: str = "") -> None:
     """Fail a test, also under `python -O`."""
     if not holds:
