@@ -55,12 +55,15 @@ def native_replay(device: Compiled, steps: list[Step]) -> Replay | None:
                 dest, src, nbytes, src_device = step.args
                 if src_device is not device:
                     return None
-                parts.append(partial(_copy, ours, dest, src, nbytes))
+                parts.append(partial(transfers.copy, ours, dest=dest, src=src, nbytes=nbytes))
             elif step.kind == COPYIN:
                 dest, data = step.args
-                parts.append(partial(_copy, ours, dest, transfers.staged(ours, data), data.nbytes))
+                src, nbytes = transfers.staged(ours, data), data.nbytes
+                parts.append(partial(transfers.copy, ours, dest=dest, src=src, nbytes=nbytes))
             else:
-                parts.append(partial(_fill, ours, *step.args))
+                dest, nbytes, pattern = step.args
+                fill = partial(transfers.fill, ours, dest=dest, nbytes=nbytes, pattern=pattern)
+                parts.append(fill)
     kernels = ", ".join(dict.fromkeys(names))
     return Replay(ours, parts, f"replay of a graph{f' with {kernels}' if kernels else ''}")
 
@@ -77,11 +80,3 @@ def _encode_launches(launches: list[Callable[[Any], None]], commands: Any) -> No
             launch(encoder)
 
     driver.compute(commands, encode)
-
-
-def _copy(device: MetalDevice, dest: Any, src: Any, nbytes: int, commands: Any) -> None:
-    transfers.copy(device, commands, dest, src, nbytes)
-
-
-def _fill(device: MetalDevice, dest: Any, nbytes: int, pattern: bytes, commands: Any) -> None:
-    transfers.fill(device, commands, dest, nbytes, pattern)

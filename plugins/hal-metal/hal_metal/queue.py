@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import ref
 
-from hal_core.concurrency import fork_safe_lock, poll, run_unless_busy
 from hal_core.profiling import record_queued
-from hal_core.queue import Event, Failure, PolledEvent, Queue, WorkerQueue
+from hal_core.queue import Event, Failure, PolledEvent, PolledQueue
 from hal_metal import driver, transfers
 
 if TYPE_CHECKING:
@@ -51,22 +49,7 @@ class MetalEvent(PolledEvent):
         return self._done
 
 
-class _Dropped(PolledEvent):
-    """The end of the commands of a queue that nobody refers to any more."""
-
-    def __init__(self, pending: deque[Command]) -> None:
-        super().__init__()
-        self._pending = pending
-
-    def _poll(self) -> bool:
-        while self._pending and self._pending[0].is_over:
-            finish = self._pending.popleft().finish
-            if finish is not None:
-                finish()
-        return not self._pending
-
-
-class MetalQueue(Queue):
+class MetalQueue(PolledQueue):
     """A command queue of Metal, with a command buffer for each piece of work.
 
     Work behind a failure is dropped, but for that which Metal had before the failure was known.
@@ -78,16 +61,11 @@ class MetalQueue(Queue):
     event_class = MetalEvent
 
     def __init__(self, device: MetalDevice, commands: Any = None, name: str = "") -> None:
-        super().__init__(device, name)
-        self._sees_all_work = commands is None
+        super().__init__(device, name, is_borrowed=commands is not None)
         with driver.check("queue", device.name):
             self.commands = driver.open_queue(device.hardware) if commands is None else commands
             self.shared = driver.new_event(device.hardware)
         self._signaled = 0  # the value of the last event
-        self._lock = fork_safe_lock()
-        self._pending: deque[Command] = deque()  # in no cycle with the queue, see `__del__`
-        self._failure: Failure | None = None  # of what is complete
-        self._drops = False  # what is added: Metal refused a command
 
     # -- work
 
@@ -120,13 +98,6 @@ class MetalQueue(Queue):
                 return None
             self._pending.append(Command(name, work, keep, **more))
             return work
-
-    def look(self) -> None:
-        """Let the events of complete commands happen, and release what they needed.
-
-        Unless another thread works with the queue now, or a caller of this one.
-        """
-        run_unless_busy(self._lock, self._look)
 
     def _look(self) -> None:
         pending = self._pending
@@ -225,10 +196,7 @@ class MetalQueue(Queue):
         elif allocator.host_ordered:  # the host sees it in place
             self._copyin(dest, allocator._as_buffer(src, nbytes), keep)
         else:
-            helper = WorkerQueue(device, name=f"helper of {self.name}")
-            helper.wait(self.record())
-            helper._call("_copy", (dest, src, nbytes, src_device), keep)
-            self.wait(helper.record())
+            self._copy_by_host(dest, src, nbytes, src_device, keep)
 
     def _fill(self, dest: Opaque, nbytes: int, pattern: bytes, keep: Keep) -> None:
         device = self.device
@@ -280,20 +248,3 @@ class MetalQueue(Queue):
 
     def _seconds_between(self, earlier: Event, later: Event) -> float:
         return driver.passed(later._mark)[1] - driver.passed(earlier._mark)[1]
-
-    # -- end
-
-    def _has_work(self) -> bool:
-        self.look()
-        return bool(self._pending)
-
-    def _wait_rest(self, seconds: float) -> bool:
-        return poll(lambda: not self._has_work(), seconds)
-
-    def __del__(self) -> None:
-        # Metal finishes the commands; what they need stays until the device is asked again.
-        pending = getattr(self, "_pending", None)
-        if pending and not self.forked and not self.device.closed:
-            rest = _Dropped(pending)
-            if not rest._poll():
-                self._leave(rest)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
-from hal_core.concurrency import fork_safe_lock, poll, run_unless_busy
 from hal_core.profiling import record_queued
-from hal_core.queue import OPERATIONS, Event, Failure, PolledEvent, Queue, WorkerQueue
+from hal_core.queue import OPERATIONS, Event, Failure, PolledEvent, PolledQueue
 from hal_opencl import driver, images
 from hal_opencl.allocator import Opaque, enqueue_copy
 from hal_opencl.driver import COMPLETE, cl
@@ -32,6 +30,7 @@ class Command:
     """A command of the queue that was not seen complete yet."""
 
     __slots__ = ("events", "failure", "keep", "marker", "name", "waited")
+    finish = None  # the driver itself writes to the host's memory
 
     def __init__(self, name: str, keep: Any, waited: Event | None) -> None:
         self.name, self.keep = name, keep  # "launch of saxpy"; what it needs until it is complete
@@ -51,6 +50,10 @@ class Command:
     def status(self) -> int:
         """The driver's status: above COMPLETE the command is pending, below COMPLETE it failed."""
         return self.marker.command_execution_status if self.marker is not None else COMPLETE
+
+    @property
+    def is_over(self) -> bool:
+        return self.status <= COMPLETE
 
 
 class OpenCLEvent(PolledEvent):
@@ -72,20 +75,7 @@ class OpenCLEvent(PolledEvent):
             cl.wait_for_events([mark])
 
 
-class _Dropped(PolledEvent):
-    """The end of the commands of a queue that nobody refers to any more."""
-
-    def __init__(self, pending: deque[Command]) -> None:
-        super().__init__()
-        self._pending = pending
-
-    def _poll(self) -> bool:
-        while self._pending and self._pending[0].status <= COMPLETE:
-            self._pending.popleft()
-        return not self._pending
-
-
-class OpenCLQueue(Queue):
+class OpenCLQueue(PolledQueue):
     """A command queue of the driver, in order and with timestamps.
 
     Owns: the command queue, unless it is `borrowed`: the default queue's belongs to the device.
@@ -97,20 +87,13 @@ class OpenCLQueue(Queue):
     def __init__(
         self, device: OpenCLDevice, commands: cl.CommandQueue | None = None, name: str = ""
     ) -> None:
-        super().__init__(device, name)
-        self._sees_all_work = commands is None
+        super().__init__(device, name, is_borrowed=commands is not None)
         if commands is None:
             _, commands = driver.open_queue(device.hardware, device.name, device.context)
         self.commands = commands
         self.last_event: cl.Event | None = None  # of its last launch
         self.last_launched = ""
         self._recordable: Command | None = None  # a copy or fill, if the next event is its end
-        self._lock = fork_safe_lock()
-        # It must not refer to the queue: the collector finalizes all objects of a cycle, also the
-        # memory that `__del__` keeps for running commands.
-        self._pending: deque[Command] = deque()
-        self._failure: Failure | None = None  # the first one of the complete commands
-        self._drops = False  # True: the driver refused a command, so later ones are dropped
 
     # -- work
 
@@ -135,13 +118,6 @@ class OpenCLQueue(Queue):
                     self._drops = True
             self._pending.append(command)
             self._recordable = command if name in _RECORDABLE else None
-
-    def look(self) -> None:
-        """Let the events of complete commands happen, and release what the commands needed.
-
-        Does nothing while another thread works with the queue, or a caller of this method does.
-        """
-        run_unless_busy(self._lock, self._look)
 
     def _look(self) -> None:
         pending = self._pending
@@ -227,10 +203,7 @@ class OpenCLQueue(Queue):
         elif allocator.host_ordered:  # the host reads the source in place
             self._copyin(dest, allocator._as_buffer(src, nbytes), keep)
         else:
-            helper = WorkerQueue(self.device, name=f"helper of {self.name}")
-            helper.wait(self.record())
-            helper._call("_copy", (dest, src, nbytes, src_device), keep)
-            self.wait(helper.record())
+            self._copy_by_host(dest, src, nbytes, src_device, keep)
 
     def _fill(self, dest: Opaque, nbytes: int, pattern: bytes, keep: Keep) -> None:
         if isinstance(dest[0], cl.Image):
@@ -250,7 +223,7 @@ class OpenCLQueue(Queue):
                 # The command's own event will do, unless it is over, as the queue may have been
                 # idle since, or others may have put work behind it. A marker says when that is
                 # done.
-                over = not self._pending or self._pending[-1].status <= COMPLETE
+                over = not self._pending or self._pending[-1].is_over
                 if over or not self._sees_all_work:
                     self._add("event", lambda: cl.enqueue_marker(self.commands), None)
                 last = self._pending[-1]
@@ -278,23 +251,6 @@ class OpenCLQueue(Queue):
     def _seconds_between(self, earlier: Event, later: Event) -> float:
         with driver.check("seconds_since", self.device.name):
             return float(later._mark.profile.end - earlier._mark.profile.end) * 1e-9
-
-    # -- end
-
-    def _has_work(self) -> bool:
-        self.look()
-        return bool(self._pending)
-
-    def _wait_rest(self, seconds: float) -> bool:
-        return poll(lambda: not self._has_work(), seconds)
-
-    def __del__(self) -> None:
-        # The driver finishes the commands. The device keeps what they need until it sees their end.
-        pending = getattr(self, "_pending", None)
-        if pending and not self.forked and not self.device.closed:
-            rest = _Dropped(pending)
-            if not rest._poll():
-                self._leave(rest)
 
 
 def _has_happened(event: Event) -> bool:
