@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 
 from hal_core.dtypes import DType, bool_
-from hal_kernel.render.literals import rounded
+from hal_kernel.ir.fold.constants import rounded
 
 _PREFIXES = {"pred": "%p", "b16": "%h", "b32": "%r", "b64": "%rd", "f32": "%f", "f64": "%fd"}
 

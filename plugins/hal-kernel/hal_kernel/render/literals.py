@@ -6,19 +6,7 @@ import math
 import struct
 
 from hal_core.dtypes import DType, float32
-
-_FLOAT32 = struct.Struct("f")
-
-
-def rounded(value: float, dtype: DType) -> float:
-    """Return `value` rounded to `dtype`, which is a float."""
-    if dtype is not float32:
-        return float(value)
-    try:
-        number: float = _FLOAT32.unpack(_FLOAT32.pack(value))[0]
-    except OverflowError:
-        return math.copysign(math.inf, value)
-    return number
+from hal_kernel.ir.fold.constants import rounded
 
 
 def c_float(value: float, dtype: DType, suffix: str, infinity: str, nan: str) -> str:

@@ -70,7 +70,7 @@ def constant(node: UOp) -> Number | None:
     if dtype is None or not isinstance(node.arg, (int, float)):
         return None
     try:
-        return _rounded(float(node.arg), dtype) if dtype.is_float else held(node.arg, dtype)
+        return rounded(float(node.arg), dtype) if dtype.is_float else held(node.arg, dtype)
     except OverflowError:
         return None
 
@@ -78,7 +78,7 @@ def constant(node: UOp) -> Number | None:
 def held(value: Number, dtype: DType) -> Number | None:
     """Return `value` as `dtype` holds it: integers wrap, floats round; None if devices differ."""
     if dtype.is_float:
-        number = _rounded(float(value), dtype)
+        number = rounded(float(value), dtype)
         # A result of exactly the smallest normal number may be a subnormal rounded up.
         small = 0 < abs(number) <= _LEAST_NORMAL[dtype.itemsize]
         return None if small else number
@@ -89,9 +89,10 @@ def held(value: Number, dtype: DType) -> Number | None:
     return wrapped - (1 << bits) if dtype.kind == "i" and wrapped >> (bits - 1) else wrapped
 
 
-def _rounded(value: float, dtype: DType) -> float:
+def rounded(value: float, dtype: DType) -> float:
+    """Return `value` rounded to `dtype`, which is a float."""
     if dtype is not float32:
-        return value
+        return float(value)
     try:
         number: float = _FLOAT32.unpack(_FLOAT32.pack(value))[0]
     except OverflowError:
