@@ -24,7 +24,6 @@ LISTS, LENGTH = 2048, 64  # that are searched
 Array = hal.Ptr[hal.float32]
 Input = hal.ConstPtr[hal.float32]
 Ints = hal.Ptr[hal.int32]
-Bytes = hal.Ptr[hal.uint8]
 Places = hal.ConstPtr[hal.int32]
 
 
@@ -141,20 +140,6 @@ def own_rows(y: Array, x: Input, w: hal.int32, h: hal.int32):
         for k in range(h):
             total += x[i * h + k]
         y[i] = total
-
-
-@hal.kernel
-def bytes_chosen(y: Bytes, x: hal.ConstPtr[hal.uint8], n: hal.int32):
-    i = hal.global_idx(0)
-    if i < n:
-        y[i] = x[i] + 3 if x[i] > 100 else y[i]
-
-
-@hal.kernel
-def bytes_stored(y: Bytes, x: hal.ConstPtr[hal.uint8], n: hal.int32):
-    i = hal.global_idx(0)
-    if i < n and x[i] > 100:
-        y[i] = x[i] + 3
 
 
 @hal.kernel
@@ -321,8 +306,7 @@ def cases() -> Iterator[tuple[str, Case, str, Case]]:
     x = random.random(COUNT, "f4")
     two, places = (x, x), random.permutation(COUNT).astype("i4")
     signed = x - np.float32(0.5)
-    small, a = (255 * x).astype("u1"), 1e-9
-    ints = small.astype("i4")
+    ints, a = (255 * x).astype("i4"), 1e-9
     each = Case(kernels.saxpy, two, (a, COUNT), COUNT)
     strides = Case(by_range, two, (a, COUNT), 2048)
     yield "range(i, n, 2048)", strides, "a thread for each element", each
@@ -346,9 +330,6 @@ def cases() -> Iterator[tuple[str, Case, str, Case]]:
     stored = Case(positive, (x, signed), (COUNT, 1), COUNT)
     chosen = Case(selected, (x, signed), (COUNT, 1), COUNT)
     yield "a store under a test of random data", stored, "a choice", chosen
-    stored = Case(bytes_stored, (small, small), (COUNT,), COUNT)
-    chosen = Case(bytes_chosen, (small, small), (COUNT,), COUNT)
-    yield "a store of bytes under a test", stored, "a choice", chosen
     apart = Case(two_sides, (x, signed), (COUNT,), COUNT)
     yield (
         "two long sides, random data", apart,
