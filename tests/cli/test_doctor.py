@@ -162,13 +162,6 @@ def test_what_a_person_reads(site: FakeSite) -> None:
         assert said in lines
 
 
-def test_nothing_to_mend(site: FakeSite) -> None:
-    site.backend("GOOD")
-    done = doctor(site, "")
-    assert done.returncode == 0
-    assert done.stdout.endswith("\n\nNothing to mend. `hal doctor -v` shows every check.\n")
-
-
 def test_the_plugins_that_are_named_are_examined_alone(site: FakeSite) -> None:
     site.backend("GOOD")
     site.backend("BAD", "raise OSError('no file')")
@@ -179,6 +172,8 @@ def test_the_plugins_that_are_named_are_examined_alone(site: FakeSite) -> None:
         done = doctor(site, f"{given}, '--json'", env={"HAL_CHEK": "1"})
         assert [row["name"] for row in json.loads(done.stdout)] == names
         assert (done.returncode, done.stderr) == (code, "")
+    done = doctor(site, "'good'")
+    assert done.stdout.endswith("\n\nNothing to mend. `hal doctor -v` shows every check.\n")
     done = doctor(site, "'GOOD', 'GOOOD'")
     assert (done.returncode, done.stdout) == (2, "")
     assert "no installed backend has this name (got 'GOOOD'). Did you mean GOOD?" in done.stderr

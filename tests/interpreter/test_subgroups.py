@@ -72,23 +72,6 @@ def f(y: hal.Ptr[hal.int32], n: hal.int32):
 test_refused_with_the_place = refused(HEAD, [(*row, "") for row in REFUSED])
 
 
-@hal.kernel
-def by_subgroup(y: hal.Ptr[hal.int32], n: hal.int32) -> None:
-    """The threads of a subgroup agree on its index, and on what one of them tells the others."""
-    i = hal.global_idx(0)
-    if hal.subgroup_idx() == 1:
-        rounds = hal.shuffle(i % 5, 0)
-        while hal.popcount(hal.ballot(i % 3 == 0)) > 0 and rounds > 0:
-            y[i] += hal.subgroup_sum(1)
-            rounds -= 1
-
-
-def test_subgroups_may_go_different_ways() -> None:
-    y = np.zeros(16, "i4")
-    interpret(by_subgroup, y, vals=(16,), grid=1, block=16, subgroup=8)
-    assert y.tolist() == [0] * 8 + [24] * 8
-
-
 # -- fences
 
 

@@ -80,20 +80,6 @@ def test_more_is_refused_with_the_numbers(device: hal.Compiled) -> None:
         device.compile(large)
 
 
-def test_memory_that_a_launch_adds_is_refused(device: hal.Compiled) -> None:
-    program = device.compile(greedy(2, 128))
-    y = hal.zeros(256, hal.float32, device)
-    with pytest.raises(hal.HalError, match=r"turned: .*shared memory.*got 64"):
-        program(y, y, grid=1, block=128, shared=64)
-
-    @hal.kernel
-    def plain(y: hal.Ptr[hal.float32]) -> None:
-        y[0] = 1.0
-
-    with pytest.raises(hal.Unsupported, match=r"plain: .*got 64; shared=0.* on CPU\. Declare it"):
-        device.compile(plain)(y, grid=1, block=1, shared=64)
-
-
 # -- stacks
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import importlib
-import mmap
 import os
 import sys
 from collections.abc import Iterator
@@ -314,10 +313,6 @@ def test_systems_that_kernels_run_on(
                 describe("CPU")
     finally:
         processor.machine.cache_clear()
-
-
-def test_pages_are_those_of_the_system() -> None:
-    assert driver.PAGE == mmap.PAGESIZE == os.sysconf("SC_PAGE_SIZE")
 
 
 WITHOUT = """
