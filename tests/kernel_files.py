@@ -26,6 +26,19 @@ def saxpy(
         y[i] = a * x[i] + y[i]
 
 
+@hal.kernel
+def copy(y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32]) -> None:
+    i = hal.global_idx(0)
+    y[i] = x[i]
+
+
+@hal.kernel
+def add(y: hal.Ptr[hal.int32], a: hal.int32, n: hal.int32) -> None:
+    i = hal.global_idx(0)
+    if i < n:
+        y[i] += a
+
+
 def load(folder: Path, text: str) -> ModuleType:
     """A module of its own with this text."""
     name = f"kernels_{next(_numbers)}"

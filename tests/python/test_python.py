@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from fake_site import FakeSite
+from kernel_files import copy
 from run_python import printed
 
 import hal_core as hal
@@ -19,12 +20,6 @@ from hal_kernel.python import program as programs
 from hal_kernel.python.device import PythonDevice
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-@hal.kernel
-def copy(y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32]) -> None:
-    i = hal.global_idx(0)
-    y[i] = x[i]
 
 
 @hal.kernel

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from kernel_files import copy
 from mapped import mappings
 from run_python import printed
 
@@ -18,12 +19,6 @@ from hal_cpu.checked import interpreted
 from hal_cpu.checked.device import CheckedDevice
 from hal_kernel.errors import KernelFault, OutOfBounds
 from hal_kernel.interpreter import execute
-
-
-@hal.kernel
-def copy(y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32]) -> None:
-    i = hal.global_idx(0)
-    y[i] = x[i]
 
 
 @hal.kernel

@@ -14,16 +14,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from kernel_files import add
 from metal_software import FOLDER
 
 import hal_core as hal
-
-
-@hal.kernel
-def add(y: hal.Ptr[hal.int32], a: hal.int32, n: hal.int32) -> None:
-    i = hal.global_idx(0)
-    if i < n:
-        y[i] += a
 
 
 @pytest.fixture

@@ -8,18 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 from ctrl_c import Heard, Scene, press_everywhere
+from kernel_files import add
 
 import hal_core as hal
 from hal_metal.queue import MetalQueue
 
 MOST = 60  # places of a scene; all of them under HAL_TEST_EVERY_PLACE=1
-
-
-@hal.kernel
-def add(y: hal.Ptr[hal.int32], a: hal.int32, n: hal.int32) -> None:
-    i = hal.global_idx(0)
-    if i < n:
-        y[i] += a
 
 
 @pytest.mark.parametrize("where", ["device", "queue", "graph"])

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from kernel_files import add
 
 import hal_core as hal
 from hal_opencl import graph as native
@@ -16,13 +17,6 @@ from hal_opencl.command_buffer import CommandBuffer, calls_of
 from hal_opencl.driver import cl
 
 N = 64
-
-
-@hal.kernel
-def add(y: hal.Ptr[hal.int32], v: hal.int32, n: hal.int32) -> None:
-    i = hal.global_idx(0)
-    if i < n:
-        y[i] += v
 
 
 @hal.kernel
