@@ -26,6 +26,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 sys.path.append(str(Path(__file__).resolve().parents[3] / "tests"))
 
 import build
+from own_cache import *  # noqa: F403
 from simulator import SYSTEM, Simulator
 from slices import leave_dtypes
 from software_driver import *  # noqa: F403
@@ -52,13 +53,6 @@ except build.NoCompiler as error:
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     leave_dtypes(item)
-
-
-@pytest.fixture(scope="session", autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HAL_CACHE_DIR", str(tmp_path_factory.mktemp("hal-cache")))
-        yield
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 sys.path.append(str(Path(__file__).resolve().parents[3] / "tests"))
 
 from metal_software import SYSTEM, WHY
+from own_cache import *  # noqa: F403
 from slices import leave_dtypes
 
 
@@ -27,18 +28,11 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     leave_dtypes(item)
 
 
-@pytest.fixture(scope="session", autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    if "METAL" not in hal.Device:  # run from a checkout
-        hal.Device.register_plugin("METAL", plugin)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HAL_CACHE_DIR", str(tmp_path_factory.mktemp("hal-cache")))
-        yield
-
-
 @pytest.fixture
 def device(own_cache: None) -> Iterator[hal.Compiled]:
     """Return an open Metal device."""
+    if "METAL" not in hal.Device:  # run from a checkout
+        hal.Device.register_plugin("METAL", plugin)
     if WHY:
         if "METAL" in config.REQUIRE.read():
             pytest.fail(WHY)

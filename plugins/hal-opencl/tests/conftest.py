@@ -15,6 +15,8 @@ from hal_opencl import plugin
 
 sys.path.append(str(Path(__file__).resolve().parents[3] / "tests"))
 
+from own_cache import *  # noqa: F403
+
 SAXPY = """
 __kernel void saxpy(__global float *y, __global const float *x, float a, int n) {
     int i = get_global_id(0);
@@ -23,18 +25,11 @@ __kernel void saxpy(__global float *y, __global const float *x, float a, int n) 
 """
 
 
-@pytest.fixture(scope="session", autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    if "OPENCL" not in hal.Device:  # run from a checkout
-        hal.Device.register_plugin("OPENCL", plugin)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HAL_CACHE_DIR", str(tmp_path_factory.mktemp("hal-cache")))
-        yield
-
-
 @pytest.fixture(scope="module")
 def device(own_cache: None) -> Iterator[hal.Compiled]:
     """Open an OpenCL device: the first, or the one that HAL_TEST_OPENCL names."""
+    if "OPENCL" not in hal.Device:  # run from a checkout
+        hal.Device.register_plugin("OPENCL", plugin)
     try:
         opened = hal.Device[os.environ.get("HAL_TEST_OPENCL", "OPENCL")]
     except hal.DeviceUnavailable as error:
