@@ -5,10 +5,10 @@ from hal_core.queue.ending import Freed, end_of, finish, reached
 from hal_core.queue.event import Event, Failure, PolledEvent, seconds_of
 from hal_core.queue.in_capture import captures, capturing, check_no_capture, refuse_in_capture
 from hal_core.queue.polled import PolledQueue
-from hal_core.queue.worker import DirectQueue, WorkerQueue
+from hal_core.queue.worker import DirectQueue, WorkerQueue, copy_by_host
 
 __all__ = [
     "OPERATIONS", "DirectQueue", "Event", "Failure", "Freed", "Keep", "PolledEvent", "PolledQueue",
-    "Queue", "WorkerQueue", "captures", "capturing", "check_no_capture", "checked", "end_of",
-    "finish", "reached", "refuse_in_capture", "seconds_of",
+    "Queue", "WorkerQueue", "captures", "capturing", "check_no_capture", "checked",
+    "copy_by_host", "end_of", "finish", "reached", "refuse_in_capture", "seconds_of",
 ]  # fmt: skip

@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 from hal_core.concurrency import fork_safe_lock, poll, run_unless_busy
 from hal_core.queue.base import Queue
 from hal_core.queue.event import PolledEvent
-from hal_core.queue.worker import WorkerQueue
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hal_core.device.base import Compiled
-    from hal_core.queue.base import Keep
 
 
 class PolledCommand(Protocol):
@@ -68,15 +66,6 @@ class PolledQueue(Queue):
 
     def _look(self) -> None:
         raise self.device._missing(self, "_look")
-
-    def _copy_by_host(
-        self, dest: Any, src: Any, nbytes: int, src_device: Compiled, keep: Keep
-    ) -> None:
-        """Queue a copy from a device that shares no memory with this one."""
-        helper = WorkerQueue(self.device, name=f"helper of {self.name}")
-        helper.wait(self.record())
-        helper._call("_copy", (dest, src, nbytes, src_device), keep)
-        self.wait(helper.record())
 
     def _has_work(self) -> bool:
         self.look()

@@ -191,6 +191,21 @@ _WAIT_SECONDS = 3600.0  # of a thread that has nothing else to do
 _JOIN_SECONDS = 1.0
 
 
+def copy_by_host(
+    queue: Queue, dest: Any, src: Any, nbytes: int, src_device: Compiled, keep: Keep,
+    finish: Callable[[], object] | None = None,
+) -> None:  # fmt: skip
+    """Queue a copy from a device that shares no memory with the queue's; `finish` as above."""
+    allocator = src_device.allocator
+    if allocator.host_ordered:  # the host sees it in place
+        queue._copyin(dest, allocator._as_buffer(src, nbytes), keep)
+        return
+    helper = WorkerQueue(queue.device, finish, f"helper of {queue.name}")
+    helper.wait(queue.record())
+    helper._call("_copy", (dest, src, nbytes, src_device), keep)
+    queue.wait(helper.record())
+
+
 def _run(program: Program, geometry: Any, args: tuple[Any, ...], accepted: Any = None) -> None:
     """Launch as the program does now, which a profile may have replaced since it was accepted.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import ref
 
 from hal_core.profiling import record_queued
-from hal_core.queue import Event, Failure, PolledEvent, PolledQueue
+from hal_core.queue import Event, Failure, PolledEvent, PolledQueue, copy_by_host
 from hal_metal import driver, transfers
 
 if TYPE_CHECKING:
@@ -189,14 +189,12 @@ class MetalQueue(PolledQueue):
         )
 
     def _copy(self, dest: Opaque, src: Any, nbytes: int, src_device: Compiled, keep: Keep) -> None:
-        device, allocator = self.device, src_device.allocator
+        device = self.device
         if src_device is device:
             copy = partial(transfers.copy, device, dest=dest, src=src, nbytes=nbytes)
             self._add("copy", copy, keep, nbytes)
-        elif allocator.host_ordered:  # the host sees it in place
-            self._copyin(dest, allocator._as_buffer(src, nbytes), keep)
         else:
-            self._copy_by_host(dest, src, nbytes, src_device, keep)
+            copy_by_host(self, dest, src, nbytes, src_device, keep)
 
     def _fill(self, dest: Opaque, nbytes: int, pattern: bytes, keep: Keep) -> None:
         device = self.device

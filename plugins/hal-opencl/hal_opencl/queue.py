@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from hal_core.profiling import record_queued
-from hal_core.queue import OPERATIONS, Event, Failure, PolledEvent, PolledQueue
+from hal_core.queue import OPERATIONS, Event, Failure, PolledEvent, PolledQueue, copy_by_host
 from hal_opencl import driver, images
 from hal_opencl.allocator import Opaque, enqueue_copy
 from hal_opencl.driver import COMPLETE, cl
@@ -196,14 +196,11 @@ class OpenCLQueue(PolledQueue):
         self._add("copyout", copy, keep, dest.nbytes)
 
     def _copy(self, dest: Opaque, src: Any, nbytes: int, src_device: Compiled, keep: Keep) -> None:
-        allocator = src_device.allocator
         if src_device is self.device:
             copy = partial(enqueue_copy, self.commands, dest, src, nbytes)
             self._add("copy", copy, keep, nbytes)
-        elif allocator.host_ordered:  # the host reads the source in place
-            self._copyin(dest, allocator._as_buffer(src, nbytes), keep)
         else:
-            self._copy_by_host(dest, src, nbytes, src_device, keep)
+            copy_by_host(self, dest, src, nbytes, src_device, keep)
 
     def _fill(self, dest: Opaque, nbytes: int, pattern: bytes, keep: Keep) -> None:
         if isinstance(dest[0], cl.Image):

@@ -31,7 +31,7 @@ from hal_core.concurrency import (
 )
 from hal_core.errors import DeviceFault, HalError, InvalidState
 from hal_core.profiling import events, record_queued
-from hal_core.queue import Event, Failure, Queue, WorkerQueue
+from hal_core.queue import Event, Failure, Queue, copy_by_host
 from hal_core.queue.watcher import watch
 from hal_streams.driver import CAPTURED_EVENT, CAPTURING
 from hal_streams.graph import StreamReplay
@@ -361,15 +361,9 @@ class StreamQueue(Queue):
                     api.copy_peer(dest, contexts[0], src, contexts[1], nbytes, self.stream)
 
             self._add("copy", copy_peer, keep, nbytes)
-        elif src_device.allocator.host_ordered:  # the host sees it in place
-            self._copyin(dest, src_device.allocator._as_buffer(src, nbytes), keep)
         else:
-            helper = WorkerQueue(
-                device, lambda: device._synchronize(None), f"helper of {self.name}"
-            )
-            helper.wait(self.record())
-            helper._call("_copy", (dest, src, nbytes, src_device), keep)
-            self.wait(helper.record())
+            finish = partial(device._synchronize, None)
+            copy_by_host(self, dest, src, nbytes, src_device, keep, finish)
 
     def _fill(self, dest: Any, nbytes: int, pattern: bytes, keep: Keep) -> None:
         if isinstance(dest, Array):
