@@ -15,8 +15,10 @@ import hal_core as hal
 from hal_ray import plugin
 
 sys.path.append(str(Path(__file__).parent))
+sys.path.append(str(Path(__file__).resolve().parents[3] / "tests"))
 
 from on_nodes import named
+from own_cache import *  # noqa: F403
 
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # tests touch no other machine
 os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"  # else each worker warns of a change to come
@@ -89,17 +91,10 @@ def join(cluster: Any) -> None:
 
 
 @pytest.fixture(scope="session")
-def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    if "RAY" not in hal.Device:  # run from a checkout
-        hal.Device.register_plugin("RAY", plugin)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HAL_CACHE_DIR", str(tmp_path_factory.mktemp("hal-cache")))
-        yield
-
-
-@pytest.fixture(scope="session")
 def cluster(own_cache: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A head, node-a and node-b, each with one core, and this process connected to them."""
+    if "RAY" not in hal.Device:  # run from a checkout
+        hal.Device.register_plugin("RAY", plugin)
     import ray
 
     folder = tmp_path_factory.mktemp("npu")

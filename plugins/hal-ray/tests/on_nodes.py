@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import hal_core as hal
+
+IN_TIME = 30.0  # seconds; a process that ends is noticed at once, a machine after some
 
 
 def named(device: str, node: str) -> str:
@@ -14,6 +18,14 @@ def named(device: str, node: str) -> str:
     wanted = {"device": device, "node": node}
     (name,) = [one.name for one in infos if wanted.items() <= one.vendor.items()]
     return name
+
+
+def until(holds: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + IN_TIME
+    while not holds():
+        if time.monotonic() > deadline:
+            raise TimeoutError(what)
+        time.sleep(0.001)
 
 
 def lives(process: int) -> bool:

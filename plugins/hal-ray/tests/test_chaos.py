@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from on_nodes import lives, named
+from on_nodes import lives, named, until
 
 import hal_core as hal
 
@@ -77,8 +77,7 @@ def test_workers_that_die_at_random(cluster: Any) -> None:
             assert "lost" in str(fault) or "died" in str(fault), seed
         if killer.ident is not None:
             killer.join()
-            while lives(victim):  # a signal takes a moment to end it
-                time.sleep(0.01)
+            until(lambda: not lives(victim), "a signal did not end it")  # noqa: B023
         for device in opened:
             if not lives(device.process) or rng.random() < 0.2:
                 try:
@@ -92,7 +91,4 @@ def test_workers_that_die_at_random(cluster: Any) -> None:
             last.synchronize()
         assert last.statistics_there().live <= 8, f"memory is left behind; seed {seed}"
         last.close()
-    deadline = time.monotonic() + 30
-    while any(map(lives, processes)):
-        assert time.monotonic() < deadline, f"actors are left behind; seed {seed}"
-        time.sleep(0.1)
+    until(lambda: not any(map(lives, processes)), f"actors are left behind; seed {seed}")

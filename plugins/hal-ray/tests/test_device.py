@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from on_nodes import until
 
 import hal_core as hal
 from hal_ray.device import RayDevice, describe
@@ -49,12 +50,7 @@ def test_an_open_device_reserves_and_a_closed_one_gives_back(cluster: Any, devic
 
     busy = cores()
     device.close()
-    from time import monotonic, sleep
-
-    deadline = monotonic() + 30
-    while cores() <= busy:
-        assert monotonic() < deadline, "the core is still reserved"
-        sleep(0.05)
+    until(lambda: cores() > busy, "the core is still reserved")
 
 
 def test_where_ray_shows_a_part_of_the_devices_their_like_is_opened(cluster: Any) -> None:

@@ -15,26 +15,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from on_nodes import fail_there, lives, named
+from on_nodes import IN_TIME, fail_there, lives, named, until
 
 import hal_core as hal
 from hal_ray import driver
 from hal_testing.conformance.kernels import add_one
-
-IN_TIME = 30.0  # seconds; a process that ends is noticed at once, a machine after some
 
 
 def adds_up(device: hal.Compiled) -> bool:
     y = hal.zeros(100, hal.int32, device)
     device.compile(add_one)(y, vals=(100,), threads=100)
     return y.numpy().tolist() == [1] * 100
-
-
-def until(holds: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + IN_TIME
-    while not holds():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
 
 
 @pytest.fixture(params=["synchronize", "read", "timed launch", "copy to another", "allocate"])
@@ -429,24 +420,6 @@ def test_Ctrl_C_in_a_message_loses_nothing_and_repeats_nothing(
                 device.synchronize()
     device.synchronize()
     assert y.numpy().tolist() == [count] * 100
-
-
-def test_a_question_after_one_that_Ctrl_C_lost_is_answered(
-    device: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    y = hal.zeros(100, hal.int32, device)
-    device.synchronize()
-    real = device.connection._ask
-
-    def interrupted(*message: Any) -> Any:
-        real(*message)
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(device.connection, "_ask", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            y.numpy()
-    assert y.numpy().tolist() == [0] * 100
 
 
 def test_a_failure_is_told_once_after_a_wait_that_Ctrl_C_ended(

@@ -86,23 +86,21 @@ def test_an_address_for_which_ray_starts_a_cluster_or_none_is_refused(
         driver.connect()
 
 
-@pytest.mark.parametrize("address", ["", " "])
-def test_an_empty_address_is_none(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HAL_RAY_ADDRESS", address)
-    monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(hal.DeviceUnavailable, match="connected to no cluster"):
-        driver.connect()
-
-
 @pytest.mark.parametrize(
-    "address", ["auto", "head:6379", "192.0.2.10:1", "ray://head.example-1.org:10001", "[::1]:6379"]
-)
-def test_an_address_of_a_cluster_is_taken(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HAL_RAY_ADDRESS", address)
+    ("addresses", "why"),
+    [(["", " "], "connected to no cluster"),
+     (["auto", "head:6379", "192.0.2.10:1", "ray://head.example-1.org:10001", "[::1]:6379"],
+      "Ray cannot be loaded")],
+)  # fmt: skip
+def test_an_empty_address_is_none_and_that_of_a_cluster_is_taken(
+    addresses: list[str], why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(hal.DeviceUnavailable, match="Ray cannot be loaded"):  # the next step
-        driver.connect()
+    for address in addresses:
+        monkeypatch.setenv("HAL_RAY_ADDRESS", address)
+        with pytest.raises(hal.DeviceUnavailable, match=why):
+            driver.connect()
 
 
 def test_R10_an_address_where_nothing_listens_is_refused_at_once() -> None:
