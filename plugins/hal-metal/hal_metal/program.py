@@ -38,12 +38,12 @@ class MetalProgram(Program):
                     operation, "the GPU's compiler refuses the kernel", log=error.log,
                     device=device.name,
                 ) from None  # fmt: skip
-            # By the position of each image: the formats that it may have. Metal checks none.
-            self._formats = {
-                param.position: formats_taken(device, param, found.textures[index], operation)
-                for index, param in images
-                if index in found.textures
-            }
+        # By the position of each image: the formats that it may have. Metal checks none.
+        self._formats = {
+            param.position: formats_taken(device, param, found.textures[index], operation)
+            for index, param in images
+            if index in found.textures
+        }
         if any(found.threadgroups):
             raise Unsupported(
                 operation, "a launch has memory for [[threadgroup(0)]] alone",
