@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
-import sys
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -124,22 +122,3 @@ def examined(options: BufferSpec) -> tuple[str, frozenset[str]]:
     flags = given.keys() - {"image", "external_ptr"}
     wrong = next((field for field in flags if given[field] not in (False, True)), "")
     return wrong, frozenset(given)
-
-
-def word_at(address: int) -> int | None:
-    """Read eight bytes of this process; return None where no memory is.
-
-    The system reads them: writing them to a pipe fails at an address at which a load would end the
-    process.
-    """
-    import ctypes
-
-    reader, writer = os.pipe()
-    try:
-        os.write(writer, (ctypes.c_char * 8).from_address(address))
-        return int.from_bytes(os.read(reader, 8), sys.byteorder)
-    except OSError:
-        return None
-    finally:
-        os.close(reader)
-        os.close(writer)

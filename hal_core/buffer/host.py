@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from itertools import product
 from types import SimpleNamespace
@@ -121,3 +122,22 @@ def check_visible(buffer: Buffer, operation: str) -> None:
     if not buffer._device.allocator._host_sees(buffer.options):
         problem, fix = "the memory is not visible to the host", "Copy it: buffer.numpy()."
         raise NotShareable(operation, problem, device=buffer.device, fix=fix)
+
+
+def word_at(address: int) -> int | None:
+    """Read eight bytes of this process; return None where no memory is.
+
+    The system reads them: writing them to a pipe fails at an address at which a load would end the
+    process.
+    """
+    import ctypes
+
+    reader, writer = os.pipe()
+    try:
+        os.write(writer, (ctypes.c_char * 8).from_address(address))
+        return int.from_bytes(os.read(reader, 8), sys.byteorder)
+    except OSError:
+        return None
+    finally:
+        os.close(reader)
+        os.close(writer)

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hal_core.allocator.spec import word_at
+from hal_core.buffer.host import word_at
 from hal_core.errors import DeviceFault, DeviceUnavailable, HalError, OutOfMemory
 
 if TYPE_CHECKING:

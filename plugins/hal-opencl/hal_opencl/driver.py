@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import platformdirs
 
-from hal_core.allocator.spec import word_at
+from hal_core.buffer.host import word_at
 from hal_core.errors import (
     CompileError,
     DeviceFault,
