@@ -338,6 +338,7 @@ class Elements:
         return InvalidState(operation, problem, device=self.device, fix=fix)
 
     def _state(self) -> str:
+        """Return "freed" or "unallocated"; "" for a buffer that has memory."""
         freed = self._freed if self.base is None else self.base._freed != self._freed
         return "" if self._key is not None else "freed" if freed else "unallocated"
 

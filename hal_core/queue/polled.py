@@ -24,7 +24,7 @@ class PolledCommand(Protocol):
 
     @property
     def finish(self) -> Callable[[], None] | None:
-        """What the host does when it is complete."""
+        """Return what the host does once it is complete; None where that is nothing."""
 
 
 class _Dropped(PolledEvent):

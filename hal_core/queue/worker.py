@@ -195,7 +195,10 @@ def copy_by_host(
     queue: Queue, dest: Any, src: Any, nbytes: int, src_device: Compiled, keep: Keep,
     finish: Callable[[], object] | None = None,
 ) -> None:  # fmt: skip
-    """Queue a copy from a device that shares no memory with the queue's; `finish` as above."""
+    """Queue a copy from a device that shares no memory with that of `queue`.
+
+    `finish`: as of the WorkerQueue that copies where the host cannot read the source in place.
+    """
     allocator = src_device.allocator
     if allocator.host_ordered:  # the host sees it in place
         queue._copyin(dest, allocator._as_buffer(src, nbytes), keep)

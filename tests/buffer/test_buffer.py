@@ -128,7 +128,7 @@ def test_B10_a_copy_of_external_memory_has_its_own(fake: hal.Compiled) -> None:
 
 
 def test_B10_what_was_freed_is_not_pickled(fake: hal.Compiled) -> None:
-    """As if it had never been allocated, it gave bytes by chance there."""
+    """It was pickled as one that was never allocated, and came back with bytes by chance."""
     buffer = hal.zeros(8, hal.float32, fake)
     view = buffer[4:]
     buffer.deallocate()
