@@ -154,7 +154,7 @@ def test_a_gang_touches_nothing_that_no_lane_accesses() -> None:
 
 def gangs_of(kernel: Any, registers: Registers = AVX2) -> Gangs:
     folded = fold(kernel.lower())
-    return Gangs(folded._replace(uops=at_barriers(folded)), True, registers)
+    return Gangs(folded._replace(uops=at_barriers(folded)), True, True, registers)
 
 
 def notes(kernel: Any, registers: Registers = AVX2) -> list[str]:

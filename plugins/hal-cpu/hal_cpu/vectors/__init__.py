@@ -5,9 +5,9 @@ rewrites threads of several elements, `bundles.py` finds accesses between each o
 threads with work, `width.py` chooses how many threads a gang has.
 
 The writers, each of which is a class that stands on the one before: `text.py`, `arithmetic.py`,
-`lanes.py`, `guesses.py`, `memory.py`, `loads.py`, `stores.py`, `atomics.py`, `variables.py`,
-`subgroups.py`, `branches.py`, `loops.py`, `flat.py`, `gangs.py`. Names with a dot are the
-renderer's.
+`functions.py`, `lanes.py`, `guesses.py`, `memory.py`, `loads.py`, `stores.py`, `atomics.py`,
+`variables.py`, `subgroups.py`, `branches.py`, `loops.py`, `flat.py`, `gangs.py`. Names with a dot
+are the renderer's.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from hal_cpu.vectors.width import WIDE, Registers, subgroup_of
 from hal_kernel.ir import Kernel
 from hal_kernel.ir.blocks.fission import at_barriers
 from hal_kernel.ir.contraction import contracted
-from hal_kernel.ir.expand import expand
 from hal_kernel.render.renderer import Renderer
 
 
@@ -45,8 +44,6 @@ class LLVMRenderer(Renderer):
 
     def gangs(self, kernel: Kernel) -> Gangs:
         """Return the gangs of a kernel that `render` checked and folded."""
-        if self.fma:
-            kernel = contracted(kernel) if kernel.contract else kernel
-            kernel = expand(kernel, branches=False)
+        kernel = contracted(kernel) if self.fma and kernel.contract else kernel
         kernel = kernel._replace(uops=at_barriers(kernel))
-        return Gangs(kernel, self.half, self.registers, self.width)
+        return Gangs(kernel, self.half, self.fma, self.registers, self.width)

@@ -81,6 +81,13 @@ def mangled(kind: str, n: int) -> str:
     return word if n == 1 else f"v{n}{word}"
 
 
+def intrinsic(op: str, dtype: DType, n: int) -> str:
+    """Return the name of a function of floats: LLVM's, or of one scalar the C library's."""
+    if op in _LIBRARY:
+        return f"@{_LIBRARY[op]}{'f' if dtype is float32 else ''}"
+    return f"@llvm.{_INTRINSICS[op]}.{mangled(scalar(dtype), n)}"
+
+
 def for_lanes(text: str, n: int) -> str:
     """Return the text of a function of scalars as one of vectors."""
     lines = []
@@ -122,8 +129,6 @@ class Arithmetic(Text):
         if op == "BITCAST":
             old, new = typed(dtype, n), typed(dtype_of(uop), n)
             return operands[0] if old == new else self.let(f"bitcast {old} {operands[0]} to {new}")
-        if op == "FAR":
-            return self._far(uop, operands, n)
         if dtype.kind == "f":
             return self._float(op, dtype, operands, n)
         return self._integer(uop, dtype, operands, n)
@@ -154,10 +159,8 @@ class Arithmetic(Text):
             root = self._float("SQRT", dtype, operands, n)
             return self.let(f"fdiv {kind} {number(1.0, dtype, n)}, {root}")
         if op in _LIBRARY:
-            name = f"@{_LIBRARY[op]}{'f' if dtype is float32 else ''}"
-            return self._by_lanes(name, dtype, operands, n)
-        name = f"@llvm.{_INTRINSICS[op]}.{mangled(scalar(dtype), n)}"
-        return self.call(name, kind, [kind] * len(operands), operands)
+            return self._by_lanes(intrinsic(op, dtype, 1), dtype, operands, n)
+        return self.call(intrinsic(op, dtype, n), kind, [kind] * len(operands), operands)
 
     def _by_lanes(self, name: str, dtype: DType, operands: Sequence[str], n: int) -> str:
         """Call a function of scalars for each lane."""
@@ -174,44 +177,6 @@ class Arithmetic(Text):
     def lane(self, kind: str, vector: str, n: int, lane: int | str) -> str:
         """Return one lane of a vector."""
         return self.let(f"extractelement {of(kind, n)} {vector}, i64 {lane}")
-
-    def _far(self, uop: UOp, operands: Sequence[str], n: int) -> str:
-        """Call a function for arguments that are seldom met; zero where they are not."""
-        (op, limit), count = uop.arg, len(operands) - 1
-        given = ", ".join(f"double %a{k}" for k in range(count))
-        library = f"@{_LIBRARY[op]}" if op in _LIBRARY else f"@llvm.{_INTRINSICS[op]}.f64"
-        name = f"@hal.far.{op.lower()}"
-        taken = ", ".join(["double"] * count)
-        self.declarations[f"declare double {library}({taken})"] = None
-        self.helpers[name] = _FAR.format(
-            name=name, given=given, limit=llvm_float(limit, float64), library=library
-        )
-        kinds = ["double"] * (count + 1)
-        if n == 1:
-            pairs = zip(kinds, operands, strict=True)
-            return self.let(f"call double {name}({', '.join(f'{k} {v}' for k, v in pairs)})")
-        wide = f"{name}.{n}"
-        self.helpers[wide] = self._far_of_lanes(name, wide, llvm_float(limit, float64), count, n)
-        kind = of("double", n)
-        return self.let(f"call {kind} {wide}({', '.join(f'{kind} {v}' for v in operands)})")
-
-    def _far_of_lanes(self, name: str, wide: str, limit: str, count: int, n: int) -> str:
-        """Return a function that looks whether any lane needs the call, and calls for each then."""
-        kind, lines, last = of("double", n), list[str](), "poison"
-        names = ["%size", *(f"%a{k}" for k in range(count))]
-        for k in range(n):
-            parts = [f"{one}.{k}" for one in names]
-            for part, one in zip(parts, names, strict=True):
-                lines.append(f"  {part} = extractelement {kind} {one}, i64 {k}")
-            lines.append(
-                f"  %y.{k} = call double {name}({', '.join(f'double {p}' for p in parts)})"
-            )
-            lines.append(f"  %all.{k} = insertelement {kind} {last}, double %y.{k}, i64 {k}")
-            last = f"%all.{k}"
-        return _FAR_OF_LANES.format(
-            kind=kind, name=wide, given=", ".join(f"{kind} {one}" for one in names), n=n,
-            limit=limit, calls="\n".join(lines), last=last,
-        )  # fmt: skip
 
     # -- integers
 
@@ -355,31 +320,3 @@ class Arithmetic(Text):
 
 def shift(op: str, dtype: DType) -> str:
     return "shl" if op == "SHL" else "ashr" if dtype.kind == "i" else "lshr"
-
-
-_FAR = """\
-define internal double {name}(double %size, {given}) noinline nounwind willreturn readnone {{
-  %far = fcmp uge double %size, {limit}
-  br i1 %far, label %call, label %near
-call:
-  %y = call double {library}({given})
-  ret double %y
-near:
-  ret double 0.0
-}}
-"""
-_FAR_OF_LANES = """\
-define internal {kind} {name}({given}) noinline nounwind willreturn readnone {{
-  %limit = insertelement {kind} poison, double {limit}, i64 0
-  %limits = shufflevector {kind} %limit, {kind} poison, <{n} x i32> zeroinitializer
-  %far = fcmp uge {kind} %size, %limits
-  %bits = bitcast <{n} x i1> %far to i{n}
-  %any = icmp ne i{n} %bits, 0
-  br i1 %any, label %call, label %near
-call:
-{calls}
-  ret {kind} {last}
-near:
-  ret {kind} zeroinitializer
-}}
-"""

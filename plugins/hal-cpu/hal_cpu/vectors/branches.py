@@ -33,8 +33,8 @@ class Frame(NamedTuple):
 class Branches(Subgroups):
     """Write trees of nodes, and IFs."""
 
-    def __init__(self, half: bool) -> None:
-        super().__init__(half)
+    def __init__(self, half: bool, fma: bool) -> None:
+        super().__init__(half, fma)
         self.frames: list[Frame] = []
         self.writers: Mapping[str, Callable[[Any, UOp], None]] = {}
 

@@ -25,7 +25,7 @@ from hal_cpu.vectors.flat import Flat
 from hal_cpu.vectors.rows import limits, needed
 from hal_cpu.vectors.shapes import Shapes
 from hal_cpu.vectors.text import METADATA, Scoped
-from hal_cpu.vectors.tree import Item, Loop, Region, nested, settle, walk
+from hal_cpu.vectors.tree import Item, Loop, Region, facts, nested, settle, walk
 from hal_cpu.vectors.value import Value
 from hal_cpu.vectors.width import DEEP, WIDE, Registers, Widths, is_deep, subgroup_of, widths
 from hal_kernel.ir.uop import SUBGROUP, TOGETHER, Kernel, UOp, dtype_of
@@ -48,10 +48,11 @@ class Gangs(Flat):
     """The text of one kernel."""
 
     def __init__(
-        self, kernel: Kernel, half: bool, registers: Registers, width: int | None = None
-    ) -> None:
+        self, kernel: Kernel, half: bool, fma: bool, registers: Registers,
+        width: int | None = None,
+    ) -> None:  # fmt: skip
         """`width`: threads of a gang; None to choose."""
-        super().__init__(half)
+        super().__init__(half, fma)
         self.kernel, self.writers = kernel, _WRITERS
         self.used = {source for node in kernel.uops for source in node.src}
         self.least_masked = 1 if registers == WIDE else 4
@@ -420,9 +421,8 @@ class Gangs(Flat):
 
     def _is_short(self, region: _Region) -> bool:
         """Tell whether a few threads run a body sooner one by one than with a mask."""
-        items = [item for item, _ in walk(region.body)]
-        loops = any(isinstance(item, Loop) for item in items)
-        return len(items) <= _SHORT and not loops and not self.by_subgroup
+        found = facts(region.body)
+        return found.nodes <= _SHORT and not found.loops and not self.by_subgroup
 
     def _number_lanes(self, x: str, left: str) -> None:
         """Set the indices of a gang that is a subgroup, from the number of its first thread.

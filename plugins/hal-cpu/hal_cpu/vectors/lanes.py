@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hal_core.dtypes import DType
-from hal_cpu.vectors.arithmetic import Arithmetic, number, of, scalar, typed
+from hal_cpu.vectors.arithmetic import number, of, scalar, typed
+from hal_cpu.vectors.functions import Functions
 from hal_cpu.vectors.text import Scoped
 from hal_cpu.vectors.value import Lanes, Tests, Value
 from hal_kernel.ir.uop import UOp
@@ -16,15 +17,15 @@ from hal_kernel.ir.uop import UOp
 _PARTED = "where lanes part"
 
 
-class LaneValues(Arithmetic):
+class LaneValues(Functions):
     """Values of a gang of `w` threads."""
 
     w: int
     zero: Lanes
     linear: Lanes
 
-    def __init__(self, half: bool) -> None:
-        super().__init__(half)
+    def __init__(self, half: bool, fma: bool) -> None:
+        super().__init__(half, fma)
         self.set_width(1)
         self.mask: str | None = None  # of the threads that run what is written; None: all do
         self.pure = True  # nothing was stored, so that the gang may start again

@@ -36,8 +36,8 @@ class Index(NamedTuple):
 class Memory(Guesses):
     """Addresses, indices and lanes one by one."""
 
-    def __init__(self, half: bool) -> None:
-        super().__init__(half)
+    def __init__(self, half: bool, fma: bool) -> None:
+        super().__init__(half, fma)
         self.values: dict[UOp, Value] = {}  # of the gang that is written
         self.outer: dict[UOp, Value] = {}  # of what runs once for a block
         self.arrays: dict[UOp, str] = {}  # memory -> its pointer

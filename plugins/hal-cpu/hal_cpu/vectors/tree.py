@@ -13,9 +13,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from hal_cpu.vectors.functions import calls_library, operations
 from hal_kernel.ir.uop import ATOMIC_OPS, LEAVES, UOp
 
-_ACCESSES = ATOMIC_OPS | {"LOAD", "STORE", "FAR", "FENCE"}
+_ACCESSES = ATOMIC_OPS | {"LOAD", "STORE", "FENCE"}
 _NOTED = _ACCESSES | LEAVES | {"SET", "GET"}
 
 
@@ -26,7 +27,7 @@ class Facts(NamedTuple):
     sets: tuple[UOp, ...]  # variables
     leaves: tuple[UOp, ...]  # BREAKs, CONTINUEs and RETURNs
     loops: tuple[UOp, ...]
-    accesses: bool  # it accesses memory
+    accesses: bool  # it accesses memory, or may call the C library
     has_effects: bool  # it changes what stays when its gang starts again
 
     @property
@@ -189,9 +190,10 @@ def facts(block: list[Item]) -> Facts:
                 accesses |= inner.accesses
                 has_effects |= inner.has_effects
             continue
-        nodes += 1
+        nodes += operations(item)
         op = item.op
         if op not in _NOTED:
+            accesses |= calls_library(item)
             continue
         if op in ("SET", "GET"):
             accesses |= item.src[0].op == "SPILL"

@@ -18,8 +18,8 @@ class Variables(Atomics):
 
     shapes: Shapes
 
-    def __init__(self, half: bool) -> None:
-        super().__init__(half)
+    def __init__(self, half: bool, fma: bool) -> None:
+        super().__init__(half, fma)
         self.slots: dict[UOp, tuple[str, str]] = {}  # variable -> its slot and type
         self.outer_slots: dict[UOp, tuple[str, str]] = {}
         self.clearing: list[str] = []  # lines at the start of a body, which clear its variables

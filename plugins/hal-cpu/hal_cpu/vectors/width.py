@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import accumulate
 from typing import NamedTuple
 
+from hal_cpu.vectors.functions import is_function, operations
 from hal_cpu.vectors.shapes import Shapes
 from hal_cpu.vectors.tree import If, Loop
 from hal_kernel.ir.uop import ATOMIC_OPS, LEAVES, PURE, UOp, array_of
@@ -14,6 +15,7 @@ _LOCAL_NBYTES = 64 << 10  # of all lanes' own arrays
 _LONG = 1000  # operations without a loop; of four vectors they take LLVM twice as long
 _DEEPEST = 60  # nested blocks as a tree, in which this package recurses
 _DEPTHS = {"IF": 1, "RANGE": 1, "LOOP": 1, "ENDIF": -1, "ENDRANGE": -1, "ENDLOOP": -1}
+_WIDE_OPS = frozenset({"LOAD", "VAR", "FMA"})  # whose results are kept in registers
 _GATHER, _BRANCH = 10, 34  # what they cost more in vectors, and alone; in tenths of an operation
 _UPDATE = 16  # operations
 _WAITS = frozenset({"CAS", "ATOMICLOAD"})
@@ -63,7 +65,7 @@ def widths(
     sizes = [
         node.dtype.itemsize
         for node in uops
-        if node in varying and node.op in ("LOAD", "VAR", "FMA") and node.dtype
+        if node in varying and (node.op in _WIDE_OPS or is_function(node)) and node.dtype
     ]
     size = max(sizes, default=4)
     in_loops = {
@@ -79,7 +81,8 @@ def widths(
     elif in_loops:
         times = max(1, min(8, registers.number // 2 // len(in_loops)))
     else:
-        times = 4 if sum(node in varying and node.op in PURE for node in uops) < _LONG else 1
+        long = [operations(node) for node in uops if node in varying and node.op in PURE]
+        times = 4 if sum(long) < _LONG else 1
     whole = max(_LEAST, min(_MOST, lanes * times))
     own = _own_nbytes(uops)
     while row is not None and whole > row and whole > 1:
@@ -99,7 +102,7 @@ def _alone(uops: tuple[UOp, ...], shapes: Shapes) -> str:
     that each leaves by itself, and where little is done beside updates of shared memory. A branch
     by data costs a thread alone more than it costs lanes.
     """
-    gathers = operations = updates = work = 0
+    gathers = computed = updates = work = 0
     for node in uops:
         if node not in shapes.varying:
             continue
@@ -108,17 +111,18 @@ def _alone(uops: tuple[UOp, ...], shapes: Shapes) -> str:
             return "threads may wait for each other"
         if node.op in ATOMIC_OPS and array_of(node.src[0]).op == "SHARED":
             updates += node.src[1] in shapes.varying
-        work += node.op in PURE
+        amount = operations(node) if node.op in PURE else 0
+        work += amount
         if any(item.node in shapes.divergent for item, _ in path):
             strays = node.op == "LOAD" and shapes.likely_stride(node.src[1]) is None
             gathers += strays and node.src[0].op != "LOCAL"
-            operations += node.op in PURE
+            computed += amount
     branches = sum(
         isinstance(item, If) and item.node.src[0] in shapes.varying
         for item in {path[-1][0] for path in shapes.paths.values() if path}
         if any(outer.node in shapes.divergent for outer, _ in shapes.paths[item.node])
     )
-    if _GATHER * gathers > operations + _BRANCH * branches:
+    if _GATHER * gathers > computed + _BRANCH * branches:
         return "it gathers more than it computes in a loop that threads leave one by one"
     if _UPDATE * updates > work:
         return "it updates shared memory, lane by lane, and does little else"

@@ -24,12 +24,8 @@ FUNCTIONS: Functions = dict.fromkeys(
 )
 
 
-def expand(kernel: Kernel, functions: Functions = FUNCTIONS, branches: bool = True) -> Kernel:
+def expand(kernel: Kernel, functions: Functions = FUNCTIONS) -> Kernel:
     """Return the kernel with `functions` written out, or the same kernel if it has none of them.
-
-    `branches=False` writes no branches for float64, but a FAR node for arguments that are seldom
-    met. Its arg is (op, limit), its sources are a size and the operands of the op, whose value it
-    has where the size is not less than the limit.
 
     For every argument results are within 2 units in the last place of the exact value (2.5 for
     ATAN2 and the float64 TAN; FMOD is exact). Zeros, infinities, NaNs and subnormals give what C99
@@ -40,10 +36,7 @@ def expand(kernel: Kernel, functions: Functions = FUNCTIONS, branches: bool = Tr
     }
     if not wanted:
         return kernel
-    from hal_kernel.ir.math import (
-        FORMULAS,
-        NEAR,
-    )  # few kernels need them, and they take long to import
+    from hal_kernel.ir.math import FORMULAS  # few kernels need them, and they take long to import
     from hal_kernel.ir.math.value import Page, Value
 
     uops: list[UOp] = []
@@ -56,12 +49,7 @@ def expand(kernel: Kernel, functions: Functions = FUNCTIONS, branches: bool = Tr
         if node in wanted:
             page = Page(uops, node.line)
             values = [Value(part, page) for part in source]
-            if branches or node.op not in NEAR or node.dtype is not float64:
-                replaced[node] = FORMULAS[node.op](*values).node
-                continue
-            near, size, limit = NEAR[node.op](*values)
-            rare = size.new("FAR", float64, size, *values, arg=(node.op, limit))
-            replaced[node] = (size < limit).where(near, rare).node
+            replaced[node] = FORMULAS[node.op](*values).node
             continue
         if source is not node.src:
             made = replaced[node] = UOp(node.op, node.dtype, source, node.arg, node.line)
