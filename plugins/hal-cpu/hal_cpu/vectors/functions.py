@@ -64,6 +64,12 @@ def operations(node: UOp) -> int:
     return len(_formula(node.op, dtype_of(node)).nodes) if is_function(node) else 1
 
 
+def itemsize(node: UOp) -> int:
+    """Return the bytes of a number that a node has, or of the largest that a function computes."""
+    nodes = _formula(node.op, dtype_of(node)).nodes if is_function(node) else [node]
+    return max(part.dtype.itemsize for part in nodes if part.dtype)
+
+
 @functools.cache
 def _formula(op: str, dtype: DType) -> _Formula:
     from hal_kernel.ir.math import FORMULAS, NEAR  # few kernels need them, and they take long

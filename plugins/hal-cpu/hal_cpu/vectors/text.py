@@ -88,17 +88,19 @@ class Text:
         `least`: the number of open loops that a load must stay in, counted from the outermost. An
         instruction without effects needs none; any other stays in all of them.
         """
-        here = level = len(self.loops)
+        known = self.cache.get(text)
+        if known is not None:
+            return known
         free = text[: text.index(" ")] in _FREE
         if not free and least is None:
             name = f"%v.{self.number()}"
             self.lines.append(f"  {name} = {text}")
+            level = len(self.loops)
         else:
             key = text if free else (text, self.changes)
-            known = self.cache.get(key)
-            if known is not None:
+            if not free and (known := self.cache.get(key)) is not None:
                 return known
-            level, levels = least or 0, self.levels
+            here, level, levels = len(self.loops), least or 0, self.levels
             for operand in _NAME.findall(text):
                 if operand in levels and levels[operand] > level:
                     level = levels[operand]

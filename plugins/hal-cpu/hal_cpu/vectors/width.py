@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import accumulate
 from typing import NamedTuple
 
-from hal_cpu.vectors.functions import is_function, operations
+from hal_cpu.vectors.functions import is_function, itemsize, operations
 from hal_cpu.vectors.shapes import Shapes
 from hal_cpu.vectors.tree import If, Loop
 from hal_kernel.ir.uop import ATOMIC_OPS, LEAVES, PURE, UOp, array_of
@@ -63,7 +63,7 @@ def widths(
     if why:
         return Widths(1, 1, why)
     sizes = [
-        node.dtype.itemsize
+        itemsize(node)
         for node in uops
         if node in varying and (node.op in _WIDE_OPS or is_function(node)) and node.dtype
     ]
