@@ -117,3 +117,24 @@ def test_a_long_list_of_branches_is_rendered_in_linear_time() -> None:
         return calls(lambda: LLVMRenderer().render(kernel))
 
     assert rendering(1000) < 12 * rendering(100)
+
+
+# -- math functions
+
+
+@hal.kernel
+def turned(y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32], n: hal.int32):
+    i = hal.global_idx(0)
+    if i < n:
+        angle = x[i]
+        y[2 * i] = hal.cos(angle) + hal.exp(angle)
+        y[2 * i + 1] = hal.sin(angle) + hal.exp(-angle)
+
+
+def test_a_function_is_written_once_and_sine_and_cosine_of_an_angle_are_one() -> None:
+    text = LLVMRenderer(width=8).render(turned.lower())
+    bodies = text.count("extractvalue") / 2  # each has a sine and a cosine
+    for function, calls_of_a_body in (("sin.cos", 1), ("exp", 2)):
+        name = f"@hal.{function}.float32.8("
+        assert len(re.findall(rf"define .*{re.escape(name)}", text)) == 1
+        assert text.count(name) - 1 == bodies * calls_of_a_body

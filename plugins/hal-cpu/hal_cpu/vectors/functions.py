@@ -17,6 +17,9 @@ from hal_cpu.vectors.arithmetic import Arithmetic, intrinsic, literal, number, o
 from hal_kernel.ir.expand import FUNCTIONS
 from hal_kernel.ir.uop import UOp, dtype_of
 
+# One function has both, as kernels ask for both of one angle; LLVM drops what is not used.
+_TOGETHER = dict.fromkeys(("SIN", "COS"), ("SIN", "COS"))
+
 
 class _Formula(NamedTuple):
     """The arithmetic of a function."""
@@ -39,14 +42,18 @@ class Functions(Arithmetic):
     def operation(self, uop: UOp, operands: Sequence[str], n: int) -> str:
         if not (self.fma and is_function(uop)):
             return super().operation(uop, operands, n)
-        dtype = dtype_of(uop)
-        name, declarations, helpers = _written(uop.op, dtype, n)
+        dtype, ops = dtype_of(uop), _TOGETHER.get(uop.op, (uop.op,))
+        name, declarations, helpers = _written(ops, dtype, n)
         if name not in self.helpers:
             self.declarations.update(declarations)
             self.helpers.update(helpers)
         kind = typed(dtype, n)
         given = ", ".join([f"{kind} {operand}" for operand in operands])
-        return self.let(f"call {kind} {name}({given})", least=0)
+        result = _result(kind, len(ops))
+        whole = self.let(f"call {result} {name}({given})", free=True)
+        if len(ops) == 1:
+            return whole
+        return self.let(f"extractvalue {result} {whole}, {ops.index(uop.op)}")
 
 
 def is_function(node: UOp) -> bool:
@@ -86,12 +93,29 @@ def _formula(op: str, dtype: DType) -> _Formula:
 
 
 @functools.cache
-def _written(op: str, dtype: DType, n: int) -> tuple[str, dict[str, None], dict[str, str]]:
+def _written(
+    ops: tuple[str, ...], dtype: DType, n: int
+) -> tuple[str, dict[str, None], dict[str, str]]:
     """Return the name of a function, and the declarations and functions that it is made of."""
-    formula, text = _formula(op, dtype), Arithmetic(half=False)
-    kind, name = typed(dtype, n), f"@hal.{op.lower()}.{dtype.name}.{n}"
+    text, kind = Arithmetic(half=False), typed(dtype, n)
+    count = len(_formula(ops[0], dtype).operands)
+    taken = ", ".join([f"{kind} %a{k}" for k in range(count)])
+    results = [_write(text, op, dtype, n) for op in ops]
+    last, result = results[0], _result(kind, len(ops))
+    if len(ops) > 1:
+        last = "poison"
+        for place, one in enumerate(results):
+            last = text.let(f"insertvalue {result} {last}, {kind} {one}, {place}")
+    name = f"@hal.{'.'.join(ops).lower()}.{dtype.name}.{n}"
+    head = f"define internal {result} {name}({taken}) alwaysinline {{"
+    definition = "\n".join([head, *text.whole(), f"  ret {result} {last}", "}", ""])
+    return name, text.declarations, text.helpers | {name: definition}
+
+
+def _write(text: Arithmetic, op: str, dtype: DType, n: int) -> str:
+    """Write the arithmetic of a function of %a0, %a1; return its result."""
+    formula, kind = _formula(op, dtype), typed(dtype, n)
     names = {operand: f"%a{k}" for k, operand in enumerate(formula.operands)}
-    taken = ", ".join(f"{kind} {one}" for one in names.values())
     for node in formula.nodes:
         if node.op == "CONST":
             names[node] = number(node.arg, dtype_of(node), n)
@@ -99,18 +123,19 @@ def _written(op: str, dtype: DType, n: int) -> tuple[str, dict[str, None], dict[
             names[node] = text.operation(node, [names[part] for part in node.src], n)
     result = names[formula.result]
     if formula.size and formula.is_near:
-        far = f"@hal.far.{op.lower()}.{n}"
+        far = f"@hal.far.{op.lower()}"
         text.helpers |= _far_of(op, len(formula.operands), literal(formula.limit, float64), n)
         operands = [formula.size, *formula.operands]
-        given = ", ".join(f"{kind} {names[operand]}" for operand in operands)
-        rare = text.let(f"call {kind} {far}({given})")
+        given = ", ".join([f"{kind} {names[operand]}" for operand in operands])
+        rare = text.let(f"call {kind} {far}.{n}({given})")
         result = text.select(names[formula.is_near], kind, result, rare)
-        library = intrinsic(op, float64, 1)
         doubles = ", ".join(["double"] * len(formula.operands))
-        text.declarations[f"declare double {library}({doubles})"] = None
-    body = "\n".join([*text.whole(), f"  ret {kind} {result}"])
-    definition = f"define internal {kind} {name}({taken}) alwaysinline {{\n{body}\n}}\n"
-    return name, text.declarations, text.helpers | {name: definition}
+        text.declarations[f"declare double {intrinsic(op, float64, 1)}({doubles})"] = None
+    return result
+
+
+def _result(kind: str, count: int) -> str:
+    return kind if count == 1 else f"{{ {', '.join([kind] * count)} }}"
 
 
 def _far_of(op: str, count: int, limit: str, n: int) -> dict[str, str]:

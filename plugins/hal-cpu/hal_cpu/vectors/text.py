@@ -27,7 +27,7 @@ _FREE = {  # instructions that may run where their results are not needed
     "add", "sub", "mul", "and", "or", "xor", "shl", "lshr", "ashr", "icmp", "select", "fadd",
     "fsub", "fmul", "fdiv", "fneg", "fcmp", "sext", "zext", "trunc", "fpext", "fptrunc", "sitofp",
     "uitofp", "fptosi", "fptoui", "bitcast", "ptrtoint", "getelementptr", "extractelement",
-    "insertelement", "shufflevector",
+    "insertelement", "shufflevector", "extractvalue", "insertvalue",
 }  # fmt: skip
 
 
@@ -82,16 +82,17 @@ class Text:
     def line(self, text: str) -> None:
         self.lines.append("  " + text)
 
-    def let(self, text: str, least: int | None = None) -> str:
+    def let(self, text: str, least: int | None = None, free: bool = False) -> str:
         """Write an instruction and return the name of its result.
 
         `least`: the number of open loops that a load must stay in, counted from the outermost. An
-        instruction without effects needs none; any other stays in all of them.
+        instruction without effects, or a call that is `free` of them, needs none; any other stays
+        in all of them.
         """
         known = self.cache.get(text)
         if known is not None:
             return known
-        free = text[: text.index(" ")] in _FREE
+        free = free or text[: text.index(" ")] in _FREE
         if not free and least is None:
             name = f"%v.{self.number()}"
             self.lines.append(f"  {name} = {text}")
@@ -181,9 +182,8 @@ class Text:
         least: int | None = None,
     ) -> str:  # fmt: skip
         """Call a function that is declared at the top; return its result. `least`: as of `let`."""
-        if callee.startswith("@llvm.") and not callee.startswith("@llvm.masked."):
-            least = 0  # arithmetic
-        return self.let(self._called(callee, result, kinds, operands), least)
+        is_arithmetic = callee.startswith("@llvm.") and not callee.startswith("@llvm.masked.")
+        return self.let(self._called(callee, result, kinds, operands), least, is_arithmetic)
 
     def run(self, callee: str, kinds: Sequence[str], operands: Sequence[str]) -> None:
         """Call a function without a result."""
