@@ -159,10 +159,10 @@ class Arithmetic(Text):
             root = self._float("SQRT", dtype, operands, n)
             return self.let(f"fdiv {kind} {number(1.0, dtype, n)}, {root}")
         if op in _LIBRARY:
-            return self._by_lanes(intrinsic(op, dtype, 1), dtype, operands, n)
+            return self.by_lanes(intrinsic(op, dtype, 1), dtype, operands, n)
         return self.call(intrinsic(op, dtype, n), kind, [kind] * len(operands), operands)
 
-    def _by_lanes(self, name: str, dtype: DType, operands: Sequence[str], n: int) -> str:
+    def by_lanes(self, name: str, dtype: DType, operands: Sequence[str], n: int) -> str:
         """Call a function of scalars for each lane."""
         one, kinds = scalar(dtype), [scalar(dtype)] * len(operands)
         if n == 1:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from hal_core.dtypes import DType, float64
-from hal_cpu.vectors.arithmetic import Arithmetic, intrinsic, literal, number, of, typed
+from hal_cpu.vectors.arithmetic import Arithmetic, intrinsic, number, of, typed
 from hal_kernel.ir.expand import FUNCTIONS
 from hal_kernel.ir.uop import UOp, dtype_of
 
@@ -123,73 +123,31 @@ def _write(text: Arithmetic, op: str, dtype: DType, n: int) -> str:
             names[node] = text.operation(node, [names[part] for part in node.src], n)
     result = names[formula.result]
     if formula.size and formula.is_near:
-        far = f"@hal.far.{op.lower()}"
-        text.helpers |= _far_of(op, len(formula.operands), literal(formula.limit, float64), n)
         operands = [formula.size, *formula.operands]
         given = ", ".join([f"{kind} {names[operand]}" for operand in operands])
-        rare = text.let(f"call {kind} {far}.{n}({given})")
+        rare = text.let(f"call {kind} {_write_far(text, op, formula, n)}({given})")
         result = text.select(names[formula.is_near], kind, result, rare)
-        doubles = ", ".join(["double"] * len(formula.operands))
-        text.declarations[f"declare double {intrinsic(op, float64, 1)}({doubles})"] = None
     return result
+
+
+def _write_far(text: Arithmetic, op: str, formula: _Formula, n: int) -> str:
+    """Write a function that calls the library if a lane's size is not less than the limit."""
+    name, kind, calls = f"@hal.far.{op.lower()}.{n}", of("double", n), Arithmetic(half=False)
+    operands = [f"%a{k}" for k in range(len(formula.operands))]
+    given = ", ".join([f"{kind} {operand}" for operand in ("%size", *operands)])
+    head = f"define internal {kind} {name}({given}) noinline nounwind willreturn readnone {{"
+    far = calls.let(f"fcmp uge {kind} %size, {number(formula.limit, float64, n)}")
+    if n > 1:
+        far = calls.let(f"icmp ne i{n} {calls.let(f'bitcast <{n} x i1> {far} to i{n}')}, 0")
+    calls.branch(far, "call", "near")
+    calls.label("call")
+    calls.line(f"ret {kind} {calls.by_lanes(intrinsic(op, float64, 1), float64, operands, n)}")
+    calls.label("near")
+    calls.line(f"ret {kind} zeroinitializer")
+    text.declarations |= calls.declarations
+    text.helpers[name] = "\n".join([head, *calls.whole(), "}", ""])
+    return name
 
 
 def _result(kind: str, count: int) -> str:
     return kind if count == 1 else f"{{ {', '.join([kind] * count)} }}"
-
-
-def _far_of(op: str, count: int, limit: str, n: int) -> dict[str, str]:
-    """Return functions that call the library where the size is not less than the limit, else 0."""
-    given = ", ".join(f"double %a{k}" for k in range(count))
-    name = f"@hal.far.{op.lower()}"
-    library = intrinsic(op, float64, 1)
-    one = _FAR.format(name=f"{name}.1", given=given, limit=limit, library=library)
-    found = {f"{name}.1": one}
-    if n > 1:
-        found[f"{name}.{n}"] = _far_of_lanes(name, limit, count, n)
-    return found
-
-
-def _far_of_lanes(name: str, limit: str, count: int, n: int) -> str:
-    """Return a function that looks whether any lane needs the call, and calls for each then."""
-    kind, lines, last = of("double", n), list[str](), "poison"
-    names = ["%size", *(f"%a{k}" for k in range(count))]
-    for k in range(n):
-        parts = [f"{one}.{k}" for one in names]
-        for part, one in zip(parts, names, strict=True):
-            lines.append(f"  {part} = extractelement {kind} {one}, i64 {k}")
-        lines.append(f"  %y.{k} = call double {name}.1({', '.join(f'double {p}' for p in parts)})")
-        lines.append(f"  %all.{k} = insertelement {kind} {last}, double %y.{k}, i64 {k}")
-        last = f"%all.{k}"
-    return _FAR_OF_LANES.format(
-        kind=kind, name=f"{name}.{n}", given=", ".join(f"{kind} {one}" for one in names), n=n,
-        limit=limit, calls="\n".join(lines), last=last,
-    )  # fmt: skip
-
-
-_FAR = """\
-define internal double {name}(double %size, {given}) noinline nounwind willreturn readnone {{
-  %far = fcmp uge double %size, {limit}
-  br i1 %far, label %call, label %near
-call:
-  %y = call double {library}({given})
-  ret double %y
-near:
-  ret double 0.0
-}}
-"""
-_FAR_OF_LANES = """\
-define internal {kind} {name}({given}) noinline nounwind willreturn readnone {{
-  %limit = insertelement {kind} poison, double {limit}, i64 0
-  %limits = shufflevector {kind} %limit, {kind} poison, <{n} x i32> zeroinitializer
-  %far = fcmp uge {kind} %size, %limits
-  %bits = bitcast <{n} x i1> %far to i{n}
-  %any = icmp ne i{n} %bits, 0
-  br i1 %any, label %call, label %near
-call:
-{calls}
-  ret {kind} {last}
-near:
-  ret {kind} zeroinitializer
-}}
-"""
