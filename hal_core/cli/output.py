@@ -66,7 +66,8 @@ def told(work: Callable[[], int]) -> int:
         try:
             return work()
         finally:
-            sys.stdout.flush()  # here, where a full disk can be told
+            if not sys.stdout.closed:  # by a program that `hal profile` has run
+                sys.stdout.flush()  # here, where a full disk can be told
     except KeyboardInterrupt:
         # Python ends such a process by SIGINT, so that a shell's loop ends, too.
         hook = sys.excepthook

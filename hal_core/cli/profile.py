@@ -10,7 +10,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Iterable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import NamedTuple
 
 from hal_core.cli import output
@@ -57,25 +57,32 @@ def run(options: argparse.Namespace) -> int:
     target = _target(options.out)
     sys.argv = [path, *options.arguments]
     sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
-    out = os.dup(1)
+    out, err, stderr = os.dup(1), os.dup(2), sys.stderr
     if options.json:  # what libraries and child processes write there too
         os.dup2(2, 1)
-    before = set(threading.enumerate())
+    before, process = set(threading.enumerate()), os.getpid()
     ending = ExitStack()
     whole = ending.enter_context(profile(_LIMIT))
     code, is_interrupted = _ran(path)
 
     def finish() -> int:
+        if os.getpid() != process:  # the end of a forked child is not that of the program
+            return code
         ending.close()
-        options.stdout.flush()
-        os.dup2(out, 1)
-        os.close(out)
+        problem = saved_elsewhere(whole, target) if target else ""
+        if not options.stdout.closed:
+            options.stdout.flush()
+        for copy, number in ((out, 1), (err, 2)):
+            os.dup2(copy, number)
+            os.close(copy)
+        sys.stderr = stderr  # a program may replace or close it; Python leaves the file open
+        if stderr.closed:
+            sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115  # to the end
         if options.json:
             rows = [line._asdict() for line in lines(whole.events)]
             output.write_json({"events": rows, "dropped": whole.dropped}, options)
         else:
             show(lines(whole.events), whole.dropped, 0 if is_interrupted else code)
-        problem = saved_elsewhere(whole, target) if target else ""
         if problem:
             print(f"hal: {problem}", file=sys.stderr)
         return code
@@ -97,10 +104,12 @@ def _ran(path: str) -> tuple[int, bool]:
         if error.code is None or isinstance(error.code, int):
             return error.code or 0, False
         # The interpreter prints anything else and exits with 1.
-        print(error.code, file=sys.stderr)
+        with suppress(OSError, ValueError):  # the program may have closed it
+            print(error.code, file=sys.stderr)
         return 1, False
     except BaseException as error:
-        traceback.print_exc()
+        with suppress(OSError, ValueError):
+            traceback.print_exc()
         return 1, isinstance(error, KeyboardInterrupt)
     return 0, False
 

@@ -128,6 +128,33 @@ def test_threads_of_the_program_are_waited_for(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "t.json").read_text())["traceEvents"]
 
 
+@pytest.mark.parametrize(
+    "end",
+    ["sys.stdout.close()", "sys.stderr.close()", "sys.stdout = sys.stderr = None",
+     "os.close(1); os.close(2)", "sys.stderr.close(); sys.exit('no more')",
+     "sys.stdout = io.TextIOWrapper(sys.stdout.buffer); print('last')",
+     "sys.stderr = io.TextIOWrapper(sys.stderr.buffer)"],
+)  # fmt: skip
+def test_a_program_that_closes_its_output_loses_no_trace(tmp_path: Path, end: str) -> None:
+    (tmp_path / "program.py").write_text(f"import io, os, sys\n{end}")
+    command = [sys.executable, "-m", "hal_core", "profile", "-o", "t.json", "program.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == int("exit" in end), done.stderr
+    assert "no device did anything" in done.stderr and "Traceback" not in done.stderr
+    assert done.stdout.splitlines() == ["last"] * ("last" in end)
+    assert "traceEvents" in json.loads((tmp_path / "t.json").read_text())
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows does not fork")
+def test_a_forked_child_writes_no_table_and_no_trace(tmp_path: Path) -> None:
+    """It ends behind its parent here, whose trace it would replace."""
+    text = "import os, time\nif not os.fork():\n    time.sleep(0.5)\n    raise SystemExit(0)"
+    (tmp_path / "program.py").write_text(text)
+    command = [sys.executable, "-m", "hal_core", "profile", "-o", "t.json", "program.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.count("no device did anything")) == (0, 1)
+
+
 def test_a_trace_that_cannot_be_written_costs_no_table(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
