@@ -96,7 +96,7 @@ class Node(OfThisProcess):
 
         `given` are all arguments in the order of the signature, or the buffers alone.
         An argument that is left out keeps its value. `how` takes `grid`, `block`, `threads` and
-        `shared`, as a launch does.
+        `shared`, as a launch does; `grid` takes the place of `threads`, and `threads` of `grid`.
         Raises: as the launch would, and the node stays as it was; InvalidArgument for a node that
         is no launch.
         """
@@ -114,11 +114,16 @@ class Node(OfThisProcess):
             bufs, vals = program._split(given, None)
         args = program._arguments(bufs, self.vals if vals is None else vals)
         if how:
-            geometry = program._resolved(**how)
+            sizes = dict(zip(_SIZES, self._sizes, strict=True))
+            for given_one, other in (("grid", "threads"), ("threads", "grid")):
+                if how.get(given_one) is not None:
+                    sizes[other] = None
+            sizes |= how
+            geometry = program._resolved(**sizes)
             if geometry is None:
                 fix = "Leave the node out of the graph, or let its kernel do nothing."
                 raise InvalidArgument("update", "the launch has no threads", got=how, fix=fix)
-            self.geometry, self._sizes = geometry, program._plain(**how)
+            self.geometry, self._sizes = geometry, program._plain(**sizes)
         self.bufs, self._args = bufs, args
         self._changed()
 

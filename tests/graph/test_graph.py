@@ -271,6 +271,25 @@ def test_a_node_that_is_not_there_says_how_many_there_are(fake: hal.Compiled) ->
 
 
 @pytest.mark.parametrize(
+    ("sizes", "update", "same"),
+    [({"threads": 9, "block": 2, "shared": 8}, {"threads": 7},
+      {"grid": 4, "block": 2, "shared": 8}),
+     ({"threads": 9, "block": 2, "shared": 8}, {"grid": 3}, {"grid": 3, "block": 2, "shared": 8}),
+     ({"grid": 3, "block": 2}, {"threads": 8}, {"threads": 8, "block": 2}),
+     ({"grid": 3, "block": 2}, {"block": 4, "threads": None}, {"grid": 3, "block": 4}),
+     ({"threads": 9}, {"shared": 16}, {"threads": 9, "shared": 16})],
+)  # fmt: skip
+def test_G3_an_update_keeps_the_sizes_that_are_left_out(
+    sizes: Any, update: Any, same: Any, fake: hal.Compiled
+) -> None:
+    program, made = double(fake)
+    graph = hal.Graph(fake)
+    node = graph.add(program, made, vals=(N,), **sizes)
+    node.update(**update)
+    assert node.geometry == graph.add(program, made, vals=(N,), **same).geometry
+
+
+@pytest.mark.parametrize(
     ("given", "advice"),
     [({"thread": 4}, "Did you mean threads="), ({"grids": 4}, "Did you mean grid="),
      ({"val": (4,)}, "Did you mean vals="),
