@@ -133,15 +133,17 @@ def _in_pieces(
     buffer: Buffer, operation: str, move: Callable[[memoryview, int], None], *, writes_file: bool
 ) -> None:
     """Call `move` for each piece, as memory of the host, with its first byte; a few at a time."""
-    starts = range(0, buffer.nbytes, _PIECE_NBYTES)
+    whole = buffer.options.image is not None  # an image has no parts
+    size = max(1, buffer.nbytes) if whole else _PIECE_NBYTES
+    starts = range(0, buffer.nbytes, size)
     seen = buffer._device.allocator._host_sees(buffer.options)
     memory = in_place(buffer, operation).data if seen else None
 
     def work(start: int) -> None:
         if memory is not None:
-            move(memory[start : start + _PIECE_NBYTES], start)
+            move(memory[start : start + size], start)
             return
-        part = buffer.view(min(_PIECE_NBYTES, buffer.nbytes - start), uint8, start)
+        part = buffer if whole else buffer.view(min(size, buffer.nbytes - start), uint8, start)
         staging = memoryview(bytearray(part.nbytes))
         if writes_file:
             part.copyout(staging)

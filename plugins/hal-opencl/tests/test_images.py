@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -159,3 +160,14 @@ def test_a_format_that_the_device_lacks(
     plain = made(device, hal.Image(4, 1))
     with pytest.raises(hal.Unsupported, match=r"argument 'x: const image2d': .*RGBA, UNORM_INT8"):
         program(image, plain, threads=(4, 1))
+
+
+def test_F3_an_image_is_read_from_a_file_and_written_to_one(
+    device: hal.Compiled, tmp_path: Path
+) -> None:
+    pixels = np.arange(3 * 5 * 4, dtype=np.float32).reshape(3, 5, 4)
+    options = hal.BufferSpec(image=hal.Image(5, 3))
+    path = tmp_path / "pixels"
+    hal.Buffer.from_numpy(pixels, device, options).to_file(path, offset=8)
+    image = hal.Buffer.from_file(path, hal.float32, 8, device=device, options=options)
+    assert np.array_equal(image.numpy(), pixels)
