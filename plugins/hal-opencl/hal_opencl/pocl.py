@@ -11,13 +11,26 @@ from hal_opencl.render import OpenCLRenderer
 # Version 3.1 rounds by conversion to an int. Where its optimiser sees a constant that no int holds,
 # it takes the code that follows for unreachable and drops the kernel. clang's builtins are
 # right, and several times as fast. Its fabs clears a bit of an int: where the float comes from a
-# load under a mask, LLVM 14 then ends the process ("Cannot select ... v8f32 = and").
+# load under a mask, LLVM 15 then ends the process, as below.
 _BUILTINS = {
     op: f"__builtin_{name}{{f}}({{0}})"
     for op, name in {
         "FLOOR": "floor", "CEIL": "ceil", "TRUNC": "trunc", "ROUND": "rint", "ABS": "fabs",
     }.items()
 }  # fmt: skip
+
+# Where one kernel loads a float and, through its bits, the same memory as an int under one mask,
+# LLVM 15 takes either vector for the other and ends the process ("Cannot select ... v8f32 = and").
+# With the assumption, which is always true and is no code, the second load stays one of a float.
+_BITS = {
+    ("float32", "as_uint", "as_float"): ("uint", "float"),
+    ("float64", "as_ulong", "as_double"): ("ulong", "double"),
+}
+_BITS_HELPER = """\
+static inline {word} hal_{bits}({type} x) {{
+    __builtin_assume(!(x * 0 > 1));
+    return {bits}(x);
+}}"""
 
 # A work-item is a few blocks that follow each other along x, and threads are loops, as in C. A
 # launch passes its geometry: the sizes of the block and of the grid, and the number of blocks of a
@@ -41,7 +54,13 @@ __kernel void $name($parameters) {
 
 # Elements by themselves: vectors are made of threads.
 _ITEMS = OpenCLRenderer.row._replace(
-    functions={**OpenCLRenderer.row.functions, **_BUILTINS}, vector=""
+    functions={**OpenCLRenderer.row.functions, **_BUILTINS},
+    vector="",
+    bits={dtype: (f"hal_{bits}", of_bits) for dtype, bits, of_bits in _BITS},
+    helpers={
+        f"hal_{bits}": _BITS_HELPER.format(word=word, type=type_, bits=bits)
+        for (_, bits, _), (word, type_) in _BITS.items()
+    },
 )
 
 _BLOCKS = _ITEMS._replace(
