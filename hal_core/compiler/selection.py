@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 
 from hal_core import config
 from hal_core.device.plugin import is_failure, one_line
-from hal_core.errors import CompilerUnavailable, HalError, InvalidArgument
+from hal_core.errors import (
+    CompilerUnavailable,
+    DeviceFault,
+    ForkError,
+    HalError,
+    InvalidArgument,
+    InvalidState,
+)
 
 if TYPE_CHECKING:
     from hal_core.compiler import Compiler, CompilerPair
@@ -85,10 +92,15 @@ def select(device: Compiled, language: str | None) -> tuple[CompilerPair, Compil
 
 
 def _try(device: Compiled, pair: CompilerPair) -> Compiler | None:
-    """Make the pair's compiler, or remember why that is not possible."""
+    """Make the pair's compiler, or remember why that is not possible.
+
+    Raises: DeviceFault, ForkError and InvalidState of the device itself.
+    """
     with device._lock:
         try:
             return device._ready_compilers.setdefault(pair.name, pair.compiler())
+        except (DeviceFault, ForkError, InvalidState):  # of the device: no other pair can serve
+            raise
         except HalError as error:  # as part of a sentence that names operation and device itself
             reason = f"{error.problem} ({error.fix.rstrip('.')})" if error.fix else error.problem
         except BaseException as error:  # a plugin may raise anything

@@ -181,6 +181,23 @@ def test_C6_a_compiler_whose_making_fails_in_any_way_leaves_the_others(
             device.compile(source())
 
 
+@pytest.mark.parametrize("kind", [hal.DeviceFault, hal.InvalidState, hal.ForkError])
+def test_C6_a_device_that_fails_while_a_compiler_is_made_is_no_missing_compiler(
+    kind: type[hal.HalError],
+) -> None:
+    class Lost(FakePlugin):
+        @hal.hookimpl
+        def hal_make_compilers(self, device: hal.Compiled) -> list[hal.CompilerPair]:
+            def lost() -> Any:
+                raise kind("make", "the device is lost")
+
+            return [hal.CompilerPair("lost", "python", None, lost)]
+
+    hal.Device.register_plugin("LOST", Lost())
+    with hal.Device["LOST"] as device, pytest.raises(kind, match="make: the device is lost"):
+        device.compile(source())
+
+
 def test_sources_check_what_they_are_given() -> None:
     for arguments, pattern in [
         (("1k", TEXT, ""), "C identifier"), (("k", b"bytes", ""), "text must be a str"),

@@ -28,7 +28,9 @@ def adds_up(device: hal.Compiled) -> bool:
     return y.numpy().tolist() == [1] * 100
 
 
-@pytest.fixture(params=["synchronize", "read", "timed launch", "copy to another", "allocate"])
+@pytest.fixture(
+    params=["synchronize", "read", "timed launch", "copy to another", "allocate", "compile"]
+)
 def use(request: pytest.FixtureRequest, other: hal.Compiled) -> Callable[[Any, Any], object]:
     """Things that wait for a device."""
     uses: dict[str, Callable[[Any, Any], object]] = {
@@ -41,6 +43,7 @@ def use(request: pytest.FixtureRequest, other: hal.Compiled) -> Callable[[Any, A
             hal.empty(100, hal.int32, other).copy_from(y), other.synchronize(),
         ),
         "allocate": lambda device, y: hal.empty(1 << 20, hal.int32, device),
+        "compile": lambda device, y: device.compile(hal.Source("k", "", "y: int32*", language="c")),
     }  # fmt: skip
     return uses[request.param]
 
