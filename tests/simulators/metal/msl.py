@@ -275,7 +275,15 @@ class Library:
 
 def _compiled(text: str, clang: tuple[str, ...]) -> Path:
     """Return the library of a text; the same text is compiled once in a process."""
-    _runtime()  # which has `metal_wait`
+    with _making:  # two threads would write one file
+        _runtime()  # which has `metal_wait`
+        return _make(text, clang)
+
+
+_making = threading.Lock()
+
+
+def _make(text: str, clang: tuple[str, ...]) -> Path:
     stem = hashlib.sha256(f"{clang}{text}".encode()).hexdigest()[:24]
     made = _folder() / f"{stem}.so"
     if made.exists():
@@ -289,7 +297,7 @@ def _compiled(text: str, clang: tuple[str, ...]) -> Path:
         "-Wno-unknown-pragmas", "-Wno-char-subscripts", "-Wno-unused-variable",
         "-Wno-unused-function", "-Wno-tautological-compare", "-Wno-unused-value",
     )  # fmt: skip
-    partial = made.with_suffix(f".{threading.get_ident()}.o")  # zig goes by the ending
+    partial = made.with_suffix(".o")  # zig goes by the ending
     done = subprocess.run(
         [*command, str(source), "-o", str(partial)], capture_output=True, text=True, check=False
     )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import platform
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +41,22 @@ HALVES = (
 }
 """
 )
+
+
+def test_threads_that_want_one_text_compile_it_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    commands: list[Any] = []
+    real = subprocess.run
+
+    def counted(command: Any, **how: Any) -> Any:
+        commands.append(command)
+        return real(command, **how)
+
+    msl._runtime()
+    monkeypatch.setattr(subprocess, "run", counted)
+    with ThreadPoolExecutor(4) as pool:
+        libraries = list(pool.map(msl.Library, [HALVES.replace("halves", "of_threads")] * 4))
+    assert len(commands) == 2, "one to compile, one to link"
+    assert all(library._library["hal_call_of_threads"] for library in libraries)
 
 
 @pytest.mark.parametrize("options", [(), ("-march=x86-64",)], ids=["native", "no-instruction"])
