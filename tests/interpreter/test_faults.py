@@ -272,7 +272,10 @@ def test_an_atomic_store_reads_nothing() -> None:
 
 def test_elements_that_are_known_not_to_be_initialised() -> None:
     known = np.arange(SIZE) < 5
-    interpret(shift, floats(), floats(), vals=(0,), threads=5, block=5, initialised=(None, known))
+    for mask in (known, known.tolist()):
+        interpret(
+            shift, floats(), floats(), vals=(0,), threads=5, block=5, initialised=(None, mask)
+        )
     text = "a read of element 5 of 'x', which nothing has written, by thread (5, 0, 0)"
     with pytest.raises(hal.KernelFault, match=re.escape(text)):
         interpret(

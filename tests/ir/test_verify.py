@@ -365,6 +365,9 @@ def test_what_is_no_kernel_or_has_no_signature_is_told_how_to_make_one() -> None
     for wrong in (Kernel("k", "y: float32*", ()), Kernel(None, SIGNATURE, ())):  # type: ignore[arg-type]
         with pytest.raises(hal.InvalidKernel, match=r"hal.Signature.parse\(name, text\)"):
             verify(wrong)
+    for block in (64, (64, 1), [64, 1, 1], (64.0, 1, 1)):
+        with pytest.raises(hal.InvalidKernel, match=r"block is not \(x, y, z\)"):
+            verify(Kernel("k", SIGNATURE, (), block))  # type: ignore[arg-type]
     with pytest.raises(hal.InvalidKernel, match="node 0, 'ADD': not a UOp"):
         verify(Kernel("k", SIGNATURE, ("ADD",)))  # type: ignore[arg-type]
 

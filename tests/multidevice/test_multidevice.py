@@ -179,6 +179,11 @@ def test_M1_shards_that_do_not_divide_are_refused(
         hal.MultiBuffer(devices, shape, hal.int8, axis, sizes)
 
 
+def test_M1_the_axis_may_be_of_numpy(devices: list[Any]) -> None:
+    multi = hal.MultiBuffer(devices, (3, 6), hal.int8, np.int64(-1)).fill(1)
+    assert multi.axis == 1 and multi.reshard(np.int8(0)).axis == 0  # type: ignore[arg-type]
+
+
 def test_M1_host_memory_of_another_size_is_refused(devices: list[Any]) -> None:
     multi = hal.MultiBuffer(devices, (3, 2), hal.int16).fill(7)
     for wrong in (bytes(11), bytes(13), np.zeros((3, 3), "i2")):

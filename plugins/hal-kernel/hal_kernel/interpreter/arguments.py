@@ -76,6 +76,7 @@ class Arguments:
                 continue
             size = len(arrays[param.position])
             check_array(mask, self.operation)
+            mask = np.asarray(mask)
             if mask.dtype != np.bool_ or mask.size != size:
                 got, what = f"{mask.size} x {mask.dtype}", f"initialised mask of {param.name!r}"
                 self._refuse(what, got, f"{size} x bool", "Give a bool for each element.")

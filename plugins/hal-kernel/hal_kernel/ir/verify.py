@@ -32,6 +32,12 @@ def verify(kernel: Kernel) -> None:
             got=signature,
             fix="Write hal.Kernel(name, hal.Signature.parse(name, text), uops).",
         )
+    block: Any = kernel.block
+    if block is not None and not (
+        isinstance(block, tuple) and len(block) == 3 and all(type(one) is int for one in block)
+    ):
+        fix = "Write block=(64, 1, 1)."
+        raise InvalidKernel(f"kernel {name!r}", "the block is not (x, y, z)", got=block, fix=fix)
     if not _NAME.match(name) or signature.name != name:
         raise InvalidKernel(
             f"kernel {name!r}",

@@ -126,7 +126,8 @@ def checked_axis(axis: int | None, shape: tuple[int, ...]) -> int | None:
     """Return the axis, counted from the first. Raises: InvalidArgument."""
     if axis is None:
         return None
-    if not isinstance(axis, int) or isinstance(axis, bool) or not -len(shape) <= axis < len(shape):
+    (number,) = integers((axis,)) or (len(shape),)
+    if isinstance(axis, bool) or not -len(shape) <= number < len(shape):
         limit = f"shape {shape} has {len(shape)}"
         raise InvalidArgument("MultiBuffer", "no such axis", got=axis, limit=limit)
-    return axis % len(shape)
+    return number % len(shape)
