@@ -54,7 +54,7 @@ class ProfileEvent(NamedTuple):
     start_ns: int
     end_ns: int
     nbytes: int  # of memory, or of a compiled kernel; 0 for a launch and a range
-    thread: int  # `threading.get_ident()` of the thread that asked for it
+    thread: int  # `threading.get_ident()` of the thread that asked, or that does the queue's work
     queue: str = ""  # name of the queue that did it; empty for the default one, and for the host
 
     @property
