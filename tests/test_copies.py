@@ -57,7 +57,8 @@ def public_objects(plugin: FakePlugin) -> dict[str, Any]:
 INSTEAD = {
     "Compiled": r"device\.name.* hal\.Device\[name\]", "Allocator": r"hal\.Buffer",
     "Program": r"kernel.*program\.binary.*device\.load", "Programs": r"source.*program\.binary",
-    "Compiler": r"kernel", "Queue": r"device\.queue\(\)", "Event": r"Wait for it here",
+    "Compiler": r"kernel", "CompilerPair": r"kernel",
+    "Queue": r"device\.queue\(\)", "Event": r"Wait for it here",
     "Graph": r"device\.capture\(\)", "Node": r"graph\.add", "MultiBuffer": r"multi\.numpy\(\)",
     "InlineFunction": r"cannot import it\. Send a kernel that calls it",
 }  # fmt: skip
