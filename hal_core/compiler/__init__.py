@@ -97,8 +97,13 @@ class Compiler(OfThisProcess):
         return True
 
     def compile(self, source: Source) -> bytes:
-        """Compile without looking into the cache. Raises: CompileError."""
-        return self._compile(check_class(source, Source, "compile", _A_SOURCE))
+        """Compile without looking into the cache.
+
+        Raises: CompileError; InvalidArgument for a folder of `includes` that cannot be read.
+        """
+        if check_class(source, Source, "compile", _A_SOURCE).includes:
+            self._headers(source)  # compilers themselves pass over a folder that is missing
+        return self._compile(source)
 
     def compile_or_reuse(self, source: Source) -> tuple[bytes, bool]:
         """Take the binary from the cache on disk, or compile and store it; True: it was there.

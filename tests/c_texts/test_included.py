@@ -98,3 +98,22 @@ def test_C2_links_and_pipes_in_an_include_folder(tmp_path: Path) -> None:
     assert digest_of_headers(read) != before, "a header behind a link"
     with pytest.raises(hal.InvalidArgument, match="include folder cannot be read"):
         digest_of_headers(reading("", folder / "no"))
+
+
+@pytest.mark.parametrize("method", ["compile", "compile_or_reuse"])
+@pytest.mark.parametrize("folder", ["missing", "a file"])
+def test_C2_a_folder_that_cannot_be_read_is_refused(
+    tmp_path: Path, folder: str, method: str
+) -> None:
+    class Blind(hal.Compiler):
+        language, identity = "c", "blind 1"
+
+        def _compile(self, source: hal.Source) -> bytes:
+            return b"as compilers do, which pass over a folder that is missing"
+
+        def _headers(self, source: hal.Source) -> str:
+            return digest_of_headers(source)
+
+    (tmp_path / "a file").touch()
+    with pytest.raises(hal.InvalidArgument, match="an include folder cannot be read"):
+        getattr(Blind(), method)(reading("int i;", tmp_path / folder))

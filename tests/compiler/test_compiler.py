@@ -74,7 +74,7 @@ def test_C2_all_that_decides_the_code_is_in_the_key() -> None:
 
 def test_headers_are_refused_where_no_text_includes_files(tmp_path: Path) -> None:
     with pytest.raises(hal.Unsupported, match="texts in 'python' include no files") as caught:
-        FakeCompiler().compile_or_reuse(plain(includes=(str(tmp_path),)))
+        FakeCompiler().compile(plain(includes=(str(tmp_path),)))
     assert "put headers into the text" in str(caught.value)
 
 
