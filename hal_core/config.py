@@ -218,7 +218,10 @@ REQUIRE = declare("HAL_REQUIRE", words(""), "families whose tests must not be sk
 DEBUG = declare("HAL_DEBUG", False, "1 logs what discovery, caches and compilers decide", flag)
 CACHE_DIR = declare("HAL_CACHE_DIR", "", "folder of compiled kernels; else the user's", str)
 CACHE_LIMIT = declare(
-    "HAL_CACHE_LIMIT", 512 << 20, "bytes of compiled kernels kept on disk", nbytes
+    "HAL_CACHE_LIMIT",
+    512 << 20,
+    "bytes of compiled kernels kept on disk; looked at for a process's first new one and each 64th",
+    nbytes,
 )
 CCACHE = declare("HAL_CCACHE", True, "0 turns the compile cache off", flag)
 CACHE_ONLY = declare("HAL_CACHE_ONLY", False, "1 makes a compile-cache miss an error", flag)
