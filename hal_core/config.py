@@ -220,7 +220,7 @@ CACHE_DIR = declare("HAL_CACHE_DIR", "", "folder of compiled kernels; else the u
 CACHE_LIMIT = declare(
     "HAL_CACHE_LIMIT",
     512 << 20,
-    "bytes of compiled kernels kept on disk; looked at for a process's first new one and each 64th",
+    "bytes of compiled kernels kept on disk; checked as a process stores one, 65, 129, ... of them",
     nbytes,
 )
 CCACHE = declare("HAL_CCACHE", True, "0 turns the compile cache off", flag)
