@@ -50,7 +50,7 @@ class Connection:
         self.describe_loss: Callable[[], str] = lambda: ""
         self.arrivals: Callable[[int, int, int], None] | None = None  # for a profile
         self._session = self._find_session()
-        self._told = False  # somebody has seen the fault
+        self.is_loss_known = False  # somebody has seen the fault
         self._commands: deque[Command] = deque()
         self._taken: list[Command] = []  # from there, for the message that is being sent
         self._lock = fork_safe_lock()  # held while a message is made and sent
@@ -154,7 +154,7 @@ class Connection:
                     if self._is_here():
                         self._lose("send", error)
                     else:  # a program may end so, with an open device
-                        self._told = not (self._has_work or question)
+                        self.is_loss_known = not (self._has_work or question)
                         self._lose("send", ConnectionError(_LEFT))
                     return None
                 self._taken = []
@@ -238,11 +238,14 @@ class Connection:
         return ref
 
     def wait(self, timeout: float | None) -> bool:
-        """Wait for all commands; False when the time has passed. Raises: the first failure."""
+        """Wait for all commands; False when the time has passed.
+
+        Raises: the first failure; DeviceFault each time when the actor is gone.
+        """
         deadline = None if timeout is None else monotonic() + timeout
-        if self.fault is not None:
-            if not self._told:
-                self._refuse()
+        if isinstance(self.fault, DeviceFault):
+            self._refuse()
+        if self.fault is not None:  # closed
             return True
         if not (self._has_work or self._waited) and (timeout == 0 or not self._is_here()):
             return True
@@ -322,7 +325,7 @@ class Connection:
         self._taken = []
 
     def _refuse(self) -> None:
-        self._told = True
+        self.is_loss_known = True
         fault = self.fault
         if fault is None:
             fault = DeviceFault("send", "the message was not sent", fix=driver.REOPEN)
@@ -333,7 +336,7 @@ class Connection:
         self._tokens.put(False)
         self._commands.clear()
         if self.fault is None:  # before the actor ends, for those who wait for it
-            self._told, self.fault = True, InvalidState("wait", _CLOSED, fix=driver.REOPEN)
+            self.fault = InvalidState("wait", _CLOSED, fix=driver.REOPEN)
         try:
             self._check_session()
         except ConnectionError:

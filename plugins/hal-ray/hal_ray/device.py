@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 from hal_core.device.base import Compiled, DeviceInfo
@@ -92,6 +93,11 @@ class RayDevice(Compiled):
             self._close()
             raise
         self.connection.describe_loss = self._describe_loss
+
+    def close(self) -> None:
+        """Close as every device does. Raises: DeviceFault of a loss that nothing has raised yet."""
+        with suppress(DeviceFault) if self.connection.is_loss_known else nullcontext():
+            super().close()
 
     def _synchronize(self, timeout: float | None) -> bool:
         return self.connection.wait(timeout)

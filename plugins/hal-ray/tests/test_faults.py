@@ -96,7 +96,7 @@ def test_work_after_a_known_fault_is_refused_and_closing_is_quiet(device: Any) -
         device.synchronize()
     for refused in (
         lambda: program(y, vals=(100,), threads=100), lambda: y.fill(1), lambda: y.numpy(),
-        lambda: hal.empty(1 << 20, hal.int32, device),
+        lambda: hal.empty(1 << 20, hal.int32, device), device.synchronize, device.synchronize,
     ):  # fmt: skip
         with pytest.raises(hal.DeviceFault, match="is lost"):
             refused()
