@@ -586,8 +586,11 @@ def test_a_command_that_ignores_ctrl_c_does_so_while_it_is_imported() -> None:
     assert done.returncode == 0 and done.stdout and not done.stderr
 
 
-def test_closed_streams_are_no_fault() -> None:
+def test_closed_streams_are_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("__stdout__", "__stderr__"):
+        monkeypatch.setattr(sys, name, None)
     with redirect_stdout(None), redirect_stderr(None):
         assert main(["cache"]) == 0
+        assert sys.__stdout__ is not None and sys.__stderr__ is not None, "as pytest needs it"
         for stream in (sys.stdout, sys.stderr):
             stream.close()

@@ -176,9 +176,15 @@ def make_up(kernel: Kernel, given: Given, n: int) -> Launch:
     if not geometry.keys() & {"threads", "grid"}:
         axes = {node.arg[1] for node in kernel.uops if node.op == "SPECIAL"}
         extents = dict.fromkeys(axes, n) | guards(kernel, numbers)
-        geometry["threads"] = tuple(
-            extents.get(axis, 1) for axis in range(max(axes, default=0) + 1)
-        )
+        threads = tuple(extents.get(axis, 1) for axis in range(max(axes, default=0) + 1))
+        geometry["threads"] = threads
+        if min(threads) < 1:
+            small = {name: value for name, value in numbers.items() if value < 1}
+            fix = f"Give {', '.join(small)} of 1 or more, or --threads."
+            raise InvalidArgument(
+                kernel.name, "no thread runs: the kernel compares their number with one below 1",
+                got=", ".join(f"{name}={value}" for name, value in small.items()), fix=fix,
+            )  # fmt: skip
     return Launch(numbers, geometry)
 
 
