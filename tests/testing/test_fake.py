@@ -180,8 +180,21 @@ def test_P10_programs_that_are_left_behind_are_unloaded(device: Any, faulty: Chi
         device.load(program.binary)
     gc.collect()
     assert faulty.calls["load"] == 4 and faulty.calls["unload"] == 3
+    handle = program._code.handle
     program.unload()
-    assert faulty.unload(program.handle) == chip.BAD_HANDLE
+    assert faulty.unload(handle) == chip.BAD_HANDLE
+
+
+def test_P10_a_launch_that_waits_in_a_queue_outlasts_its_program(device: Any, faulty: Chip) -> None:
+    program, y, start = device.compile(count_up), hal.zeros(10, hal.int32, device), hal.Event()
+    queue = device.queue()
+    queue.wait(start)
+    program(y, vals=(5, 10), threads=10, queue=queue)
+    program.unload()
+    start.set()
+    queue.synchronize()
+    assert y.numpy()[1] == y.numpy()[0] + 1
+    assert faulty.calls["unload"] == 1
 
 
 def test_open_chips_are_counted_and_more_are_refused(device: hal.Compiled) -> None:

@@ -94,11 +94,6 @@ class RayDevice(Compiled):
             raise
         self.connection.describe_loss = self._describe_loss
 
-    def close(self) -> None:
-        """Close as every device does. Raises: DeviceFault of a loss that nothing has raised yet."""
-        with suppress(DeviceFault) if self.connection.is_loss_known else nullcontext():
-            super().close()
-
     def _synchronize(self, timeout: float | None) -> bool:
         return self.connection.wait(timeout)
 
@@ -117,6 +112,11 @@ class RayDevice(Compiled):
         from hal_ray.graph import replay_there
 
         return replay_there
+
+    def close(self) -> None:
+        """Close as every device does. Raises: DeviceFault of a loss that nothing has raised yet."""
+        with suppress(DeviceFault) if self.connection.is_loss_known else nullcontext():
+            super().close()
 
     def statistics_there(self) -> Any:
         """Return the accounts of the real device's allocator, after all commands so far."""
