@@ -12,6 +12,7 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Callable
+from operator import call
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -422,13 +423,25 @@ def passed(work: Work) -> tuple[float, float]:
     return work.commands.GPUStartTime(), work.commands.GPUEndTime()
 
 
-def compute(commands: Any, encode: Callable[[Any], None]) -> None:
+def compute(commands: Any, encode: Callable[[Any], object]) -> None:
     """Add kernels: those that `encode(encoder)` adds. Raises: Refused."""
-    encoder = _given(commands.computeCommandEncoder(), "computeCommandEncoder")
+    _encoded(commands.computeCommandEncoder, "computeCommandEncoder", encode)
+
+
+def _blit(commands: Any, encode: Callable[[Any], object]) -> None:
+    """Add copies and fills: those that `encode(encoder)` adds. Raises: Refused."""
+    _encoded(commands.blitCommandEncoder, "blitCommandEncoder", encode)
+
+
+def _encoded(make: Callable[[], Any], selector: str, encode: Callable[[Any], object]) -> None:
+    # In one step: behind a call of `make` Ctrl-C may come, and Metal ends the process when an
+    # encoder is released that nobody has ended.
+    (encoder,) = map(call, (make,))
     try:
-        encode(encoder)
+        encode(_given(encoder, selector))
     finally:
-        encoder.endEncoding()
+        if encoder is not None:
+            encoder.endEncoding()
 
 
 def run_kernel(
@@ -452,21 +465,16 @@ def run_kernel(
     compute(commands, encode)
 
 
-def _blit_encoder(commands: Any) -> Any:
-    return _given(commands.blitCommandEncoder(), "blitCommandEncoder")
-
-
 def copy_between(
     commands: Any, dest: Any, dest_offset: int, src: Any, src_offset: int, nbytes: int
 ) -> None:
     """Add a copy. Offsets and size are multiples of 4, and the ranges do not overlap."""
-    encoder = _blit_encoder(commands)
-    try:
-        encoder.copyFromBuffer_sourceOffset_toBuffer_destinationOffset_size_(
+    _blit(
+        commands,
+        lambda encoder: encoder.copyFromBuffer_sourceOffset_toBuffer_destinationOffset_size_(
             src, src_offset, dest, dest_offset, nbytes
-        )
-    finally:
-        encoder.endEncoding()
+        ),
+    )
 
 
 def copy_pixels(
@@ -480,8 +488,8 @@ def copy_pixels(
     row = image.nbytes // (size[1] * size[2])
     layer = row * size[1] if size[2] > 1 else 0  # what a texture of two axes has to be given
     first = 0, 0, 0
-    encoder = _blit_encoder(commands)
-    try:
+
+    def encode(encoder: Any) -> None:
         if into_texture:
             encoder.copyFromBuffer_sourceOffset_sourceBytesPerRow_sourceBytesPerImage_sourceSize_toTexture_destinationSlice_destinationLevel_destinationOrigin_(
                 buffer, offset, row, layer, size, texture, 0, 0, first
@@ -490,19 +498,14 @@ def copy_pixels(
             encoder.copyFromTexture_sourceSlice_sourceLevel_sourceOrigin_sourceSize_toBuffer_destinationOffset_destinationBytesPerRow_destinationBytesPerImage_(
                 texture, 0, 0, first, size, buffer, offset, row, layer
             )
-    finally:
-        encoder.endEncoding()
+
+    _blit(commands, encode)
 
 
 def fill_range(commands: Any, dest: Any, offset: int, nbytes: int, value: int) -> None:
     """Repeat a byte. Offset and size are multiples of 4."""
-    encoder = _blit_encoder(commands)
-    try:
-        # pyobjc's table has the byte as a signed one.
-        signed = value - 256 if value > 127 else value
-        encoder.fillBuffer_range_value_(dest, (offset, nbytes), signed)
-    finally:
-        encoder.endEncoding()
+    signed = value - 256 if value > 127 else value  # pyobjc's table has the byte as a signed one
+    _blit(commands, lambda encoder: encoder.fillBuffer_range_value_(dest, (offset, nbytes), signed))
 
 
 # The launch of one kernel, generated for its arguments. The work is noted before it is committed:
@@ -515,7 +518,7 @@ def launch(geometry{names}):
             commands = queue.commandBuffer()
             if commands is None:
                 raise Refused("commandBuffer")
-            encoder = commands.computeCommandEncoder()
+            (encoder,) = map(call, (commands.computeCommandEncoder,))  # as `_encoded` does
             if encoder is None:
                 raise Refused("computeCommandEncoder")
             try:
@@ -551,7 +554,7 @@ def launch_names() -> dict[str, Any]:
     """Return the names that LAUNCH has from here."""
     return {
         "pool": pool, "Refused": Refused, "Work": Work, "Error": (Refused, objc.error),
-        "explain": explain,
+        "explain": explain, "call": call,
     }  # fmt: skip
 
 

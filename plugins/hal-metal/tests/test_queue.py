@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from ctrl_c import Heard, Scene, press_everywhere
+from ctrl_c import Heard, Place, Scene, play, press_everywhere
 from kernel_files import add
 
 import hal_core as hal
+import hal_metal
 from hal_metal.queue import MetalQueue
 
 MOST = 60  # places of a scene; all of them under HAL_TEST_EVERY_PLACE=1
@@ -132,6 +134,32 @@ def test_Q6_a_command_queue_of_others_is_borrowed(device: hal.Compiled, control:
     with pytest.raises(hal.InvalidArgument, match="knows no such queue"):
         hal.Queue.wrap(theirs, other)
     other.close()
+
+
+def test_ctrl_c_leaves_no_encoder_open(device: hal.Compiled, control: Any) -> None:
+    """Metal ends the process when an open one is released; `control` finds that."""
+    program, x = device.compile(add), hal.zeros(64, hal.int32, device)
+    options = hal.BufferSpec(image=hal.Image(4, 4))
+    image = hal.Buffer.from_numpy(np.zeros((4, 4, 4), np.int32), device, options)
+    here = tuple(str(Path(module.__file__ or "").parent) for module in (hal, hal_metal))
+
+    def work() -> None:
+        program(x, vals=(1, 64), threads=64)
+        x[1:9].fill(0)
+        x[8:16].copy_from(x[32:40])
+        image.copy_from(x)
+        device.synchronize()
+
+    def check(heard: Heard) -> None:
+        if heard.frames and heard.frames[-1][1] == "send":  # a message is C on a Mac, and ends
+            control.aborts.clear()
+        assert not control.aborts, heard.where
+
+    for _ in range(2):
+        places = play(Scene(work, check), Place(-1, here)).seen
+    assert places > 100
+    for place in range(places):
+        play(Scene(work, check), Place(place, here))
 
 
 @pytest.mark.parametrize("of_device", [False, True])
