@@ -273,6 +273,18 @@ class Library:
         self.run(signature.name, addresses, threads, block)
 
 
+@functools.cache
+def _linking(clang: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return a command that links, and the library that is linked for half numbers."""
+    if "ziglang" in clang:  # its bare clang has neither
+        return (*clang[: clang.index("clang")], "cc"), ()
+    if not (linker := shutil.which("ld")):
+        return clang, ()
+    # Called by clang, the linker takes as long as the compiler.
+    ask = (*clang, "-print-libgcc-file-name")
+    return (linker,), (subprocess.run(ask, capture_output=True, text=True).stdout.strip(),)
+
+
 def _compiled(text: str, clang: tuple[str, ...]) -> Path:
     """Return the library of a text; the same text is compiled once in a process."""
     with _making:  # two threads would write one file
@@ -303,9 +315,8 @@ def _make(text: str, clang: tuple[str, ...]) -> Path:
     )
     if done.returncode:
         raise CompileError(done.stderr)
-    # zig's bare clang has no linker on a machine without one, and no library for half numbers.
-    link = (*clang[: clang.index("clang")], "cc") if "ziglang" in clang else clang
     library = partial.with_suffix(f"{partial.suffix}-linked")
-    subprocess.run([*link, "-shared", str(partial), "-o", str(library)], check=True)
+    link, halves = _linking(clang)
+    subprocess.run([*link, "-shared", str(partial), *halves, "-o", str(library)], check=True)
     library.rename(made)
     return made
