@@ -183,13 +183,6 @@ def test_R14_ctrl_c_leaves_nothing_that_others_would_wait_for(busy: bool) -> Non
     assert flights.run("key", lambda: 2, operation="test") == 2
 
 
-def test_a_failure_is_not_remembered() -> None:
-    flights = SingleFlight()
-    with pytest.raises(ZeroDivisionError):
-        flights.run("key", lambda: 1 // 0, operation="test")
-    assert flights.run("key", lambda: 5, operation="test") == 5
-
-
 def test_a_repeated_error_keeps_its_facts_and_cause() -> None:
     cause = OSError("no file")
     error = hal.DeviceUnavailable("open", "refused", got=3, device="ACC")

@@ -25,11 +25,15 @@ def raw(buffer: hal.Buffer) -> bytes:
     return bytes(allocator.device.chip._at(buffer._buf, buffer.nbytes))
 
 
+NEAR = {"f4": "float32", "f2": "float16", "u8": "uint64", "b1": "bool"}  # short names of numpy
+
+
 @pytest.mark.parametrize(
-    "dtype", ["f4", "float", float, int, None, 4, np.clongdouble, "S3", hal.any_]
+    "dtype", [*NEAR, "float", float, int, None, 4, np.clongdouble, "S3", hal.any_]
 )
 def test_B1_refuses_what_is_no_dtype(fake: hal.Compiled, dtype: Any) -> None:
-    with pytest.raises(hal.InvalidArgument, match="not a dtype"):
+    near = f" .*Did you mean {NEAR[dtype]}" if dtype in NEAR else ""
+    with pytest.raises(hal.InvalidArgument, match=f"not a dtype{near}"):
         hal.Buffer(fake, 1, dtype)
 
 
@@ -48,16 +52,6 @@ def test_B1_refuses_what_is_no_device(fake: hal.Compiled) -> None:
     # In the order of hal.empty, which has the device last.
     with pytest.raises(hal.InvalidArgument, match=r'neither a device.*Write hal.Buffer\("CPU", 10'):
         hal.Buffer(100, hal.float32, fake)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("dtype", "name"), [("f4", "float32"), ("f2", "float16"), ("u8", "uint64"), ("b1", "bool")]
-)
-def test_B1_a_short_name_of_numpy_is_refused_with_the_full_one(
-    fake: hal.Compiled, dtype: Any, name: str
-) -> None:
-    with pytest.raises(hal.InvalidArgument, match=f"not a dtype .*Did you mean {name}"):
-        hal.Buffer(fake, 1, dtype)
 
 
 @pytest.mark.parametrize("times", [1, 2])

@@ -11,25 +11,23 @@ from hal_kernel.c_texts.logs import fault_line
 NVRTC = re.compile(r"(?m)^(?P<file>\S*?)\((?P<line>\d+)\): (?:catastrophic )?error")
 
 
-@pytest.mark.parametrize(
-    "log",
-    ["k.c:3:5: error: expected ';'",
-     "k.c: In function 'k':\nk.c:1:5: warning: unused\nk.c:3:5: error: expected ';'",
-     "In file included from k.c:1:\nk.c:3: error: expected ';'\nk.c:9:1: error: and this",
-     "k.c:3:1: fatal error: no.h: No such file or directory",
-     "/usr/include/a.h:7:1: error: in a header\nk.c:3:5: error: in the kernel",
-     "error: k.c:3:5: expected ';'\nDevice pthread failed to build the program",
-     'Build log: "k.c:3:5: error: expected"'],
-)  # fmt: skip
-def test_C5_the_first_error_in_the_kernel_s_text_counts(log: str) -> None:
-    assert fault_line(log, "k.c") == 3
+# A log, and the line of its first error in the kernel's text.
+LOGS = {
+    "k.c:3:5: error: expected ';'": 3,
+    "k.c: In function 'k':\nk.c:1:5: warning: unused\nk.c:3:5: error: expected ';'": 3,
+    "In file included from k.c:1:\nk.c:3: error: expected ';'\nk.c:9:1: error: and this": 3,
+    "k.c:3:1: fatal error: no.h: No such file or directory": 3,
+    "/usr/include/a.h:7:1: error: in a header\nk.c:3:5: error: in the kernel": 3,
+    "error: k.c:3:5: expected ';'\nDevice pthread failed to build the program": 3,
+    'Build log: "k.c:3:5: error: expected"': 3,
+    "": None, "no such compiler": None, "k.c:3:5: warning: unused": None,
+    "a.h:3:5: error: in a header": None,
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "log", ["", "no such compiler", "k.c:3:5: warning: unused", "a.h:3:5: error: in a header"]
-)
-def test_C5_a_log_without_an_error_in_the_text_names_no_line(log: str) -> None:
-    assert fault_line(log, "k.c") is None
+@pytest.mark.parametrize(("log", "line"), LOGS.items())
+def test_C5_the_first_error_in_the_kernel_s_text_counts(log: str, line: int | None) -> None:
+    assert fault_line(log, "k.c") == line
 
 
 def test_C5_a_compiler_with_messages_of_its_own_form_gives_a_pattern() -> None:
