@@ -88,6 +88,8 @@ def objects(
     command = (*command, *(f"-I{header}" for header in headers))
     made = [(_object(folder, command, *unit, headers), unit) for unit in units]
     missing = [(target, paths) for target, (_, paths) in made if not target.exists()]
+    # The largest first, at which one core would work alone at the end.
+    missing.sort(key=lambda unit: -sum(path.stat().st_size for path in unit[1]))
     if missing:
         with (
             tempfile.TemporaryDirectory(dir=folder) as kept,
