@@ -6,23 +6,26 @@ import os
 import subprocess
 import sys
 import textwrap
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 
 def run(
-    code: str | Path, *arguments: str, cwd: Path | None = None, **variables: str
-) -> subprocess.CompletedProcess[str]:
-    """Run a text or a file, in which a warning is an error."""
+    code: str | Path, *arguments: str, cwd: Path | None = None,
+    env: Mapping[str, str] = os.environ, **variables: str,
+) -> subprocess.CompletedProcess[str]:  # fmt: skip
+    """Run a text or a file, in which a warning is an error; `env` stands for the environment."""
     given = ["-c", textwrap.dedent(code)] if isinstance(code, str) else [str(code)]
     return subprocess.run(
         [sys.executable, "-W", "error", *given, *arguments],
-        cwd=cwd, env=os.environ | variables, capture_output=True, text=True, timeout=120,
+        cwd=cwd, env={**env, **variables}, capture_output=True, text=True, timeout=120,
     )  # fmt: skip
 
 
-def printed(code: str | Path, *arguments: str, cwd: Path | None = None, **variables: str) -> str:
+def printed(code: str | Path, *arguments: str, **options: Any) -> str:
     """Return what a text or a file prints, which ends well and says nothing on stderr."""
-    done = run(code, *arguments, cwd=cwd, **variables)
+    done = run(code, *arguments, **options)
     if done.returncode or done.stderr:
         raise AssertionError(f"exit code {done.returncode}\n{done.stdout}{done.stderr}")
     return done.stdout

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ctypes.util
 import importlib.util
-import subprocess
-import sys
+from functools import partial
 
 import pytest
+from run_python import printed
 
 pytestmark = pytest.mark.results
 
@@ -30,13 +30,7 @@ print(hal.Device.states()["CUDA"])
 """
 
 
-def _run(code: str, **environment: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120,
-        env={"PATH": "/usr/bin:/bin", "LD_LIBRARY_PATH": "/nonexistent", **environment},
-    )  # fmt: skip
-    assert done.returncode == 0 and not done.stderr, done.stderr
-    return done.stdout
+_run = partial(printed, env={"PATH": "/usr/bin:/bin", "LD_LIBRARY_PATH": "/nonexistent"})
 
 
 @pytest.mark.parametrize(

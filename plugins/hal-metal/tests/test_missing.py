@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
+from functools import partial
 
 import pytest
 from metal_software import FOLDER, SYSTEM, WHY
+from run_python import printed
 
 pytestmark = [
     pytest.mark.results,
@@ -27,14 +27,8 @@ print(hal.Device.states()["METAL"])
 """
 
 
-def _run(code: str, **environment: str) -> str:
-    kept = {name: value for name, value in os.environ.items() if name.startswith("SIM_")}
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120,
-        env={"PATH": os.environ["PATH"], **kept, **environment},
-    )  # fmt: skip
-    assert done.returncode == 0 and not done.stderr, done.stderr
-    return done.stdout
+_kept = {name: text for name, text in os.environ.items() if name.startswith(("PATH", "SIM_"))}
+_run = partial(printed, env=_kept)
 
 
 def _ask(before: str = "", **environment: str) -> tuple[str, str]:
