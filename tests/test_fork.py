@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import textwrap
 from pathlib import Path
 
 import pytest
+from run_python import printed
 
 pytestmark = [
     pytest.mark.syntax,
@@ -102,12 +102,7 @@ def run(program: str, tmp_path: Path) -> str:
         "HAL_CACHE_DIR": str(tmp_path),
         "HAL_PLUGINS": "DRV,CPU",
     }
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", program],
-        env=os.environ | environment, capture_output=True, text=True, timeout=60,
-    )  # fmt: skip
-    assert (done.returncode, done.stderr) == (0, "")
-    return done.stdout
+    return printed(program, **environment)
 
 
 def child(text: str, tmp_path: Path, *, before: str = "", leave: bool = True) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -16,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from run_python import run
 
 import hal_core as hal
 
@@ -28,14 +28,8 @@ def _have(family: str) -> bool:
 
 
 def _run(example: str, folder: Path, *arguments: str, **environment: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-W", "error", str(ROOT / "examples" / example), *arguments],
-        env=os.environ | {"HAL_CACHE_DIR": str(folder)} | environment,
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    environment = {"HAL_CACHE_DIR": str(folder)} | environment
+    done = run(ROOT / "examples" / example, *arguments, cwd=folder, **environment)
     assert done.returncode == 0, done.stderr + done.stdout
     return done.stdout
 

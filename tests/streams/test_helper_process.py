@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
-import textwrap
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -13,6 +11,7 @@ from typing import Any
 
 import pytest
 from in_threads import results
+from run_python import run
 
 from hal_streams.helper_process import HelperDied, HelperProcess
 
@@ -93,8 +92,7 @@ def test_it_ends_with_the_program_and_a_forked_child_leaves_it_alone() -> None:
         assert helper.ask({{"do": "echo"}})[0]["process"] == number
         print(number)
     """
-    command = [sys.executable, "-W", "error", "-c", textwrap.dedent(code)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = run(code)
     assert done.returncode == 0, done.stderr
     with pytest.raises(ProcessLookupError):
         os.kill(int(done.stdout), 0)

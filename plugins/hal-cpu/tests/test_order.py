@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import re
-import subprocess
-import sys
 import weakref
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+from run_python import run
 
 import hal_core as hal
 from hal_testing.conformance.kernels import add_one
@@ -73,10 +71,7 @@ def test_Q7_a_program_that_is_wrong_by_chance_is_found_at_its_first_run(tmp_path
     (shown,) = re.findall(r"^KernelFault: (.*?) \.\.\. ", text, re.MULTILINE | re.DOTALL)
     program = tmp_path / "program.py"
     program.write_text(code, encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, str(program)], env=os.environ | {"HAL_CHECK": "1"}, text=True,
-        capture_output=True, check=False, timeout=120,
-    )  # fmt: skip
+    done = run(program, HAL_CHECK="1")
     assert done.returncode == 1 and not done.stdout
     assert shown.replace("\n", " ") in done.stderr and "KernelFault" in done.stderr
 
