@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -52,6 +52,9 @@ def entries(folder: Path) -> list[Path]:
 
 
 class TestCompile:
+    # Compiler and text -> the binary: the tests of the cache count compilations, which may be slow.
+    _images: ClassVar[dict[tuple[str, str], bytes]] = {}
+
     @pytest.fixture
     def folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         """An empty compile cache for one test."""
@@ -70,7 +73,10 @@ class TestCompile:
 
         def watched(source: Source) -> bytes:
             seen.append(source.name)
-            return real(source)
+            key = device.compiler.identity, source.text
+            if key not in self._images:
+                self._images[key] = real(source)
+            return self._images[key]
 
         monkeypatch.setattr(device.compiler, "_compile", watched)
         return seen
