@@ -16,6 +16,7 @@ from hal_opencl import plugin
 sys.path.append(str(Path(__file__).resolve().parents[3] / "tests"))
 
 from own_cache import *  # noqa: F403
+from slices import leave_dtypes
 
 SAXPY = """
 __kernel void saxpy(__global float *y, __global const float *x, float a, int n) {
@@ -23,6 +24,10 @@ __kernel void saxpy(__global float *y, __global const float *x, float a, int n) 
     if (i < n) y[i] = a * x[i] + y[i];
 }
 """
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    leave_dtypes(item)
 
 
 @pytest.fixture(scope="module")
