@@ -30,8 +30,8 @@ STUB = Path(__file__).parents[1] / "hal_core" / "__init__.pyi"
 HEAD = """\
 # Every public name
 
-After `import hal_core as hal` each of these is an attribute of `hal`, but for what is written in
-full. `python docs/write_api.py` writes the page from the docstrings; the other
+After `import hal_core as hal` each of these names is an attribute of `hal`, except those that are
+written with their module. `python docs/write_api.py` writes the page from the docstrings; the other
 [pages](README.md) explain.
 
 | | |
@@ -231,7 +231,7 @@ def record(name: str, kind: type, node: ast.ClassDef, lines: list[str]) -> Itera
     for part in node.body if name not in MADE else ():
         if isinstance(part, ast.FunctionDef) and part.name == "__init__":
             shown[:0] = [name + call(part, lines)[0], *([""] if shown else [])]
-            text += f"\n{ast.get_docstring(part) or ''}"
+            text += f"\n\n{ast.get_docstring(part) or ''}"
     first = kind.__bases__[0]
     if first.__bases__ == (tuple,) and not is_public(first):  # its fields, without its properties
         shown = fields(definitions(kind.__module__)[1][first.__name__], lines)

@@ -44,7 +44,7 @@ class Setting(Generic[T]):
         self.name, self.default, self.meaning, self.parse = name, default, meaning, parse
 
     def read(self) -> T:
-        """Return the value as the environment is now. Raises: InvalidArgument."""
+        """Return the current value in the environment. Raises: InvalidArgument."""
         text = os.environ.get(self.name)
         if text is None:
             return self.default
@@ -59,7 +59,7 @@ class Setting(Generic[T]):
 
 
 def declare(name: str, default: T, meaning: str, parse: Callable[[str], T]) -> Setting[T]:
-    """Declare a setting; a second declaration replaces the first, as a reloaded plugin makes."""
+    """Declare a setting; a second declaration replaces the first, as when a plugin is reloaded."""
     if not (isinstance(name, str) and name and callable(parse)):
         problem, fix = "a setting has a name, and a function that reads it", "See config.flag."
         raise InvalidArgument("declare", problem, got=(name, parse), fix=fix)

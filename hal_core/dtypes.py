@@ -50,7 +50,7 @@ class DType(type):
 
     @property
     def dtype(cls) -> np.dtype[Any]:
-        """The numpy dtype of the same bits, by the name that numpy asks for it.
+        """The numpy dtype of the same bits, in the attribute that numpy looks for.
 
         So `np.zeros(8, hal.float32)` has elements of float32, and not Python objects.
         Raises: Unsupported for bfloat16 without ml_dtypes.
@@ -263,9 +263,9 @@ _INSTEAD = {
 def as_dtype(value: object, operation: str = "dtype") -> DType:
     """Return the dtype named by `value`: a dtype, its text form, a numpy dtype or scalar type.
 
-    A numpy dtype with fields is a struct. Raises: InvalidArgument for anything else. `f32` and
-    Python's `float` leave the width to a guess; a numpy dtype of another byte order or with a unit
-    says more than a dtype.
+    A numpy dtype with fields is a struct. Raises: InvalidArgument for anything else, such as `f32`
+    and Python's `float`, whose width is a guess, and a numpy dtype with another byte order or a
+    unit.
     """
     if isinstance(value, DType) and (value.name in DTYPES or value.name in COMPOUND):
         return value

@@ -119,7 +119,7 @@ class Unsupported(HalError, NotImplementedError):
 
 
 class NotShareable(Unsupported, BufferError):
-    """Memory cannot be handed over as it was asked for: without a copy, or to that place."""
+    """Memory cannot be shared in the way that was requested, such as without a copy."""
 
 
 class UnknownDevice(HalError, LookupError):
@@ -127,8 +127,8 @@ class UnknownDevice(HalError, LookupError):
 
 
 class DeviceUnavailable(HalError, RuntimeError):
-    """The backend is installed and whole, but there is nothing to open: the normal answer of a
-    machine without that hardware, and what a driver's refusal becomes."""
+    """The backend works, but the device cannot be opened: the machine lacks the hardware, or the
+    driver refuses."""
 
     # As the answer of `hal_enumerate`. True: it is remembered until `hal.Device.refresh()`. False:
     # the program may change it, as by connecting to a cluster, and the plugin is asked each time.
@@ -147,7 +147,7 @@ class IncompatiblePlugin(PluginError):
 
 
 class PluginConflict(PluginError):
-    """Two distributions provide the same family, and nothing says which is meant."""
+    """Two distributions provide the same family, and no setting chooses one."""
 
 
 class OutOfMemory(HalError, MemoryError):

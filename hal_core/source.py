@@ -52,17 +52,16 @@ class _Described:
 class Source(_Described, Generic[N]):
     """A kernel's text, name and typed signature, and how it is compiled. Frozen.
 
-    `Source("scale", text, "y: float32*, x: const float32*, n: int32", language="opencl")`.
-    Without a signature the kernel has the one that its text or the driver tells. A text of several
-    kernels has a dict in the place of the name, `{"scale": "y: float32*, n: int32", "sum": None}`,
-    or None for all that it holds: it is compiled once, to a dict of programs.
-    `defines` are preprocessor macros, `includes` folders searched for headers (what is in them is
-    part of the compile cache's key), `options` go to the compiler as they stand. `block` states
-    that the text depends on that block shape, `work` how many operations a thread does: the CPU
-    keeps the GIL during launches that it knows to be short. `offsets=True` says that each pointer
-    is followed by its offset in bytes, 64 bits wide, as OpenCL needs it for views at any offset.
-    A front end that writes text by a device's renderer says so with `rendered=True`, and gives
-    the `shared_nbytes` of a block.
+    `Source("scale", text, "y: float32*, x: const float32*, n: int32", language="opencl")`. Without
+    a signature, hal-core reads it in the text or asks the driver. To compile several kernels of a
+    text, give a dict in the place of the name, `{"scale": "y: float32*, n: int32", "sum": None}`,
+    or None for all kernels: the text is compiled once, to a dict of programs. `defines` are
+    preprocessor macros, `includes` are folders with headers, and `options` go to the compiler
+    unchanged. `block` is the only block shape that the text works with. `work` is the number of
+    operations that a thread does: the CPU keeps the GIL during launches that it knows to be short.
+    With `offsets=True` each pointer is followed by its offset in bytes, 64 bits wide, as OpenCL
+    needs it for views at any offset. A front end that writes text by a device's renderer sets
+    `rendered=True`, and gives the `shared_nbytes` of a block.
 
     Raises: InvalidArgument for a name, a signature or a block that cannot be read.
     """

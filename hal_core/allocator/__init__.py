@@ -40,10 +40,10 @@ DEFAULT_CACHE_NBYTES = 256 << 20
 class Allocator(Accounts[Opaque], concurrency.OfThisProcess):
     """Memory of one device: blocks are taken from it, and given back to it or to a cache.
 
-    The cache keeps freed blocks for the next allocation of their (rounded size, options). It is
-    bounded in bytes by `cache_limit`, settable, 0 here: a plain allocator keeps nothing. The block
-    freed longest ago goes first. `nolru` and `external_ptr` bypass the cache; `zero` does where
-    fresh memory is zero already, else a cached block is filled.
+    The cache keeps freed blocks for the next allocation of the same rounded size and options. It
+    keeps at most `cache_limit` bytes, which may be set; the default, 0, keeps nothing. The block
+    that was freed first is released first. `nolru` and `external_ptr` bypass the cache. With
+    `zero`, a cached block is filled, unless new memory is zero already: then the cache is bypassed.
 
     An opaque is the backend's own handle of memory: an address, an object of the driver, or such
     an object with an offset. The core only passes it on.

@@ -14,7 +14,7 @@ from hal_core.geometry import integers
 class Image(NamedTuple):
     """Size and format of an image, whose pixels are `channels` elements of its buffer's dtype.
 
-    A row follows the other, without a gap: the elements are those of an array of `shape`.
+    Rows have no gaps between them: the elements are those of an array of `shape`, in C order.
     """
 
     width: int  # pixels

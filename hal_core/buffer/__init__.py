@@ -174,7 +174,7 @@ class Buffer(Elements):
     # -- numpy
 
     def numpy(self, shape: int | Sequence[int] | None = None) -> NDArray[Any]:
-        """Return a copy on the host, one-dimensional or of `shape`; of an image, of the image's.
+        """Return a copy on the host, one-dimensional or of `shape`; an image has its own shape.
 
         Raises: InvalidArgument; OutOfMemory of the host.
         """
@@ -202,8 +202,8 @@ class Buffer(Elements):
     ) -> Self:
         """Make a buffer with a copy of `array`'s elements in C order; on the default device.
 
-        A byte order of its own is converted.
-        Records and complex numbers are kept, for kernels that are text.
+        Another byte order is converted. Records and complex numbers are kept, for kernels that are
+        text.
         Raises: InvalidArgument for dtypes no device has (strings, objects, dates) and for masked
         elements.
         """
@@ -266,12 +266,12 @@ class Buffer(Elements):
         device: str | Compiled | None = None,
         options: BufferSpec | None = None,
     ) -> Self:
-        """Make a buffer with elements of a file, as they are; on the default device.
+        """Make a buffer with the elements of a file; on the default device unless one is given.
 
         Units: `offset` in bytes, `size` in elements; by default all from `offset` to the end.
-        Raises: InvalidArgument for a file that is too short or no regular file, and for one that
-        the system refuses: it is the OSError, too; InvalidState when another process cuts it
-        meanwhile; OutOfMemory.
+        Raises: InvalidArgument for a file that is too short or not regular. InvalidArgument, which
+        is also an OSError, for a file that the system refuses. InvalidState when another process
+        makes the file shorter during the read. OutOfMemory.
         """
         start, kind = checked_size(offset, "from_file", "offset"), as_dtype(dtype, "from_file")
         if size is None:
@@ -281,13 +281,14 @@ class Buffer(Elements):
         return made
 
     def to_file(self, path: str | bytes | PathLike[Any], offset: int = 0) -> Self:
-        """Write the elements, as they are, into a file from a byte on; make the file if need be.
+        """Write the elements to a file from byte `offset` on; make the file if it does not exist.
 
-        The rest of a file that exists is kept.
+        Other bytes of a file that exists are kept.
         Units: `offset` in bytes.
         Order: after all earlier work of the device; the data is in the file on return.
-        Raises: InvalidArgument for what is no regular file, and for a file that the system refuses:
-        it is the OSError, too, and the file as long as it was; InvalidState.
+        Raises: InvalidArgument for something that is no regular file. InvalidArgument, which is
+        also an OSError, for a file that the system refuses; the file keeps its length.
+        InvalidState.
         """
         _files.write(self, path, checked_size(offset, "to_file", "offset"), "to_file")
         return self
@@ -300,9 +301,8 @@ class Buffer(Elements):
     ) -> Self:
         """Make a buffer over the memory of another library's array, or with a copy of it.
 
-        Memory that is the device's own is shared; other memory is the host's, or is copied there
-        first. `copy`: None shares where the device computes on that memory and copies elsewhere,
-        False never copies, True always does.
+        Memory of another device is copied to the host first. `copy=None` shares the memory if the
+        device can use it, and copies it otherwise; `False` never copies, and `True` always does.
         Shape: elements in C order; the buffer has one dimension.
         Owns: the array, while memory is shared; both see each other's writes.
         Raises: InvalidArgument for an object that is no DLPack array, has no dtype of ours or
@@ -320,12 +320,12 @@ class Buffer(Elements):
     ) -> Any:
         """Answer `torch.from_dlpack(buffer)` and `numpy.from_dlpack(buffer, device="cpu")`.
 
-        `dl_device` is the place where the consumer wants the memory: where it is (None), on the
-        host, `(1, 0)`, or, for pinned memory, on the device. `copy`: None copies where it must,
-        False never does, True always does.
+        `dl_device` is the place that the consumer asks for: None for the place where the memory is,
+        `(1, 0)` for the host, or, for pinned memory, the device. `copy=None` copies if it must,
+        `False` never copies, and `True` always does.
         Shape: one dimension.
         Order: after all work of the device so far; `stream=-1` asks for no wait.
-        Raises: NotShareable when the memory cannot be exported there, and what to do instead.
+        Raises: NotShareable when the memory cannot be exported there; it says what to do instead.
         """
         return dlpack.export(self, stream, max_version, dl_device, copy)
 

@@ -16,7 +16,7 @@ HELP = "List the devices of every installed backend."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    names = "List this device, OPENCL:1, or the devices of this family, OPENCL; all when left out."
+    names = "List this device (OPENCL:1) or this family (OPENCL); by default all devices."
     parser.add_argument("names", nargs="*", metavar="NAME", help=names)
     verbose = "Show limits and capabilities too."
     parser.add_argument("-v", "--verbose", action="store_true", help=verbose)

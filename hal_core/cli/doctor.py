@@ -75,7 +75,7 @@ class Finding(NamedTuple):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    names = "Examine this backend or extension, OPENCL, and nothing else."
+    names = "Examine only this backend or extension, such as OPENCL."
     parser.add_argument("names", nargs="*", metavar="NAME", help=names)
     parser.add_argument("--json", action="store_true", help="Print JSON, for programs to read.")
     parser.add_argument("-v", "--verbose", action="store_true", help="Show every check.")

@@ -106,7 +106,7 @@ class Compiler(OfThisProcess):
         return self._compile(source)
 
     def compile_or_reuse(self, source: Source) -> tuple[bytes, bool]:
-        """Take the binary from the cache on disk, or compile and store it; True: it was there.
+        """Take the binary from the cache, or compile and store it; True if the cache had it.
 
         Raises: CompileError; CompilerUnavailable for a miss under HAL_CACHE_ONLY=1.
         """

@@ -181,9 +181,9 @@ class DeviceRegistry(OfThisProcess):
     def get_available_devices(self, *, interpreters: bool = False) -> list[str]:
         """Canonical names of every device that can be opened, best first.
 
-        Those of kind interpreter, such as PYTHON, stand in only where there is no other;
-        `interpreters=True` lists them in any case. Loads every plugin and asks its driver; what
-        was left out and why is in `skipped`.
+        Devices of kind interpreter, such as PYTHON, are listed only if there is no other;
+        `interpreters=True` always lists them. The call loads every plugin and asks its driver;
+        `skipped` has the reason for each family that is left out.
         """
         found = [info for backend, info in self._available() if not backend.forked]
         others = [info for info in found if info.kind != "interpreter"]
@@ -247,8 +247,8 @@ class DeviceRegistry(OfThisProcess):
         """Name of the default device of this thread.
 
         The innermost `with Device.default(...)`, else `HAL_DEVICE`, else `<FAMILY>=1` in the
-        environment, else the best device present (see `skipped`), else CPU. Opens nothing. A
-        device that is named is not replaced by another when it cannot be had.
+        environment, else the best device present (see `skipped`), else CPU. Opens nothing. If a
+        named device is not available, no other replaces it.
         Raises: UnknownDevice when `<FAMILY>=1` names a known family that is not installed.
         """
         chosen = self._override.get()
@@ -291,7 +291,7 @@ class DeviceRegistry(OfThisProcess):
     def default(self, name: str) -> Iterator[str]:
         """`with Device.default("OPENCL"):` - the default of this thread inside the block.
 
-        Raises: InvalidArgument, UnknownDevice when the name cannot be one. Opens nothing.
+        Raises: InvalidArgument, UnknownDevice when no device can have this name. Opens nothing.
         """
         family, index = parse(name)
         if family != "GPU" and family not in self:
@@ -358,7 +358,7 @@ class DeviceRegistry(OfThisProcess):
     def register_plugin(self, name: str, plugin: object) -> None:
         """Serve a family without an entry point: in a frozen application, in a test.
 
-        Goes before installed distributions of that family; a second call replaces the first.
+        The plugin takes precedence over installed distributions; a second call replaces the first.
         Raises: PluginError, IncompatiblePlugin; PluginConflict while a device of it is open.
         """
         family, _ = parse(name, "register_plugin")

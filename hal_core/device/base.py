@@ -113,7 +113,7 @@ class _MadeOnce(Generic[T]):
 
 
 class Compiled(concurrency.OfThisProcess):
-    """An opened device: kernel IR -> text -> binary -> program, and memory to run it on.
+    """An opened device: it compiles kernels to programs, and has memory and queues to run them.
 
     Get one from the registry, `hal.Device["CPU"]`; each device has one object.
 
@@ -252,10 +252,10 @@ class Compiled(concurrency.OfThisProcess):
         """`with device.capture() as graph:` records this thread's work and runs nothing of it.
 
         Launches, copies and fills without `queue=` are checked, and become the nodes of the graph;
-        work with `queue=` and work of other threads runs as ever. After an exception in the block
+        work with `queue=` and work of other threads runs as usual. After an exception in the block
         the graph is empty.
-        Raises: InvalidState for a capture inside another, and in it for a read of data, a file,
-        work of a MultiBuffer, `wait=True` and a replay.
+        Raises: InvalidState for a capture inside another. In the block, InvalidState for a read of
+        data, a file, work of a MultiBuffer, `wait=True` and a replay.
         """
         self._check_open("capture")
         return Capture(self)
@@ -264,7 +264,7 @@ class Compiled(concurrency.OfThisProcess):
     def renderer(self) -> Any:
         """The renderer of the compiler pair that serves `@hal.kernel` functions now.
 
-        The core asks it for `supports(dtype)` alone; all else is between it and the kernels.
+        hal-core calls only its `supports(dtype)`; kernels use the rest.
         """
         self._check_open("compile")
         pair, _ = select(self, None)
@@ -303,11 +303,11 @@ class Compiled(concurrency.OfThisProcess):
         """Write the kernel as text, compile it (or take it from the cache on disk) and load it.
 
         A kernel is a `Source`, or an object with `__hal_source__(device)`, which returns one: a
-        `@hal.kernel` function, a `hal.Kernel`, and those of other compilers. It gives the same
-        program as long as it lives; which compiler serves is decided at its first compile, and a
-        later change of `CPU_CC` counts for other kernels and for a device that is opened anew. An
-        object without weak references, as a plain tuple or a `hal.Kernel`, is compiled each time.
-        A `Source` of several kernels gives a mapping of programs, by their names.
+        `@hal.kernel` function, a `hal.Kernel`, and those of other compilers. The device keeps the
+        program as long as the kernel lives, so a later change of `CPU_CC` affects only other
+        kernels, and a device that is opened again. An object without weak references, such as a
+        plain tuple or a `hal.Kernel`, is compiled each time. A `Source` of several kernels gives a
+        mapping of programs, by their names.
 
         Raises: KernelSyntaxError, InvalidKernel, CompileError, CompilerUnavailable; Unsupported
         for a dtype, an atomic operation, a block or shared memory that the device lacks.
@@ -361,8 +361,8 @@ class Compiled(concurrency.OfThisProcess):
 
         Units: seconds.
         Raises: DeviceFault when work of the default queue failed. What failed in another queue is
-        raised where that queue is waited for. InvalidState when queues wait for each other, which
-        gives up their work.
+        raised where that queue is waited for. InvalidState when queues wait for each other; their
+        work is then dropped.
         """
         if self.closed:
             self._check_open("synchronize")
@@ -384,7 +384,7 @@ class Compiled(concurrency.OfThisProcess):
     def close(self) -> None:
         """Wait for queued work and release everything; a second call does nothing.
 
-        Work that waits for an event which nobody has set is given up, and its events fail.
+        Work that waits for an event which nobody has set is dropped, and its events fail.
 
         The device's buffers and programs raise InvalidState afterwards.
         """

@@ -67,7 +67,7 @@ class Graph(OfThisProcess):
         grid: Extent | None = None, block: Extent | None = None, threads: Extent | None = None,
         shared: int = 0,
     ) -> Node:  # fmt: skip
-        """Add a launch, whose arguments are given as to the program.
+        """Add a launch; the arguments are those of a call of the program.
 
         Raises: as the launch would; InvalidArgument where it has no threads.
         """
@@ -107,7 +107,7 @@ class Graph(OfThisProcess):
     ) -> Event | float | None:  # fmt: skip
         """Run all nodes; with `queue` as work of that queue, and return its event.
 
-        `{a: b}` puts `b` where `a` or a view of it stood, for this replay. `wait=True` waits, and
+        `{a: b}` uses `b` in place of `a` and its views, for this replay. `wait=True` waits, and
         returns the seconds instead.
 
         Units: seconds from the call to the end of the work.

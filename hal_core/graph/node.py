@@ -165,12 +165,12 @@ class Node(OfThisProcess):
 
     @property
     def nbytes(self) -> int:
-        """The bytes that a copy or fill writes; of a launch the bytes of all its buffers."""
+        """The bytes that a copy or fill writes; for a launch, the bytes of all its buffers."""
         return sum(one.nbytes for one in self.bufs) if self.program else self.bufs[0].nbytes
 
     @property
     def title(self) -> str:
-        """The kind, of a launch with the kernel: `launch saxpy`."""
+        """The kind, and for a launch the name of the kernel: `launch saxpy`."""
         return f"{self.kind} {self.program.name}" if self.program else self.kind
 
     def __repr__(self) -> str:

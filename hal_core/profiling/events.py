@@ -65,7 +65,7 @@ class ProfileEvent(NamedTuple):
 
 class ProfileDeviceEvent(ProfileEvent):
     """An event of memory: "alloc", "free", "copyin", "copyout", "copy" (device to device), "fill";
-    or "wait": its queue waited for an event of another queue, whose name is the event's.
+    or "wait": the queue waited for an event of another queue, which `name` names.
 
     Allocations and frees are timed by the host, all else by the device.
     """

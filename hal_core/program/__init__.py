@@ -200,14 +200,13 @@ class Program(OfThisProcess):
     ) -> float | None:  # fmt: skip
         """Launch with buffers and values in the order of the signature.
 
-        Or with buffers for its pointers alone, and `vals`, a tuple or list, for its values.
-        Give `grid` (blocks) and `block` (threads of a block), or `threads` and optionally `block`:
-        `threads` rounds up to whole blocks, and the surplus threads run - kernels guard.
-        0 along any axis launches nothing, but `threads` to run in a block of 0 are refused.
-        `shared` adds dynamic shared memory to the kernel's own.
-        Extents are integers: 8.0 is refused, unless an earlier launch had 8 in the same place.
-        A buffer that was never allocated is allocated. With `queue`, a queue of this device, the
-        launch is queued there.
+        Or give buffers alone, in the order of the pointers, and the values as a tuple or list in
+        `vals`. Give `grid` (blocks) and `block` (threads of a block), or `threads` and optionally
+        `block`: `threads` rounds up to whole blocks, and the surplus threads run, so kernels need a
+        guard. An extent of 0 launches nothing; `threads` with a block of 0 is refused. `shared`
+        adds dynamic shared memory to the kernel's own. Extents are integers: 8.0 is refused, unless
+        an earlier launch had 8 in the same place. The launch allocates a buffer that has no memory
+        yet. With `queue`, a queue of this device, the launch is queued there.
 
         Units: `shared` in bytes; the result in seconds of device time, with `wait=True` only.
         Order: after all earlier work of the device; with `queue`, of that queue alone.

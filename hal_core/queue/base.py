@@ -34,8 +34,8 @@ OPERATIONS = {
 class Queue(OfThisProcess):
     """Work of one device that runs in the order of the calls: `device.queue()` makes one.
 
-    Order: two queues have no order among each other, and the default queue is no exception:
-    `later.wait(earlier.record())` is what orders them, on any two devices.
+    Order: nothing orders two queues, even if one is the default queue, except
+    `later.wait(earlier.record())`, on any two devices.
     Owns: what its work needs: buffers' memory, programs and host memory. A queue that nobody refers
     to any more finishes its work. `close` and the device's `close` wait for it.
     Concurrency: any thread may use it; work runs in the order of the calls.
@@ -171,8 +171,8 @@ class Queue(OfThisProcess):
     def wait(self, event: Event) -> Self:
         """Let work that is queued from now on begin after `event`; the caller does not wait.
 
-        The default queue of a device without queues of its own, as the CPU, works on the calling
-        thread: there this call waits.
+        On a device without queues of its own, such as the CPU, the default queue works on the
+        calling thread, so this call waits.
         Raises: InvalidArgument for something that is no event. When the work before the event
         failed, the work of this queue fails with it.
         """
@@ -193,8 +193,8 @@ class Queue(OfThisProcess):
     def synchronize(self, timeout: float | None = None) -> bool:
         """Wait for the work queued so far; return False when the timeout passes first.
 
-        Of a closed queue, and of one that another thread closes meanwhile, it waits for what is
-        left, and raises no failure: `close` does.
+        On a queue that is closed, or that another thread is closing, it waits for the remaining
+        work and raises no failure; `close` raises it.
 
         Units: seconds. Raises: as `Event.wait`.
         """
@@ -206,7 +206,7 @@ class Queue(OfThisProcess):
 
         A default queue stays open, as it lives as long as its device.
         Raises: DeviceFault naming the work that failed, InvalidState when the work can never end;
-        the queue is closed then, too.
+        the queue is closed in both cases.
         """
         if self.closed or self.forked:
             return

@@ -364,7 +364,7 @@ def test_render_of_a_file_with_one_kernel_needs_no_name(
 def test_render_help_names_the_languages(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["render", "--help"])
-    assert f"{', '.join(RENDERERS)}; c when left out. asm is the machine code." in " ".join(
+    assert f"{', '.join(RENDERERS)} (default: c), or asm, the machine code." in " ".join(
         capsys.readouterr().out.split()
     )
 

@@ -6,7 +6,7 @@ from hal_core.errors import HalError
 
 
 class KernelSyntaxError(HalError, SyntaxError):
-    """A ``@hal.kernel`` function leaves the kernel language.
+    """A ``@hal.kernel`` function contains something that the kernel language lacks.
 
     Python shows it like any syntax error: file, line, the source line with the place underlined,
     then what to write instead. Lines and columns count in the user's file; columns begin at 1, and
@@ -50,8 +50,8 @@ class InvalidKernel(HalError, ValueError):
 
 class KernelFault(HalError, RuntimeError):
     """A kernel did what its language leaves undefined, in the interpreter or in checked mode: a
-    race, a barrier that not all threads reach, a read of shared memory that nobody wrote, a loop
-    without end."""
+    race, a barrier that not all threads reach, a read of shared memory that no thread has written,
+    a loop without end."""
 
 
 class OutOfBounds(KernelFault, IndexError):

@@ -20,7 +20,7 @@ ASSEMBLY = "asm"  # the language of the machine code, which a device's compiler 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("kernel", metavar="FILE[:KERNEL]", help=FORMS)
-    languages = f"Write {', '.join(RENDERERS)}; c when left out. {ASSEMBLY} is the machine code."
+    languages = f"Write {', '.join(RENDERERS)} (default: c), or {ASSEMBLY}, the machine code."
     add("--language", metavar="L", help=languages)
     add("--device", metavar="DEVICE", help="Print the machine code for this device.")
     add("-o", "--output", metavar="FILE", help="Write to this file.")

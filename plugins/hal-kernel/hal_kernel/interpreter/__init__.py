@@ -49,10 +49,10 @@ def interpret(
     has more threads than are needed, which shows that a guard is missing.
 
     `races=False` does not look for races. Otherwise accesses through arrays that overlap are
-    checked against each other. `initialised` has for each buffer a mask of the elements that may
-    be read before the kernel writes them; None, or no masks, means all elements. `turns` limits
-    the iterations of all loops of a block. `subgroup` is the number of threads of a subgroup, a
-    power of two up to 64: a kernel is right if it is with any.
+    checked against each other. `initialised` has for each buffer a mask of the elements that may be
+    read before the kernel writes them; None, or no masks, means all elements. `turns` limits the
+    iterations of all loops of a block. `subgroup` is the number of threads of a subgroup, a power
+    of two up to 64: a correct kernel is right with every size.
 
     The threads execute an atomic one after the other, in the order of their numbers. A kernel that
     waits in a loop for another thread never ends: the language guarantees no progress.

@@ -144,7 +144,7 @@ def shuffle(x: T | float, lane: int32 | int) -> T:
 
 
 def shuffle_xor(x: T | float, mask: int32 | int) -> T:
-    """Return the `x` of the thread whose index in the subgroup is this thread's, `^ mask`."""
+    """Return the `x` of the thread with the index `hal.subgroup_lane() ^ mask` in this subgroup."""
     raise outside("shuffle_xor")
 
 
@@ -181,7 +181,8 @@ def subgroup_exclusive_sum(x: T | float) -> T:
 def print(*parts: Scalar | float | str) -> None:
     """Print a line with the values of this thread, in checked mode and in the interpreter.
 
-    `hal.print("x =", x[i])`: plain text and values, with spaces between. Elsewhere it does nothing.
+    Written as `hal.print("x =", x[i])`, with plain text and values; it prints spaces between them.
+    Elsewhere it does nothing.
     """
     raise outside("print")
 
@@ -201,8 +202,9 @@ def load(p: ConstPtr[T], i: Index, n: Literal[8, 16]) -> tuple[T, ...]: ...
 def load(p: ConstPtr[Any], i: Index, n: int) -> tuple[Any, ...]:
     """Return `p[i]` and the elements behind it, `n` in all, which is 2, 4, 8 or 16.
 
-    `a, b, c, d = hal.load(p, i, 4)`, with an index that is a multiple of n. It is one access where
-    the memory begins at a multiple of n elements, or of 16 bytes; else it is one for each element.
+    Written as `a, b, c, d = hal.load(p, i, 4)`; the index is a multiple of n. It is one access if
+    the memory begins at a multiple of n elements, or of 16 bytes; otherwise it is one for each
+    element.
     """
     raise outside("load")
 
@@ -214,13 +216,14 @@ def store(p: Ptr[T], i: Index, *values: T | float) -> None: ...
 def store(p: Ptr[Any], i: Index, *values: Scalar | float) -> None:
     """Set `p[i]` and the elements behind it to 2, 4, 8 or 16 values.
 
-    `hal.store(p, i, a, b, c, d)`, with an index that is a multiple of their number, as for `load`.
+    Written as `hal.store(p, i, a, b, c, d)`; the index is a multiple of their number, as for
+    `load`.
     """
     raise outside("store")
 
 
 def load_if(condition: bool, p: ConstPtr[T], i: Index, otherwise: T | float) -> T:
-    """Return `p[i]` where the condition holds, else `otherwise`, and then `p` is not read.
+    """Return `p[i]` if the condition holds, else `otherwise` without reading `p`.
 
     The index and `otherwise` are computed in both cases; `p[i] if c else v` computes one side.
     """
@@ -297,7 +300,7 @@ def bitcast(dtype: type[T], x: Scalar | float) -> T: ...
 def bitcast(dtype: type[T], x: ConstPtr[Any] | Scalar | float) -> ConstPtr[T] | T:
     """Return the bits of a number as another dtype of the same width, or memory as another dtype.
 
-    Of a float16 or bfloat16, x is written as `hal.float16(y)` or as an element, `p[i]`.
+    For a float16 or bfloat16, x is a cast, `hal.float16(y)`, or an element, `p[i]`.
     """
     raise outside("bitcast")
 

@@ -33,11 +33,11 @@ class Definition:
         self._lines = _current_lines(function)
 
     def __reduce__(self) -> str | tuple[Any, ...]:
-        """Pickle by name, as functions are, where an import finds it. A kernel of another place is
-        pickled as its IR, with what it captures fixed from now on.
+        """Pickle by name, as functions are, if an import finds it. Other kernels are pickled as
+        their IR, with the values that they capture now.
 
-        Raises: KernelSyntaxError as `lower` does, for such a kernel; Unsupported for such a
-        function with `@hal.func`.
+        Raises: KernelSyntaxError as `lower` does, for a kernel that is pickled as IR; Unsupported
+        for a function with `@hal.func` that no import finds.
         """
         refuse_at_exit(f"pickle {self.__name__}")
         return self.__qualname__ if self._is_importable() else self._by_value()

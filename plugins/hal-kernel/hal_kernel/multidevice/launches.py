@@ -34,11 +34,11 @@ def launch(
 ) -> None:
     """Launch a kernel on every device of its MultiBuffers, each on its part.
 
-    The kernel is compiled and every argument checked for all devices first; it is started on all
-    before one is waited for.
-    The arguments are those of a launch, with a MultiBuffer for each buffer. A value, `vals`, `grid`
-    and `threads` may be functions of the part that a device has of the first MultiBuffer, a record
-    with number, device, buffer, start, size and shape.
+    The kernel is compiled and every argument is checked for all devices before any device starts.
+    All devices start before the call waits for one. The arguments are those of a launch, with a
+    MultiBuffer for each buffer. A value, `vals`, `grid` and `threads` may be functions of the part
+    that a device has of the first MultiBuffer, a record with number, device, buffer, start, size
+    and shape.
     Order: after all earlier work of each device. With `wait` it is done on return.
     Raises: InvalidArgument for buffers of different devices; as `Program` and `compile`, before
     anything is started; DeviceFault of the first device that fails, after the others have ended.

@@ -41,13 +41,13 @@ else:
 class MultiBuffer(OfThisProcess):
     """Elements of `shape` on several devices: one buffer a device.
 
-    `axis` is cut into as many parts as there are devices: as equal as can be, longer ones first, or
-    of `sizes`, some of which may be 0. With `axis=None` each device has all elements.
+    `axis` is split into a part for each device. Their lengths are `sizes`, some of which may be 0,
+    or differ by 1 at most, longer ones first. With `axis=None` each device has all elements.
     Shape: each part is in C order.
     Order: on each device after its earlier work and before its later work, as for a Buffer. Work
     that is queued with `queue=` is not part of this order.
     Raises: InvalidArgument for no device, or one given twice. An error of one device names it; the
-    others have done or dropped their part by then.
+    other devices have then done or dropped their part.
     """
 
     devices: tuple[Compiled, ...]
@@ -165,10 +165,11 @@ class MultiBuffer(OfThisProcess):
         devices: Sequence[str | Compiled | DeviceInfo] | None = None,
         sizes: Sequence[int] | None = None,
     ) -> MultiBuffer:
-        """Return the same elements cut otherwise or on other devices; None gives all to each.
+        """Return the same elements, split along another axis or over other devices; None: all on
+        each.
 
-        Elements that two devices have side by side go from one to the other; where some are not
-        side by side, as those of another axis, all go through the host.
+        If each piece that moves is contiguous on both devices, the devices copy the pieces.
+        Otherwise, as for another axis, all elements are copied through the host.
         """
         wanted = self.devices if devices is None else devices
         made = MultiBuffer(wanted, self.shape, self.dtype, axis, sizes)
@@ -182,11 +183,11 @@ class MultiBuffer(OfThisProcess):
         return made
 
     def reduce(self, operation: str = "sum") -> MultiBuffer:
-        """Return the sum, or the "prod", "min", "max", along the axis that is cut, on every device.
+        """Return the sum, or the "prod", "min", "max", along the split axis, on every device.
 
         Each device reduces its own part, then an equal share of the results of all. All devices get
         the same bits. "min" and "max" are those of kernels over the elements in their order,
-        wherever they are cut: a NaN is passed over, unless it is the first.
+        however they are split: a NaN is ignored, unless it is the first.
         Shape: `shape` without the axis.
         Raises: InvalidArgument where every device has all, and for "min" of no element.
         """

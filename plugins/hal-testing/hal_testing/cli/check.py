@@ -17,11 +17,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     modules = sorted(test.name.removesuffix(".py") for test in tests)
     chapters = ", ".join(name[5:] for name in modules if name.startswith("test_"))
     add = parser.add_argument
-    add("device", metavar="DEVICE", help="Name a device, OPENCL or CUDA:1.")
+    add("device", metavar="DEVICE", help="Test this device, such as OPENCL or CUDA:1.")
     add("--pair", metavar="NAME", help="Test with this compiler of the device.")
     add("--chapter", dest="chapters", nargs="+", action="extend", default=[], metavar="NAME",
         help=f"Run these chapters only. There are {chapters}.")  # fmt: skip
-    gaps = "Expect the tests to fail that the file lists: CLASS::TEST and a reason in each line."
+    gaps = "Expect the tests in this file to fail; each line has CLASS::TEST and a reason."
     add("--known-gaps", metavar="FILE", help=gaps)
     add("--report", dest="reports", action="append", default=[], metavar="FILE",
         help="Write a report to a .json or .md file.")  # fmt: skip

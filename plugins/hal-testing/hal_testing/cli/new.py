@@ -80,7 +80,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FOLDER",
         help="Write it into this folder, not into the current one.",
     )
-    text = "Let its device take kernels as text alone, so that it needs no hal-kernel."
+    text = "Write a backend without hal-kernel, whose device takes kernels only as text."
     parser.add_argument("--text", action="store_true", help=text)
 
 
