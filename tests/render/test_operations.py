@@ -26,6 +26,8 @@ from hal_core.dtypes import (
     uint32,
     uint64,
 )
+from hal_kernel.interpreter import interpret
+from hal_kernel.ir import UOp
 
 INTEGERS = [dtype for dtype in DTYPES.values() if dtype.is_integer]
 FLOATS = [float32, float64]
@@ -156,6 +158,34 @@ def test_the_sign_of_zeros_beside_a_constant_zero(toolchain: Toolchain, dtype: D
     if type(toolchain).__name__ in CLANGS:  # LLVM 14 takes the zeros for one number
         wrong = [place for place in wrong if place not in ([9, 0], [10, 0], [12, 0])]
     assert not wrong
+
+
+@pytest.mark.parametrize("op", ["MAX", "MIN"])
+@pytest.mark.parametrize("value", [0.0, -0.0, 1.0])
+def test_an_extreme_of_an_extreme(toolchain: Toolchain, op: str, value: float) -> None:
+    """LLVM takes max(c, max(x, c)) for max(x, c), in all spellings, so a NaN or a -0.0 stayed."""
+    b = Builder("extremes", "y: float32*, x: const float32*")
+    x, c = b.load("x", b.index()), b.const(value, float32)
+
+    def spelled(how: str, first: UOp, second: UOp) -> UOp:
+        if how == op:
+            return b.op(op, first, second)
+        return b.op("WHERE", b.op(how, second, first), second, first)
+
+    hows = (op, "GT", "GE") if op == "MAX" else (op, "LT", "LE")
+    spellings = [*itertools.product(hows, (1, -1), hows, (1, -1))]
+    for place, (inner, order, outer, outer_order) in enumerate(spellings):
+        found = spelled(outer, *(c, spelled(inner, *(x, c)[::order]))[::outer_order])
+        at = b.op("ADD", b.op("MUL", b.index(), b.const(len(spellings))), b.const(place))
+        b.store("y", at, found)
+    numbers = np.array([NAN, -0.0, 0, 1, 0.5, -1, INF, -INF], "f4")
+    got, expected = np.zeros((2, numbers.size, len(spellings)), "f4")
+    interpret(b.kernel(), expected.reshape(-1), numbers, threads=numbers.size, block=1)
+    given = {"y": got.reshape(-1), "x": numbers}
+    toolchain.run(b.kernel(), given, grid=(numbers.size, 1, 1))
+    same(got, expected, float32)
+    if type(toolchain).__name__ not in CLANGS:
+        assert np.array_equal(np.signbit(got), np.signbit(expected))
 
 
 # Largest distance from the correctly rounded result, in units of the last place.

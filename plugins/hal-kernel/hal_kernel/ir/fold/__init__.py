@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from hal_core.dtypes import int32, int64, uint32, uint64
 from hal_kernel.ir.fold.constants import Number, constant, evaluate, spreads_nan
 from hal_kernel.ir.fold.dead_code import without_dead
-from hal_kernel.ir.fold.identities import simpler
+from hal_kernel.ir.fold.identities import merged_extremes, simpler
 from hal_kernel.ir.fold.registers import in_registers
 from hal_kernel.ir.uop import LEAVES, STRUCTURE, Kernel, UOp
 
@@ -133,6 +133,9 @@ class _Walk:
                 self._put(node, UOp("SPECIAL", int32, (), ("global_idx", axis), node.line))
                 if node.dtype is not int32:
                     self._put(node, UOp("CAST", node.dtype, (self.new[node],), None, node.line))
+                return
+            if found is None and (merged := merged_extremes(node, sources)):
+                self._put(node, merged)
                 return
         if found is None:
             self._emit_of(node, sources)
