@@ -326,7 +326,8 @@ def cases() -> Iterator[tuple[str, Case, str, Case]]:
     yield name, known._replace(kernel=own_places), "constant indices", known
     table, size = random.random(LISTS * LENGTH, "f4"), (LISTS, LENGTH)
     down = Case(column_sums, (x, table), size, LISTS)
-    yield "a sum of its row a thread", Case(own_rows, (x, table), size, LISTS), "columns", down
+    rows = Case(own_rows, (x, table), size, LISTS)
+    yield "sums, a thread for each row", rows, "a thread for each column", down
     stored = Case(positive, (x, signed), (COUNT, 1), COUNT)
     chosen = Case(selected, (x, signed), (COUNT, 1), COUNT)
     yield "a store under a test of random data", stored, "a choice", chosen

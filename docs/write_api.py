@@ -31,8 +31,8 @@ HEAD = """\
 # Every public name
 
 After `import hal_core as hal` each of these names is an attribute of `hal`, except those that are
-written with their module. `python docs/write_api.py` writes the page from the docstrings; the other
-[pages](README.md) explain.
+written with their module. `python docs/write_api.py` writes this page from the docstrings. The
+other [pages](README.md) explain how to use the names.
 
 | | |
 | --- | --- |

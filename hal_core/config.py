@@ -216,7 +216,9 @@ PREFER = declare(
 )
 REQUIRE = declare("HAL_REQUIRE", words(""), "families whose tests must not be skipped", words)
 DEBUG = declare("HAL_DEBUG", False, "1 logs what discovery, caches and compilers decide", flag)
-CACHE_DIR = declare("HAL_CACHE_DIR", "", "folder of compiled kernels; else the user's", str)
+CACHE_DIR = declare(
+    "HAL_CACHE_DIR", "", "folder of compiled kernels; unset = in the user's cache", str
+)
 CACHE_LIMIT = declare(
     "HAL_CACHE_LIMIT",
     512 << 20,
@@ -227,13 +229,16 @@ CCACHE = declare("HAL_CCACHE", True, "0 turns the compile cache off", flag)
 CACHE_ONLY = declare("HAL_CACHE_ONLY", False, "1 makes a compile-cache miss an error", flag)
 LRU = declare("HAL_LRU", True, "0 returns freed memory to the device at once", flag)
 LRU_LIMIT = declare(
-    "HAL_LRU_LIMIT", 0, "bytes of freed memory cached on a device; 0 = built-in", nbytes
+    "HAL_LRU_LIMIT",
+    0,
+    "bytes of freed memory cached on a device; 0 = an eighth of its memory",
+    nbytes,
 )
 MEMORY_LIMIT = declare("HAL_MEMORY_LIMIT", 0, "bytes a device may hold; 0 = no limit", nbytes)
 PROFILE = declare(
     "HAL_PROFILE",
     "",
-    "1 records what devices do, for hal.finalize_profile(); a file, such as trace.html, gets it",
+    "1 records the work of devices for hal.finalize_profile(); a path, trace.html, also writes it",
     profiled,
 )
 CHECK = declare(

@@ -63,7 +63,7 @@ class Signature(NamedTuple):
 
     @property
     def dtypes(self) -> frozenset[DType]:
-        """Every dtype among the parameters and of their elements, without `any_` and images."""
+        """The dtypes of the parameters and of their elements, without `any_` and images."""
         return frozenset(param.dtype for param in self.params) - {any_, *IMAGES.values()}
 
     def __str__(self) -> str:

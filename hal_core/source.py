@@ -58,10 +58,10 @@ class Source(_Described, Generic[N]):
     or None for all kernels: the text is compiled once, to a dict of programs. `defines` are
     preprocessor macros, `includes` are folders with headers, and `options` go to the compiler
     unchanged. `block` is the only block shape that the text works with. `work` is the number of
-    operations that a thread does: the CPU keeps the GIL during launches that it knows to be short.
-    With `offsets=True` each pointer is followed by its offset in bytes, 64 bits wide, as OpenCL
-    needs it for views at any offset. A front end that writes text by a device's renderer sets
-    `rendered=True`, and gives the `shared_nbytes` of a block.
+    operations that a thread does, by which the CPU finds short launches: during these it keeps the
+    GIL. With `offsets=True` each pointer is followed by its offset in bytes, 64 bits wide, as
+    OpenCL needs it for views at any offset. A front end that writes text by a device's renderer
+    sets `rendered=True`, and gives the `shared_nbytes` of a block.
 
     Raises: InvalidArgument for a name, a signature or a block that cannot be read.
     """

@@ -446,8 +446,8 @@ class Allocator(Accounts[Opaque], concurrency.OfThisProcess):
 class LRUAllocator(Allocator[Opaque]):
     """An allocator with its cache on.
 
-    The cache has HAL_LRU_LIMIT bytes, by default an eighth of the device's memory and at least
-    256 MiB; nothing under HAL_LRU=0.
+    The cache has HAL_LRU_LIMIT bytes, by default an eighth of the device's memory and at least 256
+    MiB; HAL_LRU=0 switches it off.
     """
 
     def __init__(self, device: Compiled) -> None:

@@ -32,7 +32,7 @@ class Image(NamedTuple):
 
     @property
     def kind(self) -> DType:
-        """The dtype that stands for it in a signature, `image1d` to `image3d`."""
+        """The dtype of the image in a signature, `image1d` to `image3d`."""
         return IMAGES[f"image{len(self.shape) - 1}d"]
 
     @property

@@ -48,11 +48,11 @@ class Buffer(Elements):
     """`size` elements of `dtype` on one device. Nothing is allocated before the first use.
 
     Units: `nbytes` and `offset` in bytes, `size` in elements.
-    Owns: its memory, until `deallocate` or until nobody refers to the buffer. Memory exported
+    Owns: its memory, until `deallocate` or until nothing refers to the buffer. Memory exported
     without a copy lives as long as the export; memory imported without a copy, as long as the
     buffer. A view keeps its base alive. A buffer keeps its device.
     Order: copies and launches of one device happen in the order of the calls.
-    Concurrency: any thread may use it; freeing while another thread uses it is the caller's race.
+    Concurrency: any thread may use it; do not free it while another thread uses it.
     """
 
     __slots__ = ("_unsaid",)
@@ -71,8 +71,8 @@ class Buffer(Elements):
         Order: `src` may change or go as soon as this returns; with `queue`, it may change after the
         event.
         Owns: a queued copy keeps the host memory.
-        Raises: InvalidArgument naming both sizes, or for elements that are more than their bytes,
-        such as those of another byte order, with nothing written; InvalidState.
+        Raises: InvalidArgument, before anything is written, if the sizes differ or if elements are
+        more than their bytes, such as with another byte order; InvalidState.
         """
         nbytes = self.nbytes
         view = host_bytes(src, nbytes, "copyin", self.device, self.dtype)
@@ -214,7 +214,8 @@ class Buffer(Elements):
     def as_memoryview(self) -> memoryview:
         """Return the memory itself as flat writable bytes, where the host sees it.
 
-        Owns: the view keeps the memory, not the buffer: it stays readable after `deallocate`.
+        Owns: the view keeps the memory alive, so it stays readable after `deallocate` of the
+        buffer.
         Raises: NotShareable where the host does not see it.
         """
         return in_place(self, "as_memoryview").data
@@ -305,8 +306,9 @@ class Buffer(Elements):
         device can use it, and copies it otherwise; `False` never copies, and `True` always does.
         Shape: elements in C order; the buffer has one dimension.
         Owns: the array, while memory is shared; both see each other's writes.
-        Raises: InvalidArgument for an object that is no DLPack array, has no dtype of ours or
-        cannot come to the host; NotShareable with `copy=False` where it must be copied.
+        Raises: InvalidArgument for an object that is no DLPack array, has a dtype that hal-core
+        lacks or cannot be copied to the host; NotShareable with `copy=False` where it must be
+        copied.
         """
         return dlpack.take(cls, obj, device, copy)
 

@@ -51,7 +51,7 @@ class Elements:
     def __init__(
         self, device: str | Compiled, size: int, dtype: DType, options: BufferSpec | None = None
     ) -> None:
-        """Describe the memory, which is allocated at the first use.
+        """Make a buffer without memory; its first use allocates the memory.
 
         Raises: InvalidArgument for a negative size or something that is no dtype.
         """

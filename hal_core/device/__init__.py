@@ -167,7 +167,7 @@ class DeviceRegistry(OfThisProcess):
     def devices(self, family: str, *, kind: str | None = None) -> tuple[DeviceInfo, ...]:
         """Facts of every device of a family, or of those of a kind, such as "gpu". Never empty.
 
-        The backend is asked once until `refresh`.
+        hal-core asks the backend once, and again after `refresh`.
         Raises: DeviceUnavailable when there is no such hardware; UnknownDevice; PluginError.
         """
         infos = self.backend(family).infos()
@@ -195,7 +195,7 @@ class DeviceRegistry(OfThisProcess):
 
     @property
     def skipped(self) -> dict[str, str]:
-        """Reason for each family left out of the last choice: broken, no hardware, ..."""
+        """The reason for each family that the last choice left out: broken, no hardware, ..."""
         return dict(self._skipped)
 
     def _available(self) -> list[tuple[Backend, DeviceInfo]]:
@@ -236,7 +236,7 @@ class DeviceRegistry(OfThisProcess):
     # -- names
 
     def canonicalize(self, name: str | None) -> str:
-        """`"metal" -> "METAL"`, `"cuda:0" -> "CUDA"`, `"gpu:1" -> "GPU:1"`: text only.
+        """Return the canonical form of a name: "CUDA" for "cuda:0", "GPU:1" for "gpu:1".
 
         None gives the current `DEFAULT`.
         """
@@ -313,7 +313,7 @@ class DeviceRegistry(OfThisProcess):
         return len(self._plugins.families())
 
     def __contains__(self, name: object) -> bool:
-        """Look up the family of a name among the installed ones; hardware is not asked for."""
+        """Return True if the family of a name is installed; the hardware is not checked."""
         try:
             return parse(name)[0] in self._plugins.families()
         except InvalidArgument:
@@ -369,7 +369,7 @@ class DeviceRegistry(OfThisProcess):
         self._best = []
 
     def refresh(self) -> None:
-        """Look again for distributions and devices; failures are forgotten, open devices stay."""
+        """Look for distributions and devices again, after failures too; open devices stay."""
         refuse_at_exit("refresh")
         self._plugins.refresh()
         self._best = []

@@ -230,7 +230,7 @@ class Compiled(concurrency.OfThisProcess):
         return made
 
     def queue(self) -> Queue:
-        """Make a queue: work of this device in an order of its own.
+        """Make a queue, whose work runs in its own order.
 
         Raises: InvalidState when the device is closed, DeviceUnavailable when its driver refuses.
         """
@@ -254,8 +254,8 @@ class Compiled(concurrency.OfThisProcess):
         Launches, copies and fills without `queue=` are checked, and become the nodes of the graph;
         work with `queue=` and work of other threads runs as usual. After an exception in the block
         the graph is empty.
-        Raises: InvalidState for a capture inside another. In the block, InvalidState for a read of
-        data, a file, work of a MultiBuffer, `wait=True` and a replay.
+        Raises: InvalidState for a capture inside another. Calls in the block raise InvalidState if
+        they read data, use a file or a MultiBuffer, wait, or replay a graph.
         """
         self._check_open("capture")
         return Capture(self)

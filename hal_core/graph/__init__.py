@@ -38,7 +38,7 @@ class Graph(OfThisProcess):
 
     Owns: the programs and buffers of its nodes, until the graph goes.
     Order: a replay is one piece of work of its queue; two replays run one after the other.
-    Concurrency: any thread may replay; change and replay are the caller's race.
+    Concurrency: any thread may replay; do not change it during a replay.
     """
 
     device: Compiled
@@ -212,9 +212,9 @@ class NoSuchNode(InvalidArgument, IndexError):
 def load_graph(path: str | os.PathLike[str], device: str | Compiled | None = None) -> Graph:
     """Read a graph that `Graph.save` wrote, for a device of the same target.
 
-    Its `buffers` are new, in the order of the saved graph's, and their contents are undefined:
-    write to them, or exchange them in `replay`. The file has machine code, which a replay runs:
-    load none from a source that you do not trust. Nothing is unpickled.
+    It has new `buffers`, in the same order as the saved graph. Their contents are undefined: write
+    to them, or replace them in `replay`. The file has machine code, which a replay runs: load none
+    from a source that you do not trust. Nothing is unpickled.
 
     Raises: InvalidArgument for a file that is damaged, cut short or made for another target.
     """

@@ -190,7 +190,7 @@ def profile(limit: int = LIMIT) -> Profile:
     """`with hal.profile() as profile:` records in `profile.events` what every device does inside.
 
     The last `limit` events are kept, and `profile.dropped` counts the older ones. Several profiles
-    may be open at once. Opening one waits for queued work, so every event began inside.
+    may be open at once. Opening a profile waits for queued work, so every event began after that.
     """
     return Profile(limit)
 

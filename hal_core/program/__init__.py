@@ -410,7 +410,8 @@ class Program(OfThisProcess):
     def unload(self) -> None:
         """Free the machine code; launching afterwards raises InvalidState.
 
-        The device then compiles its kernel anew. Order: after the end of every launch.
+        The device then compiles the kernel again at its next use. Order: after the end of every
+        launch.
         """
         if not self._unloaded:
             self._stop()

@@ -30,7 +30,7 @@ class Programs(OfThisProcess, Mapping[str, "Program"]):
         self._programs = {program.name: program for program in programs}
 
     def __getitem__(self, name: str) -> Program:
-        """Return the program of a kernel. Raises: InvalidArgument, which is the KeyError, too."""
+        """Return the program of a kernel. Raises: InvalidArgument, which is also a KeyError."""
         try:
             return self._programs[name]
         except (KeyError, TypeError):

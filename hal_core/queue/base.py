@@ -36,8 +36,8 @@ class Queue(OfThisProcess):
 
     Order: nothing orders two queues, even if one is the default queue, except
     `later.wait(earlier.record())`, on any two devices.
-    Owns: what its work needs: buffers' memory, programs and host memory. A queue that nobody refers
-    to any more finishes its work. `close` and the device's `close` wait for it.
+    Owns: what its work needs: buffers' memory, programs and host memory. A queue to which nothing
+    refers any more finishes its work. `close` and the device's `close` wait for it.
     Concurrency: any thread may use it; work runs in the order of the calls.
     """
 
@@ -154,7 +154,7 @@ class Queue(OfThisProcess):
         return ""
 
     def record(self, event: Event | None = None) -> Event:
-        """Return the event of all work queued so far, or give `event` this place.
+        """Return the event of all work queued so far; with `event`, record that one.
 
         Raises: InvalidState for an event that has happened or is recorded already.
         """

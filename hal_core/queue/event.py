@@ -149,7 +149,8 @@ class Event(OfThisProcess):
         """Return the seconds of device time that lie between another event and this one.
 
         Raises: InvalidState when one of them has not happened yet, or has failed; InvalidArgument
-        for an event of another device, or one that the host has set: its clock is another.
+        for an event of another device, or one that the host has set, which was timed by another
+        clock.
         """
         check_class(earlier, Event, "seconds_since", "queue.record() is one.")
         for event in (earlier, self):

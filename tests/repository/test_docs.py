@@ -126,7 +126,7 @@ def test_the_ten_lines_of_the_readme_print_what_it_shows(tmp_path: Path) -> None
     """But for the time, and on the CPU, which is the default of no machine with a GPU."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     (code,) = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-    (shown,) = re.findall(r"^prints\n\n```text\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    (shown,) = re.findall(r"^It prints\n\n```text\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     code = code.replace("hal.Device.DEFAULT", '"CPU"')
     done = run(code, tmp_path / "saxpy.py", HAL_CHECK="1")
     assert done.returncode == 0, done.stderr

@@ -18,7 +18,7 @@ THREADS = config.declare(
 DEVICES = config.declare(
     "HAL_CPU_DEVICES",
     1,
-    "devices CPU, CPU:1, ... that the processor is split into, each with its share of the cores",
+    "number of devices CPU, CPU:1, ... that share the cores of the processor",
     config.number(int, lambda count: 0 < count <= _MAX_DEVICES, "a number of devices, 1 to 64"),
 )
 CHECK_SECONDS = config.declare(
@@ -32,7 +32,7 @@ CHECK_SECONDS = config.declare(
 CHECK_SEED = config.declare(
     "HAL_CPU_CHECK_SEED",
     0,
-    "another order of threads in checked mode; 0 = as numbered",
+    "another order of threads in checked mode; 0 = by their index",
     config.number(int, lambda seed: seed >= 0, "a whole number, 0 or more"),
 )
 _LOADERS = ("elf", "llvmlite") if processor.is_linux() else ("llvmlite",)  # the default is first

@@ -51,7 +51,7 @@ SECONDS = config.declare(
 CORES = config.declare(
     "HAL_RAY_CPUS",
     0,
-    "cores that a processor of a node reserves and uses; unset = all that Ray has there",
+    "cores that a CPU device of a node reserves and uses; unset = all that Ray has on the node",
     config.number(int, lambda count: count > 0, "a number of cores, 1 or more"),
 )
 TRANSPORT = config.declare(

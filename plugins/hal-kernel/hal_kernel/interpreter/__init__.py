@@ -43,10 +43,10 @@ def interpret(
 ) -> None:
     """Run a kernel by the rules of its language, on numpy arrays, which are written in place.
 
-    The arguments are those of a launch, in either of its forms: arrays in the places of buffers,
-    values, and the geometry. A bfloat16 array has the dtype of ml_dtypes, or its bits as uint16.
-    With `threads=` alone a block has 64 threads, 8 x 8 or 4 x 4 x 4. The last block then usually
-    has more threads than are needed, which shows that a guard is missing.
+    The arguments are those of a launch, with arrays in place of buffers. A bfloat16 array has the
+    dtype of ml_dtypes, or is an array of uint16 with the bits. With `threads=` alone a block has 64
+    threads, 8 x 8 or 4 x 4 x 4. The last block then usually has more threads than are needed, which
+    shows that a guard is missing.
 
     `races=False` does not look for races. Otherwise accesses through arrays that overlap are
     checked against each other. `initialised` has for each buffer a mask of the elements that may be
@@ -54,13 +54,14 @@ def interpret(
     iterations of all loops of a block. `subgroup` is the number of threads of a subgroup, a power
     of two up to 64: a correct kernel is right with every size.
 
-    The threads execute an atomic one after the other, in the order of their numbers. A kernel that
+    Threads execute an atomic one after the other, in the order of their indices. A kernel that
     waits in a loop for another thread never ends: the language guarantees no progress.
 
-    Raises: KernelFault for what the language leaves undefined: an index out of bounds
-    (OutOfBounds) or one whose arithmetic overflows int32, a read of shared memory that nothing has
-    written, a race, a barrier that not all threads of a block reach, an assert that does not hold
-    (FailedAssert), a loop that does not end. InvalidArgument for what a launch refuses too.
+    Raises: KernelFault for what the language leaves undefined: an index out of bounds (OutOfBounds)
+    or one whose arithmetic overflows int32, a read of shared memory that nothing has written, a
+    race, a barrier that not all threads of a block reach, an assert that does not hold
+    (FailedAssert), a loop that does not end. InvalidArgument for arguments that a launch would
+    refuse.
     """
     lowered = kernel.lower() if isinstance(kernel, KernelFunction) else kernel
     verify(lowered)

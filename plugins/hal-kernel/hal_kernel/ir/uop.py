@@ -11,7 +11,7 @@ variable (`VAR`, `SET`, `GET`).
 | PARAM | | position in the signature | the parameter's (a pointer's element) |
 | CONST | | Python number | any |
 | SPECIAL | | (kind, axis), kind in SPECIALS | int32 |
-| VAR | | name, for reading only | the variable's; declares it, unassigned |
+| VAR | | name, for reading only | the variable's; declares it without a value |
 | SET | variable, value | | None |
 | GET | variable | | the variable's |
 | CAST | value | | the target |
@@ -24,30 +24,30 @@ variable (`VAR`, `SET`, `GET`).
 | TABLE | | (name, finite Python numbers) | the element's; constant memory |
 | VIEW | PARAM or SHARED | | another element's: the same memory as elements of this dtype |
 | LOAD | memory, integer index | | the element's |
-| LOAD | memory, integer index, bool, value | | the element's; if false, the value, unread |
-| LOAD | memory, integer index | (k, n) | the element's: of n from the index on, element k |
+| LOAD | memory, integer index, bool, value | | the element's; the value, without a read, if false |
+| LOAD | memory, integer index | (k, n) | the element's; element k of n from the index on |
 | STORE | memory, integer index, value | | None |
-| STORE | memory, integer index, value | (k, n) | None; likewise |
+| STORE | memory, integer index, value | (k, n) | None; element k of n from the index on |
 | ATOMIC | memory, integer index, value | ADD MIN MAX AND OR XOR EXCHANGE | the old value's |
 | CAS | memory, integer index, expected, desired | | the element's: the old value |
 | ATOMICLOAD | memory, integer index | relaxed acquire | the element's |
 | ATOMICSTORE | memory, integer index, value | relaxed release | None |
 | BARRIER | | | None; all threads of the block reach it or none |
-| FENCE | | | None; this thread's accesses before it are seen before those behind it |
-| SHUFFLE | value of 32 or 64 bits, int32 | | the value's: what that thread of the subgroup gives |
-| BALLOT | bool | | uint64; bit i is what thread i of the subgroup gives |
+| FENCE | | | None; this thread's accesses before it come before those after it |
+| SHUFFLE | value of 32 or 64 bits, int32 | | the value's; the value of that thread |
+| BALLOT | bool | | uint64; bit i is the bool of thread i of the subgroup |
 | RANGE | start, stop, step (one integer dtype; step a CONST, not 0) | name | theirs: the counter |
 | ENDRANGE | its RANGE | | None |
 | LOOP | | | None; repeats until a BREAK or RETURN |
 | ENDLOOP | its LOOP | | None |
-| BREAK, CONTINUE | the innermost RANGE or LOOP | | None; the last of their block |
-| RETURN | | | None; this thread ends; the last of its block |
+| BREAK, CONTINUE | the innermost RANGE or LOOP | | None; the last node of their block |
+| RETURN | | | None; ends this thread; the last node of its block |
 | IF | bool | | None |
 | ELSE, ENDIF | its IF | | None |
 | ASSERT | bool | message | None; tested in checked mode only |
 | PRINT | values | a line of text with a `{}` for each | None; printed in checked mode only |
-| ASSERT | integer index, integer extent | its name | None; 0 <= index < extent, tested likewise |
-| ASSERT | integer index | its name | None; 0 <= index, tested likewise |
+| ASSERT | integer index, integer extent | its name | None; 0 <= index < extent, checked mode only |
+| ASSERT | integer index | its name | None; 0 <= index, checked mode only |
 
 Memory is a PARAM that is a pointer, a SHARED, a LOCAL, a TABLE, or a VIEW of one of the first two.
 A LOCAL may stand in a block, and is then undefined again each time; no atomic takes it. Numbers are
@@ -102,7 +102,7 @@ VECTORS = (2, 4, 8, 16)  # elements that one access may have
 
 
 class UOp:
-    """One node. Frozen: a pass makes new nodes."""
+    """One node of a kernel. Nodes never change: a pass makes new ones."""
 
     __slots__ = ("arg", "dtype", "line", "op", "src")
 
@@ -212,7 +212,7 @@ class Kernel(NamedTuple):
         return self._nbytes("TABLE")
 
     def __hal_source__(self, device: Compiled) -> Source:
-        """Return the text of this kernel for a device, which its `compile` asks for.
+        """Return the text of this kernel for a device; `device.compile` calls this.
 
         Raises: InvalidKernel when the IR breaks a rule; Unsupported; CompilerUnavailable.
         """

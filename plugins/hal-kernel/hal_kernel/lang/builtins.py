@@ -91,10 +91,10 @@ def barrier() -> None:
 
 
 def fence() -> None:
-    """Make other threads see this thread's accesses before the call earlier than those after it.
+    """Order memory accesses: other threads see this thread's accesses before the call first.
 
-    Thread A writes data, calls this and sets a flag by an atomic. Thread B reads the flag by an
-    atomic, calls this and reads the data: it sees what A has written, even in another block.
+    Thread A writes data, calls this and sets a flag by an atomic. If thread B reads the flag by an
+    atomic, and then calls this, it sees the data of A, even in another block.
     """
     raise outside("fence")
 
@@ -200,7 +200,7 @@ def load(p: ConstPtr[T], i: Index, n: Literal[4]) -> tuple[T, T, T, T]: ...
 @overload
 def load(p: ConstPtr[T], i: Index, n: Literal[8, 16]) -> tuple[T, ...]: ...
 def load(p: ConstPtr[Any], i: Index, n: int) -> tuple[Any, ...]:
-    """Return `p[i]` and the elements behind it, `n` in all, which is 2, 4, 8 or 16.
+    """Return `n` elements, `p[i]` and those after it; `n` is 2, 4, 8 or 16.
 
     Written as `a, b, c, d = hal.load(p, i, 4)`; the index is a multiple of n. It is one access if
     the memory begins at a multiple of n elements, or of 16 bytes; otherwise it is one for each
@@ -214,7 +214,7 @@ def store(p: Ptr[float16] | Ptr[bfloat16], i: Index, *values: float32 | float) -
 @overload
 def store(p: Ptr[T], i: Index, *values: T | float) -> None: ...
 def store(p: Ptr[Any], i: Index, *values: Scalar | float) -> None:
-    """Set `p[i]` and the elements behind it to 2, 4, 8 or 16 values.
+    """Set `p[i]` and the elements after it to 2, 4, 8 or 16 values.
 
     Written as `hal.store(p, i, a, b, c, d)`; the index is a multiple of their number, as for
     `load`.

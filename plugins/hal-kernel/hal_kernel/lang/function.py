@@ -75,7 +75,7 @@ class KernelFunction(Definition):
             return self._kernel
 
     def __hal_source__(self, device: Compiled) -> Source:
-        """Return the text of this kernel for a device, which its `compile` asks for.
+        """Return the text of this kernel for a device; `device.compile` calls this.
 
         Raises: as `lower`; Unsupported for what the device lacks; CompilerUnavailable.
         """

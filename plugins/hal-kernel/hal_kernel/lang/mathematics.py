@@ -170,7 +170,7 @@ def fma(x: T, y: T, z: T) -> T:
 
 
 def copysign(x: T, y: T) -> T:
-    """Return the magnitude of x with the sign of y, which may be -0.0."""
+    """Return the magnitude of x with the sign of y; the sign of -0.0 counts."""
     raise outside("copysign")
 
 

@@ -39,15 +39,16 @@ else:
 
 
 class MultiBuffer(OfThisProcess):
-    """Elements of `shape` on several devices: one buffer a device.
+    """Elements of `shape` on several devices: one buffer for each device.
 
-    `axis` is split into a part for each device. Their lengths are `sizes`, some of which may be 0,
-    or differ by 1 at most, longer ones first. With `axis=None` each device has all elements.
+    `axis` is split into a part for each device. `sizes` has the lengths of the parts, some of which
+    may be 0. By default the lengths differ by 1 at most, and longer parts come first. With
+    `axis=None` each device has all elements.
     Shape: each part is in C order.
     Order: on each device after its earlier work and before its later work, as for a Buffer. Work
     that is queued with `queue=` is not part of this order.
-    Raises: InvalidArgument for no device, or one given twice. An error of one device names it; the
-    other devices have then done or dropped their part.
+    Raises: InvalidArgument for no device, or for a device that is given twice. An error of one
+    device names it; the other devices have then done or dropped their part.
     """
 
     devices: tuple[Compiled, ...]
@@ -66,7 +67,7 @@ class MultiBuffer(OfThisProcess):
         axis: int | None = 0,
         sizes: Sequence[int] | None = None,
     ) -> None:
-        """Describe the memory, which is allocated at the first use."""
+        """Make a buffer without memory; its first use allocates the memory."""
         self.devices = _devices(devices)
         self.dtype = as_dtype(dtype, "MultiBuffer")
         self.shape = checked_shape(shape)
