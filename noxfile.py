@@ -67,7 +67,8 @@ def demo(session: nox.Session) -> None:
 def core(session: nox.Session) -> None:
     """Test hal-core where nothing else is installed: import, list, report, text kernels."""
     wheels.install(session, "hal-core", tools=tools.TEST)
-    options = ("--noconftest", "-o", "addopts=--import-mode=importlib -ra")
+    # Ten tests, which end before two workers have started.
+    options = ("--noconftest", "-o", "addopts=--import-mode=importlib -ra", "-n0")
     suite.run(session, ALONE, options=options)
 
 
