@@ -152,6 +152,7 @@ def test_threads_compile_in_turns() -> None:
     assert len(set(results(*(partial(_compile, TEXT, defines=one) for one in factors)))) == 3
 
 
+@pytest.mark.full  # `nox -s hip` has no hal-opencl
 def test_it_lives_beside_another_LLVM() -> None:
     """Debian's hiprtc and Debian's PoCL end a process that has both."""
     code = f"""
