@@ -79,8 +79,8 @@ def test_a_name_is_refused_or_makes_sound_python(name: str) -> None:
     assert hal.Device.canonicalize(called.family) == called.family
     for path, text in (*new.contents(called), *new.contents(called, text=True)):
         if path.endswith(".py"):
-            compile(text, path, "exec")
             tree = ast.parse(text)
+            compile(tree, path, "exec")
             defined = {node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
             for node in ast.walk(tree):
                 if isinstance(node, ast.ImportFrom) and str(node.module).startswith("hal_core."):
