@@ -238,7 +238,7 @@ MEMORY_LIMIT = declare("HAL_MEMORY_LIMIT", 0, "bytes a device may hold; 0 = no l
 PROFILE = declare(
     "HAL_PROFILE",
     "",
-    "1 records the work of devices for hal.finalize_profile(); a path, as trace.html, is written at exit",
+    "1 records the work of devices for hal.finalize_profile(); a path is written at exit",
     profiled,
 )
 CHECK = declare(

@@ -237,7 +237,7 @@ def test_help_is_whole_sentences() -> None:
 @pytest.mark.parametrize(
     ("command", "said"),
     [("check", f"Run these chapters only. There are {', '.join(chapters())}."),
-     ("render", f"{', '.join(RENDERERS)}; c when left out. asm is the machine code.")],
+     ("render", f"{', '.join(RENDERERS)} (default: c), or asm, the machine code.")],
 )  # fmt: skip
 def test_help_names_the_choices(
     command: str, said: str, capsys: pytest.CaptureFixture[str]
