@@ -1,10 +1,7 @@
 """Fixtures of the core's tests: a registry that knows the fake backend only, own cache folder."""
 
-from __future__ import annotations
-
 import itertools
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,13 +15,13 @@ from fake_site import FakeSite
 
 
 @pytest.fixture(scope="session")
-def caches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def caches(tmp_path_factory):
     folder = tmp_path_factory.mktemp("hal-caches")
     return (folder / str(number) for number in itertools.count())
 
 
 @pytest.fixture(autouse=True)
-def own_cache(caches: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> Path:
+def own_cache(caches, monkeypatch):
     """Name a folder, which the cache makes: `tmp_path` would make one for each of 9,000 tests."""
     folder = next(caches)
     monkeypatch.setenv("HAL_CACHE_DIR", str(folder))
@@ -32,7 +29,7 @@ def own_cache(caches: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def plugin() -> Iterator[FakePlugin]:
+def plugin():
     """Registered as FAKE: two devices in memory."""
     made = FakePlugin("accelerator", "accelerator")
     hal.Device.register_plugin("FAKE", made)
@@ -42,18 +39,18 @@ def plugin() -> Iterator[FakePlugin]:
 
 
 @pytest.fixture
-def fake(plugin: FakePlugin) -> hal.Compiled:
+def fake(plugin):
     return hal.Device["FAKE"]
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> FakeSite:
+def site(tmp_path):
     """A folder for distributions of which the tests' process knows nothing."""
     return FakeSite(tmp_path / "site")
 
 
 @pytest.fixture
-def own_sys(monkeypatch: pytest.MonkeyPatch) -> None:
+def own_sys(monkeypatch):
     """Undo what a command does to `sys.argv` and `sys.path` for the file that it runs."""
     for name in ("argv", "path"):
         monkeypatch.setattr(sys, name, list(getattr(sys, name)))

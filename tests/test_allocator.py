@@ -21,11 +21,11 @@ pytestmark = pytest.mark.quick
 
 
 @pytest.fixture
-def allocator(fake: hal.Compiled) -> Any:
+def allocator(fake):
     return fake.allocator
 
 
-def test_A1_zeros_are_a_cached_block_where_fresh_memory_is_not_zero(allocator: Any) -> None:
+def test_A1_zeros_are_a_cached_block_where_fresh_memory_is_not_zero(allocator):
     zero = hal.BufferSpec(zero=True)
     block = allocator.alloc(512)
     allocator.free(block, 512)
@@ -36,10 +36,8 @@ def test_A1_zeros_are_a_cached_block_where_fresh_memory_is_not_zero(allocator: A
     assert allocator.alloc(512) == block
 
 
-def test_A2_a_block_that_cannot_be_zeroed_goes_back(
-    allocator: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: Any) -> None:
+def test_A2_a_block_that_cannot_be_zeroed_goes_back(allocator, monkeypatch):
+    def refuse(*_):
         raise hal.DeviceFault("fill", "told to fail")
 
     monkeypatch.setattr(allocator, "_fill", refuse)
@@ -49,7 +47,7 @@ def test_A2_a_block_that_cannot_be_zeroed_goes_back(
     assert (facts.live, facts.cached, len(allocator.memory)) == (0, 256, 1)
 
 
-def test_A4_out_of_memory_says_everything(allocator: Any) -> None:
+def test_A4_out_of_memory_says_everything(allocator):
     held = hal.empty(5000, hal.float32, "FAKE")
     hal.empty(100, hal.int8, "FAKE")
     for error in (hal.OutOfMemory("fake", "no"), OSError("raw"), RuntimeError("vendor code 7")):
@@ -70,14 +68,14 @@ def test_A4_out_of_memory_says_everything(allocator: Any) -> None:
     assert (facts.current, facts.live) == (20000, 1) and held.is_allocated
 
 
-def test_A4_more_than_the_device_gives_at_once_is_refused_unasked(allocator: Any) -> None:
+def test_A4_more_than_the_device_gives_at_once_is_refused_unasked(allocator):
     before = allocator.allocs
     with pytest.raises(hal.OutOfMemory, match="largest single allocation 67108864"):
         hal.empty((64 << 20) + 1, hal.int8, "FAKE")
     assert allocator.allocs == before
 
 
-def test_A4_what_a_backend_left_out_is_no_lack_of_memory(allocator: Any) -> None:
+def test_A4_what_a_backend_left_out_is_no_lack_of_memory(allocator):
     class Unfinished(hal.LRUAllocator[int]):
         pass
 
@@ -90,17 +88,17 @@ def test_A4_what_a_backend_left_out_is_no_lack_of_memory(allocator: Any) -> None
     assert unfinished.statistics().cached == allocator.statistics().cached == 0
 
 
-def test_A5_a_finalizer_may_call_the_allocator_in_the_middle_of_any_call(plugin: Any) -> None:
+def test_A5_a_finalizer_may_call_the_allocator_in_the_middle_of_any_call(plugin):
     """It frees the cache, allocates and frees; so may the handler of a signal."""
 
-    def scene() -> Scene:
+    def scene():
         hal.Device["FAKE"].close()
         allocator: Any = hal.Device["FAKE"].allocator
         allocator.cache_limit = 3 * 1024
         held = [hal.empty(size, hal.int8, "FAKE") for size in (300, 600, 900, 1500, 2000)]
         block = allocator.alloc(700)
 
-        def work() -> None:
+        def work():
             held[0].deallocate()
             held[:] = held[1:4]
             held.append(hal.empty(2000, hal.int8, "FAKE"))
@@ -108,12 +106,12 @@ def test_A5_a_finalizer_may_call_the_allocator_in_the_middle_of_any_call(plugin:
             held.clear()
             held.append(hal.empty(250, hal.int8, "FAKE"))
 
-        def other() -> None:
+        def other():
             allocator.free_cache()
             hal.empty(600, hal.int8, "FAKE").deallocate()
             hal.empty(500, hal.int8, "FAKE")
 
-        def check() -> None:
+        def check():
             held.clear()
             facts = allocator.statistics()
             assert (facts.current, facts.live) == (0, 0) and facts.cached <= 3 * 1024
@@ -127,9 +125,7 @@ def test_A5_a_finalizer_may_call_the_allocator_in_the_middle_of_any_call(plugin:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_A8_the_limit_holds_for_what_the_device_really_holds(
-    monkeypatch: pytest.MonkeyPatch, plugin: Any, seed: int
-) -> None:
+def test_A8_the_limit_holds_for_what_the_device_really_holds(monkeypatch, plugin, seed):
     """Eight threads, and a device that takes its time to free: memory counts until it is free."""
     limit = 96 << 10
     monkeypatch.setenv("HAL_MEMORY_LIMIT", str(limit))
@@ -137,14 +133,14 @@ def test_A8_the_limit_holds_for_what_the_device_really_holds(
     held, most, refused = 0, 0, 0
 
     class Slow(FakeAllocator):
-        def _alloc(self, nbytes: int, options: Any) -> Any:
+        def _alloc(self, nbytes, options):
             nonlocal held, most
             with counting:
                 held += nbytes
                 most = max(most, held)
             return super()._alloc(nbytes, options)
 
-        def _free(self, opaque: Any, nbytes: int, options: Any) -> None:
+        def _free(self, opaque, nbytes, options):
             nonlocal held
             time.sleep(0.0005)  # others go on meanwhile
             super()._free(opaque, nbytes, options)
@@ -155,7 +151,7 @@ def test_A8_the_limit_holds_for_what_the_device_really_holds(
     device.allocator = allocator = Slow(device)
     allocator.cache_limit = 48 << 10
 
-    def churn(number: int) -> None:
+    def churn(number):
         nonlocal refused
         rng = random.Random(100 * seed + number)
         out: list[hal.Buffer] = []

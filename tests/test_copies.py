@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import copy
 import pickle
-from typing import Any
 
 import pytest
-from fake_backend import FakePlugin, FakeRenderer
+from fake_backend import FakeRenderer
 
 import hal_core as hal
 from hal_core import errors as core_errors
@@ -16,9 +15,9 @@ from hal_kernel import errors as kernel_errors
 SOURCE = hal.Source("k", "def k(t, y):\n    y[t[0]] = 1", "y: int32*", language="python")
 
 
-def made() -> tuple[hal.KernelFunction, Any]:
+def made():
     @hal.func
-    def twice(x):  # type: ignore[no-untyped-def]
+    def twice(x):
         return x + x
 
     @hal.kernel
@@ -28,7 +27,7 @@ def made() -> tuple[hal.KernelFunction, Any]:
     return doubled, twice
 
 
-def public_objects(plugin: FakePlugin) -> dict[str, Any]:
+def public_objects(plugin):
     """One of each public class, by the class's name."""
     plugin.renderer = FakeRenderer
     device = hal.Device["FAKE"]
@@ -64,7 +63,7 @@ INSTEAD = {
 }  # fmt: skip
 
 
-def test_every_public_object_travels_or_names_what_does(plugin: FakePlugin) -> None:
+def test_every_public_object_travels_or_names_what_does(plugin):
     objects = public_objects(plugin)
     try:
         public = {name for name in hal.__all__ if isinstance(getattr(hal, name), type)}
@@ -88,14 +87,14 @@ def test_every_public_object_travels_or_names_what_does(plugin: FakePlugin) -> N
         hal.finalize_profile()
 
 
-def test_the_registry_of_the_process_is_the_same_everywhere() -> None:
+def test_the_registry_of_the_process_is_the_same_everywhere():
     assert pickle.loads(pickle.dumps(hal.Device)) is hal.Device
     assert copy.copy(hal.Device) is copy.deepcopy(hal.Device) is hal.Device
     with pytest.raises(hal.Unsupported, match=r"of this process.*hal\.DeviceRegistry\(path\)"):
         pickle.dumps(hal.DeviceRegistry(["."]))
 
 
-def test_a_profile_travels_with_its_events(fake: hal.Compiled) -> None:
+def test_a_profile_travels_with_its_events(fake):
     with hal.profile(limit=2) as profile:
         for _ in range(3):
             hal.zeros(4, hal.int32, fake)
@@ -107,15 +106,13 @@ def test_a_profile_travels_with_its_events(fake: hal.Compiled) -> None:
         pass
 
 
-def test_what_holds_a_device_can_be_copied(fake: hal.Compiled) -> None:
+def test_what_holds_a_device_can_be_copied(fake):
     model = {"device": fake, "weights": hal.zeros(4, hal.int32, fake)}
     made = copy.deepcopy(model)
     assert made["device"] is fake and made["weights"] is not model["weights"]
 
 
-def test_no_public_object_calls_the_backend_to_say_what_it_is(
-    plugin: FakePlugin, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_public_object_calls_the_backend_to_say_what_it_is(plugin, monkeypatch):
     """A repr is for logs, debuggers and errors, whatever has happened to the device."""
     objects = public_objects(plugin)
     hal.finalize_profile()

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from ctrl_c import Heard, Scene, press_everywhere
+from ctrl_c import Scene, press_everywhere
 from interrupts.scenes import SCENES, scene
 
 import hal_core as hal
@@ -20,19 +20,19 @@ BACKEND = ("fake_backend.py", "fake/allocator.py", "fake/chip.py", "fake/device.
 
 
 @pytest.mark.parametrize("name", ["begins", "waits", "closes"])
-def test_Q4_ctrl_c_in_work_of_queues(name: str) -> None:
+def test_Q4_ctrl_c_in_work_of_queues(name):
     assert press_everywhere(lambda: scene(SCENES[f"queues.{name}"], "PYTHON"), 40) > 20
 
 
-def test_A6_ctrl_c_while_memory_is_allocated_and_freed(fake: hal.Compiled) -> None:
+def test_A6_ctrl_c_while_memory_is_allocated_and_freed(fake):
     """The device holds what the accounts say."""
 
-    def on_fake() -> Scene:
+    def on_fake():
         hal.Device["FAKE"].close()  # with what an earlier scene lost in a finalizer
         inner = scene(SCENES["memory.allocates"], "FAKE")
         allocator: Any = hal.Device["FAKE"].allocator
 
-        def check(heard: Heard) -> None:
+        def check(heard):
             inner.check(heard)
             if not heard.in_finalizer() and not heard.within(*BACKEND):
                 held = sum(map(len, allocator.memory.values()))
@@ -43,36 +43,36 @@ def test_A6_ctrl_c_while_memory_is_allocated_and_freed(fake: hal.Compiled) -> No
     assert press_everywhere(on_fake, 2 * MOST) > 50
 
 
-def test_R14_ctrl_c_at_the_start_of_a_step_does_not_lose_it() -> None:
+def test_R14_ctrl_c_at_the_start_of_a_step_does_not_lose_it():
     """Every step is begun once: functions with cells, in C, and that fail or add a step."""
 
-    def scene() -> Scene:
+    def scene():
         begun = dict.fromkeys(["adds", "cells", "fails", "C", "lambda", "added"], 0)
         steps: list[Callable[[], object]] = []
 
-        def adds() -> None:
+        def adds():
             begun["adds"] += 1
             steps[9:] = [added]  # no call, which Ctrl-C could end
 
-        def cells(name: str = "cells") -> Callable[[], str]:
+        def cells(name="cells"):
             begun[name] += 1
             return lambda: name
 
-        def fails() -> None:
+        def fails():
             begun["fails"] += 1
             raise ValueError
 
-        def added() -> None:
+        def added():
             begun["added"] += 1
 
         in_c = partial(begun.__setitem__, "C", 1)
         steps += [adds, cells, fails, in_c, lambda: begun.__setitem__("lambda", 1)]
 
-        def work() -> None:
+        def work():
             with suppress(ValueError):
                 concurrency.run_each(steps)
 
-        def check(heard: Heard) -> None:
+        def check(heard):
             if any(begun.values()):  # else before the first step
                 assert not steps and set(begun.values()) == {1}, begun
             else:
@@ -83,14 +83,14 @@ def test_R14_ctrl_c_at_the_start_of_a_step_does_not_lose_it() -> None:
     assert press_everywhere(scene, 1000) > 20  # every place
 
 
-def test_ctrl_c_while_a_thread_is_started() -> None:
+def test_ctrl_c_while_a_thread_is_started():
     """The thread then runs, or it does not: none waits for ever for its own start."""
 
-    def scene() -> Scene:
+    def scene():
         ran: list[int] = []
         thread = concurrency.Thread("served", lambda: ran.append(1))
 
-        def check(heard: Heard) -> None:
+        def check(heard):
             assert concurrency.poll(lambda: bool(ran) or thread.ident is None, 10)
 
         return Scene(thread.start, check)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 import zipfile
-from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -23,7 +22,7 @@ pytestmark = [pytest.mark.alone, pytest.mark.syntax, pytest.mark.lowest, pytest.
 GOOD = "[hal.devices]\nGOOD = good:plugin\n"
 
 
-def names(found: discovery.Scan) -> list[str]:
+def names(found):
     return [entry.name for entry in found.entries]
 
 
@@ -55,7 +54,7 @@ DISTRIBUTION = st.tuples(
 )
 
 
-def build(root: Path, described: list[tuple[str, str, str | None, bool, int]]) -> list[str]:
+def build(root, described):
     sites = [FakeSite(root / "first"), FakeSite(root / "second")]
     seen = set()
     for name, suffix, text, whole, place in described:
@@ -66,7 +65,7 @@ def build(root: Path, described: list[tuple[str, str, str | None, bool, int]]) -
     return [str(one) for one in sites]
 
 
-def reference(path: list[str]) -> list[tuple[str, str, str]]:
+def reference(path):
     found = importlib_metadata.distributions(path=path)
     # As `entry_points` does from 8.5 on: an empty folder hides no whole one.
     ordered = sorted(
@@ -79,9 +78,7 @@ def reference(path: list[str]) -> list[tuple[str, str, str]]:
 
 
 @given(st.lists(DISTRIBUTION, max_size=6))
-def test_the_scan_agrees_with_importlib_metadata(
-    described: list[tuple[str, str, str | None, bool, int]],
-) -> None:
+def test_the_scan_agrees_with_importlib_metadata(described):
     with TemporaryDirectory() as root:
         path = build(Path(root), described)
         found = discovery.scan(path)
@@ -90,7 +87,7 @@ def test_the_scan_agrees_with_importlib_metadata(
         assert found.damaged == {} and found.left == []
 
 
-def test_the_scan_agrees_on_this_environment() -> None:
+def test_the_scan_agrees_on_this_environment():
     path = [place for place in sys.path if os.path.isdir(place)]
     ours = sorted((one.group, one.name, one.value) for one in discovery.scan(path).entries)
     assert ours == reference(path)
@@ -99,7 +96,7 @@ def test_the_scan_agrees_on_this_environment() -> None:
 # -- duplicates
 
 
-def test_R11_symlinked_lib64_is_one(site: FakeSite, tmp_path: Path) -> None:
+def test_R11_symlinked_lib64_is_one(site, tmp_path):
     site.distribution("good", GOOD)
     (tmp_path / "lib64").symlink_to(site.folder)
     found = discovery.scan([str(site), str(tmp_path / "lib64"), str(site)])
@@ -107,8 +104,8 @@ def test_R11_symlinked_lib64_is_one(site: FakeSite, tmp_path: Path) -> None:
 
 
 def test_R11_egg_info_in_the_working_directory_is_the_same_distribution(
-    site: FakeSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    site, tmp_path, monkeypatch
+):
     site.distribution("hal_good", GOOD)
     checkout = FakeSite(tmp_path / "checkout").distribution("Hal.Good", GOOD, suffix="egg-info")
     checkout.rename(checkout.parent / "hal_good.egg-info")
@@ -118,9 +115,7 @@ def test_R11_egg_info_in_the_working_directory_is_the_same_distribution(
     assert entry.distribution.version == "1.0"  # read from PKG-INFO: the name has none
 
 
-def test_R11_an_editable_install_beside_a_regular_one_is_one(
-    site: FakeSite, tmp_path: Path
-) -> None:
+def test_R11_an_editable_install_beside_a_regular_one_is_one(site, tmp_path):
     """The folder that an import would take, too: the first of the path."""
     regular = FakeSite(tmp_path / "regular")
     regular.distribution("hal_good", GOOD, version="1.0")
@@ -131,7 +126,7 @@ def test_R11_an_editable_install_beside_a_regular_one_is_one(
         assert (entry.name, entry.distribution.version) == ("GOOD", version)
 
 
-def test_R11_an_empty_dist_info_never_shadows_a_whole_one(site: FakeSite, tmp_path: Path) -> None:
+def test_R11_an_empty_dist_info_never_shadows_a_whole_one(site, tmp_path):
     stale = FakeSite(tmp_path / "stale")
     stale.distribution("good", "[hal.devices]\nSTALE = gone:plugin\n", metadata=False)
     site.distribution("good", GOOD)
@@ -153,7 +148,7 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE.keys())
-def test_R12_a_damaged_file_hides_nothing_else(site: FakeSite, damage: bytes) -> None:
+def test_R12_a_damaged_file_hides_nothing_else(site, damage):
     site.distribution("aaa", damage)
     site.distribution("good", GOOD)
     found = discovery.scan([str(site)])
@@ -161,20 +156,20 @@ def test_R12_a_damaged_file_hides_nothing_else(site: FakeSite, damage: bytes) ->
     assert list(found.damaged) == [str(site.folder / "aaa-1.0.dist-info/entry_points.txt")]
 
 
-def test_R12_a_damaged_line_costs_its_own_file_no_other_line(site: FakeSite) -> None:
+def test_R12_a_damaged_line_costs_its_own_file_no_other_line(site):
     site.distribution("one", "[console_scripts]\nbroken\n" + GOOD)
     found = discovery.scan([str(site)])
     assert names(found) == ["GOOD"]
     assert "line 2" in next(iter(found.damaged.values()))
 
 
-def test_R12_only_a_thorough_scan_looks_at_files_without_our_groups(site: FakeSite) -> None:
+def test_R12_only_a_thorough_scan_looks_at_files_without_our_groups(site):
     site.distribution("other", "[console_scripts]\nbroken\n")
     assert discovery.scan([str(site)]).damaged == {}
     assert len(discovery.scan([str(site)], thorough=True).damaged) == 1
 
 
-def test_R12_strange_path_entries_are_passed_over(site: FakeSite, tmp_path: Path) -> None:
+def test_R12_strange_path_entries_are_passed_over(site, tmp_path):
     site.distribution("good", GOOD)
     (site.distribution("folder") / "entry_points.txt").mkdir()
     strange = None, 7, b"bytes", "nul\0", str(tmp_path / "gone"), site.folder
@@ -183,7 +178,7 @@ def test_R12_strange_path_entries_are_passed_over(site: FakeSite, tmp_path: Path
 
 
 @given(st.one_of(st.binary(max_size=200), TEXT.map(str.encode)))
-def test_R12_no_content_makes_the_reader_raise(data: bytes) -> None:
+def test_R12_no_content_makes_the_reader_raise(data):
     lines, problem = discovery.parse(data)
     assert all(len(line) == 3 for line in lines) and isinstance(problem, str)
 
@@ -191,14 +186,14 @@ def test_R12_no_content_makes_the_reader_raise(data: bytes) -> None:
 # -- zip files and foreign finders
 
 
-def zipped(folder: Path, archive: Path) -> str:
+def zipped(folder, archive):
     with zipfile.ZipFile(archive, "w") as file:
         for member in folder.rglob("*"):
             file.write(member, member.relative_to(folder))
     return str(archive)
 
 
-def test_R18_a_distribution_in_a_zip_is_found(site: FakeSite, tmp_path: Path) -> None:
+def test_R18_a_distribution_in_a_zip_is_found(site, tmp_path):
     site.distribution("good", GOOD, version="2.5")
     path = [zipped(site.folder, tmp_path / "site.zip")]
     found = discovery.scan(path)
@@ -211,9 +206,7 @@ def test_R18_a_distribution_in_a_zip_is_found(site: FakeSite, tmp_path: Path) ->
     )  # fmt: skip
 
 
-def test_R18_a_plain_folder_goes_before_the_same_distribution_in_a_zip(
-    site: FakeSite, tmp_path: Path
-) -> None:
+def test_R18_a_plain_folder_goes_before_the_same_distribution_in_a_zip(site, tmp_path):
     site.distribution("good", GOOD)
     found = discovery.scan([zipped(site.folder, tmp_path / "site.zip"), str(site)])
     discovery.complete(found)
@@ -223,31 +216,29 @@ def test_R18_a_plain_folder_goes_before_the_same_distribution_in_a_zip(
 class ForeignFinder:
     """A finder as frozen applications have, whose distributions lie nowhere."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text):
         self.text = text
 
-    def find_spec(self, *_: object) -> None:
+    def find_spec(self, *_):
         return None
 
-    def find_distributions(self, context: object) -> Iterator[object]:
+    def find_distributions(self, context):
         text = self.text
 
         class Found(importlib_metadata.Distribution):
-            def read_text(self, filename: object) -> str | None:
+            def read_text(self, filename):
                 files = {"entry_points.txt": text, "METADATA": "Name: foreign\nVersion: 3\n"}
                 return files.get(str(filename))
 
-            def locate_file(self, path: object) -> Path:
+            def locate_file(self, path):
                 return Path(str(path))
 
         yield Found()
 
 
-def test_R12_a_finder_that_raises_hides_nothing_of_others(
-    site: FakeSite, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_R12_a_finder_that_raises_hides_nothing_of_others(site, monkeypatch):
     class Broken(ForeignFinder):
-        def find_distributions(self, context: object) -> Iterator[object]:
+        def find_distributions(self, context):
             yield from super().find_distributions(context)
             raise RuntimeError("no such archive")
 
@@ -264,9 +255,7 @@ def test_R12_a_finder_that_raises_hides_nothing_of_others(
 
 
 @pytest.mark.parametrize("metadata", [b"", b"Name: old\n", b"\xff\xfe", b"\0" * 9])
-def test_R12_damaged_metadata_has_no_version_and_raises_nothing(
-    tmp_path: Path, metadata: bytes
-) -> None:
+def test_R12_damaged_metadata_has_no_version_and_raises_nothing(tmp_path, metadata):
     (tmp_path / "old.egg-info").mkdir()
     (tmp_path / "old.egg-info" / "entry_points.txt").write_text(GOOD)
     (tmp_path / "old.egg-info" / "PKG-INFO").write_bytes(metadata)
@@ -275,15 +264,13 @@ def test_R12_damaged_metadata_has_no_version_and_raises_nothing(
     assert "old ?" in repr(entry)
 
 
-def test_versions_come_from_folder_names() -> None:
+def test_versions_come_from_folder_names():
     for name in ("numpy", "importlib_metadata", "Importlib.Metadata", "pytest"):
         assert discovery.distribution_version(name) == importlib_metadata.version(name)
     assert discovery.distribution_version("no-such-thing") is None
 
 
-def test_a_half_removed_distribution_has_no_version(
-    site: FakeSite, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_half_removed_distribution_has_no_version(site, monkeypatch):
     site.distribution("gone", metadata=False)
     monkeypatch.setattr(discovery, "_latest", discovery.scan([str(site)]))
     assert discovery.distribution_version("gone") is None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import pickle
-from typing import Any
 
 import pytest
 
@@ -21,7 +20,7 @@ from hal_testing.fake import FakePlugin
      ("it hangs", {"device": "CPU", "fix": "Wait."}, "open: it hangs on CPU. Wait."),
      ("a driver's own sentence.", {"fix": "Wait."}, "open: a driver's own sentence. Wait.")],
 )  # fmt: skip
-def test_a_message_is_made_from_values(problem: str, facts: dict[str, str], text: str) -> None:
+def test_a_message_is_made_from_values(problem, facts, text):
     error = hal.HalError("open", problem, **facts)
     assert str(error) == text
     assert error.problem == problem
@@ -31,7 +30,7 @@ HUGE = 10**5000  # Python writes no integer of more than 4,300 digits
 TOO_LONG = "an integer of 16610 bits"
 
 
-def test_an_integer_too_long_to_be_written_is_described() -> None:
+def test_an_integer_too_long_to_be_written_is_described():
     """In the place of Python's own ValueError, which says nothing of the mistake."""
     assert str(hal.HalError("open", "no", got=HUGE)) == f"open: no (got {TOO_LONG})."
     assert TOO_LONG in str(hal.HalError("open", "no", limit=HUGE))
@@ -48,7 +47,7 @@ def test_an_integer_too_long_to_be_written_is_described() -> None:
      lambda y, program: hal.Source("f", "", "", language="c", defines={"A": HUGE}),
      lambda y, program: program.device.compile(hal.Kernel(HUGE, HUGE, ()))],
 )  # fmt: skip
-def test_a_call_with_such_an_integer_is_refused(mistake: Any) -> None:
+def test_a_call_with_such_an_integer_is_refused(mistake):
     hal.Device.register_plugin("SIM", FakePlugin())
     with hal.Device["SIM"] as device, pytest.raises(hal.HalError, match="an integer"):
         mistake(hal.zeros(8, hal.int32, device), device.compile(set_all))
@@ -63,7 +62,7 @@ KINDS = {kind for kind in (vars(errors) | vars(kernel_errors)).values() if isins
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS, key=lambda kind: kind.__name__))
-def test_every_error_can_be_copied_and_pickled(kind: type[hal.HalError]) -> None:
+def test_every_error_can_be_copied_and_pickled(kind):
     """One with MemoryError among its bases too, whose `__new__` is its own."""
     if kind is not hal.KernelSyntaxError:
         error = kind("open", "it hangs", fix="Wait.")
@@ -80,7 +79,7 @@ class DriverError(hal.HalError, OSError):
     """An error that a backend may define: OSError lays out memory of its own."""
 
 
-def test_an_error_of_a_backend_that_is_an_os_error_can_be_copied_and_pickled() -> None:
+def test_an_error_of_a_backend_that_is_an_os_error_can_be_copied_and_pickled():
     error = DriverError("open", "it hangs", got=3)
     copies = [pickle.loads(pickle.dumps(error, protocol)) for protocol in range(6)]
     for made in (copy.copy(error), copy.deepcopy(error), *copies):

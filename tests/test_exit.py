@@ -1,9 +1,6 @@
 """Public methods that a user's `__del__` calls while Python ends: a result, or InvalidState."""
 
-from __future__ import annotations
-
 import inspect
-from pathlib import Path
 
 from run_python import printed
 
@@ -193,7 +190,7 @@ OTHERS = {
 }  # fmt: skip
 
 
-def _public() -> set[str]:
+def _public():
     """The methods of the objects that a user holds."""
     registry = type(hal.Device)
     kinds = (
@@ -212,7 +209,7 @@ def _public() -> set[str]:
     }  # fmt: skip
 
 
-def test_public_methods_give_a_result_or_InvalidState_while_python_ends(tmp_path: Path) -> None:
+def test_public_methods_give_a_result_or_InvalidState_while_python_ends(tmp_path):
     path = tmp_path / "program.py"
     path.write_text(PROGRAM, encoding="utf-8")
     said = dict(line.split(" ", 1) for line in printed(path).splitlines())
@@ -260,5 +257,5 @@ Cycle()
 """
 
 
-def test_R15_many_modules_and_finalizers_at_exit_leave_the_exit_code() -> None:
+def test_R15_many_modules_and_finalizers_at_exit_leave_the_exit_code():
     assert printed(MANY_FINALIZERS) == "finalized before the modules True\n"

@@ -7,8 +7,6 @@ import os
 import pickle
 import stat
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,7 +18,7 @@ from hal_testing.kit.report import Report
 KERNEL = "import hal_core as hal\nk = hal.Source('k', 'text', 'n: int32', language='c')\n"
 
 
-def writers(fake: hal.Compiled, folder: Path) -> dict[str, Callable[[Path], object]]:
+def writers(fake, folder):
     """Everything that writes a file which the user names, by the suffix of the file."""
     (folder / "kernel.py").write_text(KERNEL)
     return {
@@ -32,9 +30,7 @@ def writers(fake: hal.Compiled, folder: Path) -> dict[str, Callable[[Path], obje
 
 
 @pytest.mark.parametrize("suffix", [".graph", ".html", ".json", ".c"])
-def test_two_that_write_one_file_write_it_whole(
-    suffix: str, fake: hal.Compiled, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_that_write_one_file_write_it_whole(suffix, fake, tmp_path, monkeypatch):
     """One writes it from begin to end just before the other's file takes its place."""
     write, target, replace = writers(fake, tmp_path)[suffix], tmp_path / f"to{suffix}", os.replace
     planted = {f".{target.name}.{os.getpid()}", f".{target.name}"}
@@ -43,7 +39,7 @@ def test_two_that_write_one_file_write_it_whole(
     for name in planted:
         (tmp_path / name).symlink_to(victim)
 
-    def beside_another(*names: Any) -> None:
+    def beside_another(*names):
         monkeypatch.setattr(os, "replace", replace)
         write(target)
         replace(*names)
@@ -58,7 +54,7 @@ def test_two_that_write_one_file_write_it_whole(
     assert stat.S_IMODE(target.stat().st_mode) == 0o666 & ~umask
 
 
-def test_a_pipe_is_written_to_and_a_link_is_replaced(tmp_path: Path) -> None:
+def test_a_pipe_is_written_to_and_a_link_is_replaced(tmp_path):
     out, into = os.pipe()
     files.save("save", f"/dev/fd/{into}", b"a", b"b")
     os.close(into)
@@ -72,7 +68,7 @@ def test_a_pipe_is_written_to_and_a_link_is_replaced(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", [42, None, "", "a\0b", b"\0", "\ud800", ["x"], object()])
-def test_what_is_no_path_is_refused_everywhere(path: Any, fake: hal.Compiled) -> None:
+def test_what_is_no_path_is_refused_everywhere(path, fake):
     made = hal.zeros(4, hal.int8, fake)
     calls: list[Callable[[], object]] = [
         lambda: hal.Graph(fake).save(path), lambda: hal.load_graph(path, fake),
@@ -85,11 +81,11 @@ def test_what_is_no_path_is_refused_everywhere(path: Any, fake: hal.Compiled) ->
             call()
 
 
-def test_a_path_may_be_bytes(fake: hal.Compiled, tmp_path: Path) -> None:
+def test_a_path_may_be_bytes(fake, tmp_path):
     place = os.fsencode(tmp_path / "a.graph")
-    hal.Graph(fake).save(place)  # type: ignore[arg-type]
-    assert len(hal.load_graph(place, fake)) == 0  # type: ignore[arg-type]
-    hal.Profile().save(os.fsencode(tmp_path / "a.json"))  # type: ignore[arg-type]
+    hal.Graph(fake).save(place)
+    assert len(hal.load_graph(place, fake)) == 0
+    hal.Profile().save(os.fsencode(tmp_path / "a.json"))
 
 
 @pytest.mark.parametrize(
@@ -99,9 +95,7 @@ def test_a_path_may_be_bytes(fake: hal.Compiled, tmp_path: Path) -> None:
         ("file/x.json", NotADirectoryError),
     ],
 )  # fmt: skip
-def test_what_the_system_refuses_is_a_hal_error_and_the_os_error(
-    place: str, kind: type[OSError], fake: hal.Compiled, tmp_path: Path
-) -> None:
+def test_what_the_system_refuses_is_a_hal_error_and_the_os_error(place, kind, fake, tmp_path):
     (tmp_path / "folder.json").mkdir()
     (tmp_path / "file").write_text("")
     path, made = tmp_path / place, hal.zeros(4, hal.int8, fake)

@@ -1,7 +1,5 @@
 """Fork: a child is refused at once what it may not use of its parent; all else works."""
 
-from __future__ import annotations
-
 import os
 import sys
 import textwrap
@@ -95,7 +93,7 @@ if child:
 """
 
 
-def run(program: str, tmp_path: Path) -> str:
+def run(program, tmp_path):
     """Return what is printed. Parent and child must end by themselves, well, and silently."""
     environment = {
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
@@ -105,7 +103,7 @@ def run(program: str, tmp_path: Path) -> str:
     return printed(program, **environment)
 
 
-def child(text: str, tmp_path: Path, *, before: str = "", leave: bool = True) -> str:
+def child(text, tmp_path, *, before="", leave=True):
     """Return what the child prints."""
     program = PARENT.format(tests=str(Path(__file__).parent)) + before + "\ncalls.clear()" + CHILD
     program += textwrap.dedent(text)
@@ -142,7 +140,7 @@ USES = (
 )  # fmt: skip
 
 
-def test_X2_whatever_the_parent_made_refuses_in_the_child(tmp_path: Path) -> None:
+def test_X2_whatever_the_parent_made_refuses_in_the_child(tmp_path):
     """One fork for all: the child tries every use, and none reaches the driver."""
     lines = [REFUSED]
     lines += [f"source = {use!r}\nrefused(lambda: {use})" for use in USES]
@@ -150,7 +148,7 @@ def test_X2_whatever_the_parent_made_refuses_in_the_child(tmp_path: Path) -> Non
     assert child("\n".join(lines), tmp_path) == "done\n"
 
 
-def test_X2_the_parent_goes_on(tmp_path: Path) -> None:
+def test_X2_the_parent_goes_on(tmp_path):
     program = PARENT.format(tests=str(Path(__file__).parent))
     program += """
 pid = os.fork()
@@ -163,7 +161,7 @@ print(drv.buf.numpy().tolist(), drv.dev is Device["DRV"], drv.dev.forked)
     assert run(program, tmp_path) == "[5, 5, 5, 5] True False\n"
 
 
-def test_X2_finalizers_and_close_leave_the_driver_alone(tmp_path: Path) -> None:
+def test_X2_finalizers_and_close_leave_the_driver_alone(tmp_path):
     text = """
         drv.dev.close()
         drv.allocator.close()
@@ -182,7 +180,7 @@ def test_X2_finalizers_and_close_leave_the_driver_alone(tmp_path: Path) -> None:
     assert child(text, tmp_path) == "[]\n"
 
 
-def test_X2_a_child_that_ends_as_programs_do(tmp_path: Path) -> None:
+def test_X2_a_child_that_ends_as_programs_do(tmp_path):
     """The exit handler and the interpreter's end: `calls` is looked at by the very last object."""
     before = """
 import builtins
@@ -201,7 +199,7 @@ for first in ("", "del drv", "drv.buf.deallocate()"):
     assert child("", tmp_path, before=before) == "[]" * 3
 
 
-def test_X2_the_cpu_works_in_the_child_and_its_buffers_are_readable(tmp_path: Path) -> None:
+def test_X2_the_cpu_works_in_the_child_and_its_buffers_are_readable(tmp_path):
     text = """
         assert cpu.buf.numpy().tolist() == [7, 7, 7, 7]
         cpu.program(cpu.buf, vals=(3,), threads=4)
@@ -217,7 +215,7 @@ def test_X2_the_cpu_works_in_the_child_and_its_buffers_are_readable(tmp_path: Pa
     assert child(text, tmp_path) == "done\n"
 
 
-def test_X2_a_closed_device_frees_nothing_in_the_child(tmp_path: Path) -> None:
+def test_X2_a_closed_device_frees_nothing_in_the_child(tmp_path):
     before = """
 held = drv.buf
 drv.dev.close()
@@ -230,11 +228,11 @@ drv.dev.close()
     assert child(text, tmp_path, before=before) == "[]\n"
 
 
-def test_X2_available_devices_are_those_that_can_be_opened(tmp_path: Path) -> None:
+def test_X2_available_devices_are_those_that_can_be_opened(tmp_path):
     assert child("print(Device.get_available_devices())", tmp_path) == "['CPU']\n"
 
 
-def test_X2_a_lock_that_another_thread_held(tmp_path: Path) -> None:
+def test_X2_a_lock_that_another_thread_held(tmp_path):
     before = """
 import signal
 
@@ -280,7 +278,7 @@ for made in (drv, cpu):
     assert child("", tmp_path, before=before).split() == expected
 
 
-def test_X2_accounts_are_right_after_a_change_that_was_cut_short(tmp_path: Path) -> None:
+def test_X2_accounts_are_right_after_a_change_that_was_cut_short(tmp_path):
     """Another thread had taken a block out of the cache and not yet written that down."""
     before = """
 small = hal.empty(300, hal.int8, cpu.dev)
@@ -300,7 +298,7 @@ blocks.pop()
     assert child(text, tmp_path, before=before) == "done\n"
 
 
-def test_X2_a_queue_of_the_child_waits_for_no_pending_event_of_the_parent(tmp_path: Path) -> None:
+def test_X2_a_queue_of_the_child_waits_for_no_pending_event_of_the_parent(tmp_path):
     before = "queue = cpu.dev.queue().wait(hal.Event())\npending = queue.record()\n"
     text = """
         try:

@@ -1,13 +1,10 @@
 """`import hal_core`: what it loads, what it costs, what it offers."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from fake_site import FakeSite
 from run_python import printed
 
 import hal_core as hal
@@ -29,7 +26,7 @@ print(*sorted(set(sys.modules) - before))
 """
 
 
-def test_R7_import_loads_two_modules(site: FakeSite) -> None:
+def test_R7_import_loads_two_modules(site):
     site.backend("BAD", "raise SystemExit('touched')")
     done = site.run(LOADED, "-I")
     assert done.stderr == ""
@@ -40,7 +37,7 @@ def test_R7_import_loads_two_modules(site: FakeSite) -> None:
     assert loaded - ours <= {"__future__"}
 
 
-def test_R7_import_survives_whatever_is_installed(site: FakeSite) -> None:
+def test_R7_import_survives_whatever_is_installed(site):
     site.backend("EXIT", "import os; os._exit(3)")
     site.backend("WATCH", "import os; os._exit(3)", group="hal.extensions")
     site.distribution("one", b"[hal.devices]\nbroken \xff\n")
@@ -50,14 +47,14 @@ def test_R7_import_survives_whatever_is_installed(site: FakeSite) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, hal.__version__ + "\n", "")
 
 
-def test_X4_import_and_listing_without_a_home(site: FakeSite) -> None:
+def test_X4_import_and_listing_without_a_home(site):
     site.backend("ACC")
     code = "import hal_core as hal; print(list(hal.Device), hal.Device['ACC:1'].name)"
     done = site.run(code, "-I", env={"HOME": "/nonexistent", "XDG_CACHE_HOME": "/nonexistent"})
     assert (done.returncode, done.stdout, done.stderr) == (0, "['ACC'] ACC:1\n", "")
 
 
-def test_X4_listing_in_an_isolated_interpreter(site: FakeSite) -> None:
+def test_X4_listing_in_an_isolated_interpreter(site):
     site.backend("ACC")
     code = """
     try:
@@ -70,7 +67,7 @@ def test_X4_listing_in_an_isolated_interpreter(site: FakeSite) -> None:
     assert site.run(code, "-W", "ignore").stdout == "['ACC']\n"
 
 
-def test_X3_it_holds_without_asserts(site: FakeSite) -> None:
+def test_X3_it_holds_without_asserts(site):
     site.backend("BAD", "pluggin = 1")
     site.backend("ACC")
     code = """
@@ -89,14 +86,14 @@ def test_X3_it_holds_without_asserts(site: FakeSite) -> None:
 
 
 @pytest.mark.parametrize("name", hal.__all__)
-def test_every_public_name_is_there(name: str) -> None:
+def test_every_public_name_is_there(name):
     assert getattr(hal, name) is not None
     assert name in dir(hal)
 
 
-def test_a_name_that_is_not_there() -> None:
+def test_a_name_that_is_not_there():
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-        _ = hal.nothing  # type: ignore[attr-defined]
+        _ = hal.nothing
 
 
 CTRL_C = """
@@ -132,11 +129,11 @@ print(heard)
 """
 
 
-def test_an_import_that_ctrl_c_ended_is_done_by_the_next() -> None:
+def test_an_import_that_ctrl_c_ended_is_done_by_the_next():
     assert int(printed(CTRL_C)) > 10
 
 
-def test_every_error_is_public() -> None:
+def test_every_error_is_public():
     kinds = [
         name
         for name, value in (vars(hal.errors) | vars(kernel_errors)).items()
@@ -145,7 +142,7 @@ def test_every_error_is_public() -> None:
     assert set(kinds) <= set(hal.__all__) and len(kinds) == 20
 
 
-def test_plain_python_is_enough_to_import() -> None:
+def test_plain_python_is_enough_to_import():
     """No dependency of any kind is needed for the import itself."""
     where = str(Path(str(hal.__file__)).parents[1])
     code = f"import sys; sys.path = [p for p in sys.path if 'site-packages' not in p]\n"\

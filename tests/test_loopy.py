@@ -1,10 +1,7 @@
 """Kernels of loopy, a front end that is not ours, by the adapter of docs/compilers.md."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +13,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # loopy's own, of Python's ne
 
 
 @pytest.fixture(scope="module")
-def lp() -> Any:
+def lp():
     loopy = pytest.importorskip("loopy", reason="loopy is not installed: pip install loopy")
     page = (ROOT / "docs" / "compilers.md").read_text(encoding="utf-8")
     (code,) = re.findall(r"^```py\n(import loopy.*?)^```", page, re.MULTILINE | re.DOTALL)
@@ -26,14 +23,14 @@ def lp() -> Any:
 
 
 @pytest.fixture
-def device() -> hal.Compiled:
+def device():
     try:
         return hal.Device["OPENCL"]
     except hal.DeviceUnavailable as error:
         pytest.skip(str(error))
 
 
-def axpy(lp: Any) -> Any:
+def axpy(lp):
     arrays = lp.GlobalArg("x,y,out", np.float32, shape=("n",))
     numbers = lp.ValueArg("a", np.float32), lp.ValueArg("n", np.int32)
     unit = lp.make_kernel(
@@ -43,9 +40,7 @@ def axpy(lp: Any) -> Any:
     return lp.split_iname(unit, "i", 64, outer_tag="g.0", inner_tag="l.0")
 
 
-def test_C_kernels_of_loopy_are_compiled_launched_captured_profiled_and_cached(
-    lp: Any, device: hal.Compiled
-) -> None:
+def test_C_kernels_of_loopy_are_compiled_launched_captured_profiled_and_cached(lp, device):
     n, unit = 1000, axpy(lp)
     before = hal.cache.statistics()
     with hal.profile() as profile:

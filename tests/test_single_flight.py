@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 
 import pytest
 from in_threads import results
@@ -12,18 +11,18 @@ import hal_core as hal
 from hal_core.concurrency import SingleFlight, fresh_copy, is_importing
 
 
-def is_idle(flights: SingleFlight) -> bool:
+def is_idle(flights):
     """Tell whether no work is noted as under way, and no thread as waiting."""
     return not (flights._flights or flights._waiting)
 
 
-def test_R14_a_keyboard_interrupt_is_its_own_threads_and_the_work_is_taken_over() -> None:
+def test_R14_a_keyboard_interrupt_is_its_own_threads_and_the_work_is_taken_over():
     flights = SingleFlight()
     runs: list[int] = []
     outcomes: list[object] = []
     started = threading.Event()
 
-    def work() -> str:
+    def work():
         runs.append(threading.get_ident())
         if len(runs) == 1:
             started.set()
@@ -32,7 +31,7 @@ def test_R14_a_keyboard_interrupt_is_its_own_threads_and_the_work_is_taken_over(
             raise KeyboardInterrupt
         return "done"
 
-    def ask() -> None:
+    def ask():
         try:
             outcomes.append(flights.run("key", work, operation="test"))
         except KeyboardInterrupt as error:
@@ -48,10 +47,10 @@ def test_R14_a_keyboard_interrupt_is_its_own_threads_and_the_work_is_taken_over(
     assert is_idle(flights)
 
 
-def test_R14_work_that_asks_for_itself() -> None:
+def test_R14_work_that_asks_for_itself():
     flights = SingleFlight()
 
-    def work() -> object:
+    def work():
         return flights.run("key", work, operation="open X")
 
     with pytest.raises(hal.InvalidState, match="open X: it is already under way"):
@@ -59,29 +58,29 @@ def test_R14_work_that_asks_for_itself() -> None:
     assert flights.run("key", lambda: 1, operation="open X") == 1
 
 
-def test_R14_the_owner_of_finished_work_asks_a_thread_that_waited_for_it() -> None:
+def test_R14_the_owner_of_finished_work_asks_a_thread_that_waited_for_it():
     """The thread that waited is still waking up and waits for nothing now: there is no circle."""
     flights = SingleFlight()
     outcomes: list[object] = []
     begun = threading.Event()
 
-    def ask(key: str, work: Callable[[], str]) -> None:
+    def ask(key, work):
         try:
             outcomes.append(flights.run(key, work, operation="test"))
         except hal.InvalidState as error:
             outcomes.append(error)
 
-    def inner() -> str:
+    def inner():
         begun.set()
         while not flights._waiting:
             pass
         return "inner"
 
-    def first() -> None:
+    def first():
         ask("inner", inner)
         ask("outer", lambda: "inner outer")
 
-    def second() -> None:
+    def second():
         begun.wait(20)
         ask("outer", lambda: flights.run("inner", str, operation="test") + " outer")
 
@@ -89,19 +88,19 @@ def test_R14_the_owner_of_finished_work_asks_a_thread_that_waited_for_it() -> No
     assert sorted(map(str, outcomes)) == ["inner", "inner outer", "inner outer"]
 
 
-def test_R14_a_thread_that_asks_while_it_waits_still_counts_as_waiting() -> None:
+def test_R14_a_thread_that_asks_while_it_waits_still_counts_as_waiting():
     """A finalizer or a signal handler asks in the middle of a wait; a circle is seen afterwards."""
     flights, begun = SingleFlight(), threading.Event()
     told: list[str] = []
 
-    def first() -> None:
+    def first():
         begun.set()
         asked.wait(20)
         with pytest.raises(hal.InvalidState) as caught:  # else a dead-lock
             flights.run("second", str, operation="test")
         told.append(str(caught.value))
 
-    def second() -> None:
+    def second():
         flight = flights._flights["first"]
         end_of_first = flight.end
 
@@ -110,7 +109,7 @@ def test_R14_a_thread_that_asks_while_it_waits_still_counts_as_waiting() -> None
 
             release = end_of_first.release
 
-            def __enter__(self) -> None:
+            def __enter__(self):
                 assert flights.run("other", lambda: 1, operation="test") == 1
                 assert flights._waiting.keys() == {threading.get_ident()}
                 busy = threading.Thread(target=flights.run, args=("busy", busily), kwargs=OPERATION)
@@ -122,13 +121,13 @@ def test_R14_a_thread_that_asks_while_it_waits_still_counts_as_waiting() -> None
                 asked.set()
                 assert end_of_first.acquire(timeout=20)
 
-            def __exit__(self, *_: object) -> None:
+            def __exit__(self, *_):
                 end_of_first.release()
 
-        flight.end = Interrupted()  # type: ignore[assignment]
+        flight.end = Interrupted()
         flights.run("first", str, operation="test")
 
-    def busily() -> None:
+    def busily():
         working.set()
         end.wait(20)
 
@@ -148,13 +147,13 @@ OPERATION = {"operation": "test"}
 class InterruptedLock:
     """A lock whose first release is followed by Ctrl-C."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.lock, self.armed = threading.RLock(), True
 
-    def __enter__(self) -> None:
+    def __enter__(self):
         self.lock.acquire()
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_):
         self.lock.release()
         if self.armed:
             self.armed = False
@@ -162,10 +161,10 @@ class InterruptedLock:
 
 
 @pytest.mark.parametrize("busy", [False, True], ids=["before it works", "before it waits"])
-def test_R14_ctrl_c_leaves_nothing_that_others_would_wait_for(busy: bool) -> None:
+def test_R14_ctrl_c_leaves_nothing_that_others_would_wait_for(busy):
     flights, begun, end = SingleFlight(), threading.Event(), threading.Event()
 
-    def busily() -> None:
+    def busily():
         begun.set()
         end.wait(20)
 
@@ -173,7 +172,7 @@ def test_R14_ctrl_c_leaves_nothing_that_others_would_wait_for(busy: bool) -> Non
     if busy:
         owner.start()
         begun.wait(20)
-    flights._lock = InterruptedLock()  # type: ignore[assignment]
+    flights._lock = InterruptedLock()
     with pytest.raises(KeyboardInterrupt):
         flights.run("key", lambda: 1, operation="test")
     end.set()
@@ -183,7 +182,7 @@ def test_R14_ctrl_c_leaves_nothing_that_others_would_wait_for(busy: bool) -> Non
     assert flights.run("key", lambda: 2, operation="test") == 2
 
 
-def test_a_repeated_error_keeps_its_facts_and_cause() -> None:
+def test_a_repeated_error_keeps_its_facts_and_cause():
     cause = OSError("no file")
     error = hal.DeviceUnavailable("open", "refused", got=3, device="ACC")
     error.__cause__ = cause
@@ -192,14 +191,12 @@ def test_a_repeated_error_keeps_its_facts_and_cause() -> None:
     assert fresh.__cause__ is cause and vars(fresh) == vars(error)
 
 
-def test_whether_this_thread_is_importing(
-    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_whether_this_thread_is_importing(tmp_path_factory, monkeypatch):
     folder = tmp_path_factory.mktemp("importing")
     text = "from hal_core.concurrency import is_importing\nhere = is_importing()\n"
     (folder / "fake_importing.py").write_text(text)
     monkeypatch.syspath_prepend(str(folder))
-    import fake_importing  # type: ignore[import-not-found]
+    import fake_importing
 
     assert fake_importing.here is True
     assert is_importing() is False

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
 from functools import partial
 
 import pytest
@@ -15,7 +14,7 @@ import hal_core as hal
 
 
 @pytest.fixture(autouse=True)
-def restless() -> Iterator[None]:
+def restless():
     """Switch threads as often as the interpreter allows."""
     usual = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
@@ -27,11 +26,11 @@ THREADS = 12
 TURNS = 60
 
 
-def hammer(work: Callable[[int, int], None]) -> list[BaseException]:
+def hammer(work):
     """Call `work(thread, turn)` many times in each thread; return everything that was raised."""
     raised: list[BaseException] = []
 
-    def run(number: int) -> None:
+    def run(number):
         for turn in range(TURNS):
             try:
                 work(number, turn)
@@ -50,22 +49,20 @@ KERNEL = hal.Source(
 class SlowAllocator(FakeAllocator):
     """Lets other threads run in the middle of an allocation."""
 
-    def _alloc(self, nbytes: int, options: hal.BufferSpec) -> tuple[int, int]:
+    def _alloc(self, nbytes, options):
         time.sleep(0.002)
         return super()._alloc(nbytes, options)
 
 
 @pytest.fixture
-def slow(plugin: FakePlugin) -> hal.Compiled:
+def slow(plugin):
     device = hal.Device["FAKE:1"]
     device.allocator = SlowAllocator(device)
     device.allocator.cache_limit = 0
     return device
 
 
-def test_X1_one_of_many_threads_allocates_a_buffer_and_the_others_get_an_error(
-    slow: hal.Compiled,
-) -> None:
+def test_X1_one_of_many_threads_allocates_a_buffer_and_the_others_get_an_error(slow):
     for _ in range(10):
         buffer = hal.Buffer(slow, 100, hal.int8)
         found = outcomes(*[buffer.allocate] * 8)
@@ -76,10 +73,10 @@ def test_X1_one_of_many_threads_allocates_a_buffer_and_the_others_get_an_error(
     assert slow.allocator.statistics().live == 0 and not slow.allocator.memory
 
 
-def test_X1_one_buffer_freed_by_many(fake: hal.Compiled) -> None:
+def test_X1_one_buffer_freed_by_many(fake):
     """A use after the free raises InvalidState; nothing is freed twice."""
 
-    def work(number: int, turn: int) -> None:
+    def work(number, turn):
         try:
             if number % 3 == 0:
                 shared[turn].deallocate()
@@ -98,13 +95,13 @@ def test_X1_one_buffer_freed_by_many(fake: hal.Compiled) -> None:
     assert (facts.current, facts.live) == (0, 0)
 
 
-def test_X1_a_device_closed_while_others_use_it(plugin: FakePlugin) -> None:
+def test_X1_a_device_closed_while_others_use_it(plugin):
     device = hal.Device["FAKE"]
     program = device.compile(KERNEL)
     buffer = hal.zeros(16, hal.int32, device)
     late: list[BaseException] = []
 
-    def work(number: int, turn: int) -> None:
+    def work(number, turn):
         try:
             if number == 0 and turn == TURNS // 2:
                 device.close()
@@ -121,13 +118,11 @@ def test_X1_a_device_closed_while_others_use_it(plugin: FakePlugin) -> None:
         program(buffer, vals=(1,), threads=16)
 
 
-def test_X1_a_device_that_is_closed_while_it_is_asked_for_is_opened_anew(
-    fake: hal.Compiled, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_X1_a_device_that_is_closed_while_it_is_asked_for_is_opened_anew(fake, monkeypatch):
     backend = hal.Device.backend("FAKE")
     known = backend.on_opened
 
-    def closed_before(device: hal.Compiled) -> None:
+    def closed_before(device):
         if device is fake:
             device.close()
         known(device)
@@ -138,11 +133,11 @@ def test_X1_a_device_that_is_closed_while_it_is_asked_for_is_opened_anew(
     assert hal.Device["FAKE"] is again
 
 
-def test_X1_registry_used_while_it_is_refreshed(plugin: FakePlugin) -> None:
+def test_X1_registry_used_while_it_is_refreshed(plugin):
     registry = hal.DeviceRegistry([])
     registry.register_plugin("FAKE", plugin)
 
-    def work(number: int, turn: int) -> None:
+    def work(number, turn):
         if number == 0:
             registry.refresh()
         elif number == 1:

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # tinygrad's own
 
 
 @pytest.fixture
-def device() -> hal.Compiled:
+def device():
     try:
         opened = hal.Device["OPENCL"]
     except hal.DeviceUnavailable as error:
@@ -26,7 +26,7 @@ def device() -> hal.Compiled:
     return opened
 
 
-def test_kernels_of_tinygrad_read_and_write_images(device: hal.Compiled) -> None:
+def test_kernels_of_tinygrad_read_and_write_images(device):
     reason = "tinygrad is not installed, or older than 0.14: pip install tinygrad"
     tinygrad = pytest.importorskip("tinygrad", reason=reason)
     if not hasattr(tinygrad.Tensor, "schedule_linear"):

@@ -68,7 +68,7 @@ hal.profile(limit=a)
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_an_argument_of_a_wrong_kind_is_refused(call: str, fake: hal.Compiled) -> None:
+def test_an_argument_of_a_wrong_kind_is_refused(call, fake):
     made = hal.zeros(N, hal.int32, fake)
     names = {
         "hal": hal, "fake": fake, "N": N, "SCALE": SCALE, "made": made, "a": np.ones(2),
@@ -78,7 +78,7 @@ def test_an_argument_of_a_wrong_kind_is_refused(call: str, fake: hal.Compiled) -
         eval(call, names)
 
 
-def test_a_flag_may_be_of_numpy(fake: hal.Compiled) -> None:
+def test_a_flag_may_be_of_numpy(fake):
     program, made = fake.compile(SCALE), hal.zeros(N, hal.int32, fake).fill(1)
     flags: list[Any] = [0, np.False_, 1, np.True_]
     given = [program(made, vals=(N,), threads=N, wait=flag) for flag in flags]
@@ -89,7 +89,7 @@ def test_a_flag_may_be_of_numpy(fake: hal.Compiled) -> None:
     )
 
 
-def test_what_a_closed_device_cannot_make_is_refused(fake: hal.Compiled) -> None:
+def test_what_a_closed_device_cannot_make_is_refused(fake):
     fake.close()
     for make in (
         hal.Graph,
@@ -105,7 +105,7 @@ BYTES = [bytes] if sys.version_info >= (3, 12) else []
 
 
 @pytest.mark.parametrize("read", [np.array, *BYTES, np.from_dlpack, lambda one: one.numpy()])
-def test_data_is_not_read_in_a_capture(read: Any) -> None:
+def test_data_is_not_read_in_a_capture(read):
     device = hal.Device["PYTHON"]
     made = hal.zeros(N, hal.int32, device)
     with device.capture(), pytest.raises(hal.InvalidState, match="while a graph is captured"):

@@ -8,7 +8,6 @@ from __future__ import annotations
 import ctypes
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from typing import Any
 
@@ -21,44 +20,44 @@ from hal_core.hookspecs import DeviceInfo
 
 
 class Memory(hal.LRUAllocator[int]):
-    def __init__(self, device: hal.Compiled) -> None:
+    def __init__(self, device):
         super().__init__(device)
         self.blocks = dict[int, Any]()  # address -> the memory
 
-    def _alloc(self, nbytes: int, options: hal.BufferSpec) -> int:
+    def _alloc(self, nbytes, options):
         block = ctypes.create_string_buffer(nbytes)
         self.blocks[ctypes.addressof(block)] = block
         return ctypes.addressof(block)
 
-    def _free(self, opaque: int, nbytes: int, options: hal.BufferSpec) -> None:
+    def _free(self, opaque, nbytes, options):
         del self.blocks[opaque]
 
-    def _offset(self, opaque: int, nbytes: int, offset: int) -> int:
+    def _offset(self, opaque, nbytes, offset):
         return opaque + offset
 
-    def _copyin(self, dest: int, src: memoryview) -> None:
+    def _copyin(self, dest, src):
         ctypes.memmove(dest, bytes(src), src.nbytes)
 
-    def _copyout(self, dest: memoryview, src: int) -> None:
+    def _copyout(self, dest, src):
         dest.cast("B")[:] = ctypes.string_at(src, dest.nbytes)
 
 
 class Compiler(hal.Compiler):
     language = format = target = identity = "python"
 
-    def _compile(self, source: hal.Source) -> bytes:
+    def _compile(self, source):
         compile(source.text, source.name, "exec")
         return source.text.encode()
 
 
 class Program(hal.Program):
-    def __init__(self, device: hal.Compiled, binary: hal.Binary) -> None:
+    def __init__(self, device, binary):
         super().__init__(device, binary)
         exec(binary.image.decode(), names := dict[str, Any]())
         self.function = names[binary.name]
 
-    def _bind(self) -> Callable[..., None]:
-        def launch(geometry: Any, *args: Any) -> None:
+    def _bind(self):
+        def launch(geometry, *args):
             (grid, _, _), (block, _, _), _ = geometry
             memory, *numbers = args
             y = (ctypes.c_float * numbers[-1]).from_address(memory)
@@ -102,18 +101,18 @@ SCALE = "def scale(i, y, a, n):\n    if i < n: y[i] = a * y[i]\n"
 
 
 @pytest.fixture
-def device() -> Iterator[hal.Compiled]:
+def device():
     hal.Device.register_plugin("TEXT", Plugin())
     with hal.Device["TEXT"] as opened:
         yield opened
 
 
-def test_nothing_else_is_installed() -> None:
+def test_nothing_else_is_installed():
     for name in ("hal_kernel", "hal_streams", "hal_testing", "hal_cpu"):
         assert find_spec(name) is None, name
 
 
-def test_a_backend_of_text_kernels_compiles_launches_and_replays(device: hal.Compiled) -> None:
+def test_a_backend_of_text_kernels_compiles_launches_and_replays(device):
     scale = hal.Source("scale", SCALE, "y: float32*, a: float32, n: int32", language="python")
     program = device.compile(scale)
     y = hal.Buffer.from_numpy(np.arange(5, dtype="f4"), device)
@@ -127,7 +126,7 @@ def test_a_backend_of_text_kernels_compiles_launches_and_replays(device: hal.Com
     assert any(isinstance(event, hal.ProfileProgramEvent) for event in profile.events)
 
 
-def test_names_of_hal_kernel_say_what_is_missing() -> None:
+def test_names_of_hal_kernel_say_what_is_missing():
     for name in ("kernel", "Ptr", "global_idx", "Kernel", "MultiBuffer"):
         said = (
             rf"hal\.{name} is in hal-kernel, which is not installed. Run: .*pip install hal-kernel"
@@ -140,13 +139,13 @@ def test_names_of_hal_kernel_say_what_is_missing() -> None:
     assert "Device" in namespace and "kernel" not in namespace
 
 
-def test_a_device_that_is_not_installed_says_what_to_install() -> None:
+def test_a_device_that_is_not_installed_says_what_to_install():
     with pytest.raises(hal.UnknownDevice, match="pip install hal-cpu"):
         hal.Device["CPU"]
 
 
 @pytest.mark.parametrize("command", ["devices", "doctor", "cache"])
-def test_the_commands_of_the_core_run(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_commands_of_the_core_run(command, capsys):
     assert main([command]) == 0
     assert capsys.readouterr().out
 
@@ -165,7 +164,7 @@ def test_a_command_that_is_elsewhere_says_where(
     assert f"pip install {distribution}" in said
 
 
-def test_importing_the_core_loads_no_numpy_and_nothing_of_a_vendor() -> None:
+def test_importing_the_core_loads_no_numpy_and_nothing_of_a_vendor():
     code = "import sys, hal_core; print(*sorted(sys.modules))"
     done = subprocess.run((sys.executable, "-c", code), capture_output=True, text=True, check=True)
     loaded = {name.partition(".")[0] for name in done.stdout.split()}

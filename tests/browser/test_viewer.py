@@ -13,8 +13,6 @@ import select
 import shutil
 import signal
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,7 +25,7 @@ SECONDS = 60.0
 class Browser:
     """A headless Chromium with one page."""
 
-    def __init__(self, folder: Path, url: str) -> None:
+    def __init__(self, folder, url):
         found = shutil.which("chromium") or shutil.which("chromium-browser")
         assert found, "Chromium is not installed: apt-get install chromium"
         theirs, self._out = os.pipe()
@@ -55,7 +53,7 @@ class Browser:
             self.call(f"{domain}.enable")
         self.show(url)
 
-    def show(self, url: str) -> None:
+    def show(self, url):
         """Open a file of this machine, and wait until it is drawn."""
         self.call("Page.navigate", url=url)
         while (
@@ -64,7 +62,7 @@ class Browser:
         ):
             time.sleep(0.05)
 
-    def call(self, method: str, **parameters: Any) -> dict[str, Any]:
+    def call(self, method, **parameters):
         """Call a method of the protocol and return its result."""
         number = next(self._numbers)
         message = {"id": number, "method": method, "params": parameters}
@@ -85,28 +83,28 @@ class Browser:
                 return result
             self.events.append(answer)
 
-    def read(self, expression: str) -> Any:
+    def read(self, expression):
         """Evaluate JavaScript in the page."""
         answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
 
-    def mouse(self, kind: str, x: float, y: float, **more: Any) -> None:
+    def mouse(self, kind, x, y, **more):
         more = {"button": "left", "clickCount": 1} | more if kind != "mouseWheel" else more
         self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, **more)
 
-    def click(self, x: float, y: float) -> None:
+    def click(self, x, y):
         self.mouse("mousePressed", x, y)
         self.mouse("mouseReleased", x, y)
 
-    def close(self) -> None:
+    def close(self):
         os.killpg(self._process, signal.SIGKILL)  # a group of its own
         os.waitpid(self._process, 0)
         os.close(self._in)
         os.close(self._out)
 
 
-def event(kind: str, name: str, start: int, end: int, device: str, queue: str = "") -> ProfileEvent:
+def event(kind, name, start, end, device, queue=""):
     nbytes = 4096 if kind in ("alloc", "free", "copyin") else 0
     return ProfileEvent(kind, name, device, start * 1000, end * 1000, nbytes, 1, queue)
 
@@ -121,7 +119,7 @@ EVENTS = [
 
 
 @pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+def browser(tmp_path_factory):
     folder = tmp_path_factory.mktemp("browser")
     (folder / "trace.html").write_text(trace.page(EVENTS, 5), encoding="utf-8")
     opened = Browser(folder / "profile", (folder / "trace.html").as_uri())
@@ -129,7 +127,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     opened.close()
 
 
-def place(browser: Browser, name: str) -> tuple[float, float]:
+def place(browser, name):
     """The middle of an event's bar, in pixels of the window."""
     code = f"""(() => {{
         const box = canvas.getBoundingClientRect();
@@ -147,7 +145,7 @@ def place(browser: Browser, name: str) -> tuple[float, float]:
 TEXT = "document.getElementById('text').textContent"
 
 
-def test_a_click_shows_the_text_of_an_event(browser: Browser) -> None:
+def test_a_click_shows_the_text_of_an_event(browser):
     browser.click(*place(browser, "blur </script><b>"))
     assert browser.read(TEXT).split("\n") == [
         "launch: blur </script><b>", "GPU, compute", "from 20.000 us, took 60.000 us",
@@ -159,7 +157,7 @@ def test_a_click_shows_the_text_of_an_event(browser: Browser) -> None:
     assert browser.read(TEXT) == "Click one."
 
 
-def test_the_wheel_zooms_around_the_mouse_and_a_double_click_shows_all(browser: Browser) -> None:
+def test_the_wheel_zooms_around_the_mouse_and_a_double_click_shows_all(browser):
     x, y = map(round, place(browser, "tiny"))  # a mouse is at whole pixels
     time_there = f"timeAt({x} - canvas.getBoundingClientRect().left)"
     before, under = browser.read("x(81) - x(80)"), browser.read(time_there)
@@ -180,7 +178,7 @@ def test_the_wheel_zooms_around_the_mouse_and_a_double_click_shows_all(browser: 
     assert browser.read("[from, to]") == [0, 100]
 
 
-def test_the_slowest_are_listed_and_lead_to_their_events(browser: Browser) -> None:
+def test_the_slowest_are_listed_and_lead_to_their_events(browser):
     rows = browser.read("[...document.querySelectorAll('#slowest tr')].map(row => row.innerText)")
     assert rows[0].split("\t") == ["GPU", "launch", "blur </script><b>", "60.000 us"]
     assert not any("step" in row for row in rows)
@@ -192,13 +190,13 @@ def test_the_slowest_are_listed_and_lead_to_their_events(browser: Browser) -> No
     browser.read("look(0, end)")
 
 
-def test_rows_memory_and_arrows_are_drawn(browser: Browser) -> None:
+def test_rows_memory_and_arrows_are_drawn(browser):
     """Judged by the colours of pixels on the canvas."""
     labels = browser.read("lines.map(line => (line.row ? line.row.name : 'memory'))")
     assert labels == ["thread 1", "thread 1", "compute", "upload", "memory"]
     assert "7 events in 100.000 us, 5 earlier ones dropped" in browser.read("summary.textContent")
 
-    def pixel(x: str, y: str) -> list[int]:
+    def pixel(x, y):
         scale = "(window.devicePixelRatio || 1)"
         code = f"[...context.getImageData(({x}) * {scale}, ({y}) * {scale}, 1, 1).data].slice(0, 3)"
         found: list[int] = browser.read(code)
@@ -214,7 +212,7 @@ def test_rows_memory_and_arrows_are_drawn(browser: Browser) -> None:
     assert red >= 16, "the head of an arrow, and its line"
 
 
-def test_nothing_but_the_file_is_asked_for_and_nothing_fails(browser: Browser) -> None:
+def test_nothing_but_the_file_is_asked_for_and_nothing_fails(browser):
     browser.read("1")
     asked = [
         one["params"]["request"]["url"]
@@ -232,9 +230,7 @@ def test_nothing_but_the_file_is_asked_for_and_nothing_fails(browser: Browser) -
     assert not faults
 
 
-def test_arrows_leave_room_between_them_until_they_are_zoomed(
-    browser: Browser, tmp_path: Path
-) -> None:
+def test_arrows_leave_room_between_them_until_they_are_zoomed(browser, tmp_path):
     """A thousand waits were one red area, which hid the work."""
     events = []
     for turn in range(1000):
@@ -261,9 +257,7 @@ TEXTS = """(() => {
 
 
 @pytest.mark.parametrize("width", [320, 800, 1400, 3000])
-def test_no_text_runs_into_another_at_any_width_and_zoom(
-    browser: Browser, tmp_path: Path, width: int
-) -> None:
+def test_no_text_runs_into_another_at_any_width_and_zoom(browser, tmp_path, width):
     events = [
         event("range", "step", 0, 30_000_000, ""),
         event("launch", "one", 5, 6_000_000, "RAY:12", "queue 1234 of a device with a long name"),

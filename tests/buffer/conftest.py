@@ -1,9 +1,7 @@
 """Marks of every test of this folder."""
 
-from __future__ import annotations
-
 import pytest
 
 
-def pytest_itemcollected(item: pytest.Item) -> None:
+def pytest_itemcollected(item):
     item.add_marker(pytest.mark.quick)

@@ -20,7 +20,7 @@ EXPORTED = sorted(set(DTYPES) - {"bfloat16"})
 
 
 @pytest.mark.parametrize("name", EXPORTED)
-def test_B9_dlpack_goes_both_ways_without_a_copy(name: str) -> None:
+def test_B9_dlpack_goes_both_ways_without_a_copy(name):
     buffer = hal.Buffer.from_numpy(np.ones(5, name), "CPU")
     there = np.from_dlpack(buffer)
     assert there.dtype == name and there.shape == (5,)
@@ -33,7 +33,7 @@ def test_B9_dlpack_goes_both_ways_without_a_copy(name: str) -> None:
     assert not buffer.numpy().any()
 
 
-def test_B9_memory_taken_lives_as_long_as_the_buffer() -> None:
+def test_B9_memory_taken_lives_as_long_as_the_buffer():
     gc.collect()  # what other tests have left
     array: Any = np.arange(1000, dtype="f8").view(_Array)
     gone = weakref.ref(array)
@@ -55,7 +55,7 @@ class _Array(np.ndarray):
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="the protocol is Python 3.12's")
 @pytest.mark.parametrize("name", EXPORTED)
-def test_B9_a_memoryview_has_the_dtype_s_format(name: str) -> None:
+def test_B9_a_memoryview_has_the_dtype_s_format(name):
     buffer: Any = hal.Buffer.from_numpy(np.ones(5, name), "CPU")
     seen, array = memoryview(buffer), np.asarray(buffer)
     assert seen.tobytes() == array.tobytes() and np.asarray(seen).dtype == array.dtype == name
@@ -66,7 +66,7 @@ def test_B9_a_memoryview_has_the_dtype_s_format(name: str) -> None:
 
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="the protocol is Python 3.12's")
-def test_B9_a_memoryview_of_bfloat16_says_what_to_do(fake: hal.Compiled) -> None:
+def test_B9_a_memoryview_of_bfloat16_says_what_to_do(fake):
     buffer: Any = hal.zeros(4, hal.bfloat16, "CPU")
     with pytest.raises(BufferError, match=r"Take the bits: buffer.view\(dtype=hal.uint16\)"):
         memoryview(buffer)
@@ -76,14 +76,14 @@ def test_B9_a_memoryview_of_bfloat16_says_what_to_do(fake: hal.Compiled) -> None
         hal.Buffer(fake, 4, hal.int32).copyin(away)
 
 
-def test_memory_of_others_is_not_taken_twice() -> None:
+def test_memory_of_others_is_not_taken_twice():
     buffer = hal.Buffer.from_dlpack(np.zeros(3), "CPU", copy=False)
     buffer.deallocate()
     with pytest.raises(hal.InvalidState, match="the buffer was freed.*never its own"):
         buffer.allocate()
 
 
-def test_what_cannot_be_shared_is_copied_or_refused() -> None:
+def test_what_cannot_be_shared_is_copied_or_refused():
     rows = np.arange(6.0).reshape(2, 3)
     assert hal.Buffer.from_dlpack(rows.T, "CPU").numpy().tolist() == [0, 3, 1, 4, 2, 5]
     with pytest.raises(hal.Unsupported, match="cannot share: the array is not C-contiguous"):
@@ -95,12 +95,12 @@ def test_what_cannot_be_shared_is_copied_or_refused() -> None:
 
 
 @pytest.mark.parametrize("thing", [42, b"bytes", np.array(["a"]), np.zeros(2, "V4"), None])
-def test_what_is_no_array_of_ours_is_refused(thing: object) -> None:
+def test_what_is_no_array_of_ours_is_refused(thing):
     with pytest.raises(hal.InvalidArgument):
         hal.Buffer.from_dlpack(thing, "CPU")
 
 
-def test_torch_shares_both_ways() -> None:
+def test_torch_shares_both_ways():
     try:
         torch = importlib.import_module("torch")
     except ImportError:

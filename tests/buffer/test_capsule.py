@@ -31,19 +31,19 @@ class _Owner:
 
 
 class _Producer:
-    def __init__(self, capsule: Any) -> None:
+    def __init__(self, capsule):
         self.capsule = capsule
 
-    def __dlpack__(self, **_: Any) -> Any:
+    def __dlpack__(self, **_):
         return self.capsule
 
-    def __dlpack_device__(self) -> tuple[int, int]:
+    def __dlpack_device__(self):
         return HOST
 
 
 @pytest.mark.parametrize("newest", [(0, 8), (1, 3), (2, 0), *NEWEST])
 @pytest.mark.parametrize("name", EXCHANGED)
-def test_numpy_reads_what_is_exported(name: str, newest: Any) -> None:
+def test_numpy_reads_what_is_exported(name, newest):
     memory = np.arange(6).astype(name)
     made = capsule.make(memory.ctypes.data, 6, as_dtype(name), HOST, memory, newest=newest)
     known = NUMPY_ASKS and newest is not None and newest >= (1, 0)
@@ -55,7 +55,7 @@ def test_numpy_reads_what_is_exported(name: str, newest: Any) -> None:
 
 @pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize("name", EXCHANGED)
-def test_what_numpy_exports_is_read(name: str, options: dict[str, Any]) -> None:
+def test_what_numpy_exports_is_read(name, options):
     memory = np.arange(6).astype(name).reshape(2, 3)[1:]
     taken = capsule.take(memory.__dlpack__(**options))
     assert not taken.read_only
@@ -64,7 +64,7 @@ def test_what_numpy_exports_is_read(name: str, options: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0), (2, 0, 4)])
 @pytest.mark.parametrize("strided", [False, True])
-def test_an_array_of_nothing_has_no_gaps(shape: tuple[int, ...], strided: bool) -> None:
+def test_an_array_of_nothing_has_no_gaps(shape, strided):
     """Whatever its strides are said to be."""
     memory = np.zeros([2 * extent + 1 for extent in shape], "f4")
     part = memory[tuple(slice(0, 2 * extent, 2) for extent in shape)]
@@ -72,7 +72,7 @@ def test_an_array_of_nothing_has_no_gaps(shape: tuple[int, ...], strided: bool) 
     assert (taken.array.size, taken.dtype) == (0, float32)
 
 
-def test_B9_the_owner_lives_until_the_consumer_is_done() -> None:
+def test_B9_the_owner_lives_until_the_consumer_is_done():
     for consume, newest in itertools.product((False, True), NEWEST):
         memory, owner = np.zeros(4, "f4"), _Owner()
         gone = weakref.ref(owner)
@@ -88,11 +88,11 @@ def test_B9_the_owner_lives_until_the_consumer_is_done() -> None:
         assert gone() is None
 
 
-def test_a_bfloat16_comes_back_as_one() -> None:
+def test_a_bfloat16_comes_back_as_one():
     assert capsule.take(capsule.make(4096, 3, bfloat16, (2, 0), None))[:3] == (4096, 0, bfloat16)
 
 
-def test_a_capsule_is_used_once() -> None:
+def test_a_capsule_is_used_once():
     made = capsule.make(4096, 3, float32, (2, 0), None)
     kept = capsule.take(made)
     with pytest.raises(InvalidArgument, match="not a fresh DLPack capsule"):
@@ -101,7 +101,7 @@ def test_a_capsule_is_used_once() -> None:
 
 
 @pytest.mark.parametrize("shape", [(-1,), (2**62, 2**62), (1,) * 65])
-def test_a_shape_that_is_none_is_refused_and_left_whole(shape: tuple[int, ...]) -> None:
+def test_a_shape_that_is_none_is_refused_and_left_whole(shape):
     memory, owner = np.zeros(4, "f4"), _Owner()
     gone = weakref.ref(owner)
     made = capsule.make(memory.ctypes.data, 4, float32, (2, 0), owner)
@@ -117,7 +117,7 @@ def test_a_shape_that_is_none_is_refused_and_left_whole(shape: tuple[int, ...]) 
 
 
 @pytest.mark.parametrize("copied", [False, True])
-def test_a_strict_consumer_finds_what_the_standard_says(copied: bool) -> None:
+def test_a_strict_consumer_finds_what_the_standard_says(copied):
     for newest in NEWEST:
         memory, owner = np.arange(6, dtype="i2"), _Owner()
         gone = weakref.ref(owner)
@@ -134,14 +134,14 @@ def test_a_strict_consumer_finds_what_the_standard_says(copied: bool) -> None:
 
 
 @pytest.mark.skipif(not NUMPY_ASKS, reason="numpy before 2.1 has no versions")
-def test_read_only_memory_is_told() -> None:
+def test_read_only_memory_is_told():
     memory = np.arange(6)
     memory.flags.writeable = False
     assert capsule.take(memory.__dlpack__(max_version=(1, 0))).read_only
 
 
 @pytest.mark.skipif(not NUMPY_ASKS, reason="numpy before 2.1 has no versions")
-def test_a_version_of_another_layout_is_refused_and_left_whole() -> None:
+def test_a_version_of_another_layout_is_refused_and_left_whole():
     memory, owner = np.zeros(4, "f4"), _Owner()
     gone = weakref.ref(owner)
     made = capsule.make(memory.ctypes.data, 4, float32, HOST, owner, newest=(1, 0))
@@ -155,7 +155,7 @@ def test_a_version_of_another_layout_is_refused_and_left_whole() -> None:
     assert gone() is None
 
 
-def test_capsules_may_outlive_everything_at_exit() -> None:
+def test_capsules_may_outlive_everything_at_exit():
     """What was given and what was taken are globals of `sys`, which goes last."""
     code = (
         "import sys, numpy as np\n"
@@ -179,6 +179,6 @@ def test_capsules_may_outlive_everything_at_exit() -> None:
         assert printed(code) == ""
 
 
-def test_what_is_no_capsule_is_refused() -> None:
+def test_what_is_no_capsule_is_refused():
     with pytest.raises(InvalidArgument):
         capsule.take(object())

@@ -6,7 +6,6 @@ import contextlib
 import ctypes
 import gc
 import itertools
-from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
@@ -36,7 +35,7 @@ class Place(NamedTuple):
     shared: tuple[Any, ...]
     options: hal.BufferSpec | None = None
 
-    def array(self, content: Any) -> hal.Buffer:
+    def array(self, content):
         return hal.Buffer.from_numpy(content, self.family, self.options)
 
 
@@ -60,34 +59,34 @@ class _Allocator(LRUAllocator[int]):
     dlpack_stream = 77
     exports: Any = {"__chip_array__": lambda buffer: ("chip", buffer._buf, buffer.size)}  # noqa: RUF012
 
-    def __init__(self, device: hal.Compiled) -> None:
+    def __init__(self, device):
         super().__init__(device)
         self.memory: dict[int, Any] = {}
 
-    def _alloc(self, nbytes: int, options: hal.BufferSpec) -> Any:
+    def _alloc(self, nbytes, options):
         made = (ctypes.c_ubyte * nbytes)()
         self.memory[ctypes.addressof(made)] = made
         return ctypes.addressof(made)
 
-    def _free(self, opaque: Any, nbytes: int, options: hal.BufferSpec) -> None:
+    def _free(self, opaque, nbytes, options):
         del self.memory[opaque]
 
-    def _wrap(self, pointer: int, nbytes: int) -> Any:
+    def _wrap(self, pointer, nbytes):
         return pointer
 
-    def _host_sees(self, options: hal.BufferSpec) -> bool:
+    def _host_sees(self, options):
         return options.host
 
-    def _as_buffer(self, opaque: Any, nbytes: int) -> memoryview:
+    def _as_buffer(self, opaque, nbytes):
         return memoryview((ctypes.c_ubyte * nbytes).from_address(opaque)).cast("B")
 
-    def _offset(self, opaque: Any, nbytes: int, offset: int) -> Any:
+    def _offset(self, opaque, nbytes, offset):
         return opaque + offset
 
-    def _copyin(self, dest: Any, src: memoryview) -> None:
+    def _copyin(self, dest, src):
         ctypes.memmove(dest, bytes(src), src.nbytes)
 
-    def _copyout(self, dest: memoryview, src: Any) -> None:
+    def _copyout(self, dest, src):
         dest[:] = ctypes.string_at(src, dest.nbytes)
 
 
@@ -96,7 +95,7 @@ class _Unified(_Allocator):
 
     dlpack_device, dlpack_pinned = UNIFIED, None
 
-    def _host_sees(self, options: hal.BufferSpec) -> bool:
+    def _host_sees(self, options):
         return True
 
 
@@ -111,7 +110,7 @@ class _Plugin(FakePlugin):
 
 
 @pytest.fixture
-def chip() -> Iterator[hal.Compiled]:
+def chip():
     for family in FAMILIES:
         hal.Device.register_plugin(family, _Plugin())
     yield hal.Device["CHIP"]
@@ -119,7 +118,7 @@ def chip() -> Iterator[hal.Compiled]:
         hal.Device[family].close()
 
 
-def expected(place: Place, dl_device: Any, copy: bool | None) -> str:
+def expected(place, dl_device, copy):
     """Of the standard: where it may go, and whether it is copied on the way."""
     target = dl_device or place.home
     if target is None or target not in (*place.shared, HOST):
@@ -133,9 +132,7 @@ def expected(place: Place, dl_device: Any, copy: bool | None) -> str:
 @pytest.mark.parametrize("copy", [None, False, True])
 @pytest.mark.parametrize("dl_device", [None, HOST, CHIP, OTHER, PINNED, UNIFIED])
 @pytest.mark.parametrize("name", PLACES)
-def test_B9_an_export_is_where_and_how_the_consumer_asks(
-    chip: hal.Compiled, fake: hal.Compiled, name: str, dl_device: Any, copy: Any, newest: Any
-) -> None:
+def test_B9_an_export_is_where_and_how_the_consumer_asks(chip, fake, name, dl_device, copy, newest):
     place = PLACES[name]
     home, family = place.home, place.family
     gc.collect()  # what other tests have left
@@ -178,9 +175,7 @@ def test_B9_an_export_is_where_and_how_the_consumer_asks(
 @pytest.mark.parametrize("copy", [None, False, True])
 @pytest.mark.parametrize("asked", [None, "cpu"])
 @pytest.mark.parametrize("name", PLACES)
-def test_B9_numpy_asks_for_the_host_and_for_copies(
-    chip: hal.Compiled, fake: hal.Compiled, name: str, asked: Any, copy: Any
-) -> None:
+def test_B9_numpy_asks_for_the_host_and_for_copies(chip, fake, name, asked, copy):
     place = PLACES[name]
     buffer = place.array(np.arange(10, dtype="f8"))
     outcome = expected(place, HOST if asked else None, copy)
@@ -196,7 +191,7 @@ def test_B9_numpy_asks_for_the_host_and_for_copies(
     assert array.flags.writeable
 
 
-def test_B9_the_stream_of_a_consumer_and_its_wish_for_no_wait(chip: Any) -> None:
+def test_B9_the_stream_of_a_consumer_and_its_wish_for_no_wait(chip):
     buffer = hal.zeros(4, hal.int32, chip)
     for stream, copy, expected_waits in [
         (None, None, 1), (1, None, 1), (7, False, 1), (-1, None, 0), (-1, True, 1)
@@ -206,9 +201,7 @@ def test_B9_the_stream_of_a_consumer_and_its_wish_for_no_wait(chip: Any) -> None
         assert chip.log == ["synchronize"] * expected_waits, stream
 
 
-def test_B9_bfloat16_comes_to_the_host_as_one_and_empty_buffers_are_exported(
-    chip: hal.Compiled,
-) -> None:
+def test_B9_bfloat16_comes_to_the_host_as_one_and_empty_buffers_are_exported(chip):
     two = hal.Buffer(chip, 2, hal.bfloat16).allocate().copyin(b"\x80\x3f\0\x40")
     seen = Consumed(two.__dlpack__(dl_device=HOST))
     assert (seen.code, seen.bits, seen.content()) == (4, 16, b"\x80\x3f\0\x40")
@@ -227,17 +220,17 @@ def test_B9_bfloat16_comes_to_the_host_as_one_and_empty_buffers_are_exported(
 class _Producer:
     """An array of another library; `knows`: what its `__dlpack__` takes."""
 
-    def __init__(self, made: Any, place: Any, knows: frozenset[str] = frozenset()) -> None:
+    def __init__(self, made, place, knows=frozenset()):
         self.made, self.place, self.knows = made, place, knows
         self.told: list[dict[str, Any]] = []
 
-    def __dlpack__(self, **options: Any) -> Any:
+    def __dlpack__(self, **options):
         if set(options) - self.knows:
             raise TypeError(f"unexpected {set(options) - self.knows}")
         self.told.append(options)
         return self.made(**options) if callable(self.made) else self.made
 
-    def __dlpack_device__(self) -> Any:
+    def __dlpack_device__(self):
         if isinstance(self.place, Exception):
             raise self.place
         return self.place
@@ -250,9 +243,7 @@ OLD, NEW = frozenset({"stream"}), frozenset({"stream", "max_version", "dl_device
 @pytest.mark.parametrize("newest", NEWEST)
 @pytest.mark.parametrize("read_only", [False, True])
 @pytest.mark.parametrize("copy", [None, False, True])
-def test_B9_memory_of_the_device_is_shared_or_copied_as_asked(
-    chip: hal.Compiled, knows: Any, newest: Any, read_only: bool, copy: Any
-) -> None:
+def test_B9_memory_of_the_device_is_shared_or_copied_as_asked(chip, knows, newest, read_only, copy):
     memory = np.arange(3, dtype="f4")
     made = capsule.make(memory.ctypes.data, 3, float32, CHIP, memory, newest=newest)
     if newest and read_only:
@@ -275,9 +266,7 @@ def test_B9_memory_of_the_device_is_shared_or_copied_as_asked(
 @pytest.mark.parametrize("source", PLACES)
 @pytest.mark.parametrize("dest", PLACES)
 @pytest.mark.parametrize("copy", [None, False, True])
-def test_B9_memory_of_another_device_comes_by_the_host(
-    chip: hal.Compiled, fake: hal.Compiled, source: str, dest: str, copy: Any
-) -> None:
+def test_B9_memory_of_another_device_comes_by_the_host(chip, fake, source, dest, copy):
     place, there = PLACES[source], hal.Device[PLACES[dest].family]
     given = place.array(np.arange(10, dtype="i4"))
     shareable = place.home in COMPUTES_ON[there.family]
@@ -294,9 +283,7 @@ def test_B9_memory_of_another_device_comes_by_the_host(
     assert taken.numpy().tolist() == ([0] * 10 if shared else list(range(10)))
 
 
-def test_B9_a_device_that_knows_memory_by_handles_gets_a_copy(
-    chip: hal.Compiled, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_B9_a_device_that_knows_memory_by_handles_gets_a_copy(chip, monkeypatch):
     """A device whose memory the host sees need not be able to wrap any address of the host."""
     chip.info = chip.info._replace(host_visible=True)
     array = np.arange(3, dtype="i4")
@@ -307,11 +294,11 @@ def test_B9_a_device_that_knows_memory_by_handles_gets_a_copy(
         assert (taken.numpy().tolist() == array.tolist()) is shared
 
 
-def test_B9_memory_without_an_address_is_not_exported_as_one(chip: hal.Compiled) -> None:
+def test_B9_memory_without_an_address_is_not_exported_as_one(chip):
     """A backend that names a place of DLPack, and whose opaques are objects of its driver."""
 
     class Opaque(_Allocator):
-        def _wrap(self, pointer: int, nbytes: int) -> Any:
+        def _wrap(self, pointer, nbytes):
             return object()
 
     chip.__dict__["allocator"] = allocator = Opaque(chip)
@@ -325,10 +312,8 @@ def test_B9_memory_without_an_address_is_not_exported_as_one(chip: hal.Compiled)
 
 
 @pytest.mark.parametrize("place", [OTHER, (99, 3), NotImplementedError("no name")])
-def test_a_library_that_cannot_bring_its_memory_to_the_host_is_told(
-    fake: hal.Compiled, place: Any
-) -> None:
-    def refusing(**_: Any) -> Any:
+def test_a_library_that_cannot_bring_its_memory_to_the_host_is_told(fake, place):
+    def refusing(**_):
         raise BufferError("I keep it")
 
     for producer, said in [
@@ -341,12 +326,12 @@ def test_a_library_that_cannot_bring_its_memory_to_the_host_is_told(
 
 
 @pytest.mark.parametrize("place", [5, None, ("a", "b"), (1, 2, 3)])
-def test_a_place_that_is_none_is_no_array(fake: hal.Compiled, place: Any) -> None:
+def test_a_place_that_is_none_is_no_array(fake, place):
     with pytest.raises(hal.InvalidArgument):
         hal.Buffer.from_dlpack(_Producer(None, place, NEW), fake)
 
 
-def test_a_capsule_of_another_device_than_its_array_said_is_refused(chip: hal.Compiled) -> None:
+def test_a_capsule_of_another_device_than_its_array_said_is_refused(chip):
     for there in (OTHER, (CHIP[0], CHIP[1] + 1)):
         made = capsule.make(4096, 3, float32, there, None)
         with pytest.raises(hal.InvalidArgument, match="on another device than its array said"):
@@ -354,7 +339,7 @@ def test_a_capsule_of_another_device_than_its_array_said_is_refused(chip: hal.Co
 
 
 @pytest.mark.parametrize("array", [np.zeros((4, 4), "f4").T[1:], np.zeros(3, "c8")[::2]])
-def test_memory_of_the_device_with_gaps_is_refused(chip: hal.Compiled, array: Any) -> None:
+def test_memory_of_the_device_with_gaps_is_refused(chip, array):
     made = array.__dlpack__()
     tensor, _ = capsule._open(made)
     tensor.device_type, tensor.device_id = CHIP
@@ -362,7 +347,7 @@ def test_memory_of_the_device_with_gaps_is_refused(chip: hal.Compiled, array: An
         hal.Buffer.from_dlpack(_Producer(made, CHIP, NEW), chip)
 
 
-def test_host_memory_with_gaps_is_copied_also_as_bfloat16(chip: hal.Compiled) -> None:
+def test_host_memory_with_gaps_is_copied_also_as_bfloat16(chip):
     made = np.arange(6, dtype="u2")[::2].__dlpack__()
     capsule._open(made)[0].code = 4
     taken = hal.Buffer.from_dlpack(_Producer(made, HOST, NEW), chip)
@@ -371,12 +356,12 @@ def test_host_memory_with_gaps_is_copied_also_as_bfloat16(chip: hal.Compiled) ->
 
 
 @pytest.mark.parametrize("name", ["max_version", "dl_device"])
-def test_a_pair_that_is_none_is_said_by_its_name(fake: hal.Compiled, name: str) -> None:
+def test_a_pair_that_is_none_is_said_by_its_name(fake, name):
     with pytest.raises(hal.InvalidArgument, match=rf"{name} is no pair .*Write {name}=\(1, 0\)"):
         hal.zeros(1, hal.int32, fake).__dlpack__(**{name: 1})
 
 
-def test_a_backend_exports_and_wraps_its_own_protocol(chip: hal.Compiled) -> None:
+def test_a_backend_exports_and_wraps_its_own_protocol(chip):
     buffer = hal.Buffer.from_numpy(np.arange(10, dtype="f4"), chip)
     shown: Any = buffer
     wrapped = hal.Buffer.wrap(shown.__chip_array__, chip)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import errno
 import gc
 import os
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,12 +18,12 @@ HOST = hal.BufferSpec(host=True)
 
 
 @pytest.fixture(autouse=True)
-def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_pieces(monkeypatch):
     monkeypatch.setattr(files, "_PIECE_NBYTES", 100)
 
 
 @pytest.fixture
-def queued() -> Any:
+def queued():
     """A device with memory that the host sees, HOST, and with memory that it does not."""
     from hal_testing.fake import FakePlugin
 
@@ -35,7 +33,7 @@ def queued() -> Any:
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Path:
+def file(tmp_path):
     path = tmp_path / "numbers"
     path.write_bytes(bytes(range(250)) * 4)
     return path
@@ -43,9 +41,7 @@ def file(tmp_path: Path) -> Path:
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_F3_a_part_of_a_file_is_read_as_numpy_reads_it(
-    data: st.DataObject, queued: hal.Compiled, file: Path
-) -> None:
+def test_F3_a_part_of_a_file_is_read_as_numpy_reads_it(data, queued, file):
     dtype = data.draw(st.sampled_from([hal.uint8, hal.int16, hal.float64]))
     offset = data.draw(st.integers(0, 1000))
     size = data.draw(st.integers(0, (1000 - offset) // dtype.itemsize))
@@ -62,9 +58,7 @@ def test_F3_a_part_of_a_file_is_read_as_numpy_reads_it(
     options=st.sampled_from([None, HOST]),
     before=st.booleans(),
 )
-def test_F3_a_part_of_a_file_is_replaced(
-    queued: hal.Compiled, file: Path, offset: int, size: int, options: Any, before: bool
-) -> None:
+def test_F3_a_part_of_a_file_is_replaced(queued, file, offset, size, options, before):
     old = bytes(range(250)) * 4 if before else b""
     file.write_bytes(old) if before else file.unlink(missing_ok=True)
     data = np.random.default_rng(size).bytes(size)
@@ -75,7 +69,7 @@ def test_F3_a_part_of_a_file_is_replaced(
     assert file.read_bytes() == expected
 
 
-def test_F3_by_default_the_rest_of_the_file(queued: hal.Compiled, file: Path) -> None:
+def test_F3_by_default_the_rest_of_the_file(queued, file):
     assert hal.Buffer.from_file(file, hal.uint8, 990, device=queued).numpy().tolist() == [
         *range(240, 250)
     ]
@@ -88,23 +82,21 @@ def test_F3_by_default_the_rest_of_the_file(queued: hal.Compiled, file: Path) ->
 
 
 @pytest.mark.parametrize(("offset", "size"), [(0, 1001), (1000, 1), (1 << 70, 1), (996, 1 << 70)])
-def test_F3_a_short_file_is_refused_with_the_sizes(
-    queued: hal.Compiled, file: Path, offset: int, size: int
-) -> None:
+def test_F3_a_short_file_is_refused_with_the_sizes(queued, file, offset, size):
     with pytest.raises(hal.InvalidArgument, match=r"too short \(got .*; has 1000 bytes\) on SIM"):
         hal.Buffer.from_file(file, hal.uint8, offset, size, queued)
     assert queued.allocator.statistics().live == 0
 
 
 @pytest.mark.parametrize("offset", [-1, 1.5, None, True])
-def test_F3_an_offset_is_an_integer(queued: hal.Compiled, file: Path, offset: Any) -> None:
+def test_F3_an_offset_is_an_integer(queued, file, offset):
     with pytest.raises(hal.InvalidArgument, match="offset must be an integer"):
         hal.Buffer.from_file(file, hal.uint8, offset, device=queued)
     with pytest.raises(hal.InvalidArgument, match="offset must be an integer"):
         hal.zeros(4, hal.uint8, queued).to_file(file, offset)
 
 
-def test_F3_directories_and_files_that_are_not_there(queued: hal.Compiled, tmp_path: Path) -> None:
+def test_F3_directories_and_files_that_are_not_there(queued, tmp_path):
     full = hal.zeros(4, hal.uint8, queued)
     with pytest.raises(hal.InvalidArgument, match="no regular file"):
         hal.Buffer.from_file(tmp_path, hal.uint8, 0, 1, queued)
@@ -118,7 +110,7 @@ def test_F3_directories_and_files_that_are_not_there(queued: hal.Compiled, tmp_p
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows has no pipes in folders")
 @pytest.mark.timeout(20)
-def test_F3_a_pipe_is_refused_at_once(queued: hal.Compiled, tmp_path: Path) -> None:
+def test_F3_a_pipe_is_refused_at_once(queued, tmp_path):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(hal.InvalidArgument, match="no regular file"):
         hal.Buffer.from_file(tmp_path / "pipe", hal.uint8, device=queued)
@@ -128,12 +120,10 @@ def test_F3_a_pipe_is_refused_at_once(queued: hal.Compiled, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("options", [None, HOST], ids=["device", "host"])
 @pytest.mark.parametrize("size", [50, 1000], ids=["a piece", "pieces"])
-def test_F3_a_file_that_is_cut_while_it_is_read(
-    queued: hal.Compiled, file: Path, monkeypatch: pytest.MonkeyPatch, options: Any, size: int
-) -> None:
+def test_F3_a_file_that_is_cut_while_it_is_read(queued, file, monkeypatch, options, size):
     read_at = files._read_at
 
-    def cuts(number: int, memory: memoryview, at: int) -> int:
+    def cuts(number, memory, at):
         os.truncate(file, size // 2)
         return read_at(number, memory, at)
 
@@ -146,12 +136,10 @@ def test_F3_a_file_that_is_cut_while_it_is_read(
 
 @pytest.mark.parametrize("call", ["_reserve", "_write_at"])
 @pytest.mark.parametrize("existed", [True, False])
-def test_F3_a_full_disk_leaves_the_file_as_long_as_it_was(
-    queued: hal.Compiled, file: Path, monkeypatch: pytest.MonkeyPatch, call: str, existed: bool
-) -> None:
+def test_F3_a_full_disk_leaves_the_file_as_long_as_it_was(queued, file, monkeypatch, call, existed):
     inner, calls = getattr(files, call), list[int]()
 
-    def full(*arguments: Any) -> Any:
+    def full(*arguments):
         calls.append(1)
         if call == "_reserve" or len(calls) > 3:
             raise OSError(errno.ENOSPC, "No space left on device")
@@ -170,7 +158,7 @@ def test_F3_a_full_disk_leaves_the_file_as_long_as_it_was(
 
 
 @pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="this system cannot reserve room")
-def test_F3_the_room_is_reserved_before_a_byte_is_written(queued: hal.Compiled, file: Path) -> None:
+def test_F3_the_room_is_reserved_before_a_byte_is_written(queued, file):
     before = file.read_bytes()
     with pytest.raises(OSError):
         hal.zeros(1000, hal.uint8, queued).to_file(file, (1 << 63) - 2000)
@@ -179,7 +167,7 @@ def test_F3_the_room_is_reserved_before_a_byte_is_written(queued: hal.Compiled, 
         hal.zeros(1000, hal.uint8, queued).to_file(file, 1 << 63)
 
 
-def test_F3_a_failure_of_the_device_leaves_the_file_alone(queued: Any, file: Path) -> None:
+def test_F3_a_failure_of_the_device_leaves_the_file_alone(queued, file):
     buffer, before = hal.zeros(1000, hal.uint8, queued), file.read_bytes()
     queued.synchronize()
 
@@ -196,7 +184,7 @@ def test_F3_a_failure_of_the_device_leaves_the_file_alone(queued: Any, file: Pat
         hal.Buffer(queued, 4, hal.uint8).to_file(file)
 
 
-def test_F3_a_read_waits_for_work_that_uses_the_memory(queued: Any, file: Path) -> None:
+def test_F3_a_read_waits_for_work_that_uses_the_memory(queued, file):
     """The memory may be a block that an earlier owner's queued copy still writes."""
     first = hal.Buffer(queued, 1000, hal.uint8, HOST).allocate()
     first.copyin(b"\x07" * 1000)
@@ -207,9 +195,7 @@ def test_F3_a_read_waits_for_work_that_uses_the_memory(queued: Any, file: Path) 
 
 @pytest.mark.parametrize("size", [4, 400])  # of one piece, and of some that threads read
 @pytest.mark.parametrize("options", [HOST, None])
-def test_F3_files_are_refused_in_a_capture(
-    queued: hal.Compiled, tmp_path: Path, size: int, options: hal.BufferSpec | None
-) -> None:
+def test_F3_files_are_refused_in_a_capture(queued, tmp_path, size, options):
     """Captured work has not run yet: a file would get what was there before."""
     path = tmp_path / "numbers"
     path.write_bytes(bytes(size))

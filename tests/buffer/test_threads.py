@@ -12,16 +12,16 @@ import hal_core as hal
 CORE = os.path.dirname(hal.__file__)
 
 
-def test_X1_a_buffer_exported_twice_at_once_has_one_owner(fake: hal.Compiled) -> None:
-    def scene() -> Scene:
+def test_X1_a_buffer_exported_twice_at_once_has_one_owner(fake):
+    def scene():
         buffer, leases = hal.zeros(16, hal.int32, fake), list[object]()
         allocator: Any = fake.allocator
         handle = buffer._buf[0]
 
-        def share() -> None:
+        def share():
             leases.append(buffer._share())
 
-        def check() -> None:
+        def check():
             assert len(leases) == 2 and leases[0] is leases[1]
             leases.clear()
             allocator.free_cache()
@@ -35,18 +35,18 @@ def test_X1_a_buffer_exported_twice_at_once_has_one_owner(fake: hal.Compiled) ->
     assert everywhere([CORE], scene, on_another_thread=True) > 1
 
 
-def test_X1_a_view_made_while_another_is_made_goes_with_its_base(fake: hal.Compiled) -> None:
+def test_X1_a_view_made_while_another_is_made_goes_with_its_base(fake):
     """Beside many that were made before, of which half are gone."""
 
-    def scene() -> Scene:
+    def scene():
         base = hal.zeros(64, hal.int32, fake)
         views = [base.view(1, offset=4 * number) for number in range(16)]
         del views[::2]
 
-        def view() -> None:
+        def view():
             views.append(base.view(1))
 
-        def check() -> None:
+        def check():
             assert len(views) == 10
             base.deallocate()
             assert not any(view.is_allocated for view in views), "a view of freed memory"
@@ -56,11 +56,11 @@ def test_X1_a_view_made_while_another_is_made_goes_with_its_base(fake: hal.Compi
     assert everywhere([CORE], scene, on_another_thread=True) > 10
 
 
-def test_X1_a_buffer_first_used_by_two_threads_is_allocated_once(fake: hal.Compiled) -> None:
-    def scene() -> Scene:
+def test_X1_a_buffer_first_used_by_two_threads_is_allocated_once(fake):
+    def scene():
         buffer = hal.Buffer(fake, 16, hal.int32)
 
-        def check() -> None:
+        def check():
             assert buffer.is_allocated and fake.allocator.statistics().live == 1
             buffer.deallocate()
             assert fake.allocator.statistics().live == 0

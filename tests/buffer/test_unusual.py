@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -36,16 +35,16 @@ METADATA = np.dtype("i4", metadata={"unit": "m"})
 
 
 @pytest.fixture(scope="module", autouse=True)
-def registered() -> None:
+def registered():
     if DEVICE not in hal.Device:
         hal.Device.register_plugin(DEVICE, plugin)
 
 
-def buffer(values: Any = NUMBERS) -> hal.Buffer:
+def buffer(values=NUMBERS):
     return hal.Buffer.from_numpy(np.array(values, "i4"), DEVICE)
 
 
-def multi(values: Any = NUMBERS) -> hal.MultiBuffer:
+def multi(values=NUMBERS):
     return hal.MultiBuffer.from_numpy(np.array(values, "i4"), [DEVICE])
 
 
@@ -59,12 +58,12 @@ def put(y: hal.Ptr[hal.int32], value: hal.int32) -> None:
     y[hal.global_idx(0)] = value
 
 
-def read(path: Path, dtype: Any) -> DType:
+def read(path, dtype):
     path.write_bytes(bytes(16))
     return hal.Buffer.from_file(path, dtype, device=DEVICE).dtype
 
 
-def wrapped(dtype: Any) -> DType:
+def wrapped(dtype):
     memory = np.zeros(4, "i8")
     options = hal.BufferSpec(external_ptr=memory.ctypes.data)
     return hal.Buffer(DEVICE, 4, dtype, options).dtype
@@ -84,7 +83,7 @@ OF_DTYPES: dict[str, Callable[[Any], DType]] = {
 }
 
 
-def copied_in(array: Any, queue: bool) -> Any:
+def copied_in(array, queue):
     made = buffer([0] * 4)
     device = hal.Device[DEVICE]
     if queue:
@@ -95,12 +94,12 @@ def copied_in(array: Any, queue: bool) -> Any:
     return made.numpy()
 
 
-def interpreted(array: Any) -> Any:
+def interpreted(array):
     interpret(twice, array, threads=4, block=1)
     return np.asarray(array) // 2
 
 
-def captured(array: Any) -> Any:
+def captured(array):
     @hal.kernel
     def take(y: hal.Ptr[hal.int32]) -> None:
         i = hal.global_idx(0)
@@ -109,13 +108,13 @@ def captured(array: Any) -> Any:
     return interpreted_of(take)
 
 
-def interpreted_of(kernel: Any, *vals: Any) -> Any:
+def interpreted_of(kernel, *vals):
     made = np.zeros(4, "i4")
     interpret(kernel, made, vals=vals, threads=4, block=1)
     return made
 
 
-def masked_by(mask: Any) -> Any:
+def masked_by(mask):
     seen = np.array(mask)
     interpret(twice, np.array(NUMBERS, "i4"), initialised=[mask], threads=4, block=1)
     return seen
@@ -142,24 +141,24 @@ CONVERT = {
 }  # fmt: skip
 
 
-def given(value: Any, in_order: bool) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def given(value, in_order):
     """Return a value as a launch takes it: behind its buffers, or in `vals`."""
     return ((value,), {}) if in_order else ((), {"vals": (value,)})
 
 
-def launched(value: Any, in_order: bool) -> Any:
+def launched(value, in_order):
     made, (values, named) = buffer([0] * 4), given(value, in_order)
     hal.Device[DEVICE].compile(put)(made, *values, **named, threads=4)
     return made.numpy()
 
 
-def launched_everywhere(value: Any, in_order: bool) -> Any:
+def launched_everywhere(value, in_order):
     made, (values, named) = multi([0] * 4), given(value, in_order)
     hal.launch(put, made, *values, **named, threads=4, wait=True)
     return made.numpy()
 
 
-def replayed(value: Any, update: bool, in_order: bool) -> Any:
+def replayed(value, update, in_order):
     made, graph = buffer([0] * 4), hal.Graph(DEVICE)
     values, named = given(0 if update else value, in_order)
     node = graph.add(hal.Device[DEVICE].compile(put), made, *values, **named, threads=4)
@@ -170,14 +169,14 @@ def replayed(value: Any, update: bool, in_order: bool) -> Any:
     return made.numpy()
 
 
-def filled_by_graph(value: Any) -> Any:
+def filled_by_graph(value):
     made, graph = buffer([0] * 4), hal.Graph(DEVICE)
     graph.fill(made, value)
     graph.replay(wait=True)
     return made.numpy()
 
 
-def captured_number(value: Any) -> Any:
+def captured_number(value):
     @hal.kernel
     def take(y: hal.Ptr[hal.int32]) -> None:
         y[hal.global_idx(0)] = value
@@ -222,7 +221,7 @@ OTHERS = {
 
 @pytest.mark.parametrize("kind", DTYPES)
 @pytest.mark.parametrize("door", [*OF_DTYPES, "Buffer.from_file dtype"])
-def test_a_dtype_that_says_more_is_refused(door: str, kind: str, tmp_path: Path) -> None:
+def test_a_dtype_that_says_more_is_refused(door, kind, tmp_path):
     take = OF_DTYPES.get(door, lambda it: read(tmp_path / "file", it))
     assert take(PLAIN) is take(METADATA) is hal.int32
     if kind in ELEMENTS and "item" not in door:
@@ -233,7 +232,7 @@ def test_a_dtype_that_says_more_is_refused(door: str, kind: str, tmp_path: Path)
         take(DTYPES[kind])
 
 
-def _ordinary() -> Iterator[Any]:
+def _ordinary():
     yield np.array(NUMBERS, PLAIN)
     yield np.array(NUMBERS, METADATA)
     yield np.ma.array(NUMBERS, PLAIN)  # without a mask, or with nothing masked
@@ -242,7 +241,7 @@ def _ordinary() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("door", OF_ARRAYS)
-def test_an_array_that_says_more_is_converted_or_refused(door: str) -> None:
+def test_an_array_that_says_more_is_converted_or_refused(door):
     take = OF_ARRAYS[door]
     for array in _ordinary():
         if door == "a captured table" and isinstance(array, np.ma.MaskedArray):
@@ -268,7 +267,7 @@ def test_an_array_that_says_more_is_converted_or_refused(door: str) -> None:
 
 
 @pytest.mark.parametrize("door", OF_NUMBERS)
-def test_a_number_that_says_more_is_refused(door: str) -> None:
+def test_a_number_that_says_more_is_refused(door):
     take = OF_NUMBERS[door]
     assert take(3).tolist() == take(np.zeros(1, DTYPES["byte order"])[0] + 3).tolist() == [3] * 4
     for kind, value in STRANGE_NUMBERS.items():
@@ -277,13 +276,13 @@ def test_a_number_that_says_more_is_refused(door: str) -> None:
             pytest.fail(f"{door} took {kind}")
 
 
-def test_a_mask_of_initialised_elements_has_no_mask_of_its_own() -> None:
+def test_a_mask_of_initialised_elements_has_no_mask_of_its_own():
     assert masked_by(np.ones(4, bool)).all()
     with pytest.raises(hal.InvalidArgument, match="the array has masked elements"):
         masked_by(np.ma.array([True] * 4, mask=[0, 1, 0, 0]))
 
 
-def test_bfloat16_goes_in_and_out_by_every_way() -> None:
+def test_bfloat16_goes_in_and_out_by_every_way():
     ml_dtypes = pytest.importorskip("ml_dtypes")
     array = np.array(NUMBERS, ml_dtypes.bfloat16)
     many = hal.MultiBuffer.from_numpy(array, [DEVICE])
@@ -293,7 +292,7 @@ def test_bfloat16_goes_in_and_out_by_every_way() -> None:
         assert out.tolist() == NUMBERS
 
 
-def _parameters() -> Iterator[str]:
+def _parameters():
     """Public parameters that may be an array, a dtype or a number, by their annotation."""
     public = {name: getattr(hal, name) for name in hal.__all__}
     for name, thing in (public | {"testing.interpret": interpret}).items():
@@ -319,7 +318,7 @@ def _parameters() -> Iterator[str]:
                     yield f"{method} {parameter.name}"
 
 
-def test_every_public_method_that_takes_arrays_or_dtypes_is_in_a_table() -> None:
+def test_every_public_method_that_takes_arrays_or_dtypes_is_in_a_table():
     tables = {*OF_DTYPES, *OF_ARRAYS, *OF_NUMBERS, *OTHERS}
     tables |= {"Buffer.from_file dtype", "testing.interpret initialised"}
     found = set(_parameters())
@@ -327,7 +326,7 @@ def test_every_public_method_that_takes_arrays_or_dtypes_is_in_a_table() -> None
     assert found >= OTHERS.keys()
 
 
-def test_memory_that_was_released_is_refused() -> None:
+def test_memory_that_was_released_is_refused():
     gone = memoryview(bytearray(4))
     gone.release()
     buffer = hal.zeros(4, hal.uint8, DEVICE)

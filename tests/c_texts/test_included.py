@@ -1,9 +1,6 @@
 """C2: the key of the compile cache has the files that a text includes."""
 
-from __future__ import annotations
-
 import os
-from pathlib import Path
 
 import pytest
 
@@ -11,7 +8,7 @@ import hal_core as hal
 from hal_kernel.c_texts.included import digest_of_headers
 
 
-def reading(text: str, *folders: Path) -> hal.Source:
+def reading(text, *folders):
     return hal.Source("k", text, "", language="c", includes=folders)
 
 
@@ -34,9 +31,7 @@ INCLUDED = {  # text, and the files that decide its key
 
 
 @pytest.mark.parametrize(("text", "files"), INCLUDED.items())
-def test_C2_the_key_has_the_files_that_are_included_and_no_others(
-    tmp_path: Path, text: str, files: str
-) -> None:
+def test_C2_the_key_has_the_files_that_are_included_and_no_others(tmp_path, text, files):
     folder = tmp_path / "include"
     (folder / "sub").mkdir(parents=True)
     contents = {
@@ -52,7 +47,7 @@ def test_C2_the_key_has_the_files_that_are_included_and_no_others(
     assert decide == set(files.split())
 
 
-def changes(path: Path, read: hal.Source, before: str) -> bool:
+def changes(path, read, before):
     """Return whether the key changes with the file, and comes back with it."""
     content = path.read_text()
     path.write_text(content + " ")
@@ -62,7 +57,7 @@ def changes(path: Path, read: hal.Source, before: str) -> bool:
     return changed
 
 
-def test_C2_a_header_that_comes_first_is_another_key(tmp_path: Path) -> None:
+def test_C2_a_header_that_comes_first_is_another_key(tmp_path):
     folders = tuple(tmp_path / name for name in "ab")
     for folder in folders:
         folder.mkdir()
@@ -73,7 +68,7 @@ def test_C2_a_header_that_comes_first_is_another_key(tmp_path: Path) -> None:
     assert digest_of_headers(read) != before
 
 
-def test_C2_a_large_file_beside_a_header_is_not_read(tmp_path: Path) -> None:
+def test_C2_a_large_file_beside_a_header_is_not_read(tmp_path):
     (tmp_path / "a.h").write_text("1")
     with open(tmp_path / "large", "wb") as file:
         file.truncate(1 << 40)
@@ -81,7 +76,7 @@ def test_C2_a_large_file_beside_a_header_is_not_read(tmp_path: Path) -> None:
     assert digest_of_headers(read) == digest_of_headers(read)
 
 
-def test_C2_links_and_pipes_in_an_include_folder(tmp_path: Path) -> None:
+def test_C2_links_and_pipes_in_an_include_folder(tmp_path):
     folder = tmp_path / "include"
     folder.mkdir()
     text = '#define NAME "a.h"\n#include NAME\n#include "pipe"\n'
@@ -102,16 +97,14 @@ def test_C2_links_and_pipes_in_an_include_folder(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("method", ["compile", "compile_or_reuse"])
 @pytest.mark.parametrize("folder", ["missing", "a file"])
-def test_C2_a_folder_that_cannot_be_read_is_refused(
-    tmp_path: Path, folder: str, method: str
-) -> None:
+def test_C2_a_folder_that_cannot_be_read_is_refused(tmp_path, folder, method):
     class Blind(hal.Compiler):
         language, identity = "c", "blind 1"
 
-        def _compile(self, source: hal.Source) -> bytes:
+        def _compile(self, source):
             return b"as compilers do, which pass over a folder that is missing"
 
-        def _headers(self, source: hal.Source) -> str:
+        def _headers(self, source):
             return digest_of_headers(source)
 
     (tmp_path / "a file").touch()

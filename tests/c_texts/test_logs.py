@@ -1,7 +1,5 @@
 """The line of a kernel's text that a compiler's log names."""
 
-from __future__ import annotations
-
 import re
 
 import pytest
@@ -26,11 +24,11 @@ LOGS = {
 
 
 @pytest.mark.parametrize(("log", "line"), LOGS.items())
-def test_C5_the_first_error_in_the_kernel_s_text_counts(log: str, line: int | None) -> None:
+def test_C5_the_first_error_in_the_kernel_s_text_counts(log, line):
     assert fault_line(log, "k.c") == line
 
 
-def test_C5_a_compiler_with_messages_of_its_own_form_gives_a_pattern() -> None:
+def test_C5_a_compiler_with_messages_of_its_own_form_gives_a_pattern():
     log = 'half.h(9): error: in a header\n<k>(3): error: expected a ";"\n<k>(4): error: again'
     assert fault_line(log, "<k>", NVRTC) == 3
     assert fault_line(log, "<k>") is None

@@ -23,7 +23,7 @@ from hal_kernel.c_texts.prototypes import Reading, Text, signature_of
      ("pair p", "p: struct<a:float32@0;b:int8[3]@4;z:float64@8;16>"),
      ("struct pair p", "p: struct<a:float32@0;b:int8[3]@4;z:float64@8;16>")],
 )  # fmt: skip
-def test_P17_a_parameter_is_read(written: str, means: str) -> None:
+def test_P17_a_parameter_is_read(written, means):
     text = Text(
         "#define REAL float\n// __global__ void no(int a) {}\n"
         'char *s = "__global__ void no() {}";\n'
@@ -36,13 +36,13 @@ def test_P17_a_parameter_is_read(written: str, means: str) -> None:
 
 
 @pytest.mark.parametrize("written", ["opaque v", "float **x", "float3 v"])
-def test_P17_a_type_that_cannot_be_read_asks_for_the_signature(written: str) -> None:
+def test_P17_a_type_that_cannot_be_read_asks_for_the_signature(written):
     text = Text(f"__global__ void k({written}) {{}}")
     with pytest.raises(hal.CompileError, match=r"parameter '[vx]'.*Give the kernel's signature"):
         signature_of("k", text.kernels("__global__")["k"], text, "CUDA")
 
 
-def test_a_dtype_has_one_object_and_a_text() -> None:
+def test_a_dtype_has_one_object_and_a_text():
     kind = np.dtype([("a", "f4"), ("b", "i4", (2, 3)), ("c", [("z", "c16")])], align=True)
     made = hal.as_dtype(kind)
     assert made.to_numpy() == kind and hal.as_dtype(made.name) is made is hal.as_dtype(kind)
@@ -58,7 +58,7 @@ def test_a_dtype_has_one_object_and_a_text() -> None:
             hal.as_dtype(wrong)
 
 
-def test_a_kernel_that_is_only_declared_has_no_code() -> None:
+def test_a_kernel_that_is_only_declared_has_no_code():
     text = "__global__ void a(int *y); __global__ void b(int *y) { y[0] = 1; }"
     text += "__global__ void c(int *y); __global__ void c(int *x) {}"
     reading = Reading(hal.Source(None, text, language="cuda"), "__global__", "CUDA")
@@ -88,7 +88,7 @@ def test_P17_what_depends_on_a_branch_asks_for_the_signature(text: str, means: s
             reading.compare()
 
 
-def test_a_source_of_several_kernels_is_pickled() -> None:
+def test_a_source_of_several_kernels_is_pickled():
     for name in (None, {"a": None, "b": "x: int32*"}, "a"):
         source = hal.Source(name, "text", language="c")
         copy = pickle.loads(pickle.dumps(source))

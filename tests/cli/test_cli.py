@@ -9,7 +9,6 @@ import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
 from importlib.util import find_spec
-from pathlib import Path
 from shutil import which
 from unittest.mock import ANY
 
@@ -41,18 +40,16 @@ text = hal.Source("copy", "void copy() {}", "y: float32*", language="c")
 
 
 @pytest.fixture
-def kernels(tmp_path: Path) -> str:
+def kernels(tmp_path):
     (tmp_path / "kernels.py").write_text(KERNELS)
     return str(tmp_path / "kernels.py")
 
 
-def hal_command(
-    site: FakeSite, *arguments: str, env: dict[str, str] | None = None
-) -> subprocess.CompletedProcess[str]:
+def hal_command(site, *arguments, env=None):
     return site.run(f"from hal_core.cli import main; sys.exit(main({list(arguments)}))", env=env)
 
 
-def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+def test_version(capsys):
     with pytest.raises(SystemExit) as caught:
         main(["--version"])
     assert caught.value.code == 0
@@ -76,9 +73,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
      ("profile --outt t.html f.py", "unrecognized arguments: --outt. Did you mean --out?"),
      ("new NPU2 --intoo .", "Did you mean --into?"), ("cache --claer", "Did you mean --clear?")],
 )  # fmt: skip
-def test_a_wrong_command_or_option_names_the_nearest_or_the_usage(
-    line: str, said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_wrong_command_or_option_names_the_nearest_or_the_usage(line, said, capsys):
     with pytest.raises(SystemExit) as caught:
         main(line.split())
     assert caught.value.code == 2
@@ -86,7 +81,7 @@ def test_a_wrong_command_or_option_names_the_nearest_or_the_usage(
 
 
 @pytest.mark.parametrize("limit", ["0", "-1", "nan", "inf", "soon"])
-def test_a_time_limit_that_is_none(limit: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_time_limit_that_is_none(limit, capsys):
     with pytest.raises(SystemExit) as caught:
         main(["doctor", f"--time-limit={limit}"])
     assert caught.value.code == 2
@@ -96,7 +91,7 @@ def test_a_time_limit_that_is_none(limit: str, capsys: pytest.CaptureFixture[str
 # -- devices
 
 
-def test_devices(site: FakeSite) -> None:
+def test_devices(site):
     site.backend("ACC", distribution="hal_acc")
     site.backend("NONE", "# more\nPlugin.kinds = ()\n")
     site.backend("BAD", "raise OSError")
@@ -110,7 +105,7 @@ def test_devices(site: FakeSite) -> None:
     assert "hal doctor" in done.stdout
 
 
-def test_the_default_device_is_marked(site: FakeSite) -> None:
+def test_the_default_device_is_marked(site):
     site.backend("ACC")
     done = hal_command(site, "devices", env={"HAL_DEVICE": "ACC:1"})
     _, first, second = done.stdout.splitlines()
@@ -124,7 +119,7 @@ def test_the_default_device_is_marked(site: FakeSite) -> None:
 
 
 @pytest.mark.parametrize("name, text", [("HAL_CHEK", "1"), ("HAL_LRU_LIMIT", "x")])
-def test_devices_tells_of_a_wrong_setting(site: FakeSite, name: str, text: str) -> None:
+def test_devices_tells_of_a_wrong_setting(site, name, text):
     site.backend("ACCEL")
     done = hal_command(site, "devices", env={name: text})
     assert (done.returncode, done.stderr) == (0, "")
@@ -132,7 +127,7 @@ def test_devices_tells_of_a_wrong_setting(site: FakeSite, name: str, text: str) 
     assert name in done.stdout.splitlines()[-1]
 
 
-def test_devices_in_full(site: FakeSite) -> None:
+def test_devices_in_full(site):
     site.backend("ACC")
     short = hal_command(site, "devices").stdout
     said = hal_command(site, "devices", "-v").stdout
@@ -150,7 +145,7 @@ def test_devices_in_full(site: FakeSite) -> None:
     assert {"block", "grid", "shared memory", "one allocation", "offset of a view"} <= set(facts)
 
 
-def test_devices_in_json(site: FakeSite) -> None:
+def test_devices_in_json(site):
     site.backend("ACC", distribution="hal_acc")
     site.backend("BAD", "raise OSError")
     found = json.loads(hal_command(site, "devices", "--json").stdout)
@@ -168,13 +163,13 @@ def test_devices_in_json(site: FakeSite) -> None:
     }  # fmt: skip
 
 
-def test_json_has_stdout_to_itself_beside_a_backend_that_prints(site: FakeSite) -> None:
+def test_json_has_stdout_to_itself_beside_a_backend_that_prints(site):
     site.backend("ACC", "print('a greeting')\n" + PLUGIN)
     done = hal_command(site, "devices", "--json")
     assert json.loads(done.stdout)["default"] == "ACC" and "a greeting" in done.stderr
 
 
-def test_devices_by_name(site: FakeSite) -> None:
+def test_devices_by_name(site):
     site.backend("ACC")
     site.backend("OTHER")
     site.backend("NONE", "# more\nPlugin.kinds = ()\n")
@@ -197,7 +192,7 @@ def test_devices_by_name(site: FakeSite) -> None:
         assert done.stderr.startswith("hal: ") and said in done.stderr
 
 
-def test_the_module_is_the_command_on_an_empty_machine_too(site: FakeSite) -> None:
+def test_the_module_is_the_command_on_an_empty_machine_too(site):
     run = "runpy.run_module('hal_core', run_name='__main__')"
     done = site.run(f"import runpy; sys.argv = ['hal', 'devices']; {run}")
     assert done.returncode == 0 and "No backend is installed" in done.stdout
@@ -206,7 +201,7 @@ def test_the_module_is_the_command_on_an_empty_machine_too(site: FakeSite) -> No
 # -- errors
 
 
-def test_an_error_is_one_line_and_exit_code_2(site: FakeSite) -> None:
+def test_an_error_is_one_line_and_exit_code_2(site):
     done = hal_command(site, "cache", env={"HAL_CCACHE": "nonsense"})
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
@@ -216,7 +211,7 @@ def test_an_error_is_one_line_and_exit_code_2(site: FakeSite) -> None:
 # -- help
 
 
-def test_without_a_command_it_lists_them(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_command_it_lists_them(capsys):
     with pytest.raises(SystemExit) as exit:
         main([])
     said = capsys.readouterr().out
@@ -224,7 +219,7 @@ def test_without_a_command_it_lists_them(capsys: pytest.CaptureFixture[str]) -> 
     assert all(name in said for name in ("devices", "doctor", "new", "check", "render", "try"))
 
 
-def test_help_is_whole_sentences() -> None:
+def test_help_is_whole_sentences():
     """A verb first and a full stop at the end; `-h` itself has the text of Python."""
     (added,) = [one for one in make_parser()._actions if isinstance(one.choices, dict)]
     assert list(added.choices) == cli.commands()
@@ -239,9 +234,7 @@ def test_help_is_whole_sentences() -> None:
     [("check", f"Run these chapters only. There are {', '.join(chapters())}."),
      ("render", f"{', '.join(RENDERERS)} (default: c), or asm, the machine code.")],
 )  # fmt: skip
-def test_help_names_the_choices(
-    command: str, said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_help_names_the_choices(command, said, capsys):
     with pytest.raises(SystemExit):
         main([command, "--help"])
     assert said in " ".join(capsys.readouterr().out.split())
@@ -286,9 +279,7 @@ def test_an_expression_makes_a_kernel_or_the_command_says_why_not(
 
 
 @pytest.mark.skipif(find_spec("hal_cpu") is None, reason="hal-cpu is not installed here")
-def test_render_of_machine_code(
-    kernels: str, own_cache: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_render_of_machine_code(kernels, own_cache, capsys):
     if not any(map(which, ("objdump", "llvm-objdump"))):
         pytest.skip("objdump is not installed (apt-get install binutils)")
     for given in (["--language", "asm", "--device", "cpu"], ["--device", "CPU"]):
@@ -315,9 +306,7 @@ def test_render_writes_the_languages_that_are_installed(
         assert code == 2 and f"no such language (got {language!r})" in said.err
 
 
-def test_render_into_a_file(
-    kernels: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_render_into_a_file(kernels, tmp_path, capsys):
     assert main(["render", f"{kernels}:scale"]) == 0
     text = capsys.readouterr().out
     out = tmp_path / "scale.c"
@@ -328,9 +317,7 @@ def test_render_into_a_file(
     assert "cannot be written" in capsys.readouterr().err
 
 
-def test_render_prints_the_kernel_and_nothing_of_the_file(
-    kernels: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_render_prints_the_kernel_and_nothing_of_the_file(kernels, capsys):
     assert main(["render", f"{kernels}:text"]) == 0
     text = capsys.readouterr().out
     with open(kernels, "a") as file:
@@ -339,18 +326,14 @@ def test_render_prints_the_kernel_and_nothing_of_the_file(
     assert capsys.readouterr() == (text, "")
 
 
-def test_render_shows_what_a_file_printed_before_it_failed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_render_shows_what_a_file_printed_before_it_failed(tmp_path, capsys):
     (tmp_path / "fails.py").write_text("print('so far')\nraise ValueError('no')")
     assert main(["render", f"{tmp_path}/fails.py:scale"]) == 2
     out, err = capsys.readouterr()
     assert out == "" and err.startswith("so far\nhal: load kernel: ")
 
 
-def test_render_of_a_file_with_one_kernel_needs_no_name(
-    kernels: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_render_of_a_file_with_one_kernel_needs_no_name(kernels, tmp_path, capsys):
     one = tmp_path / "one.py"
     one.write_text('import hal_core as hal\nk = hal.Source("k", "text", "", language="c")')
     assert main(["render", str(one)]) == 0
@@ -362,7 +345,7 @@ def test_render_of_a_file_with_one_kernel_needs_no_name(
     assert "the file has no kernel" in capsys.readouterr().err
 
 
-def test_render_of_a_source_is_its_text(kernels: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_render_of_a_source_is_its_text(kernels, capsys):
     for language in ([], ["--language", "c"]):
         assert main(["render", f"{kernels}:text", *language]) == 0
         assert capsys.readouterr().out == "void copy() {}\n"
@@ -371,7 +354,7 @@ def test_render_of_a_source_is_its_text(kernels: str, capsys: pytest.CaptureFixt
     assert out == "" and "copy is text in c already (got 'cuda')" in err
 
 
-def test_render_shows_the_file_its_own_arguments(tmp_path: Path) -> None:
+def test_render_shows_the_file_its_own_arguments(tmp_path):
     """Not those of `hal render`: a file that reads sys.argv took them for its own."""
     path = tmp_path / "own.py"
     path.write_text("import sys\nassert sys.argv == [__file__], sys.argv\n" + KERNELS)
@@ -404,9 +387,7 @@ def reads(y: hal.Ptr[hal.int32]):
     ],
 )
 @pytest.mark.parametrize("command", ["render", "try", "bench"])
-def test_an_exception_of_a_kind_of_its_own_is_one_line(
-    command: str, end: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_exception_of_a_kind_of_its_own_is_one_line(command, end, said, tmp_path, capsys):
     """One that is no Exception, of the file or of what its kernel captures, was a traceback."""
     path = tmp_path / "own.py"
     path.write_text(OWN_KIND + end)
@@ -414,9 +395,7 @@ def test_an_exception_of_a_kind_of_its_own_is_one_line(
     assert said in "".join(capsys.readouterr()).replace("\n", " ")
 
 
-def test_render_says_what_is_wrong(
-    kernels: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_render_says_what_is_wrong(kernels, tmp_path, capsys):
     (tmp_path / "fails.py").write_text("\nraise SystemExit('no')")
     (tmp_path / "device.py").write_text("import hal_core as hal\nhal.Device['CPU:x']")
     (tmp_path / "scale.cl").write_text("__kernel void scale() {}")
@@ -455,16 +434,14 @@ def test_render_says_what_is_wrong(
         (1 << 50, "1 PiB"), (1 << 99, "more than 500 PiB"),
     ],
 )  # fmt: skip
-def test_sizes_are_short_and_have_a_unit(nbytes: int, text: str) -> None:
+def test_sizes_are_short_and_have_a_unit(nbytes, text):
     assert config.size(nbytes) == text
 
 
 # -- cache
 
 
-def test_cache(
-    own_cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_cache(own_cache, monkeypatch, capsys):
     cache.store("ab" * 32, b"x" * 1000)
     assert main(["cache"]) == 0
     (line,) = capsys.readouterr().out.splitlines()
@@ -481,9 +458,7 @@ def test_cache(
     assert "is off" in capsys.readouterr().out
 
 
-def test_C4_cache_in_json(
-    own_cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_C4_cache_in_json(own_cache, monkeypatch, capsys):
     cache.store("ab" * 32, b"x" * 1000)
     assert main(["cache", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {
@@ -500,7 +475,7 @@ def test_C4_cache_in_json(
 class Full(io.StringIO):
     """A stream on a full disk."""
 
-    def write(self, text: str) -> int:
+    def write(self, text):
         raise OSError(28, "No space left on device")
 
 
@@ -523,12 +498,10 @@ def test_a_full_disk_is_told_in_one_line(
     assert capsys.readouterr().err == expected
 
 
-def test_ctrl_c_prints_nothing_and_ends_as_python_does(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ctrl_c_prints_nothing_and_ends_as_python_does(capsys, monkeypatch):
     """An interpreter ends by SIGINT when a KeyboardInterrupt has reached its end."""
 
-    def interrupted(*arguments: object) -> int:
+    def interrupted(*arguments):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(sys, "excepthook", sys.__excepthook__)
@@ -571,7 +544,7 @@ def test_ctrl_c_while_the_command_is_imported_prints_nothing(module: str) -> Non
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGINT of its own")
-def test_a_command_that_ignores_ctrl_c_does_so_while_it_is_imported() -> None:
+def test_a_command_that_ignores_ctrl_c_does_so_while_it_is_imported():
     """A shell starts it so behind `nohup`, or with `&` in a script."""
     text = f"import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n{_CTRL_C_AT_AN_IMPORT}"
     command = [sys.executable, "-c", text, "numpy", "cache"]
@@ -579,7 +552,7 @@ def test_a_command_that_ignores_ctrl_c_does_so_while_it_is_imported() -> None:
     assert done.returncode == 0 and done.stdout and not done.stderr
 
 
-def test_closed_streams_are_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_closed_streams_are_no_fault(monkeypatch):
     for name in ("__stdout__", "__stderr__"):
         monkeypatch.setattr(sys, name, None)
     with redirect_stdout(None), redirect_stderr(None):

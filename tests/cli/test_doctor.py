@@ -1,28 +1,21 @@
 """Test `hal doctor`: it names the state of every plugin, also of one that crashes or hangs."""
 
-from __future__ import annotations
-
 import json
-import subprocess
 import time
-from pathlib import Path
-from typing import Any
 
 import pytest
-from fake_site import PLUGIN, FakeSite
+from fake_site import PLUGIN
 
 pytestmark = pytest.mark.alone
 
 DOCTOR = "from hal_core.cli import main; sys.exit(main(['doctor', {options}]))"
 
 
-def doctor(
-    site: FakeSite, options: str = "'--json'", env: dict[str, str] | None = None
-) -> subprocess.CompletedProcess[str]:
+def doctor(site, options="'--json'", env=None):
     return site.run(DOCTOR.format(options=options), env=env)
 
 
-def findings(site: FakeSite, env: dict[str, str] | None = None) -> tuple[int, dict[str, Any]]:
+def findings(site, env=None):
     done = doctor(site, env=env)
     assert done.stderr == ""
     *rows, last = json.loads(done.stdout)
@@ -30,12 +23,12 @@ def findings(site: FakeSite, env: dict[str, str] | None = None) -> tuple[int, di
     return done.returncode, {row["name"]: row for row in rows}
 
 
-def test_nothing_installed(site: FakeSite) -> None:
+def test_nothing_installed(site):
     assert findings(site) == (0, {})
     assert "No plugin is installed" in doctor(site, "").stdout
 
 
-def test_the_compile_cache(site: FakeSite, tmp_path: Path) -> None:
+def test_the_compile_cache(site, tmp_path):
     folder = tmp_path / "cache" / "not yet made"
     done = doctor(site, "'-v'", env={"HAL_CACHE_DIR": str(folder), "HAL_CACHE_LIMIT": "1M"})
     assert done.returncode == 0 and not folder.exists()
@@ -54,13 +47,13 @@ def test_the_compile_cache(site: FakeSite, tmp_path: Path) -> None:
     assert done.returncode == 0 and "compile cache disabled" in row(done.stdout, "compile cache")
 
 
-def row(table: str, name: str) -> str:
+def row(table, name):
     """Return one line of the table, with single blanks between its columns."""
     (line,) = [line for line in table.splitlines() if line.strip().startswith(name + "  ")]
     return " ".join(line.split())
 
 
-def test_the_sound_states(site: FakeSite) -> None:
+def test_the_sound_states(site):
     site.backend("READY", "# more\nprint('a plugin that prints')\n")
     site.backend("NONE", "# more\nPlugin.kinds = ()\n")
     site.backend("OFF", "raise OSError('never looked at')")
@@ -93,7 +86,7 @@ BROKEN = {
 }  # fmt: skip
 
 
-def test_every_fault_is_named_and_hides_no_other(site: FakeSite) -> None:
+def test_every_fault_is_named_and_hides_no_other(site):
     for family, (source, _, _) in BROKEN.items():
         site.backend(family, source)
     site.backend("TWICE", distribution="one")
@@ -116,7 +109,7 @@ def test_every_fault_is_named_and_hides_no_other(site: FakeSite) -> None:
     assert "line 2" in found[str(unrelated)]["why"]
 
 
-def test_plugins_that_hang(site: FakeSite) -> None:
+def test_plugins_that_hang(site):
     site.backend("HANGS", "import time; time.sleep(600)\n")
     thread = "threading.Thread(target=threading.Event().wait).start()"
     site.backend("LINGERS", f"# more\nimport threading\n{thread}\n")
@@ -138,7 +131,7 @@ Plugin.hal_doctor = hookimpl(lambda self: [
 """
 
 
-def test_what_a_person_reads(site: FakeSite) -> None:
+def test_what_a_person_reads(site):
     """The table has a line for each plugin; below are the faults alone, or everything with -v."""
     site.backend("ACC", CHECKS)
     site.backend("GOOD")
@@ -162,7 +155,7 @@ def test_what_a_person_reads(site: FakeSite) -> None:
         assert said in lines
 
 
-def test_the_plugins_that_are_named_are_examined_alone(site: FakeSite) -> None:
+def test_the_plugins_that_are_named_are_examined_alone(site):
     site.backend("GOOD")
     site.backend("BAD", "raise OSError('no file')")
     said = "[bold]no[/bold] :warning: " + "x" * 200
@@ -179,7 +172,7 @@ def test_the_plugins_that_are_named_are_examined_alone(site: FakeSite) -> None:
     assert "no installed backend has this name (got 'GOOOD'). Did you mean GOOD?" in done.stderr
 
 
-def test_json_stays_clean_whatever_a_plugin_prints(site: FakeSite) -> None:
+def test_json_stays_clean_whatever_a_plugin_prints(site):
     site.backend("LOUD", "# more\nimport os\nprint('x' * 10_000_000)\nos.write(2, b'y' * 99)\n")
     site.backend("DIES", "import os\nprint('x' * 10_000_000 + '\\nlast words', flush=True)\n"
                  "os._exit(3)")  # fmt: skip
@@ -188,7 +181,7 @@ def test_json_stays_clean_whatever_a_plugin_prints(site: FakeSite) -> None:
     assert found["DIES"]["why"].endswith("| last words") and len(found["DIES"]["why"]) < 500
 
 
-def test_R21_an_extension_may_have_checks(site: FakeSite) -> None:
+def test_R21_an_extension_may_have_checks(site):
     source = """
         from hal_core.hookspecs import Check, hookimpl
         class Plugin:
@@ -206,7 +199,7 @@ def test_R21_an_extension_may_have_checks(site: FakeSite) -> None:
     ]
 
 
-def test_plugins_are_examined_at_once(site: FakeSite, tmp_path: Path) -> None:
+def test_plugins_are_examined_at_once(site, tmp_path):
     """Each waits until all have started, so they hang where probes take turns."""
     begun = tmp_path / "begun"
     begun.mkdir()
@@ -256,7 +249,7 @@ WRONG_SETTINGS = (
 
 
 @pytest.mark.parametrize("wrong", WRONG_SETTINGS, ids=lambda wrong: next(iter(wrong)))
-def test_a_wrong_setting_is_a_fault(site: FakeSite, wrong: dict[str, tuple[str, str]]) -> None:
+def test_a_wrong_setting_is_a_fault(site, wrong):
     """Whatever the setting, what else was found is told too."""
     site.backend("ACC", NOSY)
     code, found = findings(site, env=dict(setting.split("=") for setting in wrong))
@@ -265,7 +258,7 @@ def test_a_wrong_setting_is_a_fault(site: FakeSite, wrong: dict[str, tuple[str, 
         assert text in json.dumps([found[name]["why"], found[name]["checks"]]), setting
 
 
-def test_sound_settings_are_none(site: FakeSite) -> None:
+def test_sound_settings_are_none(site):
     site.backend("ACC", NOSY)
     sound = {"HAL_DEVICE": "acc:1", "HAL_ACC_SPEED": "3", "ACC_CC": "fast", "HAL_LRU": "0"}
     code, found = findings(site, env=sound)

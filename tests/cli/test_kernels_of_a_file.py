@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -76,13 +75,13 @@ def file(tmp_path: Path, own_sys: None) -> str:
 
 
 @pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+def quick(monkeypatch):
     monkeypatch.setattr(bench, "_MEASURE_SECONDS", 0.0)
     monkeypatch.setattr(bench, "_ENOUGH_NBYTES", 5000)
 
 
 @pytest.fixture
-def checked(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def checked(monkeypatch):
     """The CPU finds every index that is out of bounds."""
     hal.Device["CPU"].close()
     monkeypatch.setenv("HAL_CHECK", "1")
@@ -90,7 +89,7 @@ def checked(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     hal.Device["CPU"].close()
 
 
-def benched(capsys: pytest.CaptureFixture[str], *given: str) -> Any:
+def benched(capsys, *given):
     assert main(["bench", *given, "--device", "CPU", "--json"]) == 0
     return json.loads(capsys.readouterr().out)
 
@@ -162,7 +161,7 @@ def test_bench_gives_each_launch_the_same_data(
     assert found["arguments"] == {"y": 100, "count": 1, "x": 300, "n": 300}
 
 
-def test_bench_says_why_a_device_has_no_times(file: str, tmp_path: Path) -> None:
+def test_bench_says_why_a_device_has_no_times(file, tmp_path):
     site = FakeSite(tmp_path / "site")
     site.backend("ACC")
     site.distribution("hal_kernel", "[hal.commands]\nbench = hal_kernel.cli.bench\n")
@@ -173,9 +172,7 @@ def test_bench_says_why_a_device_has_no_times(file: str, tmp_path: Path) -> None
     assert why.startswith("ACC: ") and "compile" in why
 
 
-def test_a_device_that_is_not_there_is_told_alike_by_every_command(
-    file: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_device_that_is_not_there_is_told_alike_by_every_command(file, capsys):
     for command in (
         ["bench", f"{file}:scale", "--device", "NOPE"],
         ["render", f"{file}:scale", "--device", "NOPE"],
@@ -204,9 +201,7 @@ def test_bench_of_a_source_needs_every_argument(
 
 
 @pytest.mark.parametrize("name", ['"half"', "None", '{"half": None}'])
-def test_bench_of_a_source_without_a_signature_asks_for_it(
-    tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_bench_of_a_source_without_a_signature_asks_for_it(tmp_path, name, capsys):
     path = tmp_path / "text.py"
     path.write_text(f'import hal_core as hal\nk = hal.Source({name}, "...", language="c")\n')
     for given in (["n=5"], ["--threads", "4"]):
@@ -230,9 +225,7 @@ broken = Program(None)
 
 
 @needs_cpu
-def test_commands_take_the_kernels_of_another_front_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_commands_take_the_kernels_of_another_front_end(tmp_path, monkeypatch, capsys):
     path = tmp_path / "front.py"
     path.write_text(FRONT_END, encoding="utf-8")
     monkeypatch.setenv("HAL_DEVICE", "CPU")
@@ -295,9 +288,7 @@ def test_bench_and_try_say_what_is_wrong(
         assert out == "" and said in err
 
 
-def test_sizes_are_refused_that_a_command_would_take_long_for(
-    file: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_sizes_are_refused_that_a_command_would_take_long_for(file, monkeypatch, capsys):
     """The interpreter keeps a record of each element; `bench` copies all arrays together."""
     monkeypatch.setattr(try_kernels, "_MOST", 16)
     for given in ("y=17", "y=np.zeros(17, 'f4')", "n=17"):
@@ -312,9 +303,7 @@ def test_sizes_are_refused_that_a_command_would_take_long_for(
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no named pipes")
 @pytest.mark.parametrize("command", ["try", "bench", "render", "profile"])
-def test_a_pipe_is_no_file_that_is_missing(
-    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_pipe_is_no_file_that_is_missing(command, tmp_path, capsys):
     path = tmp_path / "pipe.py"
     os.mkfifo(path)
     assert main([command, str(path)]) == 2
@@ -322,9 +311,7 @@ def test_a_pipe_is_no_file_that_is_missing(
     assert "a pipe or a device, not a file" in said and "Did you mean" not in said
 
 
-def test_numbers_that_are_not_finite_and_no_arguments(
-    file: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_numbers_that_are_not_finite_and_no_arguments(file, capsys):
     for text in ("inf", "-inf", "nan"):
         assert main(["try", f"{file}:scale", f"a={text}"]) == 0
         assert f"a = {text}," in capsys.readouterr().out
@@ -336,7 +323,7 @@ def test_numbers_that_are_not_finite_and_no_arguments(
 # -- try
 
 
-def test_try_runs_every_kernel_of_a_file(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_try_runs_every_kernel_of_a_file(file, capsys):
     assert main(["try", file]) == 0
     lines = (line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
     found = {name: rest.strip() for name, rest in lines}
@@ -348,7 +335,7 @@ def test_try_runs_every_kernel_of_a_file(file: str, capsys: pytest.CaptureFixtur
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_try_finds_a_fault(name: str, file: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_try_finds_a_fault(name, file, capsys):
     line, said = FAULTS[name]
     with open(file, "a", encoding="utf-8") as added:
         added.write(f"\n@hal.kernel\ndef {name}(y: hal.Ptr[hal.int32]):\n    {line}\n")
@@ -375,12 +362,12 @@ def test_try_finds_no_fault_in_the_examples(
     assert found and {name for name, result in found.items() if result == "fault"} == relying
 
 
-def test_try_of_a_kernel_that_relies_on_its_numbers(capsys: pytest.CaptureFixture[str]) -> None:
+def test_try_of_a_kernel_that_relies_on_its_numbers(capsys):
     assert main(["try", f"{EXAMPLES}/fft.py:combine", "done=8", "half=32"]) == 0
     assert "signals = 12, threads = 32 x 12" in capsys.readouterr().out
 
 
-def test_try_takes_arguments_for_one_kernel(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_try_takes_arguments_for_one_kernel(file, capsys):
     assert main(["try", f"{file}:transpose", "w=5", "h=7"]) == 0
     assert "x = 35 x int32, w = 5, h = 7, threads = 5 x 7" in capsys.readouterr().out
     assert main(["try", f"{file}:transpose", "w=5", "h=7", "x=34"]) == 1
@@ -393,7 +380,7 @@ def test_try_takes_arguments_for_one_kernel(file: str, capsys: pytest.CaptureFix
     assert "no such file (got 'none.py')" in capsys.readouterr().err
 
 
-def test_try_refuses_a_size_that_is_none(capsys: pytest.CaptureFixture[str]) -> None:
+def test_try_refuses_a_size_that_is_none(capsys):
     with pytest.raises(SystemExit) as caught:
         main(["try", "k.py:a", "--block", "8y8"])
     err = capsys.readouterr().err
@@ -402,8 +389,6 @@ def test_try_refuses_a_size_that_is_none(capsys: pytest.CaptureFixture[str]) -> 
 
 
 @pytest.mark.parametrize("target", ["k.py", "folder/k.py:a"])
-def test_check_of_a_file_says_that_it_is_try_now(
-    target: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_check_of_a_file_says_that_it_is_try_now(target, capsys):
     assert main(["check", target]) == 2
     assert f"Run hal try {target}" in capsys.readouterr().err

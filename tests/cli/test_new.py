@@ -6,12 +6,12 @@ import ast
 import os
 import re
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from fake_site import FakeSite
-from forked import Programs, collected_kit
+from forked import collected_kit
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -28,7 +28,7 @@ Kit = Callable[..., str]
 both = pytest.mark.parametrize("text", [False, True], ids=["rendered", "text"])
 
 
-def written(name: str, into: Path, *, text: bool = False) -> Path:
+def written(name, into, *, text=False):
     return Path(new.write(new.names_of(name), str(into), text=text))
 
 
@@ -41,9 +41,7 @@ def written(name: str, into: Path, *, text: bool = False) -> Path:
      ("OpenCL_2", "OPENCL_2", "OpenCL2", "hal_opencl_2", "hal-opencl-2"),
      ("Fakery", "FAKERY", "Fakery", "hal_fakery", "hal-fakery")],
 )  # fmt: skip
-def test_one_name_gives_the_others(
-    name: str, family: str, spelling: str, package: str, distribution: str
-) -> None:
+def test_one_name_gives_the_others(name, family, spelling, package, distribution):
     called = new.names_of(name)
     assert called == (family, spelling, package) and called.distribution == distribution
 
@@ -70,7 +68,7 @@ def test_what_cannot_be_a_family_is_refused(name: str, reason: str, tmp_path: Pa
 
 @settings(max_examples=25)
 @given(spelled)
-def test_a_name_is_refused_or_makes_sound_python(name: str) -> None:
+def test_a_name_is_refused_or_makes_sound_python(name):
     """Every file parses, hides no name of the core and contains no "Fake"."""
     try:
         called = new.names_of(name)
@@ -90,7 +88,7 @@ def test_a_name_is_refused_or_makes_sound_python(name: str) -> None:
 
 
 @both
-def test_the_files_are_those_of_every_backend(tmp_path: Path, text: bool) -> None:
+def test_the_files_are_those_of_every_backend(tmp_path, text):
     folder = written("NPU2", tmp_path, text=text)
     files = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
     assert files == {
@@ -105,7 +103,7 @@ def test_the_files_are_those_of_every_backend(tmp_path: Path, text: bool) -> Non
 
 
 @both
-def test_the_project_file_says_what_it_needs(tmp_path: Path, text: bool) -> None:
+def test_the_project_file_says_what_it_needs(tmp_path, text):
     file = written("my_chip", tmp_path, text=text) / "pyproject.toml"
     project = tomllib.loads(file.read_text(encoding="utf-8"))["project"]
     major, minor = map(int, hal.__version__.split(".")[:2])
@@ -117,7 +115,7 @@ def test_the_project_file_says_what_it_needs(tmp_path: Path, text: bool) -> None
     assert project["entry-points"] == {"hal.devices": {"MY_CHIP": "hal_my_chip:plugin"}}
 
 
-def test_the_rules_are_those_of_this_repository() -> None:
+def test_the_rules_are_those_of_this_repository():
     root = Path(__file__).resolve().parents[2]
     ours = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["ruff"]
     text = dict(new.contents(new.names_of("NPU2")))["pyproject.toml"]
@@ -129,7 +127,7 @@ def test_the_rules_are_those_of_this_repository() -> None:
 # -- what is on the disk already
 
 
-def test_a_folder_that_is_there_is_never_touched(tmp_path: Path) -> None:
+def test_a_folder_that_is_there_is_never_touched(tmp_path):
     for there in ("hal-npu2", "hal-empty"):
         (tmp_path / there).mkdir()
     (tmp_path / "hal-file").write_text("mine")
@@ -142,8 +140,8 @@ def test_a_folder_that_is_there_is_never_touched(tmp_path: Path) -> None:
     assert (tmp_path / "hal-file").read_text() == "mine"
 
 
-def test_half_a_distribution_is_taken_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(path: str, exist_ok: bool) -> None:
+def test_half_a_distribution_is_taken_away(tmp_path, monkeypatch):
+    def full(path, exist_ok):
         if path != str(tmp_path):
             raise OSError(28, "No space left on device")
 
@@ -153,7 +151,7 @@ def test_half_a_distribution_is_taken_away(tmp_path: Path, monkeypatch: pytest.M
     assert not list(tmp_path.iterdir())
 
 
-def test_a_place_that_is_no_folder_is_refused(tmp_path: Path) -> None:
+def test_a_place_that_is_no_folder_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(hal.InvalidArgument):
         written("NPU2", tmp_path / "file")
@@ -163,9 +161,7 @@ def test_a_place_that_is_no_folder_is_refused(tmp_path: Path) -> None:
 # -- the command
 
 
-def test_the_command_says_what_to_do_next(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_says_what_to_do_next(tmp_path, capsys):
     assert main(["new", "my_chip", "--into", str(tmp_path / "my work")]) == 0
     said = capsys.readouterr()
     assert said.err == ""
@@ -176,16 +172,14 @@ def test_the_command_says_what_to_do_next(
         assert part in said.out
 
 
-def test_a_family_that_others_provide_is_said(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_family_that_others_provide_is_said(tmp_path, capsys):
     assert main(["new", "OpenCL", "--into", str(tmp_path)]) == 0
     said = capsys.readouterr().err
     assert said.startswith("hal: warning: hal-opencl provides OPENCL already")
     assert "HAL_PREFER" not in said and "pip replaces one by the other" in said
 
 
-def test_a_family_that_is_installed_is_said(tmp_path: Path) -> None:
+def test_a_family_that_is_installed_is_said(tmp_path):
     site = FakeSite(tmp_path / "site")
     site.backend("NPU2", distribution="others_npu")
     site.distribution("hal_testing", "[hal.commands]\nnew = hal_testing.cli.new\n")
@@ -195,7 +189,7 @@ def test_a_family_that_is_installed_is_said(tmp_path: Path) -> None:
     assert "until HAL_PREFER=NPU2=hal-npu2 chooses" in done.stderr
 
 
-def test_a_long_name_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_long_name_is_said(tmp_path, capsys):
     assert main(["new", "Acceleratrix", "--into", str(tmp_path)]) == 0
     assert "ruff format" in capsys.readouterr().err
 
@@ -203,7 +197,7 @@ def test_a_long_name_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 # -- what it wrote works
 
 
-def installed(into: Path, *, text: bool = False) -> Path:
+def installed(into, *, text=False):
     """Write a distribution with metadata, as if it were installed."""
     folder = written("NPU2", into, text=text)
     site = FakeSite(folder)
@@ -212,7 +206,7 @@ def installed(into: Path, *, text: bool = False) -> Path:
 
 
 @both
-def test_doctor_finds_it_sound(tmp_path: Path, text: bool) -> None:
+def test_doctor_finds_it_sound(tmp_path, text):
     code = "import sys; from hal_core.cli import main; sys.exit(main(['doctor', '--json']))"
     env = {"HAL_CACHE_DIR": str(tmp_path / "cache"), "NPU2_CC": "text" if text else "listing"}
     done = FakeSite(installed(tmp_path, text=text)).run(code, env=env)
@@ -223,7 +217,7 @@ def test_doctor_finds_it_sound(tmp_path: Path, text: bool) -> None:
 # -- a backend that takes text alone
 
 
-def test_a_backend_of_text_works_without_hal_kernel(tmp_path: Path) -> None:
+def test_a_backend_of_text_works_without_hal_kernel(tmp_path):
     code = """
 import sys
 sys.modules["hal_kernel"] = sys.modules["hal_testing"] = None  # importing them is an error
@@ -251,16 +245,16 @@ with hal.Device["NPU2"] as device:
 
 
 @pytest.fixture(scope="module")
-def programs() -> Iterator[Programs]:
+def programs():
     with collected_kit(optimize="") as made:
         yield made
 
 
 @pytest.fixture
-def kit(programs: Programs) -> Kit:
+def kit(programs):
     """Run the tests of a project; return what pytest prints."""
 
-    def run(project: Path, *arguments: str) -> str:
+    def run(project, *arguments):
         given = ["-q", "-p", "no:cacheprovider", "--hal-require-device", *arguments]
         text = f"""
 import hal_core
@@ -277,9 +271,7 @@ sys.exit(pytest.main({given}))
 
 
 @pytest.mark.full
-def test_the_kit_passes_on_a_backend_of_text_and_skips_what_is_rendered(
-    kit: Kit, tmp_path: Path
-) -> None:
+def test_the_kit_passes_on_a_backend_of_text_and_skips_what_is_rendered(kit, tmp_path):
     said = kit(installed(tmp_path, text=True))
     found = re.search(r"^(\d+) passed, \d+ skipped in", said, re.MULTILINE)
     assert found is not None and int(found[1]) > 200, said[-4000:]
@@ -287,7 +279,7 @@ def test_the_kit_passes_on_a_backend_of_text_and_skips_what_is_rendered(
     assert not re.search(r"nothing to try: override the fixture hal_source", said), said
 
 
-def test_hal_check_runs_on_a_backend_of_text(tmp_path: Path) -> None:
+def test_hal_check_runs_on_a_backend_of_text(tmp_path):
     """With the compiler that is named, and with the only one."""
     code = """
 import sys
@@ -312,7 +304,7 @@ FAULTS = [
 
 
 @pytest.mark.parametrize("run", range(3))
-def test_the_kit_finds_faults_of_a_backend_of_text(kit: Kit, run: int, tmp_path: Path) -> None:
+def test_the_kit_finds_faults_of_a_backend_of_text(kit, run, tmp_path):
     """Skip what needs a renderer, and nothing that the device itself refuses of texts."""
     project = installed(tmp_path, text=True)
     rows = [row for row in FAULTS if row[0] == run]

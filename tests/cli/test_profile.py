@@ -17,7 +17,7 @@ import hal_core as hal
 from hal_core import files
 from hal_core.cli import main
 from hal_core.cli import profile as command
-from hal_core.profiling import ProfileDeviceEvent, ProfileEvent, ProfileProgramEvent
+from hal_core.profiling import ProfileDeviceEvent, ProfileProgramEvent
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = """
@@ -41,20 +41,18 @@ def fake(own_sys: None) -> Iterator[None]:
     hal.Device["FAKE"].close()
 
 
-def profile(tmp_path: Path, text: str, *arguments: str) -> int:
+def profile(tmp_path, text, *arguments):
     (tmp_path / "program.py").write_text(text, encoding="utf-8")
     return main(["profile", str(tmp_path / "program.py"), *arguments])
 
 
-def rows(table: str) -> dict[str, list[str]]:
+def rows(table):
     """Return the cells of each line of the table, by the kind of event."""
     found = [line.split() for line in table.splitlines() if line.startswith(" FAKE")]
     return {kind: rest for _, kind, *rest in found}
 
 
-def test_a_table_of_what_was_done_follows_the_program(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_table_of_what_was_done_follows_the_program(tmp_path, capsys):
     assert profile(tmp_path, PROGRAM, "--size", "8") == 0
     out, err = capsys.readouterr()
     assert out == "__main__ ['--size', '8']\n"
@@ -64,7 +62,7 @@ def test_a_table_of_what_was_done_follows_the_program(
     assert {"alloc", "launch", "copyout"} <= set(found)
 
 
-def test_in_json_what_the_program_prints_goes_to_stderr(tmp_path: Path) -> None:
+def test_in_json_what_the_program_prints_goes_to_stderr(tmp_path):
     """The output of its child processes goes there, too: stdout is one document."""
     (tmp_path / "program.py").write_text(
         "import os, sys\nfrom hal_core import Device, zeros, int8\n"
@@ -88,9 +86,7 @@ def test_in_json_what_the_program_prints_goes_to_stderr(tmp_path: Path) -> None:
     [("sys.exit()", 0, ""), ("sys.exit(3)", 3, ""), ("sys.exit('no more')", 1, "no more"),
      ("y.deallocate(); y.numpy()", 1, "hal_core.errors.InvalidState: copyout:")],
 )  # fmt: skip
-def test_a_program_that_ends_early_is_in_the_table_too(
-    tmp_path: Path, end: str, code: int, said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_program_that_ends_early_is_in_the_table_too(tmp_path, end, code, said, capsys):
     assert profile(tmp_path, PROGRAM + end) == code
     err = capsys.readouterr().err
     assert rows(err)["launch"][:2] == ["work", "5"]
@@ -98,7 +94,7 @@ def test_a_program_that_ends_early_is_in_the_table_too(
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows has no SIGINT of its own")
-def test_ctrl_c_ends_it_as_it_ends_the_program(tmp_path: Path) -> None:
+def test_ctrl_c_ends_it_as_it_ends_the_program(tmp_path):
     (tmp_path / "program.py").write_text("import os\nos.kill(os.getpid(), 2)\nfor _ in 'abc': pass")
     command = [sys.executable, "-m", "hal_core", "profile", "program.py"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
@@ -107,7 +103,7 @@ def test_ctrl_c_ends_it_as_it_ends_the_program(tmp_path: Path) -> None:
     assert interrupt == "KeyboardInterrupt" and "no device did anything" in table
 
 
-def test_threads_of_the_program_are_waited_for(tmp_path: Path) -> None:
+def test_threads_of_the_program_are_waited_for(tmp_path):
     """Also an idle thread of an executor, which ends when the interpreter does."""
     (tmp_path / "program.py").write_text(
         f"import sys\nsys.path.append({str(ROOT / 'tests')!r})\n"
@@ -135,7 +131,7 @@ def test_threads_of_the_program_are_waited_for(tmp_path: Path) -> None:
      "sys.stdout = io.TextIOWrapper(sys.stdout.buffer); print('last')",
      "sys.stderr = io.TextIOWrapper(sys.stderr.buffer)"],
 )  # fmt: skip
-def test_a_program_that_closes_its_output_loses_no_trace(tmp_path: Path, end: str) -> None:
+def test_a_program_that_closes_its_output_loses_no_trace(tmp_path, end):
     (tmp_path / "program.py").write_text(f"import io, os, sys\n{end}")
     command = [sys.executable, "-m", "hal_core", "profile", "-o", "t.json", "program.py"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
@@ -146,7 +142,7 @@ def test_a_program_that_closes_its_output_loses_no_trace(tmp_path: Path, end: st
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows does not fork")
-def test_a_forked_child_writes_no_table_and_no_trace(tmp_path: Path) -> None:
+def test_a_forked_child_writes_no_table_and_no_trace(tmp_path):
     """It ends behind its parent here, whose trace it would replace."""
     text = "import os, time\nif not os.fork():\n    time.sleep(0.5)\n    raise SystemExit(0)"
     (tmp_path / "program.py").write_text(text)
@@ -155,12 +151,10 @@ def test_a_forked_child_writes_no_table_and_no_trace(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr.count("no device did anything")) == (0, 1)
 
 
-def test_a_trace_that_cannot_be_written_costs_no_table(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_trace_that_cannot_be_written_costs_no_table(tmp_path, capsys, monkeypatch):
     write, failed = files.write_whole, []
 
-    def full(path: str, data: bytes) -> None:
+    def full(path, data):
         if not failed:
             failed.append(path)
             raise OSError(28, "No space left on device")
@@ -182,19 +176,17 @@ def test_a_trace_that_cannot_be_written_costs_no_table(
     assert "the trace cannot be written" in capsys.readouterr().err
 
 
-def test_a_program_that_wanted_arguments(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_program_that_wanted_arguments(tmp_path, capsys):
     assert profile(tmp_path, "import sys\nsys.exit(2)") == 2
     assert "exit code 2. If it needs arguments, give them behind FILE" in capsys.readouterr().err
 
 
-def test_a_program_may_profile_itself(tmp_path: Path) -> None:
+def test_a_program_may_profile_itself(tmp_path):
     assert profile(tmp_path, "import hal_core as hal\nhal.start_profile()" + PROGRAM) == 0
     assert [event.kind for event in hal.finalize_profile()].count("launch") == 5
 
 
-def test_no_device_and_no_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_device_and_no_file(tmp_path, capsys):
     assert profile(tmp_path, "pass") == 0
     assert "no device did anything" in capsys.readouterr().err
     assert main(["profile", str(tmp_path / "none.py")]) == 2
@@ -206,17 +198,15 @@ def test_no_device_and_no_file(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert "profile: a folder, not a file" in capsys.readouterr().err
 
 
-def test_events_that_gave_way_are_counted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_events_that_gave_way_are_counted(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(command, "_LIMIT", 2)
     assert profile(tmp_path, PROGRAM) == 0
     err = capsys.readouterr().err
     assert "The last 2 events; " in err and " before them are not counted." in err
 
 
-def test_lines_add_up_and_the_longest_comes_first() -> None:
-    def event(kind: type[ProfileEvent], name: str, start: int, end: int) -> ProfileEvent:
+def test_lines_add_up_and_the_longest_comes_first():
+    def event(kind, name, start, end):
         what = "launch" if kind is ProfileProgramEvent else name
         return kind(what, name, "CHIP", start, end, 10, 0)
 

@@ -1,7 +1,5 @@
 """C3 and C4: the compile cache under damage, full disks and many processes."""
 
-from __future__ import annotations
-
 import errno
 import os
 import pickle
@@ -9,7 +7,6 @@ import random
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -24,17 +21,17 @@ CONTENT = b"machine code" * 100
 
 
 @pytest.fixture
-def entry(own_cache: Path) -> Path:
+def entry(own_cache):
     cache.store(KEY, CONTENT)
     (path,) = (path for path in own_cache.rglob("*") if path.is_file())
     return path
 
 
-def misses() -> dict[str, int]:
+def misses():
     return dict(cache.statistics().reasons)
 
 
-def test_C3_every_damage_is_a_miss(entry: Path) -> None:
+def test_C3_every_damage_is_a_miss(entry):
     whole = entry.read_bytes()
     rng = random.Random(0)
     for cut in [*range(80), len(whole) - 1]:
@@ -52,7 +49,7 @@ def test_C3_every_damage_is_a_miss(entry: Path) -> None:
     assert cache.load(KEY) == CONTENT
 
 
-def test_C3_an_unreadable_entry_is_a_miss(entry: Path) -> None:
+def test_C3_an_unreadable_entry_is_a_miss(entry):
     entry.unlink()
     entry.mkdir()
     before, handles = misses().get("unreadable", 0), os.listdir("/proc/self/fd")
@@ -62,7 +59,7 @@ def test_C3_an_unreadable_entry_is_a_miss(entry: Path) -> None:
     cache.store(KEY, CONTENT)  # cannot replace a folder: no error
 
 
-def test_C3_what_only_looks_like_an_entry_is_a_miss(entry: Path, tmp_path: Path) -> None:
+def test_C3_what_only_looks_like_an_entry_is_a_miss(entry, tmp_path):
     whole = entry.read_bytes()
     real = tmp_path / "real"
     real.write_bytes(whole)
@@ -83,9 +80,7 @@ def test_C3_what_only_looks_like_an_entry_is_a_miss(entry: Path, tmp_path: Path)
         assert cache.load(KEY) is None, "another user's"
 
 
-def test_C3_mode_bits_are_asked_where_they_mean_something(
-    entry: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_C3_mode_bits_are_asked_where_they_mean_something(entry, monkeypatch):
     """Windows shows every file as writable by all."""
     entry.chmod(0o666)
     assert cache.load(KEY) is None
@@ -93,12 +88,10 @@ def test_C3_mode_bits_are_asked_where_they_mean_something(
     assert cache.load(KEY) == CONTENT
 
 
-def test_C3_an_entry_that_another_process_reads_is_not_replaced(
-    entry: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_C3_an_entry_that_another_process_reads_is_not_replaced(entry, monkeypatch, caplog):
     """Windows refuses to replace an open file; the entry there says the same."""
 
-    def refuse(source: str, target: str) -> None:
+    def refuse(source, target):
         raise PermissionError(13, "Access is denied", target)
 
     monkeypatch.setattr(os, "replace", refuse)
@@ -110,20 +103,18 @@ def test_C3_an_entry_that_another_process_reads_is_not_replaced(
     assert cache.load(other) is None and len(caplog.records) == 1
 
 
-def test_C3_a_full_disk_leaves_nothing_half_written(
-    own_cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*args: Any, **more: Any) -> Any:
+def test_C3_a_full_disk_leaves_nothing_half_written(own_cache, monkeypatch):
+    def full(*args, **more):
         file = open(*args, **more)  # noqa: SIM115  # closed by `Full`
 
         class Full:
-            def __enter__(self) -> Any:
+            def __enter__(self):
                 return self
 
-            def __exit__(self, *error: object) -> None:
+            def __exit__(self, *error):
                 file.close()
 
-            def writelines(self, parts: Any) -> None:
+            def writelines(self, parts):
                 file.write(parts[0][:10])
                 raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -135,12 +126,10 @@ def test_C3_a_full_disk_leaves_nothing_half_written(
     assert cache.load(KEY) is None
 
 
-def test_C3_ctrl_c_behind_the_replacement_is_not_lost(
-    own_cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_C3_ctrl_c_behind_the_replacement_is_not_lost(own_cache, monkeypatch):
     real = os.replace
 
-    def interrupted(*paths: str) -> None:
+    def interrupted(*paths):
         real(*paths)
         raise KeyboardInterrupt
 
@@ -173,12 +162,12 @@ print(facts.misses)
 """
 
 
-def test_C3_processes_that_compile_the_same_sources_agree(own_cache: Path) -> None:
+def test_C3_processes_that_compile_the_same_sources_agree(own_cache):
     command = [sys.executable, "-c", COMPILES.format(tests=str(Path(__file__).parents[1]))]
     env = dict(os.environ, HAL_CACHE_DIR=str(own_cache))
     pipe = subprocess.PIPE
 
-    def start() -> subprocess.Popen[str]:
+    def start():
         return subprocess.Popen(command, env=env, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
 
     for number, compiled in ((4, None), (1, 0)):
@@ -196,9 +185,7 @@ def test_C3_processes_that_compile_the_same_sources_agree(own_cache: Path) -> No
         assert cache.statistics().entries == 20
 
 
-def test_C4_bounded_and_the_longest_unused_goes_first(
-    own_cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_C4_bounded_and_the_longest_unused_goes_first(own_cache, monkeypatch):
     keys = [f"{n:064x}" for n in range(10)]
     for age, key in enumerate(keys):
         cache.store(key, bytes(1000))
@@ -213,7 +200,7 @@ def test_C4_bounded_and_the_longest_unused_goes_first(
     assert cache.clear() == 5 and foreign.exists()
 
 
-def test_C4_what_is_not_the_caches_own_stays(entry: Path, own_cache: Path, tmp_path: Path) -> None:
+def test_C4_what_is_not_the_caches_own_stays(entry, own_cache, tmp_path):
     """An entry is known by its header, half-written ones by their key; links lead elsewhere."""
     whole, elsewhere = entry.read_bytes(), tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -239,7 +226,7 @@ def test_C4_what_is_not_the_caches_own_stays(entry: Path, own_cache: Path, tmp_p
     assert cache.statistics()[1:3] == (0, 0)
 
 
-def test_C4_hits_and_misses_are_counted_with_reasons(own_cache: Path) -> None:
+def test_C4_hits_and_misses_are_counted_with_reasons(own_cache):
     before = cache.statistics()
     cache.load(KEY)
     cache.store(KEY, b"x")
@@ -252,7 +239,7 @@ def test_C4_hits_and_misses_are_counted_with_reasons(own_cache: Path) -> None:
     assert after.limit == 512 << 20 and hal.cache.statistics() == after
 
 
-def test_the_cache_can_be_switched_off(monkeypatch: pytest.MonkeyPatch, own_cache: Path) -> None:
+def test_the_cache_can_be_switched_off(monkeypatch, own_cache):
     monkeypatch.setenv("HAL_CCACHE", "0")
     cache.store(KEY, CONTENT)
     before = misses().get("switched off", 0)
@@ -265,14 +252,14 @@ def test_the_cache_can_be_switched_off(monkeypatch: pytest.MonkeyPatch, own_cach
         cache.folder()
 
 
-def test_no_home_means_no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_home_means_no_cache(monkeypatch):
     for name in ("HAL_CACHE_DIR", "HOME", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("os.path.expanduser", lambda path: path)
     assert cache.folder() == "" and cache.load(KEY) is None
 
 
-def test_C4_what_a_killed_process_left_is_cleared(own_cache: Path) -> None:
+def test_C4_what_a_killed_process_left_is_cleared(own_cache):
     cache.store(KEY, CONTENT)
     shelf = own_cache / KEY[:2]
     old, fresh = shelf / f"{KEY}.new-old", shelf / f"{KEY}.new-fresh"
@@ -284,7 +271,7 @@ def test_C4_what_a_killed_process_left_is_cleared(own_cache: Path) -> None:
     assert cache.load(KEY) == CONTENT
 
 
-def test_C4_storing_keeps_the_bound(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_C4_storing_keeps_the_bound(own_cache, monkeypatch):
     """The folder is looked at once in 64 stores, so it may hold 64 entries more."""
     monkeypatch.setenv("HAL_CACHE_LIMIT", "20K")
     for n in range(300):
@@ -294,9 +281,9 @@ def test_C4_storing_keeps_the_bound(own_cache: Path, monkeypatch: pytest.MonkeyP
     assert cache.load(f"{0:064x}") is None
 
 
-def test_C3_nothing_is_ever_unpickled(entry: Path) -> None:
+def test_C3_nothing_is_ever_unpickled(entry):
     class Bomb:
-        def __reduce__(self) -> Any:
+        def __reduce__(self):
             return (os._exit, (9,))
 
     bomb = pickle.dumps(Bomb())

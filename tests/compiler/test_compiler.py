@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +14,7 @@ from hal_core.signature import Signature
 TEXT = "def k(t): pass"
 
 
-def source(text: str = TEXT, **more: Any) -> hal.Source:
+def source(text=TEXT, **more):
     return hal.Source("k", text, more.pop("signature", ""), language="python", **more)
 
 
@@ -28,7 +27,7 @@ class PairsPlugin(FakePlugin):
 
     @hal.hookimpl
     def hal_make_compilers(self, device: hal.Compiled) -> list[hal.CompilerPair]:
-        def missing() -> Any:
+        def missing():
             self.tries += 1
             raise hal.CompilerUnavailable("pair best", "bestcc is missing", fix="Install bestcc.")
 
@@ -43,27 +42,25 @@ class PairsPlugin(FakePlugin):
 
 
 @pytest.fixture
-def pairs() -> Any:
+def pairs():
     plugin = PairsPlugin()
     hal.Device.register_plugin("PAIRS", plugin)
     yield plugin
     hal.Device["PAIRS"].close()
 
 
-def plain(
-    name: str = "k", text: str = TEXT, signature: str = "n: int32", **facts: Any
-) -> hal.Source:
+def plain(name="k", text=TEXT, signature="n: int32", **facts):
     return hal.Source(name, text, signature, language="python", **facts)
 
 
-def test_C2_all_that_decides_the_code_is_in_the_key() -> None:
+def test_C2_all_that_decides_the_code_is_in_the_key():
     facts: list[dict[str, Any]] = [
         {}, {"text": TEXT + " "}, {"name": "j"}, {"signature": "n: int64"}, {"options": ("-O2",)},
         {"options": ("-O", "2")}, {"defines": {"A": "1"}}, {"block": 8}, {"rendered": True},
         {"shared_nbytes": 16},
     ]  # fmt: skip
 
-    def keys() -> set[str]:
+    def keys():
         others = digest(plain(), "id 2"), digest(plain(), "id 1", "headers")
         return {*others, *(digest(plain(**fact), "id 1") for fact in facts)}
 
@@ -72,13 +69,13 @@ def test_C2_all_that_decides_the_code_is_in_the_key() -> None:
     assert keys() == first
 
 
-def test_headers_are_refused_where_no_text_includes_files(tmp_path: Path) -> None:
+def test_headers_are_refused_where_no_text_includes_files(tmp_path):
     with pytest.raises(hal.Unsupported, match="texts in 'python' include no files") as caught:
         FakeCompiler().compile(plain(includes=(str(tmp_path),)))
     assert "put headers into the text" in str(caught.value)
 
 
-def test_C6_a_missing_compiler_leaves_the_others(pairs: PairsPlugin) -> None:
+def test_C6_a_missing_compiler_leaves_the_others(pairs):
     device = hal.Device["PAIRS"]
     assert device.compile(source()).pair == "good"
     device.compile(source())
@@ -94,7 +91,7 @@ def test_C6_a_missing_compiler_leaves_the_others(pairs: PairsPlugin) -> None:
         device.compile(nothing)
 
 
-def test_C7_selection(pairs: PairsPlugin, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_C7_selection(pairs, monkeypatch):
     device = hal.Device["PAIRS"]
     assert device.compile(source()).pair == "good"
     monkeypatch.setenv("PAIRS_PLAIN", "1")
@@ -112,9 +109,7 @@ def test_C7_selection(pairs: PairsPlugin, monkeypatch: pytest.MonkeyPatch) -> No
         device.compile(source())
 
 
-def test_C7_a_kernel_s_compiler_is_decided_at_its_first_compile(
-    pairs: PairsPlugin, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_C7_a_kernel_s_compiler_is_decided_at_its_first_compile(pairs, monkeypatch):
     device, kernel = hal.Device["PAIRS"], source()
     program = device.compile(kernel)
     monkeypatch.setenv("PAIRS_CC", "plain")
@@ -123,9 +118,7 @@ def test_C7_a_kernel_s_compiler_is_decided_at_its_first_compile(
     assert hal.Device["PAIRS"].compile(kernel).pair == "plain", "a device that is opened anew"
 
 
-def test_C7_what_is_forced_never_falls_back(
-    pairs: PairsPlugin, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_C7_what_is_forced_never_falls_back(pairs, monkeypatch):
     device = hal.Device["PAIRS"]
     monkeypatch.setenv("PAIRS_CC", "best")
     with pytest.raises(
@@ -138,9 +131,9 @@ def test_C7_what_is_forced_never_falls_back(
         device.compile(source())
 
 
-def test_C7_when_all_fail_every_reason_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    def failing(name: str) -> Any:
-        def make() -> Any:
+def test_C7_when_all_fail_every_reason_is_shown(monkeypatch):
+    def failing(name):
+        def make():
             raise hal.CompilerUnavailable(name, f"{name} is not here")
 
         return make
@@ -161,13 +154,11 @@ def test_C7_when_all_fail_every_reason_is_shown(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize(
     "error", [ZeroDivisionError("by what"), TypeError(3), KeyError("cc"), NameError("no name cc")]
 )
-def test_C6_a_compiler_whose_making_fails_in_any_way_leaves_the_others(
-    error: BaseException, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_C6_a_compiler_whose_making_fails_in_any_way_leaves_the_others(error, monkeypatch):
     class Wild(FakePlugin):
         @hal.hookimpl
         def hal_make_compilers(self, device: hal.Compiled) -> list[hal.CompilerPair]:
-            def wild() -> Any:
+            def wild():
                 raise error
 
             pair = super().hal_make_compilers(device)[0]
@@ -182,13 +173,11 @@ def test_C6_a_compiler_whose_making_fails_in_any_way_leaves_the_others(
 
 
 @pytest.mark.parametrize("kind", [hal.DeviceFault, hal.InvalidState, hal.ForkError])
-def test_C6_a_device_that_fails_while_a_compiler_is_made_is_no_missing_compiler(
-    kind: type[hal.HalError],
-) -> None:
+def test_C6_a_device_that_fails_while_a_compiler_is_made_is_no_missing_compiler(kind):
     class Lost(FakePlugin):
         @hal.hookimpl
         def hal_make_compilers(self, device: hal.Compiled) -> list[hal.CompilerPair]:
-            def lost() -> Any:
+            def lost():
                 raise kind("make", "the device is lost")
 
             return [hal.CompilerPair("lost", "python", None, lost)]
@@ -198,7 +187,7 @@ def test_C6_a_device_that_fails_while_a_compiler_is_made_is_no_missing_compiler(
         device.compile(source())
 
 
-def test_sources_check_what_they_are_given() -> None:
+def test_sources_check_what_they_are_given():
     for arguments, pattern in [
         (("1k", TEXT, ""), "C identifier"), (("k", b"bytes", ""), "text must be a str"),
         (("k", TEXT, "y: f32*"), "no known dtype"), (("k", TEXT, "y float32*"), "cannot be read"),
@@ -210,14 +199,14 @@ def test_sources_check_what_they_are_given() -> None:
         (("k", TEXT, b""), "a signature is a str"),
     ]:  # fmt: skip
         with pytest.raises(hal.InvalidArgument, match=pattern):
-            hal.Source(*arguments, language="c")  # type: ignore[arg-type]
+            hal.Source(*arguments, language="c")
     texts = ({"options": "-O2"}, {"options": (3,)}, {"options": None}, {"includes": "/usr"})
     for facts in texts:
         with pytest.raises(hal.InvalidArgument, match="sequence of str"):
-            hal.Source("k", TEXT, "", language="c", **facts)  # type: ignore[arg-type]
+            hal.Source("k", TEXT, "", language="c", **facts)
     for macros in ([("A", 1)], "A=1"):
         with pytest.raises(hal.InvalidArgument, match="defines must be a dict"):
-            hal.Source("k", TEXT, "", language="c", defines=macros)  # type: ignore[arg-type]
+            hal.Source("k", TEXT, "", language="c", defines=macros)
     for macro in (3, "", "A B", "A=1", "-DA", "1A", "A\n", "MAX(a"):
         with pytest.raises(hal.InvalidArgument, match="no name of a macro"):
             hal.Source("k", TEXT, "", language="c", defines={macro: 1})
@@ -227,20 +216,18 @@ def test_sources_check_what_they_are_given() -> None:
     hal.Source("k", TEXT, "", language="c", defines={"MAX(a, b)": "((a) > (b) ? (a) : (b))"})
     for language in (None, b"c", 3):
         with pytest.raises(hal.InvalidArgument, match="language must be a str"):
-            hal.Source("k", TEXT, "", language=language)  # type: ignore[arg-type]
+            hal.Source("k", TEXT, "", language=language)
     for shared in (-1, 1.5, None):
         with pytest.raises(hal.InvalidArgument, match="number of bytes of a block, 0 or more"):
-            hal.Source("k", TEXT, "", language="c", shared_nbytes=shared)  # type: ignore[arg-type]
+            hal.Source("k", TEXT, "", language="c", shared_nbytes=shared)
     for wrong in (-1, 1.5, True, "9"):
         with pytest.raises(
             hal.InvalidArgument, match=r"work must be the number of operations .*, 0 or more"
         ):
-            hal.Source("k", TEXT, "", language="c", work=wrong)  # type: ignore[arg-type]
+            hal.Source("k", TEXT, "", language="c", work=wrong)
 
 
-def test_a_compiler_that_gives_no_offsets_refuses_them(
-    fake: hal.Compiled, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_compiler_that_gives_no_offsets_refuses_them(fake, monkeypatch):
     with pytest.raises(hal.Unsupported, match=r"compile k: .*without an offset.*offsets=True"):
         fake.compile(source(offsets=True))
     monkeypatch.setattr(FakeCompiler, "takes_offsets", True)
@@ -249,14 +236,14 @@ def test_a_compiler_that_gives_no_offsets_refuses_them(
     assert "_misaligned" in type(program).__call__.__code__.co_names  # it takes any view
 
 
-def test_the_work_of_a_source_reaches_the_launch_and_not_the_cache_key(fake: hal.Compiled) -> None:
+def test_the_work_of_a_source_reaches_the_launch_and_not_the_cache_key(fake):
     before = FakeCompiler.compiled
     assert fake.compile(source()).binary.interface.work is None
     assert fake.compile(source(work=40)).binary.interface.work == 40
     assert FakeCompiler.compiled == before + 1
 
 
-def test_a_source_is_frozen_so_what_was_compiled_of_it_stays_true() -> None:
+def test_a_source_is_frozen_so_what_was_compiled_of_it_stays_true():
     made = source(defines={"N": 4}, block=(8, 4))
     assert made.block == (8, 4, 1) and made.defines == (("N", "4"),)
     for name in ("text", "block", "extra"):
@@ -267,7 +254,7 @@ def test_a_source_is_frozen_so_what_was_compiled_of_it_stays_true() -> None:
             source(block=block)
 
 
-def test_signatures_read_back_what_they_write() -> None:
+def test_signatures_read_back_what_they_write():
     text = "y: float32*, x: const float32*, n: int32, ok: bool"
     signature = Signature.parse("k", text)
     assert str(signature) == text
@@ -278,7 +265,7 @@ def test_signatures_read_back_what_they_write() -> None:
 
 @pytest.mark.parametrize("wrong", ["\0", "\udc80"])
 @pytest.mark.parametrize("part", ["text", "options", "defines"])
-def test_K_characters_that_no_compiler_can_read_are_refused(part: str, wrong: str) -> None:
+def test_K_characters_that_no_compiler_can_read_are_refused(part, wrong):
     parts: dict[str, Any] = {"text": "x", "options": ("-DA",), "defines": {"A": 1}}
     parts[part] = {"text": wrong, "options": (wrong,), "defines": {"A": wrong}}[part]
     with pytest.raises(hal.InvalidArgument, match="Source 'k': it has a character"):

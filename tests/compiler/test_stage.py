@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from fake_backend import FakePlugin, FakeRenderer
+from fake_backend import FakeRenderer
 
 import hal_core as hal
 from hal_core.dtypes import float64
@@ -11,12 +11,12 @@ from hal_core.signature import Signature
 from hal_kernel.ir import Kernel
 
 
-def test_E3_what_the_device_lacks_is_found_before_rendering(plugin: FakePlugin) -> None:
+def test_E3_what_the_device_lacks_is_found_before_rendering(plugin):
     """Rendering a large kernel takes seconds, for a refusal that its signature tells."""
     rendered: list[str] = []
 
     class Watched(FakeRenderer):
-        def render(self, kernel: Kernel) -> str:
+        def render(self, kernel):
             rendered.append(kernel.name)
             return super().render(kernel)
 
@@ -30,13 +30,13 @@ def test_E3_what_the_device_lacks_is_found_before_rendering(plugin: FakePlugin) 
     assert rendered == ["k"]
 
 
-def test_L1_broken_ir_is_named_before_the_device_is_asked(plugin: FakePlugin) -> None:
+def test_L1_broken_ir_is_named_before_the_device_is_asked(plugin):
     plugin.renderer = FakeRenderer
     with pytest.raises(hal.InvalidKernel):
-        hal.Device["FAKE"].compile(Kernel("k", Signature.parse("k", ""), ("node",)))  # type: ignore[arg-type]
+        hal.Device["FAKE"].compile(Kernel("k", Signature.parse("k", ""), ("node",)))
 
 
-def test_a_kernel_at_the_place_of_one_that_is_gone_is_another(fake: hal.Compiled) -> None:
+def test_a_kernel_at_the_place_of_one_that_is_gone_is_another(fake):
     """Programs are found by the kernel's id, which another kernel may have later."""
     for number in range(200):
         text = f"def k(t, x): x[t[0]] = {number}"

@@ -22,11 +22,11 @@ from hal_core.hookspecs import Check, hookimpl
 pytestmark = pytest.mark.lowest
 
 
-def make(plugin: object) -> Backend:
+def make(plugin):
     return Backend(plugin, "ACC", "a test", "hal-acc")
 
 
-def opened(owner: Backend) -> hal.Compiled:
+def opened(owner):
     return owner.open(0, owner.infos()[0])
 
 
@@ -34,7 +34,7 @@ def opened(owner: Backend) -> hal.Compiled:
 
 
 @pytest.mark.parametrize("version", [(1, 0)])
-def test_R16_versions_that_fit(version: tuple[int, int]) -> None:
+def test_R16_versions_that_fit(version):
     assert version <= hal.API_VERSION
     plugin = FakePlugin()
     plugin.hal_api = version
@@ -45,7 +45,7 @@ def test_R16_versions_that_fit(version: tuple[int, int]) -> None:
     "version, upgrade",
     [((1, 1), "hal-core"), ((2, 0), "hal-core"), ((0, 9), "hal-acc"), ((0, 0), "hal-acc")],
 )
-def test_R16_versions_that_do_not(version: tuple[int, int], upgrade: str) -> None:
+def test_R16_versions_that_do_not(version, upgrade):
     plugin = FakePlugin()
     plugin.hal_api = version
     with pytest.raises(hal.IncompatiblePlugin) as caught:
@@ -56,14 +56,14 @@ def test_R16_versions_that_do_not(version: tuple[int, int], upgrade: str) -> Non
 
 
 @pytest.mark.parametrize("version", ["1.0", 1, 1.0, (1,), (1, 0, 0), ("1", "0"), (True, 0), [1, 0]])
-def test_R16_what_is_no_version(version: Any) -> None:
+def test_R16_what_is_no_version(version):
     plugin = FakePlugin()
     plugin.hal_api = version
     with pytest.raises(hal.IncompatiblePlugin, match="not a pair of numbers"):
         make(plugin)
 
 
-def test_R16_no_version_is_incompatible_not_1_0() -> None:
+def test_R16_no_version_is_incompatible_not_1_0():
     class Old:
         hal_enumerate = FakePlugin.hal_enumerate
         hal_open_device = FakePlugin.hal_open_device
@@ -72,7 +72,7 @@ def test_R16_no_version_is_incompatible_not_1_0() -> None:
         make(Old())
 
 
-def test_R16_a_newer_plugins_extra_argument_is_a_version_error() -> None:
+def test_R16_a_newer_plugins_extra_argument_is_a_version_error():
     class Newer(FakePlugin):
         hal_api = (1, 7)
 
@@ -87,23 +87,23 @@ def test_R16_a_newer_plugins_extra_argument_is_a_version_error() -> None:
 # -- objects that are no plugin
 
 
-def test_R17_a_module_without_hooks() -> None:
+def test_R17_a_module_without_hooks():
     module = types.ModuleType("fake_module")
-    module.hal_core = hal  # type: ignore[attr-defined]  # an import is no hook
+    module.hal_core = hal  # an import is no hook
     with pytest.raises(hal.PluginError, match="fake_module.* has no hooks"):
         make(module)
 
 
-def test_R17_a_module_may_be_a_plugin() -> None:
+def test_R17_a_module_may_be_a_plugin():
     module = types.ModuleType("fake_module")
     plugin = FakePlugin()
-    module.hal_api = (1, 0)  # type: ignore[attr-defined]
+    module.hal_api = (1, 0)
     for name in ("hal_enumerate", "hal_open_device"):
         setattr(module, name, getattr(plugin, name))
     assert [info.name for info in make(module).infos()] == ["ACC"]
 
 
-def test_R17_a_misspelt_hook_is_named_with_its_near_one() -> None:
+def test_R17_a_misspelt_hook_is_named_with_its_near_one():
     class Misspelt(FakePlugin):
         @hookimpl
         def hal_make_alocator(self, device: object) -> None:
@@ -114,7 +114,7 @@ def test_R17_a_misspelt_hook_is_named_with_its_near_one() -> None:
 
 
 @pytest.mark.parametrize("missing", hookspecs.REQUIRED)
-def test_R17_a_hook_that_a_device_needs(missing: str) -> None:
+def test_R17_a_hook_that_a_device_needs(missing):
     namespace = {"hal_api": (1, 0), "hal_make_program": FakePlugin.hal_make_program}
     namespace |= {name: getattr(FakePlugin, name) for name in hookspecs.REQUIRED if name != missing}
     with pytest.raises(hal.PluginError, match=f"{missing} is missing"):
@@ -124,11 +124,11 @@ def test_R17_a_hook_that_a_device_needs(missing: str) -> None:
         make(type("Half", (), namespace)())
 
 
-def test_R17_hooks_that_were_never_marked() -> None:
+def test_R17_hooks_that_were_never_marked():
     class Unmarked:
         hal_api = (1, 0)
 
-        def hal_enumerate(self, family: str) -> list[object]:
+        def hal_enumerate(self, family):
             return []
 
     with pytest.raises(hal.PluginError, match="hal_enumerate not marked @hookimpl"):
@@ -138,17 +138,17 @@ def test_R17_hooks_that_were_never_marked() -> None:
 # -- answers that are none
 
 
-def answering(hook: str, answer: object) -> Backend:
+def answering(hook, answer):
     namespace = {hook: hookimpl(lambda self: answer)}
     return make(type("Answering", (FakePlugin,), namespace)())
 
 
-def _sets_later(self: Any, name: str, info: hal.DeviceInfo) -> None:
+def _sets_later(self, name, info):
     hal.Compiled.__init__(self, name, info)
     self._queues = []
 
 
-def _sets_earlier(self: Any, name: str, info: hal.DeviceInfo) -> None:
+def _sets_earlier(self, name, info):
     self._programs = {}
     self._own = 1
     hal.Compiled.__init__(self, name, info)
@@ -161,9 +161,7 @@ def _sets_earlier(self: Any, name: str, info: hal.DeviceInfo) -> None:
     ({"_lock": None, "_keys": (), "_synchronize": lambda self, timeout: True},
      "_keys, _lock"),
 ], ids=["later", "earlier", "a method", "of the class"])  # fmt: skip
-def test_names_that_a_device_has_from_its_base_class_are_not_taken_in_silence(
-    namespace: dict[str, Any], says: str
-) -> None:
+def test_names_that_a_device_has_from_its_base_class_are_not_taken_in_silence(namespace, says):
     owner = make(FakePlugin())
     device = type("Own", (hal.Compiled,), namespace)(owner.infos()[0].name, owner.infos()[0])
     kept = f"whose class uses names that hal.Compiled keeps for itself: {says};"
@@ -171,7 +169,7 @@ def test_names_that_a_device_has_from_its_base_class_are_not_taken_in_silence(
         opened(answering("hal_open_device", device))
 
 
-def test_a_vendor_error_never_escapes_raw() -> None:
+def test_a_vendor_error_never_escapes_raw():
     class Raising(FakePlugin):
         @hookimpl
         def hal_open_device(self, family: str, index: int, info: object) -> Any:
@@ -203,15 +201,15 @@ class Stopped(BaseException):
 
 @pytest.mark.parametrize("end", [SystemExit(3), KeyboardInterrupt(), Stopped()])
 @pytest.mark.parametrize("hook", ["hal_enumerate", "hal_open_device", "hal_device_opened"])
-def test_the_end_of_the_program_passes_through_every_hook(end: BaseException, hook: str) -> None:
+def test_the_end_of_the_program_passes_through_every_hook(end, hook):
     """SIGTERM while a device opens ends the program; nothing of it is remembered or left open."""
     ends = [end]
     closed = []
 
-    def handler(*_: Any) -> None:
+    def handler(*_):
         raise ends.pop()
 
-    def stop() -> None:
+    def stop():
         if ends:
             signal.raise_signal(signal.SIGTERM)
             time.sleep(0)  # where Python hears it, if it has not yet
@@ -249,7 +247,7 @@ def test_the_end_of_the_program_passes_through_every_hook(end: BaseException, ho
     assert not opened(owner).closed
 
 
-def test_a_hook_that_may_be_left_out() -> None:
+def test_a_hook_that_may_be_left_out():
     owner = make(FakePlugin())
     assert owner.doctor() == []
     assert owner.import_buffer(opened(owner), object()) is None
@@ -263,18 +261,18 @@ def test_a_hook_that_may_be_left_out() -> None:
 class Wrapping:
     hal_api = (1, 0)
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.seen: list[str] = []
 
     @hookimpl(wrapper=True)
     def hal_open_device(self, family: str) -> Iterator[None]:
         self.seen.append(f"before {family}")
         device = yield
-        self.seen.append(f"after {device.name}")  # type: ignore[attr-defined]
+        self.seen.append(f"after {device.name}")
         return device
 
 
-def test_an_extensions_wrapper_runs_around_the_owner() -> None:
+def test_an_extensions_wrapper_runs_around_the_owner():
     owner, wrapping = make(FakePlugin()), Wrapping()
     extension = Extension(wrapping, "wrapping", "a test")
     owner.attach(extension)
@@ -283,7 +281,7 @@ def test_an_extensions_wrapper_runs_around_the_owner() -> None:
     assert wrapping.seen == ["before ACC", "after ACC"]
 
 
-def test_a_tryfirst_stranger_cannot_take_a_family() -> None:
+def test_a_tryfirst_stranger_cannot_take_a_family():
     class Hijack:
         hal_api = (1, 0)
 
@@ -304,11 +302,11 @@ def test_a_tryfirst_stranger_cannot_take_a_family() -> None:
     assert opened(owner).name == "ACC"
 
 
-def pair(name: str) -> CompilerPair:
-    return CompilerPair(name, "python", None, lambda: None)  # type: ignore[arg-type, return-value]
+def pair(name):
+    return CompilerPair(name, "python", None, lambda: None)
 
 
-def adding(*names: str) -> Extension:
+def adding(*names):
     class Adding:
         hal_api = (1, 0)
 
@@ -321,7 +319,7 @@ def adding(*names: str) -> Extension:
     return Extension(Adding(), "adding", "a test")
 
 
-def test_R21_extensions_add_compilers_behind_the_owners(caplog: pytest.LogCaptureFixture) -> None:
+def test_R21_extensions_add_compilers_behind_the_owners(caplog):
     owner = make(FakePlugin())
     for extension in (adding("one"), adding(), adding("python", "two", "one")):
         owner.attach(extension)
@@ -335,13 +333,13 @@ def test_R21_extensions_add_compilers_behind_the_owners(caplog: pytest.LogCaptur
         assert text in message and "adding" in message
 
 
-def test_R21_observers_are_isolated(caplog: pytest.LogCaptureFixture) -> None:
+def test_R21_observers_are_isolated(caplog):
     seen = []
 
     class Observer:
         hal_api = (1, 0)
 
-        def __init__(self, name: str) -> None:
+        def __init__(self, name):
             self.name = name
 
         @hookimpl
@@ -362,7 +360,7 @@ def test_R21_observers_are_isolated(caplog: pytest.LogCaptureFixture) -> None:
     assert len(caplog.records) == 2
 
 
-def test_every_hook_is_specified_once() -> None:
+def test_every_hook_is_specified_once():
     named = {*hookspecs.REQUIRED, *hookspecs.ADDED, *hookspecs.OBSERVERS}
     assert named <= set(HOOKS)
     assert len(HOOKS) == 10

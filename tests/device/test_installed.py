@@ -7,8 +7,6 @@ import logging
 import sys
 import textwrap
 import zipfile
-from pathlib import Path
-from typing import Any
 
 import pytest
 from fake_site import PLUGIN, FakeSite
@@ -21,12 +19,12 @@ pytestmark = pytest.mark.lowest
 
 
 @pytest.fixture(autouse=True)
-def on_the_path(site: FakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
+def on_the_path(site, monkeypatch):
     monkeypatch.syspath_prepend(str(site))
 
 
 @pytest.fixture
-def registry(site: FakeSite) -> DeviceRegistry:
+def registry(site):
     return DeviceRegistry([str(site)])
 
 
@@ -59,16 +57,14 @@ print("still here")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows sends no SIGTERM")
-def test_R8_a_signal_while_a_plugin_is_imported_ends_the_program(site: FakeSite) -> None:
+def test_R8_a_signal_while_a_plugin_is_imported_ends_the_program(site):
     site.backend("SLOW", "import os, signal\nos.kill(os.getpid(), signal.SIGTERM)")
     done = site.run(TERMINATED)
     assert (done.returncode, done.stdout) == (7, ""), done.stderr
 
 
 @pytest.mark.parametrize("source, cause", FAILURES.values(), ids=FAILURES.keys())
-def test_R8_a_plugin_that_fails_at_import(
-    site: FakeSite, registry: DeviceRegistry, source: str, cause: type[BaseException]
-) -> None:
+def test_R8_a_plugin_that_fails_at_import(site, registry, source, cause):
     module = site.backend("BAD", source, distribution="hal_bad")
     site.backend("GOOD")
     with pytest.raises(hal.PluginError) as caught:
@@ -82,7 +78,7 @@ def test_R8_a_plugin_that_fails_at_import(
     assert registry.states()["BAD"] == "broken"
 
 
-def test_R8_keyboard_interrupt_passes_through(site: FakeSite, registry: DeviceRegistry) -> None:
+def test_R8_keyboard_interrupt_passes_through(site, registry):
     once = """
     import pathlib
     flag = pathlib.Path(__file__).with_suffix(".flag")
@@ -96,9 +92,7 @@ def test_R8_keyboard_interrupt_passes_through(site: FakeSite, registry: DeviceRe
     assert registry["BAD"].name == "BAD"  # and is not remembered
 
 
-def test_R8_failures_are_listed_where_a_name_is_unknown(
-    site: FakeSite, registry: DeviceRegistry
-) -> None:
+def test_R8_failures_are_listed_where_a_name_is_unknown(site, registry):
     site.backend("BAD", "raise OSError('libvendor.so: not found')")
     site.distribution("damaged", b"[hal.devices]\nCUDA -> hal_cuda\n")
     registry.get_available_devices()
@@ -108,9 +102,7 @@ def test_R8_failures_are_listed_where_a_name_is_unknown(
     assert "damaged-1.0.dist-info" in str(caught.value)
 
 
-def test_R9_a_load_failure_is_remembered_until_refresh(
-    site: FakeSite, registry: DeviceRegistry
-) -> None:
+def test_R9_a_load_failure_is_remembered_until_refresh(site, registry):
     module = site.backend("BAD", "import no_such_vendor_package")
     errors = []
     for _ in range(3):
@@ -130,17 +122,13 @@ def test_R9_a_load_failure_is_remembered_until_refresh(
 @pytest.mark.parametrize(
     "value", ["", ":", "no.such.module", "os:no.attr", "1:2", "a b:c", "x..y:z"]
 )
-def test_R8_an_entry_point_that_names_nothing(
-    site: FakeSite, registry: DeviceRegistry, value: str
-) -> None:
+def test_R8_an_entry_point_that_names_nothing(site, registry, value):
     site.distribution("hal_bad", f"[hal.devices]\nBAD = {value}\n")
     with pytest.raises(hal.PluginError, match="hal-bad"):
         registry["BAD"]
 
 
-def test_an_entry_point_may_name_an_attribute_of_an_attribute_and_extras(
-    site: FakeSite, registry: DeviceRegistry
-) -> None:
+def test_an_entry_point_may_name_an_attribute_of_an_attribute_and_extras(site, registry):
     name = site.module("fake_nested", PLUGIN + "\nclass holder: inner = plugin\n")
     site.distribution("hal_good", f"[hal.devices]\nGood = {name}:holder.inner [extra]\n")
     assert registry["GOOD"].name == "GOOD"
@@ -149,9 +137,7 @@ def test_an_entry_point_may_name_an_attribute_of_an_attribute_and_extras(
 # -- duplicates
 
 
-def test_R11_two_distributions_for_one_family(
-    site: FakeSite, registry: DeviceRegistry, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_R11_two_distributions_for_one_family(site, registry, monkeypatch):
     mine = site.backend("ACC", distribution="hal_acc")
     theirs = site.backend("acc", distribution="other.acc")
     with pytest.raises(hal.PluginConflict) as caught:
@@ -166,9 +152,7 @@ def test_R11_two_distributions_for_one_family(
     assert theirs in sys.modules and mine not in sys.modules
 
 
-def test_R11_hal_prefer_that_settles_nothing(
-    site: FakeSite, registry: DeviceRegistry, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_R11_hal_prefer_that_settles_nothing(site, registry, monkeypatch):
     site.backend("ACC", distribution="one")
     site.backend("LONE", distribution="only")
     site.backend("ACC", distribution="two")
@@ -181,7 +165,7 @@ def test_R11_hal_prefer_that_settles_nothing(
             registry[family]
 
 
-def test_R11_one_distribution_on_two_folders_is_no_conflict(site: FakeSite, tmp_path: Path) -> None:
+def test_R11_one_distribution_on_two_folders_is_no_conflict(site, tmp_path):
     site.backend("ACC")
     (tmp_path / "lib64").symlink_to(site.folder)
     registry = DeviceRegistry([str(site), str(tmp_path / "lib64")])
@@ -189,9 +173,7 @@ def test_R11_one_distribution_on_two_folders_is_no_conflict(site: FakeSite, tmp_
 
 
 @pytest.mark.parametrize("name", ["GPU", "default", "my-chip", "chip:1", "\u00c4"])
-def test_a_reserved_or_impossible_name_hides_nothing(
-    site: FakeSite, registry: DeviceRegistry, name: str
-) -> None:
+def test_a_reserved_or_impossible_name_hides_nothing(site, registry, name):
     site.distribution("odd", f"[hal.devices]\n{name} = x:plugin\n")
     site.backend("GOOD")
     assert list(registry) == ["GOOD"]
@@ -201,7 +183,7 @@ def test_a_reserved_or_impossible_name_hides_nothing(
 # -- finding late
 
 
-def test_R18_register_plugin_needs_no_metadata(tmp_path: Path) -> None:
+def test_R18_register_plugin_needs_no_metadata(tmp_path):
     registry = DeviceRegistry([str(tmp_path)])
     space: dict[str, object] = {}
     exec(PLUGIN, space)
@@ -210,9 +192,7 @@ def test_R18_register_plugin_needs_no_metadata(tmp_path: Path) -> None:
     assert registry["frozen:1"].name == "FROZEN:1"
 
 
-def test_R18_a_plugin_inside_a_zip(
-    site: FakeSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_R18_a_plugin_inside_a_zip(site, tmp_path, monkeypatch):
     source = FakeSite(tmp_path / "zipped")
     source.backend("ZIPPED", distribution="hal_zipped")
     archive = tmp_path / "plugins.zip"
@@ -225,9 +205,7 @@ def test_R18_a_plugin_inside_a_zip(
     assert "hal-zipped 1.0" in registry.backend("ZIPPED").origin
 
 
-def test_R19_refresh_finds_what_was_installed_meanwhile(
-    site: FakeSite, registry: DeviceRegistry
-) -> None:
+def test_R19_refresh_finds_what_was_installed_meanwhile(site, registry):
     site.backend("OLD")
     old = registry["OLD"]
     site.backend("NEW")
@@ -237,7 +215,7 @@ def test_R19_refresh_finds_what_was_installed_meanwhile(
     assert registry["OLD"] is old
 
 
-def test_R19_refresh_drops_what_was_uninstalled(site: FakeSite, registry: DeviceRegistry) -> None:
+def test_R19_refresh_drops_what_was_uninstalled(site, registry):
     site.backend("ACC", distribution="hal_acc")
     device = registry["ACC"]
     for file in (site.folder / "hal_acc-1.0.dist-info").iterdir():
@@ -261,7 +239,7 @@ time.sleep(0.1)
 
 
 @pytest.mark.parametrize("ending", [PLUGIN, "raise OSError('no driver')"], ids=["loads", "fails"])
-def test_R14_one_load_for_64_threads(site: FakeSite, registry: DeviceRegistry, ending: str) -> None:
+def test_R14_one_load_for_64_threads(site, registry, ending):
     key = str(site)
     site.backend("ACC", COUNTED.replace("KEY", key) + ending)
     found = outcomes(*[lambda: registry["ACC"]] * 64)
@@ -293,42 +271,38 @@ print("\\n".join(said))
 
 
 class TestR14ImportsThatAsk:
-    def run(self, site: FakeSite, *works: str) -> list[str]:
+    def run(self, site, *works):
         done = site.run(THREADS.replace("WORKS", ", ".join(f"lambda: {work}" for work in works)))
         assert (done.returncode, done.stderr) == (0, "")
         return sorted(done.stdout.split("\n")[:-1])
 
-    def test_R14_an_import_may_ask_for_another_device(self, site: FakeSite) -> None:
+    def test_R14_an_import_may_ask_for_another_device(self, site):
         site.backend("C", "import time; time.sleep(0.1)\n" + PLUGIN)
         site.backend("A", ASKING.replace("OTHER", "C"))
         site.backend("B", ASKING.replace("OTHER", "C"))
         works = [f"hal.Device['{name}'].name" for name in "ABCABC"]
         assert self.run(site, *works) == sorted(f"got {name}" for name in "ABCABC")
 
-    def test_R14_an_import_that_asks_for_its_own_device_fails(self, site: FakeSite) -> None:
+    def test_R14_an_import_that_asks_for_its_own_device_fails(self, site):
         site.backend("A", ASKING.replace("OTHER", "A"))
         site.backend("C")
         assert self.run(site, "hal.Device['A']", "hal.Device['C'].name") == [
             "error PluginError", "got C",
         ]  # fmt: skip
 
-    def test_R14_imports_that_ask_for_each_other_end(self, site: FakeSite) -> None:
+    def test_R14_imports_that_ask_for_each_other_end(self, site):
         site.backend("A", ASKING.replace("OTHER", "B"))
         site.backend("B", ASKING.replace("OTHER", "A"))
         said = self.run(site, *["hal.Device['A'].name", "hal.Device['B'].name"] * 4)
         assert len(said) == 8 and not any(line.startswith("other") for line in said)
 
-    def test_R14_a_module_imported_directly_while_another_thread_loads_it(
-        self, site: FakeSite
-    ) -> None:
+    def test_R14_a_module_imported_directly_while_another_thread_loads_it(self, site):
         site.backend("C")
         module = site.backend("A", ASKING.replace("OTHER", "C"))
         works = ["hal.Device['A'].name", f"bool(importlib.import_module({module!r}))"]
         assert self.run(site, *works) == ["got A", "got True"]
 
-    def test_R14_a_user_module_that_opens_a_device_while_it_is_imported(
-        self, site: FakeSite
-    ) -> None:
+    def test_R14_a_user_module_that_opens_a_device_while_it_is_imported(self, site):
         # The plugin imports the user's module, which another thread is importing already and
         # which waits for the plugin: Python's import lock has to see the circle, not ours.
         site.module("user_module", "import hal_core as hal, time; time.sleep(0.1)\n"
@@ -349,16 +323,14 @@ Plugin.hal_open_device = hookimpl(slow)
 """
 
     @pytest.mark.parametrize("imported", [False, True], ids=["asked for", "imported directly"])
-    def test_R14_opening_needs_what_an_import_that_asks_for_it_is_loading(
-        self, site: FakeSite, imported: bool
-    ) -> None:
+    def test_R14_opening_needs_what_an_import_that_asks_for_it_is_loading(self, site, imported):
         site.backend("A", self.OPENING.format(what="import hal_core; hal_core.Device['B']"))
         module = site.backend("B", ASKING.replace("OTHER", "A"))
         second = f"importlib.import_module({module!r})" if imported else "hal.Device['B']"
         said = self.run(site, "hal.Device['A']", second)
         assert len(said) == 2 and any("InvalidState" in line or "Plugin" in line for line in said)
 
-    def test_R14_opening_imports_a_module_that_waits_for_it(self, site: FakeSite) -> None:
+    def test_R14_opening_imports_a_module_that_waits_for_it(self, site):
         source = "import hal_core as hal, time; time.sleep(0.1)\n"
         source += "try: DEV = hal.Device['A']\nexcept hal.InvalidState: DEV = None\n"
         site.module("user_module", source)
@@ -369,7 +341,7 @@ Plugin.hal_open_device = hookimpl(slow)
         works = ["hal.Device['A'].name", "importlib.import_module('user_module').DEV"]
         assert self.run(site, *works) == ["got A", "got None"]
 
-    def test_R14_two_registries(self, site: FakeSite) -> None:
+    def test_R14_two_registries(self, site):
         what = "import builtins; builtins.second['B']"
         site.backend("A", self.OPENING.format(what=what))
         site.backend("B", "import time, builtins; time.sleep(0.1); builtins.first['A']\n" + PLUGIN)
@@ -408,9 +380,7 @@ plugin = Plugin()
 """
 
 
-def test_R21_an_extension_observes_and_adds_without_being_a_device(
-    site: FakeSite, registry: DeviceRegistry
-) -> None:
+def test_R21_an_extension_observes_and_adds_without_being_a_device(site, registry):
     module = site.backend("watch", EXTENSION, group="hal.extensions")
     site.backend("CPU", "# more\n")
     assert list(registry) == ["CPU"]
@@ -424,9 +394,7 @@ def test_R21_an_extension_observes_and_adds_without_being_a_device(
     ]  # fmt: skip
 
 
-def test_R21_an_extension_that_fails_is_logged_once_and_left_out(
-    site: FakeSite, registry: DeviceRegistry, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_R21_an_extension_that_fails_is_logged_once_and_left_out(site, registry, caplog):
     site.backend("watch", "raise OSError('no such thing')", group="hal.extensions")
     good = site.backend("second", EXTENSION, group="hal.extensions", distribution="second")
     site.backend("CPU")
@@ -437,9 +405,7 @@ def test_R21_an_extension_that_fails_is_logged_once_and_left_out(
     assert [seen[1] for seen in sys.modules[good].plugin.seen] == ["CPU", "CPU:1"]
 
 
-def test_R21_an_extension_whose_import_opens_a_device(
-    site: FakeSite, registry: DeviceRegistry, as_hal_device: Any
-) -> None:
+def test_R21_an_extension_whose_import_opens_a_device(site, registry, as_hal_device):
     as_hal_device(registry)
     source = "import hal_core as hal\nhal.Device['CPU']\n" + EXTENSION
     module = site.backend("watch", source, group="hal.extensions")
@@ -449,9 +415,7 @@ def test_R21_an_extension_whose_import_opens_a_device(
     assert sys.modules[module].plugin.seen == [("opened", "CPU:1")]
 
 
-def test_R21_hal_disable_names_extensions_too(
-    site: FakeSite, registry: DeviceRegistry, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_R21_hal_disable_names_extensions_too(site, registry, monkeypatch):
     module = site.backend("watch", EXTENSION, group="hal.extensions")
     site.backend("CPU")
     monkeypatch.setenv("HAL_DISABLE", "Watch")

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
-from fake_site import FakeSite
 
 import hal_core as hal
 from hal_core.device import DeviceRegistry
@@ -29,15 +28,15 @@ ENUMERATE = "self, family"
 OPEN = "self, family, index, info"
 
 
-def hook(name: str, args: str, answer: str, says: str, use: str = "device") -> Wrong:
+def hook(name, args, answer, says, use="device"):
     return Wrong(HOOK.format(hook=name, args=args, answer=answer), says, use)
 
 
-def enumerates(answer: str, says: str) -> Wrong:
+def enumerates(answer, says):
     return hook("hal_enumerate", ENUMERATE, answer, says)
 
 
-def replaced(change: str, says: str) -> Wrong:
+def replaced(change, says):
     """The right info but for one field."""
     source = f"""# more
 good = Plugin.hal_enumerate
@@ -47,7 +46,7 @@ Plugin.hal_enumerate = hookimpl(
     return Wrong(source, says)
 
 
-def opens(answer: str, says: str) -> Wrong:
+def opens(answer, says):
     return hook("hal_open_device", OPEN, answer, says)
 
 
@@ -178,7 +177,7 @@ ANSWERS = {
 
 
 @pytest.fixture(autouse=True)
-def on_the_path(site: FakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
+def on_the_path(site, monkeypatch):
     monkeypatch.syspath_prepend(str(site))
 
 
@@ -186,9 +185,7 @@ ALL = AT_IMPORT | OBJECTS | ANSWERS
 
 
 @pytest.mark.parametrize("wrong", ALL.values(), ids=ALL.keys())
-def test_R8_a_wrong_plugin_is_refused_by_name(
-    site: FakeSite, wrong: Wrong, as_hal_device: Any
-) -> None:
+def test_R8_a_wrong_plugin_is_refused_by_name(site, wrong, as_hal_device):
     module = site.backend("EVIL", wrong.source, distribution="hal_evil")
     site.backend("GOOD")
     registry = DeviceRegistry([str(site)])
@@ -213,9 +210,7 @@ MADE = {name: wrong for name, wrong in (OBJECTS | ANSWERS).items() if wrong.use 
 
 
 @pytest.mark.parametrize("wrong", MADE.values(), ids=MADE.keys())
-def test_R18_register_plugin_refuses_the_same(
-    site: FakeSite, wrong: Wrong, as_hal_device: Any
-) -> None:
+def test_R18_register_plugin_refuses_the_same(site, wrong, as_hal_device):
     plugin = __import__(site.backend("EVIL", wrong.source)).plugin
     registry = DeviceRegistry([])
     as_hal_device(registry)
@@ -253,9 +248,7 @@ plugin = Plugin()
 
 
 @pytest.mark.parametrize("source", EXTENSIONS.values(), ids=EXTENSIONS.keys())
-def test_R21_a_wrong_extension_is_left_out_and_named(
-    site: FakeSite, source: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_R21_a_wrong_extension_is_left_out_and_named(site, source, caplog):
     if source.startswith("# more"):
         source = EXTENSION + source
     site.backend("watch", source, group="hal.extensions", distribution="hal_watch")
@@ -270,7 +263,7 @@ def test_R21_a_wrong_extension_is_left_out_and_named(
 
 
 @pytest.mark.parametrize("ends", ["exit()", "None.nothing", "f'{E()}'"])
-def test_a_compiler_that_exits_leaves_the_others(site: FakeSite, ends: str) -> None:
+def test_a_compiler_that_exits_leaves_the_others(site, ends):
     source = HOOK.format(
         hook="hal_make_compilers", args="self, device",
         answer=f"[__import__('hal_core.compiler').compiler.CompilerPair('cc', 'c', None, "
@@ -283,7 +276,7 @@ def test_a_compiler_that_exits_leaves_the_others(site: FakeSite, ends: str) -> N
     device.close()
 
 
-def test_R21_a_wrapper_that_fails_is_named_beside_the_owner(site: FakeSite) -> None:
+def test_R21_a_wrapper_that_fails_is_named_beside_the_owner(site):
     source = EXTENSION + (
         "@hookimpl(wrapper=True)\ndef bad(self, family):\n    yield\n    raise OSError('mine')\n"
         "Plugin.hal_open_device = bad\n"
@@ -295,7 +288,7 @@ def test_R21_a_wrapper_that_fails_is_named_beside_the_owner(site: FakeSite) -> N
     assert f"wrapped by watch (entry point watch = {module}:plugin" in str(caught.value)
 
 
-def test_R21_one_object_under_two_names_is_attached_once(site: FakeSite) -> None:
+def test_R21_one_object_under_two_names_is_attached_once(site):
     seen = "# more\nseen = []\n"
     module = site.backend("CPU", seen + "Plugin.hal_device_opened = hookimpl("
                           "lambda self, device: seen.append(device.name))\n")  # fmt: skip

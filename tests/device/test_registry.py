@@ -5,15 +5,12 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
 from counts import calls
 from fake_backend import FakePlugin
-from fake_site import FakeSite
 from hypothesis import given
 from hypothesis import strategies as st
 from in_threads import outcomes, results
@@ -25,13 +22,13 @@ from hal_core.hookspecs import hookimpl
 
 
 @pytest.fixture
-def registry(tmp_path: Path) -> DeviceRegistry:
+def registry(tmp_path):
     """Sees no installed distribution."""
     return DeviceRegistry([str(tmp_path)])
 
 
 @pytest.fixture
-def cpu(registry: DeviceRegistry) -> FakePlugin:
+def cpu(registry):
     plugin = FakePlugin("cpu", rank={"cpu": 0})
     registry.register_plugin("CPU", plugin)
     return plugin
@@ -46,12 +43,12 @@ NAMES = {
 
 
 @pytest.mark.parametrize("name, canonical", NAMES.items())
-def test_R1_canonicalize(registry: DeviceRegistry, name: str, canonical: str) -> None:
+def test_R1_canonicalize(registry, name, canonical):
     assert registry.canonicalize(name) == canonical
     assert registry.canonicalize(canonical) == canonical
 
 
-def test_R1_canonicalize_looks_at_no_plugin(site: FakeSite) -> None:
+def test_R1_canonicalize_looks_at_no_plugin(site):
     site.backend("BAD", "raise SystemExit('touched')")
     code = "import hal_core as hal; print(hal.Device.canonicalize('bad:0'))"
     assert site.run(code).stdout == "BAD\n"
@@ -67,7 +64,7 @@ MALFORMED = [
 
 
 @pytest.mark.parametrize("name", MALFORMED, ids=lambda name: repr(name)[:20])
-def test_R4_malformed_names(site: FakeSite, monkeypatch: pytest.MonkeyPatch, name: Any) -> None:
+def test_R4_malformed_names(site, monkeypatch, name):
     site.backend("CPU", "raise AssertionError('a plugin was touched')")
     monkeypatch.syspath_prepend(str(site))
     registry = DeviceRegistry([str(site)])
@@ -80,7 +77,7 @@ def test_R4_malformed_names(site: FakeSite, monkeypatch: pytest.MonkeyPatch, nam
 
 
 @given(st.one_of(st.text(max_size=8), st.from_regex(r"[A-Za-z_0-9]{1,4}(:[0-9]{1,3})?")))
-def test_R4_a_name_is_malformed_or_canonicalize_is_stable(name: str) -> None:
+def test_R4_a_name_is_malformed_or_canonicalize_is_stable(name):
     registry = DeviceRegistry([])
     try:
         canonical = registry.canonicalize(name)
@@ -91,13 +88,13 @@ def test_R4_a_name_is_malformed_or_canonicalize_is_stable(name: str) -> None:
 
 
 @pytest.mark.usefixtures("cpu")
-def test_R3_one_device_under_every_spelling(registry: DeviceRegistry) -> None:
+def test_R3_one_device_under_every_spelling(registry):
     device = registry["CPU"]
     assert all(registry[name] is device for name in ("cpu", "cpu:0", "CPU:0", "cPu", None))
     assert all(registry[name] is device for name in ("cpu", "cpu:0"))
 
 
-def test_R3_spellings_are_forgotten_with_the_device(registry: DeviceRegistry) -> None:
+def test_R3_spellings_are_forgotten_with_the_device(registry):
     registry.register_plugin("LONGNAME", FakePlugin())
     spellings = [
         "".join(c.lower() if number >> bit & 1 else c for bit, c in enumerate("LONGNAME"))
@@ -112,7 +109,7 @@ def test_R3_spellings_are_forgotten_with_the_device(registry: DeviceRegistry) ->
 
 
 @pytest.mark.usefixtures("cpu")
-def test_a_lookup_is_one_call(registry: DeviceRegistry) -> None:
+def test_a_lookup_is_one_call(registry):
     registry["CPU"]
     assert calls(lambda: registry["CPU"]) == 1
 
@@ -120,7 +117,7 @@ def test_a_lookup_is_one_call(registry: DeviceRegistry) -> None:
 # -- what there is
 
 
-def test_R5_index_beyond_the_count(registry: DeviceRegistry) -> None:
+def test_R5_index_beyond_the_count(registry):
     plugin = FakePlugin("accelerator", "accelerator")
     registry.register_plugin("ACC", plugin)
     with pytest.raises(hal.UnknownDevice, match=r"ACC has 2 devices.*'ACC:99'.*ACC, ACC:1"):
@@ -139,22 +136,18 @@ def test_R5_index_beyond_the_count(registry: DeviceRegistry) -> None:
      ("NPU", "Did you mean GPU or CPU? Installed: CPU."),
      ("GPPU", "Did you mean GPU or CPU? Installed: CPU."), ("TENSIX", "Installed: CPU.")],
 )  # fmt: skip
-def test_R6_only_families_of_this_project_have_a_pip_command(
-    registry: DeviceRegistry, name: str, says: str
-) -> None:
+def test_R6_only_families_of_this_project_have_a_pip_command(registry, name, says):
     with pytest.raises(hal.UnknownDevice) as caught:
         registry[name]
     assert str(caught.value).endswith(f"(got '{name.partition(':')[0]}'). {says}")
 
 
-def test_R6_unknown_family_with_nothing_installed(registry: DeviceRegistry) -> None:
+def test_R6_unknown_family_with_nothing_installed(registry):
     with pytest.raises(hal.UnknownDevice, match="no backend at all"):
         registry["CPU"]
 
 
-def test_R13_the_default_says_why_no_device_is_there(
-    registry: DeviceRegistry, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_R13_the_default_says_why_no_device_is_there(registry, monkeypatch):
     """CPU is the last resort, which the user has not asked for."""
     registry.register_plugin("ACC", NoHardware("no driver"))
     with pytest.raises(hal.UnknownDevice) as caught:
@@ -171,7 +164,7 @@ def test_R13_the_default_says_why_no_device_is_there(
 
 
 class NoHardware(FakePlugin):
-    def __init__(self, why: str = "") -> None:
+    def __init__(self, why=""):
         super().__init__()
         self.why = why
         self.asked = 0
@@ -185,7 +178,7 @@ class NoHardware(FakePlugin):
 
 
 @pytest.mark.parametrize("why", ["", "the driver is too old"])
-def test_R10_no_hardware_is_a_normal_answer(registry: DeviceRegistry, why: str) -> None:
+def test_R10_no_hardware_is_a_normal_answer(registry, why):
     plugin = NoHardware(why)
     registry.register_plugin("ACC", plugin)
     for _ in range(3):
@@ -200,9 +193,7 @@ def test_R10_no_hardware_is_a_normal_answer(registry: DeviceRegistry, why: str) 
     assert plugin.asked == 2
 
 
-def test_R10_an_answer_that_the_program_can_change_is_not_remembered(
-    registry: DeviceRegistry,
-) -> None:
+def test_R10_an_answer_that_the_program_can_change_is_not_remembered(registry):
     class Connected(FakePlugin):
         asked = 0
 
@@ -237,7 +228,7 @@ Plugin.hal_enumerate = hookimpl(refuse)
 """
 
 
-def test_R10_four_answers_that_are_not_each_other(site: FakeSite) -> None:
+def test_R10_four_answers_that_are_not_each_other(site):
     """No hardware, refused by the driver, broken, not installed."""
     site.backend("NONE", "# more\nPlugin.kinds = ()\n")
     site.backend("REFUSED", REFUSES)
@@ -271,7 +262,7 @@ class Busy(FakePlugin):
         return super().hal_open_device(family, index, info)
 
 
-def test_R9_a_failed_open_is_retried(registry: DeviceRegistry) -> None:
+def test_R9_a_failed_open_is_retried(registry):
     registry.register_plugin("ACC", Busy())
     for _ in range(2):
         with pytest.raises(hal.DeviceUnavailable, match="busy"):
@@ -279,7 +270,7 @@ def test_R9_a_failed_open_is_retried(registry: DeviceRegistry) -> None:
     assert registry["ACC"].name == "ACC"
 
 
-def test_a_closed_device_is_opened_anew(registry: DeviceRegistry, cpu: FakePlugin) -> None:
+def test_a_closed_device_is_opened_anew(registry, cpu):
     first = registry["cpu"]
     first.close()
     second = registry["cpu"]
@@ -289,7 +280,7 @@ def test_a_closed_device_is_opened_anew(registry: DeviceRegistry, cpu: FakePlugi
     assert registry["CPU"] is second
 
 
-def test_a_family_in_use_is_not_replaced(registry: DeviceRegistry, cpu: FakePlugin) -> None:
+def test_a_family_in_use_is_not_replaced(registry, cpu):
     device = registry["CPU"]
     with pytest.raises(hal.PluginConflict, match="in use"):
         registry.register_plugin("cpu", FakePlugin())
@@ -299,7 +290,7 @@ def test_a_family_in_use_is_not_replaced(registry: DeviceRegistry, cpu: FakePlug
 
 
 @pytest.mark.parametrize("name", ["GPU", "default", "A:1", "", None, "a b"])
-def test_a_plugin_needs_a_family_name(registry: DeviceRegistry, name: Any) -> None:
+def test_a_plugin_needs_a_family_name(registry, name):
     with pytest.raises(hal.InvalidArgument):
         registry.register_plugin(name, FakePlugin())
 
@@ -307,21 +298,21 @@ def test_a_plugin_needs_a_family_name(registry: DeviceRegistry, name: Any) -> No
 # -- the default
 
 
-def machine(registry: DeviceRegistry, **families: FakePlugin) -> DeviceRegistry:
+def machine(registry, **families):
     for name, plugin in families.items():
         registry.register_plugin(name, plugin)
     return registry
 
 
-def opencl(*kinds: str) -> FakePlugin:
+def opencl(*kinds):
     return FakePlugin(*kinds, rank={"gpu": 200})
 
 
-def host() -> FakePlugin:
+def host():
     return FakePlugin("cpu", rank={"cpu": 0})
 
 
-def test_R13_the_order_of_everything(registry: DeviceRegistry) -> None:
+def test_R13_the_order_of_everything(registry):
     machine(
         registry, CPU=host(), ACC=FakePlugin("accelerator"), CL=opencl("cpu", "gpu"),
         NATIVE=FakePlugin("gpu", "gpu"),
@@ -331,9 +322,7 @@ def test_R13_the_order_of_everything(registry: DeviceRegistry) -> None:
     assert registry.DEFAULT == "NATIVE"
 
 
-def test_R13_hal_plugins_gives_the_order(
-    registry: DeviceRegistry, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_R13_hal_plugins_gives_the_order(registry, monkeypatch):
     machine(registry, CPU=host(), CL=opencl("cpu", "gpu"), NATIVE=FakePlugin("gpu"))
     monkeypatch.setenv("HAL_PLUGINS", "cl, cpu, missing")
     assert list(registry) == ["CL", "CPU"]
@@ -344,7 +333,7 @@ def test_R13_hal_plugins_gives_the_order(
         registry["NATIVE"]
 
 
-def test_R13_hal_disable(registry: DeviceRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_R13_hal_disable(registry, monkeypatch):
     machine(registry, CPU=host(), NATIVE=FakePlugin("gpu"))
     monkeypatch.setenv("HAL_DISABLE", "native")
     assert registry.DEFAULT == "CPU"
@@ -354,9 +343,7 @@ def test_R13_hal_disable(registry: DeviceRegistry, monkeypatch: pytest.MonkeyPat
         registry["NATIVE"]
 
 
-def test_R13_plugins_that_are_not_installed(
-    registry: DeviceRegistry, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_R13_plugins_that_are_not_installed(registry, monkeypatch):
     machine(registry, CPU=host())
     monkeypatch.setenv("HAL_PLUGINS", "CUDA")
     with pytest.raises(hal.DeviceUnavailable) as caught:
@@ -370,9 +357,7 @@ def test_R13_plugins_that_are_not_installed(
         registry["GPU"]
 
 
-def test_R13_hal_device_is_not_replaced_by_another(
-    registry: DeviceRegistry, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_R13_hal_device_is_not_replaced_by_another(registry, monkeypatch):
     machine(registry, CPU=host(), ACC=NoHardware())
     for wanted, error in (("acc", "finds no hardware"), ("nowhere:1", "no installed backend")):
         monkeypatch.setenv("HAL_DEVICE", wanted)
@@ -395,9 +380,7 @@ def test_R13_hal_device_is_not_replaced_by_another(
             assert str(caught.value).count("asks for it") == 1
 
 
-def test_R13_family_in_the_environment(
-    registry: DeviceRegistry, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_R13_family_in_the_environment(registry, monkeypatch):
     machine(registry, CPU=host(), ACC=FakePlugin("gpu"))
     monkeypatch.setenv("CUDA", "1")  # known and not installed: not to be replaced in silence
     with pytest.raises(hal.UnknownDevice, match=r"'CUDA'.*pip install hal-cuda.*CUDA=1 asks"):
@@ -416,7 +399,7 @@ def test_R13_family_in_the_environment(
     assert registry.DEFAULT == "ACC"
 
 
-def test_R13_a_default_that_a_wrong_setting_changes_is_said(registry: DeviceRegistry) -> None:
+def test_R13_a_default_that_a_wrong_setting_changes_is_said(registry):
     class Misset(FakePlugin):
         @hal.hookimpl
         def hal_enumerate(self) -> Any:
@@ -428,7 +411,7 @@ def test_R13_a_default_that_a_wrong_setting_changes_is_said(registry: DeviceRegi
     assert registry.DEFAULT == "CPU"  # and once is enough
 
 
-def test_R13_choosing_opens_nothing_and_keeps_the_reasons(registry: DeviceRegistry) -> None:
+def test_R13_choosing_opens_nothing_and_keeps_the_reasons(registry):
     plugins = {"CPU": host(), "ACC": NoHardware("no cable"), "NATIVE": FakePlugin("gpu")}
     machine(registry, **plugins)
     before = dict(os.environ)
@@ -438,7 +421,7 @@ def test_R13_choosing_opens_nothing_and_keeps_the_reasons(registry: DeviceRegist
     assert dict(os.environ) == before
 
 
-def test_R2_none_follows_the_default_of_this_thread(registry: DeviceRegistry) -> None:
+def test_R2_none_follows_the_default_of_this_thread(registry):
     machine(registry, CPU=host(), ACC=FakePlugin("accelerator", "accelerator"))
     seen = []
     with registry.default("acc:1") as name:
@@ -452,14 +435,14 @@ def test_R2_none_follows_the_default_of_this_thread(registry: DeviceRegistry) ->
     assert registry.canonicalize(None) == "ACC" == seen[0]
 
 
-def test_R2_default_refuses_what_cannot_be_one(registry: DeviceRegistry) -> None:
+def test_R2_default_refuses_what_cannot_be_one(registry):
     for name, error in (("nowhere", hal.UnknownDevice), ("CPU:x", hal.InvalidArgument)):
         with pytest.raises(error), registry.default(name):
             pass
     assert registry.canonicalize(None) == "CPU"
 
 
-def test_R20_gpu_is_a_device_of_kind_gpu(registry: DeviceRegistry) -> None:
+def test_R20_gpu_is_a_device_of_kind_gpu(registry):
     machine(registry, CPU=host(), CL=opencl("cpu", "gpu"), NATIVE=FakePlugin("gpu"))
     assert [registry[name].name for name in ("GPU", "gpu:1")] == ["NATIVE", "CL:1"]
     assert registry.info("GPU:1").name == "CL:1"
@@ -467,7 +450,7 @@ def test_R20_gpu_is_a_device_of_kind_gpu(registry: DeviceRegistry) -> None:
         registry["GPU:2"]
 
 
-def test_R20_a_cpu_behind_opencl_is_no_gpu(registry: DeviceRegistry) -> None:
+def test_R20_a_cpu_behind_opencl_is_no_gpu(registry):
     machine(registry, CPU=host(), CL=opencl("cpu"), ACC=NoHardware("no cable"))
     with pytest.raises(hal.DeviceUnavailable, match=r"no device of kind gpu\. .*no cable") as e:
         registry["GPU"]
@@ -477,7 +460,7 @@ def test_R20_a_cpu_behind_opencl_is_no_gpu(registry: DeviceRegistry) -> None:
     assert registry.get_available_devices() == ["CPU", "CL"]
 
 
-def test_R20_gpu_as_the_default(registry: DeviceRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_R20_gpu_as_the_default(registry, monkeypatch):
     machine(registry, CPU=host(), CL=opencl("cpu", "gpu"))
     monkeypatch.setenv("HAL_DEVICE", "gpu")
     assert registry[None].name == "CL:1"
@@ -486,7 +469,7 @@ def test_R20_gpu_as_the_default(registry: DeviceRegistry, monkeypatch: pytest.Mo
 # -- looking
 
 
-def test_R7_looking_loads_no_plugin(site: FakeSite) -> None:
+def test_R7_looking_loads_no_plugin(site):
     site.backend("BAD", "raise SystemExit('touched')")
     site.backend("WORSE", "import os; os._exit(9)")
     done = site.run(
@@ -505,7 +488,7 @@ def test_R7_looking_loads_no_plugin(site: FakeSite) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-def test_states_follow_what_happens(registry: DeviceRegistry) -> None:
+def test_states_follow_what_happens(registry):
     machine(registry, CPU=host(), ACC=NoHardware())
     assert registry.states() == {"ACC": "installed", "CPU": "installed"}
     registry.get_available_devices()
@@ -516,7 +499,7 @@ def test_states_follow_what_happens(registry: DeviceRegistry) -> None:
     assert registry.states()["CPU"] == "ready"
 
 
-def test_nothing_is_printed_unless_hal_debug_asks(site: FakeSite) -> None:
+def test_nothing_is_printed_unless_hal_debug_asks(site):
     site.backend("ACC")
     site.backend("BAD", "raise OSError('no driver')")
     site.backend("watch", "raise OSError('no file')", group="hal.extensions")
@@ -531,7 +514,7 @@ def test_nothing_is_printed_unless_hal_debug_asks(site: FakeSite) -> None:
 # -- threads
 
 
-def _wait_until(true: Callable[[], bool]) -> None:
+def _wait_until(true):
     for _ in range(20_000):
         if true():
             return
@@ -546,7 +529,7 @@ class Slow(FakePlugin):
         return super().hal_open_device(family, index, info)
 
 
-def test_R14_64_threads_one_object(registry: DeviceRegistry) -> None:
+def test_R14_64_threads_one_object(registry):
     plugin = Slow()
     registry.register_plugin("ACC", plugin)
     found = outcomes(*[lambda: registry["ACC"], lambda: registry["acc:0"]] * 32)
@@ -554,7 +537,7 @@ def test_R14_64_threads_one_object(registry: DeviceRegistry) -> None:
     assert plugin.opened == 1
 
 
-def test_R14_64_threads_share_one_failure(registry: DeviceRegistry) -> None:
+def test_R14_64_threads_share_one_failure(registry):
     class Failing(FakePlugin):
         @hookimpl
         def hal_open_device(self, family: str, index: int, info: object) -> hal.Compiled:
@@ -570,7 +553,7 @@ def test_R14_64_threads_share_one_failure(registry: DeviceRegistry) -> None:
     assert plugin.opened == 1
 
 
-def test_R14_different_devices_open_in_parallel(registry: DeviceRegistry) -> None:
+def test_R14_different_devices_open_in_parallel(registry):
     meeting = threading.Barrier(4, timeout=20)  # opens only when all four are opening
 
     class Meeting(FakePlugin):
@@ -588,7 +571,7 @@ def test_R14_different_devices_open_in_parallel(registry: DeviceRegistry) -> Non
 class Asking(FakePlugin):
     """Opening asks for another device first."""
 
-    def __init__(self, registry: DeviceRegistry, other: str) -> None:
+    def __init__(self, registry, other):
         super().__init__()
         self.registry, self.other = registry, other
 
@@ -599,15 +582,13 @@ class Asking(FakePlugin):
         return super().hal_open_device(family, index, info)
 
 
-def test_R14_a_device_may_need_another(registry: DeviceRegistry) -> None:
+def test_R14_a_device_may_need_another(registry):
     machine(registry, A=Asking(registry, "C"), B=Asking(registry, "C"), C=Slow())
     opened = results(*(partial(registry.__getitem__, name) for name in "ABCABC"))
     assert [device.name for device in opened] == list("ABCABC")
 
 
-def test_R14_devices_that_need_each_other_are_an_error_not_a_dead_lock(
-    registry: DeviceRegistry,
-) -> None:
+def test_R14_devices_that_need_each_other_are_an_error_not_a_dead_lock(registry):
     machine(
         registry, A=Asking(registry, "B"), B=Asking(registry, "A"), SELF=Asking(registry, "self")
     )
@@ -617,7 +598,7 @@ def test_R14_devices_that_need_each_other_are_an_error_not_a_dead_lock(
         registry["SELF"]
 
 
-def test_X1_an_answer_that_comes_after_refresh_is_not_kept(registry: DeviceRegistry) -> None:
+def test_X1_an_answer_that_comes_after_refresh_is_not_kept(registry):
     class Changing(FakePlugin):
         asked = 0
 
@@ -667,9 +648,7 @@ sys.exit(7)
         ("hal.DeviceFault('wait', 'work was lost')", "", "DeviceFault: wait: work was lost"),
     ],
 )  # fmt: skip
-def test_R15_at_exit_newest_first_whatever_fails(
-    site: FakeSite, error: str, setup: str, told: str | None
-) -> None:
+def test_R15_at_exit_newest_first_whatever_fails(site, error, setup, told):
     site.backend("A")
     site.backend("B")
     done = site.run(EXIT.format(setup=setup, error=error))
@@ -678,7 +657,7 @@ def test_R15_at_exit_newest_first_whatever_fails(
     assert told in done.stderr if told else not done.stderr
 
 
-def test_R15_a_closed_device_is_not_closed_again(site: FakeSite) -> None:
+def test_R15_a_closed_device_is_not_closed_again(site):
     site.backend("A")
     code = """
     from hal_core.device import Device
@@ -712,7 +691,7 @@ os._exit(5)
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 class TestFork:
-    def child(self, site: FakeSite, parent: str, child: str) -> str:
+    def child(self, site, parent, child):
         site.backend("DRV")
         site.backend("CPU", "# more\nPlugin.capabilities = frozenset({'subprocess_fork'})\n")
         site.backend("OTHER")
@@ -722,21 +701,21 @@ class TestFork:
         assert (done.returncode, done.stderr) == (5, "")
         return done.stdout
 
-    def test_X2_what_the_parent_left_alone_works(self, site: FakeSite) -> None:
+    def test_X2_what_the_parent_left_alone_works(self, site):
         child = "print(Device['OTHER'].name, Device.states())"
         out = self.child(site, "Device['DRV']; list(Device)", child)
         assert out.startswith("OTHER {'CPU': 'installed'")
 
-    def test_X2_the_cpu_opens_anew_after_refresh(self, site: FakeSite) -> None:
+    def test_X2_the_cpu_opens_anew_after_refresh(self, site):
         parent = "Device['CPU']; Device.refresh()"
         assert self.child(site, parent, "print(Device['CPU'].name)") == "CPU\n"
 
-    def test_X2_a_family_stays_refused_when_its_plugin_is_replaced(self, site: FakeSite) -> None:
+    def test_X2_a_family_stays_refused_when_its_plugin_is_replaced(self, site):
         parent = "plugin = Device.backend('DRV').plugin; Device['DRV']"
         child = "Device.register_plugin('DRV', plugin); Device['DRV']"
         assert self.child(site, parent, child).startswith("ForkError")
 
-    def test_X2_a_thread_that_opens_leaves_no_lock_behind(self, site: FakeSite) -> None:
+    def test_X2_a_thread_that_opens_leaves_no_lock_behind(self, site):
         parent = """
 import threading
 class Slow(type(Device.backend("CPU").plugin)):
@@ -756,7 +735,7 @@ opening.wait()
 # -- settings
 
 
-def test_a_misspelt_setting_is_told_once(site: FakeSite) -> None:
+def test_a_misspelt_setting_is_told_once(site):
     """HAL_CHEK=1 would run unchecked, and look as if nothing were wrong."""
     code = """
 import hal_core as hal
@@ -781,9 +760,7 @@ config.declare("HAL_ACC_SPEED", 1, "how fast it is", int)
 
 
 @pytest.mark.parametrize("name, text", [("HAL_CACHE_LIMIT", "much"), ("HAL_ACC_SPEED", "abc")])
-def test_a_wrong_setting_is_refused_when_a_device_is_opened(
-    site: FakeSite, name: str, text: str
-) -> None:
+def test_a_wrong_setting_is_refused_when_a_device_is_opened(site, name, text):
     """The setting is needed much later; one of another backend stops no device."""
     site.backend("ACC", SPEED)
     site.backend("OTHER")
@@ -802,9 +779,7 @@ def test_a_wrong_setting_is_refused_when_a_device_is_opened(
     assert second == (first if name == "HAL_CACHE_LIMIT" else "OTHER")
 
 
-def test_a_wrong_HAL_DEBUG_is_told_by_the_first_device_and_not_by_an_import(
-    site: FakeSite,
-) -> None:
+def test_a_wrong_HAL_DEBUG_is_told_by_the_first_device_and_not_by_an_import(site):
     site.backend("ACC")
     program = """
         import hal_core as hal
@@ -822,25 +797,25 @@ def test_a_wrong_HAL_DEBUG_is_told_by_the_first_device_and_not_by_an_import(
 # -- other ways to write hal.Device["CPU"]
 
 
-def test_a_call_teaches_the_brackets() -> None:
+def test_a_call_teaches_the_brackets():
     with pytest.raises(
         hal.InvalidArgument, match=r"got \('CPU',\)\)\. Write hal.Device\[\"CPU\"\]"
     ):
-        hal.Device("CPU")  # type: ignore[operator]
+        hal.Device("CPU")
 
 
 @pytest.mark.parametrize("name", ["CPU", "cuda", "GPU", "NEAR"])
-def test_an_attribute_teaches_the_brackets(registry: DeviceRegistry, name: str) -> None:
+def test_an_attribute_teaches_the_brackets(registry, name):
     machine(registry, NEAR=FakePlugin("gpu"))
     with pytest.raises(AttributeError) as caught:
         getattr(registry, name)
     assert f'Write hal.Device["{name.upper()}"].' in str(caught.value)
     with pytest.raises(AttributeError) as caught:
-        registry.opne  # type: ignore[attr-defined]
+        registry.opne
     assert str(caught.value) == "hal.Device has no attribute 'opne'."
 
 
-def test_R5_devices_of_a_kind(registry: hal.DeviceRegistry) -> None:
+def test_R5_devices_of_a_kind(registry):
     registry.register_plugin("ACC", FakePlugin("gpu", "cpu", "gpu"))
     assert [one.name for one in registry.devices("ACC", kind="gpu")] == ["ACC", "ACC:2"]
     assert len(registry.devices("ACC")) == 3
@@ -849,9 +824,9 @@ def test_R5_devices_of_a_kind(registry: hal.DeviceRegistry) -> None:
     assert registry.devices("acc") == registry.devices("ACC"), "a name is one in any case"
     for wrong in (3, []):
         with pytest.raises(hal.InvalidArgument, match="a device is FAMILY or FAMILY:INDEX"):
-            registry.devices(wrong)  # type: ignore[arg-type]
+            registry.devices(wrong)
 
 
-def test_the_default_is_not_assigned(registry: DeviceRegistry) -> None:
+def test_the_default_is_not_assigned(registry):
     with pytest.raises(AttributeError, match=r"default\(\"CPU\"\):`, or set HAL_DEVICE=CPU"):
         registry.DEFAULT = "CPU"

@@ -41,7 +41,7 @@ def fuzzed(y: hal.Ptr[hal.int32]):
 """
 
 
-def test_a_process_that_ends_costs_one_kernel() -> None:
+def test_a_process_that_ends_costs_one_kernel():
     found = list(verdicts(["a", "b", "c"], 0, 10, 4, [sys.executable, "-c", DYING]))
     assert [row for row in found if row[2].kind != OK] == [
         (0, "c", Verdict(MISSING, "c")),
@@ -54,16 +54,16 @@ def test_a_process_that_ends_costs_one_kernel() -> None:
 class Expected(Runner):
     """A device that computes what is expected, but for kernels that were made ready together."""
 
-    def __init__(self, wrong: int, alone: bool, refused: str = "") -> None:
+    def __init__(self, wrong, alone, refused=""):
         self.wrong, self.alone, self.refused = wrong, alone, refused
         self.ready: set[int] = set()
         self.trial: Trial
 
-    def prepare(self, trials: list[Trial]) -> str:
+    def prepare(self, trials):
         self.ready = {trial.case.seed for trial in trials}
         return self.refused
 
-    def run(self, trial: Trial) -> Verdict:
+    def run(self, trial):
         self.trial = trial
         return super().run(trial)
 
@@ -76,25 +76,25 @@ class Expected(Runner):
 
 
 @pytest.mark.parametrize(("alone", "said"), [(True, r"\w+\[-\d+\] is"), (False, "only beside ")])
-def test_a_difference_is_that_of_one_kernel(alone: bool, said: str) -> None:
+def test_a_difference_is_that_of_one_kernel(alone, said):
     trials = [Trial(generate(seed)) for seed in range(3)]
     found = list(judged(Expected(1, alone), trials))
     assert [verdict.kind for verdict in found] == [OK, WRONG, OK]
     assert re.match(said, found[1].why), found[1].why
 
 
-def test_kernels_that_are_refused_together_are_a_finding() -> None:
+def test_kernels_that_are_refused_together_are_a_finding():
     trials = [Trial(generate(seed)) for seed in range(2)]
     found = list(judged(Expected(9, True, "refused"), trials))
     assert found == [Verdict(OK), Verdict(WRONG, "refused")]
 
 
-def test_a_case_is_interpreted_once_for_all_targets(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_case_is_interpreted_once_for_all_targets(monkeypatch):
     """But for each size of subgroups, where the kernel sees them."""
     calls: list[int] = []
     interpret = harness.interpret
 
-    def counted(*given: Any, **how: Any) -> None:
+    def counted(*given, **how):
         calls.append(how["subgroup"])
         interpret(*given, **how)
 
@@ -107,5 +107,5 @@ def test_a_case_is_interpreted_once_for_all_targets(monkeypatch: pytest.MonkeyPa
         assert len(calls) == times
 
 
-def test_definitions_that_texts_share_are_there_once() -> None:
+def test_definitions_that_texts_share_are_there_once():
     assert joined(["a {\n}\n\nb", "c\n\na {\n}\n\nd"]) == "a {\n}\n\nb\n\nc\n\nd"

@@ -23,7 +23,7 @@ MORE = (
     [USUAL, *(pytest.param(*row, marks=pytest.mark.full) for row in MORE)],
     ids=lambda value: "-".join(value) if isinstance(value, tuple) else None,
 )
-def test_generated_kernels(targets: tuple[str, ...], count: int) -> None:
+def test_generated_kernels(targets, count):
     for target in targets:
         built(TARGETS[target].device)
     found: dict[str, list[tuple[int, Verdict]]] = {target: [] for target in targets}
@@ -34,7 +34,7 @@ def test_generated_kernels(targets: tuple[str, ...], count: int) -> None:
         pytest.skip(" ".join(missing))
 
 
-def check(target: str, found: list[tuple[int, Verdict]]) -> str:
+def check(target, found):
     """Check the verdicts on one target; return why it is missing, if it is."""
     if found[0][1].kind == MISSING:
         required = TARGETS[target].device in config.REQUIRE.read()

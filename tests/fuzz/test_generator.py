@@ -38,12 +38,12 @@ class Interpreted(Runner):
         return before
 
 
-def test_a_number_is_a_kernel() -> None:
+def test_a_number_is_a_kernel():
     assert generate(5) == generate(5)
     assert generate(5).source != generate(6).source
 
 
-def test_kernels_have_a_meaning_and_use_the_whole_language() -> None:
+def test_kernels_have_a_meaning_and_use_the_whole_language():
     """None is thrown away; the operations that few kernels have are in some of these."""
     seen: Counter[str] = Counter()
     for seed in range(160):
@@ -75,7 +75,7 @@ MUTANTS: list[tuple[str, int, Callable[..., Array]]] = [
 ]  # fmt: skip
 
 
-def first_found(runner: Runner, likely: int) -> int:
+def first_found(runner, likely):
     """The number of a kernel that finds what is wrong; another one after a change of `generate`."""
     seeds = [likely, *range(1000)]
     return next(seed for seed in seeds if verdict(runner, generate(seed)).kind == WRONG)
@@ -86,7 +86,7 @@ def test_a_wrong_operation_is_found(op: str, likely: int, wrong: Callable[..., A
     assert first_found(Interpreted(op, wrong), likely) >= 0
 
 
-def test_a_write_beside_a_view_is_found() -> None:
+def test_a_write_beside_a_view_is_found():
     class Careless(Interpreted):
         def launch(self, kernel: Any, case: Case, before: list[Array]) -> list[Array]:
             got = super().launch(kernel, case, before)
@@ -98,7 +98,7 @@ def test_a_write_beside_a_view_is_found() -> None:
     assert re.match(r"\w+\[\d+\] is ", found.why)
 
 
-def test_a_failing_kernel_is_made_small() -> None:
+def test_a_failing_kernel_is_made_small():
     op, likely, wrong = MUTANTS[-1]
     runner = Interpreted(op, wrong)
     seed = first_found(runner, likely)
@@ -109,6 +109,6 @@ def test_a_failing_kernel_is_made_small() -> None:
     assert "!=" in case.source or "bool_" in case.source
 
 
-def test_a_case_that_does_not_fail_again_is_not_made_small() -> None:
+def test_a_case_that_does_not_fail_again_is_not_made_small():
     case = generate(3)
     assert small(Interpreted(), case) == f"{case}\n# not wrong this time"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,23 +23,23 @@ DOUBLE = hal.Source(
 N = 8
 
 
-def double(device: hal.Compiled) -> tuple[hal.Program, hal.Buffer]:
+def double(device):
     program, made = device.compile(DOUBLE), hal.zeros(N, hal.int32, device).fill(1)
     program(made, vals=(N,), threads=N)
     return program, made
 
 
-def first(buffer: hal.Buffer) -> int:
+def first(buffer):
     return int(buffer.numpy()[0])
 
 
-def test_G4_a_launch_asks_for_a_capture_while_there_is_one(fake: hal.Compiled) -> None:
+def test_G4_a_launch_asks_for_a_capture_while_there_is_one(fake):
     """Any way to say that there is no queue is the same; a program compiled meanwhile is, too."""
     program, made = double(fake)
     plain = type(program).__call__
     with fake.capture() as graph:
         for how in ({}, {"queue": None}, {"vals": [N]}, {"threads": (N,)}):
-            program(made, **{"vals": (N,), "threads": N, **how})  # type: ignore[arg-type]
+            program(made, **{"vals": (N,), "threads": N, **how})
         assert type(program).__call__ is not plain
         text = "def g(t, y, x): pass"
         other = fake.compile(hal.Source("g", text, "y: int8*, x: int8*", language="python"))
@@ -55,7 +54,7 @@ def test_G4_a_launch_asks_for_a_capture_while_there_is_one(fake: hal.Compiled) -
     assert first(made) == 8 << 4
 
 
-def test_G4_the_first_launch_of_a_capture_may_come_when_it_is_over(fake: hal.Compiled) -> None:
+def test_G4_the_first_launch_of_a_capture_may_come_when_it_is_over(fake):
     program, made = double(fake)
     with fake.capture():
         call = type(program).__call__
@@ -63,11 +62,11 @@ def test_G4_the_first_launch_of_a_capture_may_come_when_it_is_over(fake: hal.Com
     assert first(made) == 4
 
 
-def test_G4_two_threads_capture_at_once(fake: hal.Compiled) -> None:
+def test_G4_two_threads_capture_at_once(fake):
     program, made = double(fake)
     both = threading.Barrier(2, timeout=20)
 
-    def capture(count: int) -> hal.Graph:
+    def capture(count):
         with fake.capture() as graph:
             both.wait()
             for _ in range(count):
@@ -79,7 +78,7 @@ def test_G4_two_threads_capture_at_once(fake: hal.Compiled) -> None:
     assert list(map(len, graphs)) == [3, 5] and first(made) == 2
 
 
-def test_a_capture_that_is_entered_again_makes_another_graph(fake: hal.Compiled) -> None:
+def test_a_capture_that_is_entered_again_makes_another_graph(fake):
     program, made = double(fake)
     capture = fake.capture()
     with capture as outer:
@@ -95,9 +94,7 @@ def test_a_capture_that_is_entered_again_makes_another_graph(fake: hal.Compiled)
 
 @pytest.mark.parametrize("how", ["replay", "replay in a queue", "launch in a queue"])
 @pytest.mark.parametrize("error", [AttributeError("'NoneType' has no 'entry'"), TypeError("None")])
-def test_work_on_a_device_that_another_thread_closes_is_refused(
-    error: Exception, how: str, fake: hal.Compiled, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_work_on_a_device_that_another_thread_closes_is_refused(error, how, fake, monkeypatch):
     """Play a driver whose functions are gone with its programs."""
     program, made = double(fake)
     queue = fake.queue()
@@ -111,7 +108,7 @@ def test_work_on_a_device_that_another_thread_closes_is_refused(
         ),
     }[how]  # fmt: skip
 
-    def meanwhile(*anything: Any) -> None:
+    def meanwhile(*anything):
         monkeypatch.undo()
         fake.close()
         raise error
@@ -121,7 +118,7 @@ def test_work_on_a_device_that_another_thread_closes_is_refused(
         work()
 
 
-def test_G7_what_has_no_end_is_no_graph(fake: hal.Compiled, tmp_path: Path) -> None:
+def test_G7_what_has_no_end_is_no_graph(fake, tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     for path in ("/dev/zero", pipe):
@@ -129,7 +126,7 @@ def test_G7_what_has_no_end_is_no_graph(fake: hal.Compiled, tmp_path: Path) -> N
             hal.load_graph(path, fake)
 
 
-def test_a_graph_is_loaded_while_another_is_captured(fake: hal.Compiled, tmp_path: Path) -> None:
+def test_a_graph_is_loaded_while_another_is_captured(fake, tmp_path):
     hal.Graph(fake).save(tmp_path / "graph")
     with fake.capture():
         assert len(hal.load_graph(tmp_path / "graph", fake)) == 0
@@ -137,8 +134,8 @@ def test_a_graph_is_loaded_while_another_is_captured(fake: hal.Compiled, tmp_pat
 
 @pytest.mark.parametrize("changed", ["family", "arch", "compiler"])
 def test_G7_a_graph_that_was_made_for_another_target_is_refused(
-    changed: str, fake: hal.Compiled, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    changed, fake, tmp_path, monkeypatch
+):
     program, made = double(fake)
     with fake.capture() as graph:
         program(made, vals=(N,), threads=N)
@@ -157,8 +154,8 @@ def test_G7_a_graph_that_was_made_for_another_target_is_refused(
 
 @pytest.mark.parametrize("threads", [N, [N], (np.int64(N),), np.int64(N)])
 def test_G7_a_launch_of_sizes_of_any_kind_is_saved_whatever_its_program_ran_since(
-    threads: Any, fake: hal.Compiled, tmp_path: Path
-) -> None:
+    threads, fake, tmp_path
+):
     program, made = double(fake)
     with fake.capture() as graph:
         program(made, vals=(N,), threads=threads)
@@ -174,9 +171,7 @@ def test_G7_a_launch_of_sizes_of_any_kind_is_saved_whatever_its_program_ran_sinc
     assert root.numpy().tolist() == [4] * N
 
 
-def test_G1_a_size_that_is_no_integer_is_refused_though_its_geometry_is_known(
-    fake: hal.Compiled,
-) -> None:
+def test_G1_a_size_that_is_no_integer_is_refused_though_its_geometry_is_known(fake):
     program, made = double(fake)
     program(made, vals=(N,), threads=N)
     with fake.capture() as graph, pytest.raises(hal.InvalidArgument, match="threads must be"):
@@ -184,7 +179,7 @@ def test_G1_a_size_that_is_no_integer_is_refused_though_its_geometry_is_known(
     assert not len(graph)
 
 
-def test_G7_a_graph_of_an_unloaded_program_is_not_saved(fake: hal.Compiled, tmp_path: Path) -> None:
+def test_G7_a_graph_of_an_unloaded_program_is_not_saved(fake, tmp_path):
     program, made = double(fake)
     with fake.capture() as graph:
         program(made, vals=(N,), threads=N)
@@ -193,15 +188,13 @@ def test_G7_a_graph_of_an_unloaded_program_is_not_saved(fake: hal.Compiled, tmp_
         graph.save(tmp_path / "graph")
 
 
-def test_G7_a_sealed_file_of_wrong_contents_is_refused(fake: hal.Compiled) -> None:
+def test_G7_a_sealed_file_of_wrong_contents_is_refused(fake):
     with pytest.raises(hal.InvalidArgument, match="does not describe a graph: KeyError"):
         saved.from_bytes(fake, seal(saved._MAKER, {}, b""), hal.Graph(fake))
 
 
 @pytest.mark.parametrize("device", [42, b"FAKE", object(), hal.Compiled])
-def test_a_graph_of_what_is_no_device_is_refused(
-    device: Any, fake: hal.Compiled, tmp_path: Path
-) -> None:
+def test_a_graph_of_what_is_no_device_is_refused(device, fake, tmp_path):
     hal.Graph(fake).save(tmp_path / "empty.graph")
     calls = (lambda: hal.Graph(device), lambda: hal.load_graph(tmp_path / "empty.graph", device))
     for call in calls:
@@ -209,7 +202,7 @@ def test_a_graph_of_what_is_no_device_is_refused(
             call()
 
 
-def test_a_graph_takes_programs_and_buffers(fake: hal.Compiled) -> None:
+def test_a_graph_takes_programs_and_buffers(fake):
     graph, made = hal.Graph(fake), hal.zeros(N, hal.int32, fake)
     nothing: Any = None
     works: list[Any] = [
@@ -222,7 +215,7 @@ def test_a_graph_takes_programs_and_buffers(fake: hal.Compiled) -> None:
     assert not len(graph)
 
 
-def test_a_replay_compares_what_it_is_given_by_identity_and_order(fake: hal.Compiled) -> None:
+def test_a_replay_compares_what_it_is_given_by_identity_and_order(fake):
     program, made = double(fake)
     part, other, third = made[:2], hal.zeros(N, hal.int32, fake), hal.zeros(2, hal.int32, fake)
     graph = hal.Graph(fake)
@@ -237,7 +230,7 @@ def test_a_replay_compares_what_it_is_given_by_identity_and_order(fake: hal.Comp
         graph.replay(wrong)
 
 
-def test_a_launch_on_another_device_inside_a_capture_says_what_to_do(fake: hal.Compiled) -> None:
+def test_a_launch_on_another_device_inside_a_capture_says_what_to_do(fake):
     other = hal.Device["FAKE:1"]
     program, made = double(other)
     works: list[Any] = [
@@ -253,13 +246,13 @@ def test_a_launch_on_another_device_inside_a_capture_says_what_to_do(fake: hal.C
     assert not len(graph) and first(made) == 4
 
 
-def test_a_node_that_is_not_there_says_how_many_there_are(fake: hal.Compiled) -> None:
+def test_a_node_that_is_not_there_says_how_many_there_are(fake):
     _, made = double(fake)
     graph = hal.Graph(fake)
     with pytest.raises(IndexError, match=r"0 nodes.* has no such node .got 0; it has none"):
         graph[0]
     with pytest.raises(TypeError, match=r"a graph's nodes are numbered: graph\[0\], got str"):
-        graph["fill"]  # type: ignore[index]
+        graph["fill"]
     graph.fill(made, 1)
     graph.fill(made, 2)
     assert graph[-1] is graph[1]
@@ -279,9 +272,7 @@ def test_a_node_that_is_not_there_says_how_many_there_are(fake: hal.Compiled) ->
      ({"grid": 3, "block": 2}, {"block": 4, "threads": None}, {"grid": 3, "block": 4}),
      ({"threads": 9}, {"shared": 16}, {"threads": 9, "shared": 16})],
 )  # fmt: skip
-def test_G3_an_update_keeps_the_sizes_that_are_left_out(
-    sizes: Any, update: Any, same: Any, fake: hal.Compiled
-) -> None:
+def test_G3_an_update_keeps_the_sizes_that_are_left_out(sizes, update, same, fake):
     program, made = double(fake)
     graph = hal.Graph(fake)
     node = graph.add(program, made, vals=(N,), **sizes)
@@ -295,9 +286,7 @@ def test_G3_an_update_keeps_the_sizes_that_are_left_out(
      ({"val": (4,)}, "Did you mean vals="),
      ({"queue": None}, "It takes vals, grid, block, threads, shared")],
 )  # fmt: skip
-def test_an_update_suggests_the_argument_that_is_meant(
-    given: dict[str, Any], advice: str, fake: hal.Compiled
-) -> None:
+def test_an_update_suggests_the_argument_that_is_meant(given, advice, fake):
     program, made = double(fake)
     graph = hal.Graph(fake)
     node = graph.add(program, made, vals=(N,), threads=N)
@@ -306,16 +295,16 @@ def test_an_update_suggests_the_argument_that_is_meant(
     assert node.vals == (N,)
 
 
-def test_a_misspelt_argument_of_a_launch_is_told_with_those_there_are(fake: hal.Compiled) -> None:
+def test_a_misspelt_argument_of_a_launch_is_told_with_those_there_are(fake):
     program, made = double(fake)
     with pytest.raises(TypeError, match="vals.*threads.*unexpected keyword argument 'thread'"):
-        program(made, vals=(N,), thread=N)  # type: ignore[call-overload]
+        program(made, vals=(N,), thread=N)
     with fake.capture(), pytest.raises(TypeError, match="grid, block, threads.*'thread'"):
-        program(made, vals=(N,), thread=N)  # type: ignore[call-overload]
+        program(made, vals=(N,), thread=N)
     assert first(made) == 2 and generated.captures == {}
 
 
-def test_P10_a_queue_keeps_the_launches_of_a_program_that_is_unloaded(fake: hal.Compiled) -> None:
+def test_P10_a_queue_keeps_the_launches_of_a_program_that_is_unloaded(fake):
     program, made = double(fake)
     graph = hal.Graph(fake)
     graph.add(program, made, vals=(N,), threads=N)

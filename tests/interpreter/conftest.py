@@ -1,7 +1,5 @@
 """The helpers of this folder are imported by name."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -25,11 +25,11 @@ def scale(y: hal.Ptr[hal.float32], n: hal.int32, a: hal.float32) -> None:
         y[hal.global_idx(0)] *= a
 
 
-def floats() -> Any:
+def floats():
     return np.zeros(SIZE, np.float32)
 
 
-def ints(*values: int) -> Any:
+def ints(*values):
     return np.array(values, np.int32)
 
 
@@ -54,12 +54,12 @@ REFUSED: list[tuple[tuple[Any, ...], dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("bufs", "how", "text"), REFUSED, ids=range(len(REFUSED)))
-def test_refused(bufs: tuple[Any, ...], how: dict[str, Any], text: str) -> None:
+def test_refused(bufs, how, text):
     with pytest.raises(hal.InvalidArgument, match=text):
         interpret(shift, *bufs, **how)
 
 
-def test_memory_that_cannot_be_written_is_refused_where_it_would_be() -> None:
+def test_memory_that_cannot_be_written_is_refused_where_it_would_be():
     frozen = floats()
     frozen.flags.writeable = False
     interpret(shift, floats(), frozen, vals=(0,), threads=SIZE, block=SIZE)
@@ -67,19 +67,19 @@ def test_memory_that_cannot_be_written_is_refused_where_it_would_be() -> None:
         interpret(shift, frozen, floats(), vals=(0,), threads=SIZE)
 
 
-def test_a_buffer_is_refused_with_what_to_do(fake: hal.Compiled) -> None:
+def test_a_buffer_is_refused_with_what_to_do(fake):
     y = hal.Buffer.from_numpy(floats(), device=fake)
     with pytest.raises(hal.InvalidArgument, match=r"'y' is not a .*Buffer.*buffer\.numpy\(\)"):
         interpret(shift, y, floats(), vals=(0,), threads=1)
 
 
-def test_arguments_may_stand_in_the_order_of_the_kernel() -> None:
+def test_arguments_may_stand_in_the_order_of_the_kernel():
     y = floats()
     interpret(shift, y, np.arange(SIZE + 1, dtype=np.float32), 1, threads=SIZE, block=SIZE)
     assert y.tolist() == list(range(1, SIZE + 1))
 
 
-def test_an_error_shows_the_right_order_of_values() -> None:
+def test_an_error_shows_the_right_order_of_values():
     text = "'n' is a float where .* Write interpret(scale, y, n, a, ...)."
     with pytest.raises(hal.InvalidArgument, match=re.escape(text).replace(r"\.\*", ".*", 1)):
         interpret(scale, floats(), vals=(0.5, 8), threads=8)

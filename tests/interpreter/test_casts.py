@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from one_operation import compute
 from oracles import COMPUTED, FLOATS, INTEGERS, numbers, same
 
-from hal_core.dtypes import DType, bfloat16, float16, float32
+from hal_core.dtypes import bfloat16, float16, float32
 
 HALVES = (float16, bfloat16)
 
 
-def check_cast(source: DType, target: DType, values: list[Any]) -> None:
+def check_cast(source, target, values):
     rows = [(value,) for value in values]
     for value, got in zip(values, compute("CAST", [source], target, rows), strict=True):
         expected = oracles.cast(value, source, target)
@@ -29,13 +29,13 @@ def check_cast(source: DType, target: DType, values: list[Any]) -> None:
 
 @pytest.mark.parametrize("target", COMPUTED, ids=repr)
 @pytest.mark.parametrize("source", COMPUTED, ids=repr)
-def test_cast(source: DType, target: DType) -> None:
+def test_cast(source, target):
     check_cast(source, target, numbers(source))
 
 
 @pytest.mark.parametrize("target", INTEGERS, ids=repr)
 @pytest.mark.parametrize("source", FLOATS, ids=repr)
-def test_saturation_at_the_very_limit(source: DType, target: DType) -> None:
+def test_saturation_at_the_very_limit(source, target):
     """Return the numbers next to both limits, on both sides."""
     kind = source.to_numpy().type
     limits = [kind(target.min), kind(target.max)]
@@ -43,7 +43,7 @@ def test_saturation_at_the_very_limit(source: DType, target: DType) -> None:
     check_cast(source, target, [float(value) for value in (*limits, *near)])
 
 
-def ties(dtype: DType) -> list[float]:
+def ties(dtype):
     """Return numbers of `dtype`, the middle to the next one, and both float32 next to that."""
     made: list[float] = []
     for pattern in range(1, 0x8000, 7):
@@ -55,25 +55,25 @@ def ties(dtype: DType) -> list[float]:
     return [*made, *(-value for value in made)]
 
 
-def _value(pattern: int, dtype: DType) -> float:
+def _value(pattern, dtype):
     bits: npt.NDArray[Any] = np.array([pattern], np.uint16)
     return float(bits.view(dtype.to_numpy())[0])
 
 
 @pytest.mark.parametrize("dtype", HALVES, ids=repr)
-def test_half_floats_round_half_to_even(dtype: DType) -> None:
+def test_half_floats_round_half_to_even(dtype):
     check_cast(float32, dtype, ties(dtype))
     check_cast(float32, dtype, numbers(float32))
 
 
 @pytest.mark.parametrize("dtype", HALVES, ids=repr)
 @given(values=st.lists(st.floats(width=32), min_size=1))
-def test_any_float32_to_half(dtype: DType, values: list[float]) -> None:
+def test_any_float32_to_half(dtype, values):
     check_cast(float32, dtype, values)
 
 
 @pytest.mark.parametrize("dtype", HALVES, ids=repr)
-def test_every_half_float_is_what_its_bits_say(dtype: DType) -> None:
+def test_every_half_float_is_what_its_bits_say(dtype):
     patterns = np.arange(1 << 16, dtype=np.uint16)
     rows = [(value,) for value in patterns.view(dtype.to_numpy())]
     significand, least, _ = oracles.FORMATS[dtype.name]
@@ -87,7 +87,7 @@ def test_every_half_float_is_what_its_bits_say(dtype: DType) -> None:
         assert same(got, math.copysign(float(exact), sign))
 
 
-def _fields(pattern: int, significand: int) -> tuple[int, int, int]:
+def _fields(pattern, significand):
     digits = pattern & ((1 << significand - 1) - 1)
     exponent = (pattern & 0x7FFF) >> significand - 1
     return -1 if pattern >> 15 else 1, exponent, digits
@@ -102,7 +102,7 @@ PAIRS = [
 
 
 @pytest.mark.parametrize(("source", "target"), PAIRS, ids=repr)
-def test_bitcast(source: DType, target: DType) -> None:
+def test_bitcast(source, target):
     values = [value for value in numbers(source) if value == value]  # a NaN has many
     rows = [(value,) for value in values]
     for value, got in zip(values, compute("BITCAST", [source], target, rows), strict=True):

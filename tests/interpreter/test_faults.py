@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -94,26 +93,26 @@ def wide_by_a_variable(y: hal.Ptr[hal.int32], step: hal.int32, n: hal.int32) -> 
     y[old + 2] = hashed
 
 
-def _line(kernel: Any, text: str) -> int:
+def _line(kernel, text):
     """Return the number of the first line of the kernel that holds this text."""
     lines = Path(__file__).read_text(encoding="utf-8").splitlines()
     start = next(n for n, line in enumerate(lines) if line.startswith(f"def {kernel.name}("))
     return 1 + next(n for n, line in enumerate(lines) if n >= start and text in line)
 
 
-def run(kernel: Any, *bufs: Any, **how: Any) -> Callable[[], None]:
+def run(kernel, *bufs, **how):
     return lambda: interpret(kernel, *bufs, **how)
 
 
-def floats() -> Any:
+def floats():
     return np.zeros(SIZE, np.float32)
 
 
-def ints(*values: int) -> Any:
+def ints(*values):
     return np.array(values, np.int32)
 
 
-def who(thread: int, block: int = 0) -> str:
+def who(thread, block=0):
     return f"thread ({thread}, 0, 0) of block ({block}, 0, 0)"
 
 
@@ -157,21 +156,21 @@ CASES: list[tuple[Callable[[], None], type[Exception], int, str]] = [
 ]  # fmt: skip
 
 
-def test_sums_that_wrap_and_are_no_index_are_right() -> None:
+def test_sums_that_wrap_and_are_no_index_are_right():
     y = np.zeros(4, np.int32)
     interpret(wide_by_a_variable, y, vals=(2**31 - 1, 0), threads=1)
     assert y.tolist() == [0, 0, 7, 1]
 
 
 @pytest.mark.parametrize(("wrong", "kind", "line", "text"), CASES, ids=range(len(CASES)))
-def test_fault(wrong: Callable[[], None], kind: type[Exception], line: int, text: str) -> None:
+def test_fault(wrong, kind, line, text):
     with pytest.raises(kind, match=re.escape(f", line {line}: {text}")) as caught:
         wrong()
     assert type(caught.value) is kind
     assert isinstance(caught.value, hal.KernelFault)
 
 
-def test_every_builtin_a_caller_would_catch() -> None:
+def test_every_builtin_a_caller_would_catch():
     assert issubclass(hal.OutOfBounds, IndexError)
     assert issubclass(hal.FailedAssert, AssertionError)
     assert issubclass(hal.KernelFault, RuntimeError)
@@ -184,7 +183,7 @@ def unguarded(y: hal.Ptr[hal.int32], width: hal.int32, height: hal.int32) -> Non
 
 
 @pytest.mark.parametrize("threads", [10, (10,), (1, 7), (5, 3), (3, 3, 3), (1, 1, 5), (2, 1, 9)])
-def test_a_guard_that_was_forgotten(threads: Any) -> None:
+def test_a_guard_that_was_forgotten(threads):
     """The default block leaves surplus threads along each axis that has more than one."""
     width, height, depth = ((*threads, 1, 1) if isinstance(threads, tuple) else (threads, 1, 1))[:3]
     with pytest.raises(hal.OutOfBounds, match="a write of 'y'"):
@@ -195,7 +194,7 @@ def test_a_guard_that_was_forgotten(threads: Any) -> None:
 
 
 @pytest.mark.parametrize("threads", [1, (64,), (8, 8), (4, 4, 4), (1, 64), (16, 1, 24)])
-def test_whole_blocks_need_no_guard(threads: Any) -> None:
+def test_whole_blocks_need_no_guard(threads):
     shape = ((*threads, 1, 1) if isinstance(threads, tuple) else (threads, 1, 1))[:3]
     y = np.zeros(shape, "i4")
     interpret(unguarded, y, vals=shape[:2], threads=threads)
@@ -218,7 +217,7 @@ def peek(total: hal.Ptr[hal.int32], y: hal.Ptr[hal.int32]) -> None:
     y[hal.global_idx(0)] = total[0]
 
 
-def test_a_race_of_an_atomic_says_how_to_read_or_write() -> None:
+def test_a_race_of_an_atomic_says_how_to_read_or_write():
     with pytest.raises(hal.KernelFault) as caught:
         interpret(peek, ints(0), np.zeros(64, "i4"), threads=64)
     assert caught.value.fix.endswith("else read it with hal.atomic_load(p, i).")
@@ -230,19 +229,19 @@ def test_a_race_of_an_atomic_says_how_to_read_or_write() -> None:
 # -- what is no fault
 
 
-def test_a_barrier_orders_the_threads_of_a_block() -> None:
+def test_a_barrier_orders_the_threads_of_a_block():
     y = np.zeros(24, np.float32)
     interpret(reverse, y, vals=(1, 8), threads=24, block=8)
     assert y.tolist() == [*range(7, -1, -1)] * 3
 
 
-def test_races_can_be_let_pass() -> None:
+def test_races_can_be_let_pass():
     y = ints(0)
     interpret(sum_all, y, threads=2, races=False)
     assert y[0] == 1
 
 
-def test_atomics_do_not_race() -> None:
+def test_atomics_do_not_race():
     @hal.kernel
     def count(total: hal.Ptr[hal.int32], seen: hal.Ptr[hal.int32]) -> None:
         seen[hal.global_idx(0)] = hal.atomic_add(total, 0, 1)
@@ -256,7 +255,7 @@ def test_atomics_do_not_race() -> None:
     assert flag[0] == 1 and set(seen.tolist()) <= {0, 1}
 
 
-def test_an_atomic_store_reads_nothing() -> None:
+def test_an_atomic_store_reads_nothing():
     """Memory that nothing has written may be stored to, and is then written."""
 
     @hal.kernel(block=(4, 1, 1))
@@ -270,7 +269,7 @@ def test_an_atomic_store_reads_nothing() -> None:
     assert y.tolist() == [7] * 4
 
 
-def test_elements_that_are_known_not_to_be_initialised() -> None:
+def test_elements_that_are_known_not_to_be_initialised():
     known = np.arange(SIZE) < 5
     for mask in (known, known.tolist()):
         interpret(
@@ -287,11 +286,11 @@ def test_elements_that_are_known_not_to_be_initialised() -> None:
 # -- what the front end cannot say
 
 
-def _kernel(*uops: UOp, text: str = "") -> Kernel:
+def _kernel(*uops, text=""):
     return Kernel("raw", Signature.parse("raw", text), uops)
 
 
-def test_a_failed_assert() -> None:
+def test_a_failed_assert():
     index = UOp("SPECIAL", int32, (), ("global_idx", 0))
     two = UOp("CONST", int32, (), 2)
     small = UOp("LT", bool_, (index, two))
@@ -306,9 +305,7 @@ def test_a_failed_assert() -> None:
 @pytest.mark.parametrize(
     ("leaves", "why"), [("RETURN", "has returned"), ("", "took another branch")]
 )
-def test_a_barrier_that_some_threads_pass_by(
-    leaves: str, why: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_barrier_that_some_threads_pass_by(leaves, why, monkeypatch):
     """verify refuses these kernels; without it the interpreter finds the fault."""
     monkeypatch.setattr(interpreter, "verify", lambda kernel: None)
     index = UOp("SPECIAL", int32, (), ("thread_idx", 0))
@@ -326,6 +323,6 @@ def test_a_barrier_that_some_threads_pass_by(
         interpret(kernel, threads=4, block=4)
 
 
-def test_a_kernel_that_is_wrong_is_refused() -> None:
+def test_a_kernel_that_is_wrong_is_refused():
     with pytest.raises(hal.InvalidKernel, match="ADD"):
         interpret(_kernel(UOp("ADD", float32, ())), threads=1)

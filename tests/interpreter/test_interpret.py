@@ -18,7 +18,7 @@ from hal_kernel.ir import Kernel, UOp
 Array = Any
 
 
-def ints(size: int) -> Array:
+def ints(size):
     return np.zeros(size, np.int32)
 
 
@@ -29,20 +29,20 @@ def once(total: hal.Ptr[hal.int32], n: hal.int32) -> None:
         total[i] += 1
 
 
-def test_more_threads_than_are_executed_together() -> None:
+def test_more_threads_than_are_executed_together():
     total = ints(200_001)
     interpret(once, total, vals=(200_001,), threads=200_001)
     assert (total == 1).all()
 
 
 @pytest.mark.parametrize("nothing", [{"threads": 0}, {"grid": (3, 0), "block": 2}])
-def test_no_threads(nothing: dict[str, Any]) -> None:
+def test_no_threads(nothing):
     total = ints(4)
     interpret(once, total, vals=(4,), **nothing)
     assert not total.any()
 
 
-def test_a_fixed_block_is_the_only_one() -> None:
+def test_a_fixed_block_is_the_only_one():
     kernel = once.lower()._replace(block=(4, 1, 1))
     total = ints(8)
     interpret(kernel, total, vals=(8,), threads=8)
@@ -54,7 +54,7 @@ def test_a_fixed_block_is_the_only_one() -> None:
 # -- control flow: the kernel is also run as the Python it is
 
 
-def as_python(kernel: Any, size: int, *values: int) -> list[int]:
+def as_python(kernel, size, *values):
     """Run the Python function itself, thread by thread."""
     out = [0] * size
     function = kernel.__wrapped__
@@ -65,7 +65,7 @@ def as_python(kernel: Any, size: int, *values: int) -> list[int]:
             int32 = int
 
             @staticmethod
-            def global_idx(axis: int, thread: int = thread) -> int:
+            def global_idx(axis, thread=thread):
                 return thread
 
         function.__globals__["hal"] = Fake
@@ -104,7 +104,7 @@ def search(out: hal.Ptr[hal.int32], most: hal.int32) -> None:
 
 @pytest.mark.parametrize("most", [0, 1, 7, 20])
 @pytest.mark.parametrize("block", [1, 8, 64])
-def test_control_flow(most: int, block: int) -> None:
+def test_control_flow(most, block):
     """Also tests/lang/test_differential.py, which runs one thread at a time."""
     out = ints(64)
     interpret(search, out, vals=(most,), threads=64, block=block)
@@ -120,7 +120,7 @@ RANGES = [
 
 
 @pytest.mark.parametrize(("name", "start", "stop", "step"), RANGES)
-def test_ranges_at_the_ends_of_a_dtype(name: str, start: int, stop: int, step: int) -> None:
+def test_ranges_at_the_ends_of_a_dtype(name, start, stop, step):
     """The turns are those of Python's range, which never wraps."""
     dtype, int32 = DTYPES[name], DTYPES["int32"]
     signature = Signature.parse("loop", f"out: {name}*, count: int32*")
@@ -165,7 +165,7 @@ def tally(
     hal.atomic_store(rows, (1, 1), 5)
 
 
-def test_atomics() -> None:
+def test_atomics():
     x = np.array([3, 9, -4, 9, 0, 17, 6, 3], np.int32)
     seen, low, high = np.zeros(4, np.uint32), np.zeros(1, np.int64), np.array([-9, 2], np.int32)
     total, last, bits = np.zeros(1, np.float32), np.full(9, -1, np.int32), np.array([-1, 0, 0, 0])
@@ -179,7 +179,7 @@ def test_atomics() -> None:
 
 
 @pytest.mark.parametrize("name", ["float16", "bfloat16"])
-def test_half_float_arrays(name: str) -> None:
+def test_half_float_arrays(name):
     """A bfloat16 array may also be given as its bits."""
     dtype = DTYPES[name]
     kernel = one_operation("CAST", [dtype], float32)
@@ -197,7 +197,7 @@ def test_half_float_arrays(name: str) -> None:
 # -- speed
 
 
-def test_small_kernels_take_some_thousand_calls() -> None:
+def test_small_kernels_take_some_thousand_calls():
     """A fuzzer needs a hundred kernels a second."""
     out = ints(64)
     interpret(search, out, vals=(7,), threads=64, block=8)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import product
-from typing import Any
 
 import numpy as np
 import oracles
@@ -15,7 +14,7 @@ from hypothesis import strategies as st
 from one_operation import compute
 from oracles import COMPUTED, FLOATS, INTEGERS, numbers, same
 
-from hal_core.dtypes import DType, bool_, float32, float64, int8, uint8
+from hal_core.dtypes import bool_, float32, float64, int8, uint8
 from hal_kernel.interpreter.operations import OPERATIONS
 from hal_kernel.ir.rules import SOURCE_COUNTS
 from hal_kernel.ir.uop import BINARY, BITWISE, COMPARISON, UNARY
@@ -35,30 +34,24 @@ POLES = {
 }  # fmt: skip
 
 
-def check(
-    op: str,
-    sources: Sequence[DType],
-    target: DType,
-    rows: Sequence[tuple[Any, ...]],
-    oracle: Callable[..., Any],
-) -> None:
+def check(op, sources, target, rows, oracle):
     for row, got in zip(rows, compute(op, sources, target, rows), strict=True):
         expected = oracle(*row)
         assert same(got, expected), f"{op} of {row} in {target}: {got!r}, not {expected!r}"
 
 
-def rows(op: str, dtype: DType) -> list[tuple[Any, ...]]:
+def rows(op, dtype):
     return list(product(numbers(dtype), repeat=SOURCE_COUNTS.get(op, 2)))
 
 
-def test_every_operation_is_here() -> None:
+def test_every_operation_is_here():
     tested = {*INTEGER_OPS, *MATH, *WHOLE, *COMPARISON, "DIV", "FMA", "ISNAN", "WHERE"}
     assert tested == set(OPERATIONS) == UNARY | BINARY | COMPARISON | {"WHERE", "FMA"}
 
 
 @pytest.mark.parametrize("dtype", INTEGERS, ids=repr)
 @pytest.mark.parametrize("op", INTEGER_OPS)
-def test_integers(op: str, dtype: DType) -> None:
+def test_integers(op, dtype):
     check(
         op, [dtype] * SOURCE_COUNTS.get(op, 2), dtype, rows(op, dtype),
         lambda *values: oracles.integer(op, dtype, *values),
@@ -67,7 +60,7 @@ def test_integers(op: str, dtype: DType) -> None:
 
 @pytest.mark.parametrize("dtype", [int8, uint8], ids=repr)
 @pytest.mark.parametrize("op", ["FLOORDIV", "MOD", "TRUNCDIV", "TRUNCMOD", "MUL", "SHL", "SHR"])
-def test_all_pairs_of_bytes(op: str, dtype: DType) -> None:
+def test_all_pairs_of_bytes(op, dtype):
     every = range(int(dtype.min), int(dtype.max) + 1)
     check(
         op, [dtype] * 2, dtype, list(product(every, repeat=2)),
@@ -76,7 +69,7 @@ def test_all_pairs_of_bytes(op: str, dtype: DType) -> None:
 
 
 @pytest.mark.parametrize("op", [*sorted(BITWISE), "NOT"])
-def test_bools(op: str) -> None:
+def test_bools(op):
     count = SOURCE_COUNTS.get(op, 2)
     oracle = (lambda a: not a) if op == "NOT" else oracles.BITS[op]
     check(op, [bool_] * count, bool_, rows(op, bool_), oracle)
@@ -84,30 +77,30 @@ def test_bools(op: str) -> None:
 
 @pytest.mark.parametrize("dtype", COMPUTED, ids=repr)
 @pytest.mark.parametrize("op", sorted(COMPARISON))
-def test_comparisons(op: str, dtype: DType) -> None:
+def test_comparisons(op, dtype):
     check(op, [dtype] * 2, bool_, rows(op, dtype), oracles.COMPARISONS[op])
 
 
 @pytest.mark.parametrize("dtype", COMPUTED, ids=repr)
-def test_where(dtype: DType) -> None:
+def test_where(dtype):
     choices = [(c, a, b) for c in (False, True) for a, b in rows("ADD", dtype)]
     check("WHERE", [bool_, dtype, dtype], dtype, choices, lambda c, a, b: a if c else b)
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=repr)
 @pytest.mark.parametrize("op", ["ADD", "SUB", "MUL", "DIV", "FMA"])
-def test_reals(op: str, dtype: DType) -> None:
+def test_reals(op, dtype):
     count = SOURCE_COUNTS.get(op, 2)
     some = rows(op, dtype) if count == 2 else list(product(numbers(dtype)[::5], repeat=3))
     check(op, [dtype] * count, dtype, some, lambda *v: oracles.real(op, dtype, *v))
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=repr)
-def test_signs_and_choices_of_reals(dtype: DType) -> None:
-    def minimum(a: float, b: float) -> float:
+def test_signs_and_choices_of_reals(dtype):
+    def minimum(a, b):
         return b if b < a else a
 
-    def maximum(a: float, b: float) -> float:
+    def maximum(a, b):
         return b if b > a else a
 
     check("MIN", [dtype] * 2, dtype, rows("MIN", dtype), minimum)
@@ -119,11 +112,11 @@ def test_signs_and_choices_of_reals(dtype: DType) -> None:
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=repr)
 @pytest.mark.parametrize("op", WHOLE)
-def test_whole_numbers(op: str, dtype: DType) -> None:
+def test_whole_numbers(op, dtype):
     check(op, [dtype], dtype, rows(op, dtype), lambda value: oracles.whole(op, value))
 
 
-def python_math(op: str, *values: float) -> float:
+def python_math(op, *values):
     """Return Python's result, or that of IEEE 754 where Python raises."""
     if (op, abs(values[0])) in POLES:
         pole = POLES[op, abs(values[0])]
@@ -140,13 +133,13 @@ def python_math(op: str, *values: float) -> float:
         return math.nan
 
 
-def _is_odd(value: float) -> bool:
+def _is_odd(value):
     return value.is_integer() and value % 2 == 1
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=repr)
 @pytest.mark.parametrize("op", MATH)
-def test_math(op: str, dtype: DType) -> None:
+def test_math(op, dtype):
     """float32 is rounded once: within a bit over half a unit of what float64 gives."""
     some = rows(op, dtype)
     count = SOURCE_COUNTS.get(op, 2)
@@ -169,7 +162,7 @@ def test_math(op: str, dtype: DType) -> None:
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=repr)
-def test_fma_rounds_once(dtype: DType) -> None:
+def test_fma_rounds_once(dtype):
     """Products lie halfway between two numbers, and a far smaller addend decides."""
     bits = oracles.FORMATS[dtype.name][0]
     a, b = 2.0 ** (bits // 2) + 1, 2.0 ** (bits - bits // 2) + 1  # needs one bit too many
@@ -186,14 +179,14 @@ def test_fma_rounds_once(dtype: DType) -> None:
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=repr)
 @given(data=st.data())
-def test_fma_of_any_floats(dtype: DType, data: st.DataObject) -> None:
+def test_fma_of_any_floats(dtype, data):
     number = st.floats(width=8 * dtype.itemsize)
     some = data.draw(st.lists(st.tuples(number, number, number), min_size=1))
     check("FMA", [dtype] * 3, dtype, some, lambda *v: oracles.real("FMA", dtype, *v))
 
 
 @pytest.mark.parametrize("scale", [0, -300, 300, -520, 505])
-def test_fma_of_what_nearly_cancels(scale: int) -> None:
+def test_fma_of_what_nearly_cancels(scale):
     """The sum has few digits of the product left, or lies next to the middle of two floats."""
     random = np.random.default_rng(5)
     a, b = np.ldexp(random.uniform(0.5, 1, (2, 1500)) * random.choice([-1, 1], (2, 1500)), scale)

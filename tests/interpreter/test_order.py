@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -36,14 +35,14 @@ def reverse(y: hal.Ptr[hal.int32], x: hal.ConstPtr[hal.int32]) -> None:
     y[hal.global_idx(0)] = tile[7 - t]
 
 
-def carried_out(kernel: hal.KernelFunction, arrays: list[Any], geometry: Any, seed: int) -> None:
+def carried_out(kernel, arrays, geometry, seed):
     given = Inputs(dict(enumerate(arrays)), {}, {})
     execute(PreparedKernel(kernel.lower(), "HERE"), given, geometry, LoopLimits(1000), seed=seed)
 
 
 @settings(max_examples=30)
 @given(grid=THREE, block=THREE, seed=st.integers(0, 9), together=st.sampled_from([1, 40, 1 << 16]))
-def test_every_thread_comes_once(grid: Any, block: Any, seed: int, together: int) -> None:
+def test_every_thread_comes_once(grid, block, seed, together):
     arrays = [np.zeros(36**3, "i4"), np.full(36**3, -1, "i4"), np.zeros(1, "i4")]
     with mock.patch.object(lanes, "_LANES", together):
         carried_out(place, arrays, (grid, block), seed)
@@ -56,7 +55,7 @@ def test_every_thread_comes_once(grid: Any, block: Any, seed: int, together: int
     assert sorted(came) == list(range(x * y * z)) and taken[0] == x * y * z
 
 
-def test_the_order_is_another_one_for_each_seed() -> None:
+def test_the_order_is_another_one_for_each_seed():
     orders = set()
     for seed in range(6):
         arrays = [np.zeros(100, "i4") for _ in range(3)]
@@ -66,7 +65,7 @@ def test_the_order_is_another_one_for_each_seed() -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_what_threads_do_with_barriers_is_the_same_in_any_order(seed: int) -> None:
+def test_what_threads_do_with_barriers_is_the_same_in_any_order(seed):
     x = np.arange(24, dtype="i4")
     y, expected = np.zeros(24, "i4"), np.zeros(24, "i4")
     carried_out(reverse, [y, x], ((3, 1, 1), (8, 1, 1)), seed)
@@ -75,7 +74,7 @@ def test_what_threads_do_with_barriers_is_the_same_in_any_order(seed: int) -> No
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_fault_names_the_thread_in_any_order(seed: int) -> None:
+def test_a_fault_names_the_thread_in_any_order(seed):
     text = (
         r"a write of 'y' by thread \(7, 0, 0\) of block \(2, 0, 0\) "
         r"\(got 23; limit 0 to 22\) on HERE"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from itertools import product
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +12,7 @@ import hal_core as hal
 from hal_kernel.interpreter import interpret, overlap
 
 
-def make_move(target: Any, source: Any, back: bool = True) -> Any:
+def make_move(target, source, back=True):
     """Return a kernel that computes `y[i] = x[by + i]`, or `x[by - i]`."""
     step = -1 if back else 1
 
@@ -43,7 +42,7 @@ def add_both(y: hal.Ptr[hal.int32], z: hal.Ptr[hal.int32]) -> None:
     hal.atomic_add(z, 0, 1)
 
 
-def test_one_array_twice() -> None:
+def test_one_array_twice():
     a = np.arange(8, dtype="i4")
     text = "a race for element 0 of 'y', on whose memory 'x' lies too: a write by thread (0, 0, 0)"
     with pytest.raises(hal.KernelFault, match=re.escape(text)):
@@ -51,7 +50,7 @@ def test_one_array_twice() -> None:
     interpret(shift, a, a, vals=(0,), threads=8, block=8)  # each thread its own element
 
 
-def test_several_threads_are_ordered_by_nothing_but_barriers() -> None:
+def test_several_threads_are_ordered_by_nothing_but_barriers():
     @hal.kernel(block=(8, 1, 1))
     def meet(y: hal.Ptr[hal.int32], x: hal.ConstPtr[hal.int32]) -> None:
         i = hal.global_idx(0)
@@ -68,7 +67,7 @@ DTYPES = {"i1": hal.int8, "i2": hal.int16, "i4": hal.int32, "f8": hal.float64}
 
 
 @pytest.mark.parametrize(("to", "of"), [*product(DTYPES, DTYPES)])
-def test_views_of_any_dtype_at_any_place(to: str, of: str) -> None:
+def test_views_of_any_dtype_at_any_place(to, of):
     """Compare with a list of all accesses to each byte."""
     move = make_move(DTYPES[to], DTYPES[of], back=False)
     wide, narrow = np.dtype(to).itemsize, np.dtype(of).itemsize
@@ -89,7 +88,7 @@ def test_views_of_any_dtype_at_any_place(to: str, of: str) -> None:
 
 
 @pytest.mark.parametrize(("at", "races"), [(3, False), (4, True), (7, True), (8, False)])
-def test_two_that_are_written(at: int, races: bool) -> None:
+def test_two_that_are_written(at, races):
     memory = np.zeros(4, "i4")
     if not races:
         interpret(write_both, memory, memory.view("u1"), vals=(at,), threads=2, block=2)
@@ -99,13 +98,13 @@ def test_two_that_are_written(at: int, races: bool) -> None:
         interpret(write_both, memory, memory.view("u1"), vals=(at,), threads=2, block=2)
 
 
-def test_atomics_of_one_element_do_not_race() -> None:
+def test_atomics_of_one_element_do_not_race():
     total = np.zeros(1, "i4")
     interpret(add_both, total, total, threads=8, block=8)
     assert total[0] == 16
 
 
-def test_a_chain_of_three_and_a_separate_one() -> None:
+def test_a_chain_of_three_and_a_separate_one():
     """Two separate arrays share a shadow when a third lies on both."""
     memory = np.zeros(40, "u1")
     arrays = {

@@ -23,7 +23,7 @@ class Access(NamedTuple):
     thread: int
     passed: int  # barriers of its block
 
-    def races(self, other: Access) -> bool:
+    def races(self, other):
         if self.place != other.place or self.thread == other.thread:
             return False
         kinds = {self.how, other.how}
@@ -41,7 +41,7 @@ instructions = st.tuples(
 histories = st.lists(st.one_of(instructions, st.integers(0, THREADS // BLOCK - 1)), max_size=12)
 
 
-def check(history: list[tuple[str, dict[int, int]] | int]) -> None:
+def check(history):
     shadow, record = Shadow(PLACES), list[Access]()
     passed = [0] * (THREADS // BLOCK)
     for item in history:
@@ -63,7 +63,7 @@ def check(history: list[tuple[str, dict[int, int]] | int]) -> None:
 
 
 @given(histories)
-def test_exactly_the_races_are_seen(history: list[tuple[str, dict[int, int]] | int]) -> None:
+def test_exactly_the_races_are_seen(history):
     check(history)
 
 
@@ -81,5 +81,5 @@ HISTORIES: list[list[tuple[str, dict[int, int]] | int]] = [
 
 
 @pytest.mark.parametrize("history", HISTORIES)
-def test_each_way_to_race(history: list[tuple[str, dict[int, int]] | int]) -> None:
+def test_each_way_to_race(history):
     check(history)

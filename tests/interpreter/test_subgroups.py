@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,13 +19,13 @@ def shuffled(y: hal.Ptr[hal.int32], lane: hal.int32) -> None:
 
 
 @pytest.mark.parametrize(("lane", "got", "limit"), [(1, 8, 7), (-1, -1, 7)])
-def test_a_shuffle_outside_of_the_subgroup(lane: int, got: int, limit: int) -> None:
+def test_a_shuffle_outside_of_the_subgroup(lane, got, limit):
     with pytest.raises(hal.KernelFault, match="outside of the subgroup of thread") as raised:
         interpret(shuffled, np.zeros(16, "i4"), vals=(lane,), grid=1, block=16, subgroup=8)
     assert f"got {got}; limit 0 to {limit}" in str(raised.value)
 
 
-def test_the_last_subgroup_of_a_block_may_have_fewer() -> None:
+def test_the_last_subgroup_of_a_block_may_have_fewer():
     y = np.zeros(12, "i4")
     with pytest.raises(hal.KernelFault, match=r"got 4; limit 0 to 3"):
         interpret(shuffled, y, vals=(1,), grid=1, block=4, subgroup=8)
@@ -34,7 +33,7 @@ def test_the_last_subgroup_of_a_block_may_have_fewer() -> None:
     assert y.tolist() == list(range(12))
 
 
-def test_the_size_is_a_power_of_two() -> None:
+def test_the_size_is_a_power_of_two():
     with pytest.raises(hal.InvalidArgument, match="subgroup must be a power of two"):
         interpret(shuffled, np.zeros(4, "i4"), vals=(0,), threads=4, subgroup=3)
 
@@ -118,7 +117,7 @@ def look_back(
     y[b * 4 + t] = running
 
 
-def scanned(kernel: Any, blocks: int = 40) -> tuple[list[int], list[int]]:
+def scanned(kernel, blocks=40):
     x = np.random.default_rng(0).integers(-9, 9, blocks * 4).astype("i4")
     y = np.zeros_like(x)
     state, sums, whole = np.zeros((3, blocks), "i4")
@@ -126,13 +125,13 @@ def scanned(kernel: Any, blocks: int = 40) -> tuple[list[int], list[int]]:
     return y.tolist(), x.cumsum().tolist()
 
 
-def test_a_scan_with_look_back_has_no_race() -> None:
+def test_a_scan_with_look_back_has_no_race():
     got, expected = scanned(look_back)
     assert got == expected
 
 
 @pytest.mark.parametrize("order", ["release", "acquire"])
-def test_without_one_of_the_orders_it_is_a_race(order: str, tmp_path: Path) -> None:
+def test_without_one_of_the_orders_it_is_a_race(order, tmp_path):
     """Without a fence on either side nothing orders the sums of two blocks."""
     text = Path(__file__).read_text(encoding="utf-8")
     start, end = text.index("@hal.kernel(block=(4, 1, 1))"), text.index("def scanned(")
@@ -157,7 +156,7 @@ def last_block(y: hal.Ptr[hal.int32], part: hal.Ptr[hal.int32], count: hal.Ptr[h
             y[0] += part[k]
 
 
-def test_the_last_block_sees_what_all_have_written() -> None:
+def test_the_last_block_sees_what_all_have_written():
     y = np.zeros(1, "i4")
     interpret(last_block, y, np.zeros(56, "i4"), np.zeros(1, "i4"), grid=7)
     assert y[0] == 7 * 28
@@ -172,7 +171,7 @@ def unflagged(y: hal.Ptr[hal.int32], data: hal.Ptr[hal.int32]) -> None:
         y[b] = data[b - 1]
 
 
-def test_a_fence_alone_orders_nothing() -> None:
+def test_a_fence_alone_orders_nothing():
     with pytest.raises(hal.KernelFault, match="a race for element"):
         interpret(unflagged, np.zeros(4, "i4"), np.zeros(4, "i4"), grid=4, block=1)
 
@@ -189,7 +188,7 @@ def handed_on(
         y[0] = data[0]
 
 
-def test_a_store_that_releases_orders_for_its_own_element_alone() -> None:
+def test_a_store_that_releases_orders_for_its_own_element_alone():
     y = np.zeros(1, "i4")
     interpret(handed_on, y, np.zeros(1, "i4"), np.zeros(2, "i4"), vals=(0,), grid=2, block=1)
     assert y[0] == 7

@@ -1,7 +1,5 @@
 """The short form of the campaign of interrupts, and what the campaign says of a fault."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -22,7 +20,7 @@ PRESENT = [
 ]
 
 
-def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
+def _run(command):
     # Without -O, which would leave out the assert of the wrong scene below.
     env = {name: value for name, value in os.environ.items() if name != "PYTHONOPTIMIZE"}
     return subprocess.run(command, capture_output=True, text=True, check=False, env=env)
@@ -30,7 +28,7 @@ def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.full
 @pytest.mark.parametrize("device", PRESENT)
-def test_ctrl_c_anywhere_leaves_all_in_order(device: str) -> None:
+def test_ctrl_c_anywhere_leaves_all_in_order(device):
     command = [sys.executable, str(FOLDER), device, *ARGUMENTS[device].split()]
     done = _run(command)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -72,7 +70,7 @@ sys.exit(__main__.main())
 """
 
 
-def test_faults_are_found_and_can_be_repeated() -> None:
+def test_faults_are_found_and_can_be_repeated():
     text = FAULTY.format(tests=str(FOLDER.parent))
     done = _run([sys.executable, "-c", text])
     assert done.returncode == 1, done.stderr

@@ -1,7 +1,5 @@
 """The tests of this folder build kernels by hand, or take them and oracles of other folders."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

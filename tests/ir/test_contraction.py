@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
 import hal_core as hal
 from hal_kernel.interpreter import interpret
 from hal_kernel.ir.contraction import contracted
-
-# mypy: disable-error-code="no-untyped-def"
 
 Out, In = hal.Ptr[hal.float32], hal.ConstPtr[hal.float32]
 
@@ -56,7 +52,7 @@ def follows(y: Out, a: In, b: In, c: In):
         y[k] = s
 
 
-def fused(a: Any, b: Any, c: Any) -> Any:
+def fused(a, b, c):
     """The product of float32 numbers is exact in float64; so is its sum, but for the last bits."""
     return np.float32(np.float64(a) * np.float64(b) + np.float64(c))
 
@@ -83,7 +79,7 @@ def test_a_product_is_fused_into_the_only_sum_that_takes_it(kernel: hal.KernelFu
     np.testing.assert_array_equal(y, [expected(*numbers) for numbers in zip(a, b, c, strict=True)])
 
 
-def test_the_product_of_a_variable_is_the_one_that_is_fused() -> None:
+def test_the_product_of_a_variable_is_the_one_that_is_fused():
     made = contracted(follows.lower())
     (node,) = [node for node in made.uops if node.op == "FMA"]
     assert any(source.op == "GET" for source in node.src[:2])

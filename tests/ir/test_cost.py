@@ -64,7 +64,7 @@ def test_the_cost_of_a_thread(kernel: hal.KernelFunction, cost: int | None) -> N
     assert operations_per_thread(kernel.lower().uops) == cost
 
 
-def test_a_bound_of_many_doublings_takes_no_time_of_its_own() -> None:
+def test_a_bound_of_many_doublings_takes_no_time_of_its_own():
     """Each sum was worked out once for every way to it: thirty doublings never came to an end."""
     uops = [UOp("CONST", int64, (), 1)]
     zero, one = UOp("CONST", int64, (), 0), uops[0]
@@ -75,7 +75,7 @@ def test_a_bound_of_many_doublings_takes_no_time_of_its_own() -> None:
     assert operations_per_thread(uops) == 60 + 2**60
 
 
-def test_a_bound_wraps_as_the_kernel_does() -> None:
+def test_a_bound_wraps_as_the_kernel_does():
     uops = [UOp("CONST", int32, (), 2**31 - 1), UOp("CONST", int32, (), 1)]
     uops.append(UOp("ADD", int32, (uops[0], uops[1])))
     loop = UOp("RANGE", int32, (uops[1], uops[2], uops[1]), "k")
@@ -83,7 +83,7 @@ def test_a_bound_wraps_as_the_kernel_does() -> None:
     assert operations_per_thread(uops) == 1
 
 
-def loop(start: int, stop: int, step: int) -> tuple[UOp, ...]:
+def loop(start, stop, step):
     bounds = tuple(UOp("CONST", int64, (), value) for value in (start, stop, step))
     counter = UOp("RANGE", int64, bounds, "k")
     body = (UOp("NEG", int64, (counter,)), UOp("ENDRANGE", None, (counter,)))
@@ -91,11 +91,11 @@ def loop(start: int, stop: int, step: int) -> tuple[UOp, ...]:
 
 
 @given(st.integers(-50, 50), st.integers(-50, 50), st.integers(-9, 9).filter(bool))
-def test_trip_count_is_ranges(start: int, stop: int, step: int) -> None:
+def test_trip_count_is_ranges(start, stop, step):
     assert operations_per_thread(loop(start, stop, step)) == len(range(start, stop, step))
 
 
 @pytest.mark.parametrize("step", [1, 3])
-def test_trip_count_at_the_ends_of_int64(step: int) -> None:
+def test_trip_count_at_the_ends_of_int64(step):
     trips = -(-(2**64 - 1) // step)
     assert operations_per_thread(loop(-(2**63), 2**63 - 1, step)) == trips

@@ -53,14 +53,14 @@ IS_WIDER = np.finfo(np.longdouble).nmant >= 60
 
 
 @cache
-def lowered(name: str, dtype: DType) -> Kernel:
+def lowered(name, dtype):
     function, is_binary = getattr(hal, name), name in BINARY
 
     @hal.kernel
     def one(
-        r: hal.Ptr[dtype],  # type: ignore[valid-type]
-        x: hal.ConstPtr[dtype],  # type: ignore[valid-type]
-        y: hal.ConstPtr[dtype],  # type: ignore[valid-type]
+        r: hal.Ptr[dtype],
+        x: hal.ConstPtr[dtype],
+        y: hal.ConstPtr[dtype],
     ) -> None:
         i = hal.global_idx(0)
         if is_binary:
@@ -73,7 +73,7 @@ def lowered(name: str, dtype: DType) -> Kernel:
 
 
 @cache
-def kernel_of(name: str, dtype: DType) -> Kernel:
+def kernel_of(name, dtype):
     return expand(lowered(name, dtype), {name.upper(): DTYPES})
 
 
@@ -104,7 +104,7 @@ def check(name: str, dtype: DType, *columns: Array, fused: bool = False) -> None
     assert units[worst] <= limit, f"{name}{where} = {got[worst]!r}, exactly {expected[worst]!r}"
 
 
-def arguments(dtype: DType, seed: int) -> Array:
+def arguments(dtype, seed):
     """Of all sizes, and many where the functions bend."""
     random = np.random.default_rng(seed)
     ends = (1, 1.5, 6, 28, 90, 760, 1080)
@@ -115,7 +115,7 @@ def arguments(dtype: DType, seed: int) -> Array:
     )
 
 
-def near_multiples_of_half_pi(count: int, seed: int) -> Array:
+def near_multiples_of_half_pi(count, seed):
     """float64 that are next to a multiple, of all sizes: what a reduction loses digits with."""
     random = np.random.default_rng(seed)
     half_pi = np.longdouble("1.57079632679489661923132169163975144")
@@ -135,7 +135,7 @@ SOME = pytest.mark.parametrize(
 @pytest.mark.parametrize("name", UNARY)
 @SOME
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_of_one_argument(name: str, step: int, fused: bool, dtype: DType) -> None:
+def test_of_one_argument(name, step, fused, dtype):
     more = every(32771) if dtype is float32 else near_multiples_of_half_pi(3_000, 2)
     check(name, dtype, np.concatenate([more, arguments(dtype, 1)])[::step], fused=fused)
 
@@ -143,7 +143,7 @@ def test_of_one_argument(name: str, step: int, fused: bool, dtype: DType) -> Non
 @pytest.mark.parametrize("name", sorted(BINARY.keys() - {"fmod"}))
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @SOME
-def test_of_two_arguments(name: str, dtype: DType, step: int, fused: bool) -> None:
+def test_of_two_arguments(name, dtype, step, fused):
     x = arguments(dtype, 3)[::step]
     random = np.random.default_rng(4)
     with np.errstate(all="ignore"):
@@ -154,7 +154,7 @@ def test_of_two_arguments(name: str, dtype: DType, step: int, fused: bool) -> No
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_fmod_is_exact(dtype: DType) -> None:
+def test_fmod_is_exact(dtype):
     x, y = scattered(dtype, 4000, 8), scattered(dtype, 4000, 9)
     got = np.zeros_like(x)
     interpret(kernel_of("fmod", dtype), got, x, y, threads=len(x), block=1)
@@ -164,7 +164,7 @@ def test_fmod_is_exact(dtype: DType) -> None:
 
 @pytest.mark.parametrize("name", EXACT)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_special_arguments(name: str, dtype: DType) -> None:
+def test_special_arguments(name, dtype):
     """Every pair, signs of zeros included, as C99's functions have it: numpy calls those."""
     values = specials(dtype)
     columns = [part.ravel() for part in np.meshgrid(values, values)]
@@ -179,7 +179,7 @@ def test_special_arguments(name: str, dtype: DType) -> None:
 
 
 @pytest.mark.parametrize("name", ["exp", "log", "tanh", "sin", "pow"])
-def test_the_fast_evaluation_is_the_interpreters(name: str) -> None:
+def test_the_fast_evaluation_is_the_interpreters(name):
     """The tests above compute on columns; that is what the nodes mean."""
     x, y = np.abs(scattered(float64, 400, 10)), scattered(float64, 400, 11)
     got = np.zeros_like(x)
@@ -189,11 +189,11 @@ def test_the_fast_evaluation_is_the_interpreters(name: str) -> None:
 
 @pytest.mark.parametrize("name", TESTS)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_what_gives_a_bool(name: str, dtype: DType) -> None:
+def test_what_gives_a_bool(name, dtype):
     function: Any = getattr(hal, name)
 
     @hal.kernel
-    def tell(r: hal.Ptr[hal.bool_], x: hal.ConstPtr[dtype]) -> None:  # type: ignore[valid-type]
+    def tell(r: hal.Ptr[hal.bool_], x: hal.ConstPtr[dtype]) -> None:
         i = hal.global_idx(0)
         r[i] = function(x[i])
 
@@ -212,7 +212,7 @@ BITS: dict[str, Callable[[int, int], int]] = {
 
 @pytest.mark.parametrize("name", BITS)
 @pytest.mark.parametrize("dtype", INTEGERS, ids=str)
-def test_functions_of_bits(name: str, dtype: DType) -> None:
+def test_functions_of_bits(name, dtype):
     width = 8 * dtype.itemsize
     raw = np.random.default_rng(1).bytes(4096) + bytes(64) + bytes([255]) * 64
     single = np.array([1 << k for k in range(width)], f"u{dtype.itemsize}")
@@ -224,7 +224,7 @@ def test_functions_of_bits(name: str, dtype: DType) -> None:
 
 
 @pytest.mark.parametrize("name", EXACT)
-def test_numbers_are_computed_by_python(name: str) -> None:
+def test_numbers_are_computed_by_python(name):
     function: Any = getattr(hal, name)
     numbers = (1.25,) if name == "acosh" else (0.75, -2.0)[: 1 + (name in BINARY)]
 
@@ -242,7 +242,7 @@ def test_numbers_are_computed_by_python(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(EXACT.keys() - OPERATIONS))
-def test_what_the_front_end_writes_out_is_plain(name: str) -> None:
+def test_what_the_front_end_writes_out_is_plain(name):
     kernel = lowered(name, float32)
     verify(kernel)
     assert {node.op for node in kernel.uops} <= {
@@ -254,9 +254,7 @@ def test_what_the_front_end_writes_out_is_plain(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(OPERATIONS))
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_an_operation_is_written_out_where_it_stands_and_only_where_it_is_named(
-    name: str, dtype: DType
-) -> None:
+def test_an_operation_is_written_out_where_it_stands_and_only_where_it_is_named(name, dtype):
     kernel, op = lowered(name, dtype), name.upper()
     for others in ({}, dict.fromkeys(FORMULAS.keys() - {op}, DTYPES)):
         assert expand(kernel, others) is kernel
@@ -273,14 +271,14 @@ def test_an_operation_is_written_out_where_it_stands_and_only_where_it_is_named(
     assert not {node.op for node in written} & set(FORMULAS)
 
 
-def test_every_function_that_has_a_formula_is_tested() -> None:
+def test_every_function_that_has_a_formula_is_tested():
     assert set(FORMULAS) == {name.upper() for name in OPERATIONS} == set(FUNCTIONS)
     derived = {function.op for function in MATH.values() if function.derived}
     others = {name.upper() for name in (*EXACT, *TESTS, *BITS) if name not in OPERATIONS}
     assert derived == set(DERIVED) == others
 
 
-def test_formulas_are_imported_only_for_kernels_that_need_them() -> None:
+def test_formulas_are_imported_only_for_kernels_that_need_them():
     code = """
 import sys
 from hal_kernel.ir import Kernel, UOp

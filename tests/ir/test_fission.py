@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pytest
 from builder import Builder
 from counts import calls
@@ -11,12 +9,11 @@ from worked_examples import side_by_side
 
 import hal_core as hal
 from hal_core.dtypes import float16, float32, int32
-from hal_kernel.ir import Kernel, UOp
 from hal_kernel.ir.blocks import fission
 from hal_kernel.ir.blocks.fission import SPILL_LIMIT, at_barriers, spill_nbytes
 
 
-def test_the_module_begins_with_what_becomes_of_a_kernel() -> None:
+def test_the_module_begins_with_what_becomes_of_a_kernel():
     @hal.kernel
     def mirror(y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32]) -> None:
         s = hal.shared(hal.float32, 64)
@@ -33,11 +30,11 @@ def test_the_module_begins_with_what_becomes_of_a_kernel() -> None:
 # -- its form
 
 
-def _ops(uops: Sequence[UOp]) -> str:
+def _ops(uops):
     return " ".join(node.op for node in uops)
 
 
-def test_without_barriers_all_is_one_region() -> None:
+def test_without_barriers_all_is_one_region():
     b = Builder("k", "y: int32*, n: int32")
     array = b.add("SHARED", int32, arg=("s", 4))
     i = b.index()
@@ -50,7 +47,7 @@ def test_without_barriers_all_is_one_region() -> None:
     assert set(uops) < set(made), "nothing is written anew"
 
 
-def tiled(width: int = 16) -> Kernel:
+def tiled(width=16):
     """c = a @ b through tiles in shared memory; `base` goes on with the tiles, by a maximum."""
     b = Builder("tiled", "c: float32*, a: const float32*, b: const float32*, n: int32")
     tiles = [b.add("SHARED", float32, arg=(name, width * width)) for name in ("left", "right")]
@@ -77,7 +74,7 @@ def tiled(width: int = 16) -> Kernel:
     return b.kernel(block=(width, width, 1))
 
 
-def test_what_a_tiled_product_keeps() -> None:
+def test_what_a_tiled_product_keeps():
     """The sum lives across barriers; the place in the row is the block's, not a thread's."""
     made = at_barriers(tiled())
     assert [(node.arg, node.dtype) for node in made if node.op == "SPILL"] == [("total", float32)]
@@ -93,7 +90,7 @@ def test_what_a_tiled_product_keeps() -> None:
     assert all(node.src[0].op == "VAR" for node in between if node.op in ("GET", "SET"))
 
 
-def _outside(uops: Sequence[UOp]) -> list[UOp]:
+def _outside(uops):
     found, inside = [], False
     for node in uops:
         inside |= node.op == "THREADS"
@@ -103,8 +100,8 @@ def _outside(uops: Sequence[UOp]) -> list[UOp]:
     return found
 
 
-def test_a_bound_that_is_loaded_splits_only_behind_a_store() -> None:
-    def regions(store_first: bool) -> int:
+def test_a_bound_that_is_loaded_splits_only_behind_a_store():
+    def regions(store_first):
         b = Builder("k", "y: int32*, x: const int32*")
         i = b.index()
         if store_first:
@@ -122,8 +119,8 @@ def test_a_bound_that_is_loaded_splits_only_behind_a_store() -> None:
     assert regions(store_first=False) == 1
 
 
-def test_what_is_cheap_is_computed_again_and_what_is_not_is_kept() -> None:
-    def kept(op: str, count: int) -> list[object]:
+def test_what_is_cheap_is_computed_again_and_what_is_not_is_kept():
+    def kept(op, count):
         b = Builder("k", "y: float32*, a: float32")
         i = b.index()
         value = b.cast(i, float32)
@@ -138,7 +135,7 @@ def test_what_is_cheap_is_computed_again_and_what_is_not_is_kept() -> None:
     assert kept("POW", 1) == ["pow"]
 
 
-def test_storage_dtypes_cross_barriers_too() -> None:
+def test_storage_dtypes_cross_barriers_too():
     b = Builder("k", "y: float32*, x: const float16*")
     i = b.index()
     value = b.load("x", i)
@@ -149,7 +146,7 @@ def test_storage_dtypes_cross_barriers_too() -> None:
     ]
 
 
-def _greedy(values: int, block: tuple[int, int, int] | None) -> Kernel:
+def _greedy(values, block):
     b = Builder("greedy", "y: float64*, x: const float64*")
     i = b.index()
     kept = [b.var(f"kept{number}", b.load("x", i)) for number in range(values)]
@@ -159,7 +156,7 @@ def _greedy(values: int, block: tuple[int, int, int] | None) -> Kernel:
     return b.kernel(block=block)
 
 
-def test_what_lives_across_barriers_is_bounded() -> None:
+def test_what_lives_across_barriers_is_bounded():
     assert spill_nbytes(at_barriers(_greedy(32, None)), 1024) == SPILL_LIMIT
     assert at_barriers(_greedy(512, (64, 1, 1)))
     with pytest.raises(hal.Unsupported, match="limit 262144") as caught:
@@ -171,7 +168,7 @@ def test_what_lives_across_barriers_is_bounded() -> None:
         at_barriers(_greedy(513, (64, 1, 1)))
 
 
-def _long(regions: int) -> Kernel:
+def _long(regions):
     """Every region reads the one before, and all share an index."""
     b = Builder("long", "y: int32*, n: int32")
     array = b.add("SHARED", int32, arg=("s", 64))
@@ -187,12 +184,12 @@ def _long(regions: int) -> Kernel:
     return b.kernel(block=(64, 1, 1))
 
 
-def test_the_time_it_takes_grows_with_the_kernel_only() -> None:
+def test_the_time_it_takes_grows_with_the_kernel_only():
     short, long = _long(100), _long(400)
     assert calls(lambda: at_barriers(long)) < 4.5 * calls(lambda: at_barriers(short))
 
 
-def test_deep_nesting_is_no_recursion() -> None:
+def test_deep_nesting_is_no_recursion():
     b = Builder("deep", "y: int32*, n: int32")
     i = b.index()
     levels = [b.if_(b.op("LT", b.params["n"], b.const(level))) for level in range(2000)]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 import struct
-from pathlib import Path
-from typing import Any
 
 import pytest
 from case import Case
@@ -22,7 +20,7 @@ from hal_kernel.ir.listing import listing, parse_listing
 from hal_kernel.render.uops import UOpsRenderer
 
 
-def _facts(kernel: Kernel) -> Any:
+def _facts(kernel):
     """All a kernel is, with sources by place and floats by their bits."""
     places = {node: place for place, node in enumerate(kernel.uops)}
     rows = [
@@ -32,14 +30,14 @@ def _facts(kernel: Kernel) -> Any:
     return kernel._replace(uops=()), rows
 
 
-def _bits(arg: Any) -> Any:
+def _bits(arg):
     if isinstance(arg, float):
         return "nan" if math.isnan(arg) else struct.pack("d", arg)
     return type(arg), arg
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_drawn_kernels_come_back(seed: int, tmp_path: Path) -> None:
+def test_drawn_kernels_come_back(seed, tmp_path):
     case: Case = generate(seed)
     kernel = load(tmp_path, case.source).fuzzed.lower()
     text = UOpsRenderer().render(kernel)
@@ -54,7 +52,7 @@ def test_drawn_kernels_come_back(seed: int, tmp_path: Path) -> None:
     st.sampled_from([*DTYPES.values(), any_, None]),
     st.integers(0, 10**6),
 )
-def test_any_argument_comes_back(arg: Any, dtype: Any, line: int) -> None:
+def test_any_argument_comes_back(arg, dtype, line):
     dtype = dtype or float64 if isinstance(arg, float) else dtype
     one = UOp("CONST", float32, (), 1.0)
     kernel = Kernel(
@@ -65,7 +63,7 @@ def test_any_argument_comes_back(arg: Any, dtype: Any, line: int) -> None:
     assert _facts(parse_listing(listing(kernel))) == _facts(kernel)
 
 
-def test_block_and_contraction_come_back() -> None:
+def test_block_and_contraction_come_back():
     kernel = Kernel("k", Signature.parse("k", ""), (), (4, 2, 1), False)
     assert parse_listing(listing(kernel)) == kernel
 

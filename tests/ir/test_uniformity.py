@@ -1,9 +1,5 @@
 """Test which values all threads of a block agree on."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 from kernel_files import IMPORTS, lowered
 
@@ -50,12 +46,12 @@ MISSED = [
 
 
 @pytest.mark.parametrize("body", REACHED)
-def test_a_barrier_that_all_reach(body: str, tmp_path: Path) -> None:
+def test_a_barrier_that_all_reach(body, tmp_path):
     lowered(HEAD, body, tmp_path)
 
 
 @pytest.mark.parametrize(("body", "why"), MISSED)
-def test_a_barrier_that_some_pass_by(body: str, why: str, tmp_path: Path) -> None:
+def test_a_barrier_that_some_pass_by(body, why, tmp_path):
     with pytest.raises(
         hal.KernelSyntaxError, match=rf"this barrier: {why}.*\(line \d+\)"
     ) as caught:

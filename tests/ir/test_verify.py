@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 import run_on_lists
@@ -11,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hal_core as hal
-from hal_core.dtypes import DType, bool_, float16, float32, int32, int64, uint8, uint64
+from hal_core.dtypes import bool_, float16, float32, int32, int64, uint8, uint64
 from hal_core.signature import VALUE, Param, Signature
 from hal_kernel.ir import Kernel, UOp
 from hal_kernel.ir.verify import verify
@@ -24,31 +23,31 @@ SIGNATURE = Signature.parse("k", "y: float32*, x: const float32*, n: int32, a: f
 class Nodes(list[UOp]):
     """A node list in which `nodes("ADD", int32, i, n)` appends."""
 
-    def __call__(self, op: str, dtype: Any = None, *src: UOp, arg: Any = None) -> UOp:
+    def __call__(self, op, dtype=None, *src, arg=None):
         node = UOp(op, dtype, src, arg, line=len(self) + 1)
         self.append(node)
         return node
 
-    def params(self) -> list[UOp]:
+    def params(self):
         return [self("PARAM", param.dtype, arg=param.position) for param in SIGNATURE.params]
 
-    def const(self, value: Any, dtype: DType = int32) -> UOp:
+    def const(self, value, dtype=int32):
         return self("CONST", dtype, arg=value)
 
-    def loop(self, stop: int = 3) -> UOp:
+    def loop(self, stop=3):
         return self("RANGE", int32, self.const(0), self.const(stop), self.const(1), arg="k")
 
-    def true(self) -> UOp:
+    def true(self):
         return self.const(True, bool_)
 
 
-def kernel_of(build: Callable[[Nodes], object], name: str = "k") -> Kernel:
+def kernel_of(build, name="k"):
     nodes = Nodes()
     build(nodes)
     return Kernel(name, SIGNATURE, tuple(nodes))
 
 
-def whole(add: Nodes) -> None:
+def whole(add):
     """Every kind of node once, as it should be."""
     y, x, n, a = add.params()
     i = add("SPECIAL", int32, arg=("global_idx", 0))
@@ -77,21 +76,21 @@ def whole(add: Nodes) -> None:
 # -- one broken kernel a rule
 
 
-def bad_const(value: Any, dtype: Any) -> Callable[[Nodes], object]:
+def bad_const(value, dtype):
     return lambda add: add("CONST", dtype, arg=value)
 
 
-def with_params(op: str, dtype: Any, *positions: int, arg: Any = None) -> Callable[[Nodes], object]:
+def with_params(op, dtype, *positions, arg=None):
     """The parameters y*, x*, n, a, then one node of some of them."""
 
-    def build(add: Nodes) -> None:
+    def build(add):
         params = add.params()
         add(op, dtype, *(params[position] for position in positions), arg=arg)
 
     return build
 
 
-def set_on_one_side(add: Nodes) -> None:
+def set_on_one_side(add):
     variable, block = add("VAR", int32, arg="v"), add("IF", None, add.true())
     add("SET", None, variable, add.const(1))
     add("ELSE", None, block)
@@ -99,21 +98,21 @@ def set_on_one_side(add: Nodes) -> None:
     add("GET", int32, variable)
 
 
-def set_in_loop(add: Nodes) -> None:
+def set_in_loop(add):
     variable, loop = add("VAR", int32, arg="v"), add.loop()
     add("SET", None, variable, add.const(1))
     add("ENDRANGE", None, loop)
     add("GET", int32, variable)
 
 
-def value_after_its_loop(add: Nodes) -> None:
+def value_after_its_loop(add):
     loop = add.loop()
     inner = add("NEG", int32, loop)
     add("ENDRANGE", None, loop)
     add("NEG", int32, inner)
 
 
-def value_of_the_other_side(add: Nodes) -> None:
+def value_of_the_other_side(add):
     block = add("IF", None, add.true())
     inner = add.const(1)
     add("ELSE", None, block)
@@ -121,23 +120,23 @@ def value_of_the_other_side(add: Nodes) -> None:
     add("ENDIF", None, block)
 
 
-def crossed_blocks(add: Nodes) -> None:
+def crossed_blocks(add):
     block, loop = add("IF", None, add.true()), add.loop()
     add("ENDIF", None, block)
     add("ENDRANGE", None, loop)
 
 
-def two_elses(add: Nodes) -> None:
+def two_elses(add):
     block = add("IF", None, add.true())
     for _ in range(2):
         add("ELSE", None, block)
     add("ENDIF", None, block)
 
 
-def leave(op: str, *, then: bool = False) -> Callable[[Nodes], object]:
+def leave(op, *, then=False):
     """A loop that is left by `op`, and a node behind it."""
 
-    def build(add: Nodes) -> None:
+    def build(add):
         loop = add("LOOP")
         add(op, None, *([] if op == "RETURN" else [loop]))
         if then:
@@ -147,12 +146,12 @@ def leave(op: str, *, then: bool = False) -> Callable[[Nodes], object]:
     return build
 
 
-def break_of_the_outer_loop(add: Nodes) -> None:
+def break_of_the_outer_loop(add):
     outer, _inner = add("LOOP"), add.loop()
     add("BREAK", None, outer)
 
 
-def set_before_one_break_only(add: Nodes) -> None:
+def set_before_one_break_only(add):
     variable, loop = add("VAR", int32, arg="v"), add("LOOP")
     block = add("IF", None, add.true())
     add("BREAK", None, loop)
@@ -163,22 +162,22 @@ def set_before_one_break_only(add: Nodes) -> None:
     add("GET", int32, variable)
 
 
-def barrier_under_if(add: Nodes) -> None:
+def barrier_under_if(add):
     i = add("SPECIAL", int32, arg=("thread_idx", 0))
     block = add("IF", None, add("LT", bool_, i, add.const(3)))
     add("BARRIER")
     add("ENDIF", None, block)
 
 
-def shared_in_a_loop(add: Nodes) -> None:
+def shared_in_a_loop(add):
     add.loop()
     add("SHARED", int32, arg=("s", 4))
 
 
-def of_shared(op: str, dtype: Any, element: DType, arg: Any = None) -> Callable[[Nodes], object]:
+def of_shared(op, dtype, element, arg=None):
     """`op` on a shared array, at 0, with as many values as it takes."""
 
-    def build(add: Nodes) -> None:
+    def build(add):
         values = [add.const(1, element)] * {"CAS": 2, "ATOMICLOAD": 0}.get(op, 1)
         memory = add("SHARED", element, arg=("s", 4))
         add(op, dtype, memory, add.const(0), *values, arg=arg)
@@ -186,19 +185,19 @@ def of_shared(op: str, dtype: Any, element: DType, arg: Any = None) -> Callable[
     return build
 
 
-def load_of_a_table(add: Nodes) -> None:
+def load_of_a_table(add):
     table = add("TABLE", int32, arg=("t", (1, 2)))
     add("ATOMICLOAD", int32, table, add.const(0), arg="relaxed")
 
 
 # None: not broken, for comparison with its neighbours.
 BROKEN: list[tuple[Callable[[Nodes], object], str | None]] = [
-    (lambda add: add.append("ADD"), "not a UOp"),  # type: ignore[arg-type]
+    (lambda add: add.append("ADD"), "not a UOp"),
     (lambda add: add("FROBNICATE"), "no such op"),
-    (lambda add: add([1], int32), "no such op"),  # type: ignore[arg-type]
+    (lambda add: add([1], int32), "no such op"),
     (lambda add: add("NEG", int32), "NEG has 1 sources, not 0"),
     (lambda add: add("CONST", "int32", arg=1), "its dtype is not a dtype"),
-    (lambda add: add.append(UOp("NEG", int32, [UOp("CONST")])), "src must be a tuple of UOps"),  # type: ignore[arg-type]
+    (lambda add: add.append(UOp("NEG", int32, [UOp("CONST")])), "src must be a tuple of UOps"),
     (lambda add: add("NEG", int32, UOp("CONST", int32, (), 1)), "does not stand earlier"),
     (lambda add: add.append(add.const(1)), "stands in the list twice"),
     (lambda add: add("PARAM", int32, arg=4), "has 4 parameters"),
@@ -328,7 +327,7 @@ BROKEN: list[tuple[Callable[[Nodes], object], str | None]] = [
 
 
 @pytest.mark.parametrize(("build", "says"), BROKEN)
-def test_broken_rule_is_named(build: Callable[[Nodes], object], says: str | None) -> None:
+def test_broken_rule_is_named(build, says):
     if says is None:
         verify(kernel_of(build))
         return
@@ -339,7 +338,7 @@ def test_broken_rule_is_named(build: Callable[[Nodes], object], says: str | None
     assert "node " in str(raised.value) or "never closed" in says or "BARRIER" in str(raised.value)
 
 
-def test_the_first_broken_node_is_named_with_its_line() -> None:
+def test_the_first_broken_node_is_named_with_its_line():
     with pytest.raises(
         hal.InvalidKernel, match=r"node 4, line 5, <UOp NEG int64>: its dtype must be"
     ):
@@ -347,35 +346,35 @@ def test_the_first_broken_node_is_named_with_its_line() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "1k", "k k", "k\n", "other"])
-def test_name_is_an_identifier_and_the_signatures(name: str) -> None:
+def test_name_is_an_identifier_and_the_signatures(name):
     with pytest.raises(
         hal.InvalidKernel, match="C identifier, and the signature must have the same"
     ):
         verify(kernel_of(whole, name))
 
 
-def test_what_is_no_kernel_or_has_no_signature_is_told_how_to_make_one() -> None:
+def test_what_is_no_kernel_or_has_no_signature_is_told_how_to_make_one():
     @hal.kernel
     def function(y: hal.Ptr[hal.float32]) -> None:
         y[0] = 1
 
     for wrong in (function, hal.Source("k", "", "", language="c"), "k"):
         with pytest.raises(hal.InvalidArgument, match=r"not a hal.Kernel.*kernel.lower\(\)"):
-            verify(wrong)  # type: ignore[arg-type]
-    for wrong in (Kernel("k", "y: float32*", ()), Kernel(None, SIGNATURE, ())):  # type: ignore[arg-type]
+            verify(wrong)
+    for wrong in (Kernel("k", "y: float32*", ()), Kernel(None, SIGNATURE, ())):
         with pytest.raises(hal.InvalidKernel, match=r"hal.Signature.parse\(name, text\)"):
             verify(wrong)
     for block in (64, (64, 1), [64, 1, 1], (64.0, 1, 1)):
         with pytest.raises(hal.InvalidKernel, match=r"block is not \(x, y, z\)"):
-            verify(Kernel("k", SIGNATURE, (), block))  # type: ignore[arg-type]
+            verify(Kernel("k", SIGNATURE, (), block))
     with pytest.raises(hal.InvalidKernel, match="node 0, 'ADD': not a UOp"):
-        verify(Kernel("k", SIGNATURE, ("ADD",)))  # type: ignore[arg-type]
+        verify(Kernel("k", SIGNATURE, ("ADD",)))
 
 
 # -- what passes can be run: no value is missing, no type confused
 
 
-def damaged(kernel: Kernel, data: st.DataObject) -> Kernel:
+def damaged(kernel, data):
     nodes = list(kernel.uops)
     for _ in range(data.draw(st.integers(1, 3))):
         where = st.integers(0, len(nodes) - 1)
@@ -393,12 +392,12 @@ def damaged(kernel: Kernel, data: st.DataObject) -> Kernel:
         elif change in ("dtype", "op", "arg"):
             fields = {"op": node.op, "dtype": node.dtype, "arg": node.arg}
             fields[change] = getattr(nodes[other], change)
-            new = UOp(fields["op"], fields["dtype"], node.src, fields["arg"])  # type: ignore[arg-type]
+            new = UOp(fields["op"], fields["dtype"], node.src, fields["arg"])
             nodes = _replaced(nodes, node, new)
     return kernel._replace(uops=tuple(nodes))
 
 
-def _replaced(nodes: list[UOp], old: UOp, new: UOp) -> list[UOp]:
+def _replaced(nodes, old, new):
     """Nodes are compared by identity: the users of the old one become users of the new one."""
     changed: dict[int, UOp] = {id(old): new}
     result = []
@@ -411,7 +410,7 @@ def _replaced(nodes: list[UOp], old: UOp, new: UOp) -> list[UOp]:
 
 
 @given(st.data())
-def test_what_passes_can_be_run(data: st.DataObject) -> None:
+def test_what_passes_can_be_run(data):
     kernel = damaged(kernel_of(whole), data)
     try:
         verify(kernel)
@@ -422,13 +421,13 @@ def test_what_passes_can_be_run(data: st.DataObject) -> None:
         run_on_lists.run(kernel, arguments, threads=4)
     except (IndexError, OverflowError, ValueError, ZeroDivisionError):
         return  # numbers, not structure
-    assert all(isinstance(value, float) for value in arguments[0])  # type: ignore[attr-defined]
+    assert all(isinstance(value, float) for value in arguments[0])
 
 
-def test_a_name_has_128_letters_at_most() -> None:
+def test_a_name_has_128_letters_at_most():
     """An OpenCL compiler was seen to end the process over a kernel's name of 255."""
 
-    def empty(kernel: str, param: str) -> Kernel:
+    def empty(kernel, param):
         return Kernel(kernel, Signature(kernel, (Param(param, int32, VALUE, 0),)), ())
 
     verify(empty("k" * 128, "n" * 128))

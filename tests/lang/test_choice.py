@@ -1,9 +1,5 @@
 """`a if c else b` of two bare numbers takes a dtype as one bare number would."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import numpy as np
 import pytest
 from kernel_files import IMPORTS, load
@@ -32,9 +28,7 @@ EXPRESSIONS = [
 
 @pytest.mark.parametrize("dtype", ["int8", "uint64", "float32", "float64"])
 @pytest.mark.parametrize("expression", EXPRESSIONS)
-def test_it_takes_the_dtype_of_the_other_operand(
-    expression: str, dtype: str, tmp_path: Path
-) -> None:
+def test_it_takes_the_dtype_of_the_other_operand(expression, dtype, tmp_path):
     """As if each number were cast to it."""
     a, b = ("1", "3") if "int" in dtype else ("0.1", "3")
     x = np.array([0.3, 1.7, 2, 3, 4, 5]).astype(dtype)
@@ -48,7 +42,7 @@ def test_it_takes_the_dtype_of_the_other_operand(
     assert results[0] == results[1]
 
 
-def test_the_operands_stay_in_order(tmp_path: Path) -> None:
+def test_the_operands_stay_in_order(tmp_path):
     text = """
 @hal.kernel
 def f(y: hal.Ptr[hal.int64], n: hal.int64) -> None:
@@ -60,7 +54,7 @@ def f(y: hal.Ptr[hal.int64], n: hal.int64) -> None:
 
 
 @pytest.mark.parametrize("expression", ["n * (0.5 if c else 1) > 0", "(1 if c else 2.5) < n"])
-def test_a_number_that_the_dtype_cannot_hold_is_refused(expression: str, tmp_path: Path) -> None:
+def test_a_number_that_the_dtype_cannot_hold_is_refused(expression, tmp_path):
     text = KERNEL.format(dtype="float32", expression=f"1.0 if {expression} else 0.0")
     with pytest.raises(hal.KernelSyntaxError, match=r"int32"):
         load(tmp_path, IMPORTS + text).f.lower()

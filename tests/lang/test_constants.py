@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +13,7 @@ from kernel_files import IMPORTS, load
 
 import hal_core as hal
 from hal_core import dtypes
-from hal_core.dtypes import DTYPES, DType
+from hal_core.dtypes import DTYPES
 from hal_kernel.interpreter import interpret
 from hal_kernel.interpreter.operations import OPERATIONS
 from hal_kernel.lang.constants import FOLDS, convert, default_dtype, fit, fold
@@ -28,14 +27,14 @@ INTS = st.one_of(st.integers(-300, 300), st.builds(lambda a, b, s: s * (a + b), 
 
 
 @given(INTS, st.sampled_from(INTEGERS))
-def test_an_integer_is_held_exactly_or_not_at_all(value: int, dtype: DType) -> None:
+def test_an_integer_is_held_exactly_or_not_at_all(value, dtype):
     limits = np.iinfo(dtype.to_numpy())
     fits = limits.min <= value <= limits.max
     assert fit(value, dtype) == (value if fits else None)
 
 
 @given(INTS, st.sampled_from(FLOATS))
-def test_an_integer_as_float_is_exact(value: int, dtype: DType) -> None:
+def test_an_integer_as_float_is_exact(value, dtype):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # numpy warns where a cast overflows
         try:
@@ -47,7 +46,7 @@ def test_an_integer_as_float_is_exact(value: int, dtype: DType) -> None:
 
 
 @given(st.floats(), st.sampled_from(FLOATS))
-def test_a_float_rounds_but_not_to_infinity(value: float, dtype: DType) -> None:
+def test_a_float_rounds_but_not_to_infinity(value, dtype):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         rounded = float(np.float64(value).astype(dtype.to_numpy()))
@@ -59,12 +58,12 @@ def test_a_float_rounds_but_not_to_infinity(value: float, dtype: DType) -> None:
 
 
 @given(st.floats(), st.sampled_from([*INTEGERS, dtypes.bool_]))
-def test_a_float_is_no_integer_constant(value: float, dtype: DType) -> None:
+def test_a_float_is_no_integer_constant(value, dtype):
     assert fit(value, dtype) is None
 
 
 @given(st.floats(-1e6, 1e6), st.sampled_from(INTEGERS))
-def test_a_cast_cuts_towards_zero(value: float, dtype: DType) -> None:
+def test_a_cast_cuts_towards_zero(value, dtype):
     assert convert(value, dtype) == fit(math.trunc(value), dtype)
 
 
@@ -75,18 +74,18 @@ def test_a_cast_cuts_towards_zero(value: float, dtype: DType) -> None:
      (10**400, dtypes.float64, None), (16777217, dtypes.float32, 16777217.0),
      (math.inf, dtypes.float32, math.inf), (3.4028235e38, dtypes.float32, 3.4028235e38)],
 )  # fmt: skip
-def test_casts_at_the_edges(value: float, dtype: DType, expected: object) -> None:
+def test_casts_at_the_edges(value, dtype, expected):
     got = convert(value, dtype)
     assert got == expected and type(got) is type(expected)
 
 
-def test_numbers_that_nothing_types() -> None:
+def test_numbers_that_nothing_types():
     found = [default_dtype(value).name for value in (True, 1, 2**31, -(2**31), 1.0, math.nan)]
     assert found == ["bool", "int32", "int64", "int32", "float32", "float32"]
 
 
 @given(st.sampled_from(list(FOLDS)), st.integers(-50, 50), st.integers(-50, 50))
-def test_folding_is_pythons(symbol: str, left: int, right: int) -> None:
+def test_folding_is_pythons(symbol, left, right):
     if symbol in ("is", "is not"):
         return
     try:
@@ -102,16 +101,14 @@ def test_folding_is_pythons(symbol: str, left: int, right: int) -> None:
 
 
 @pytest.mark.parametrize(("symbol", "left", "right"), [("<<", 1, 10**9), ("**", 10**9, 10**9)])
-def test_enormous_numbers_are_not_computed(symbol: str, left: int, right: int) -> None:
+def test_enormous_numbers_are_not_computed(symbol, left, right):
     with pytest.raises(OverflowError, match="bits"):
         fold(symbol, left, right)
 
 
 @pytest.mark.parametrize("x", [2.5, -2.5, 0.3, -0.3, -0.0, 3.0])
 @pytest.mark.parametrize("function", ["round", "hal.floor", "hal.ceil", "hal.trunc"])
-def test_rounded_constants_are_floats_with_the_sign_of_the_rounded(
-    function: str, x: float, tmp_path: Path
-) -> None:
+def test_rounded_constants_are_floats_with_the_sign_of_the_rounded(function, x, tmp_path):
     text = f"""
 @hal.kernel
 def f(y: hal.Ptr[hal.float64], x: hal.float64) -> None:
@@ -125,7 +122,7 @@ def f(y: hal.Ptr[hal.float64], x: hal.float64) -> None:
     assert y[0].tobytes() == y[1].tobytes()
 
 
-def test_python_computes_math_of_constants(tmp_path: Path) -> None:
+def test_python_computes_math_of_constants(tmp_path):
     text = """
 N = 24
 
@@ -140,7 +137,7 @@ def f(y: hal.Ptr[hal.float64]) -> None:
 
 
 @given(INTS.filter(lambda v: abs(v) < 2**31), INTS.filter(lambda v: 0 < abs(v) < 2**31))
-def test_division_of_numbers_towards_zero(a: int, b: int) -> None:
+def test_division_of_numbers_towards_zero(a, b):
     """Numbers give what `operations` give for typed values."""
     folded = [MATH[function].fold(a, b) for function in (hal.truncdiv, hal.truncmod)]
     wide = [np.array([value], np.int64) for value in (a, b)]
@@ -158,7 +155,7 @@ def powers(y: hal.Ptr[hal.float64], z: hal.Ptr[hal.int32], x: hal.float64, n: ha
 
 
 @pytest.mark.parametrize(("x", "n"), [(1.5, 3), (-2.0, -7), (0.0, 0), (1e200, 2**31 - 1)])
-def test_constant_powers_from_2_to_8_are_products(x: float, n: int) -> None:
+def test_constant_powers_from_2_to_8_are_products(x, n):
     """`pow` took 15 times as long in float64, and integers have none."""
     ops = [node.op for node in powers.lower().uops]
     assert ops.count("POW") == 1  # x ** 9

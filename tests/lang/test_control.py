@@ -1,9 +1,6 @@
 """Loops that are left, returns, and what is visible where paths meet."""
 
-from __future__ import annotations
-
 from functools import partial
-from pathlib import Path
 
 import kernel_files
 import pytest
@@ -80,27 +77,27 @@ RUNS = {
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_control_flow_is_pythons(name: str, tmp_path: Path) -> None:
+def test_control_flow_is_pythons(name, tmp_path):
     body, expected = RUNS[name]
     y = [0] * 4
     run_on_lists.run(lowered(body, tmp_path), [y, 10], threads=4)
     assert y == expected
 
 
-def test_what_leaves_is_known_by_its_line(tmp_path: Path) -> None:
+def test_what_leaves_is_known_by_its_line(tmp_path):
     kernel = lowered("for k in range(n):\n    if k > i:\n        break\nreturn", tmp_path)
     start = HEAD.count("\n")
     lines = {node.op: node.line - start for node in kernel.uops}
     assert lines["RANGE"] == 1 and lines["BREAK"] == 3 and lines["RETURN"] == 4
 
 
-def test_a_plain_guard_needs_no_variables(tmp_path: Path) -> None:
+def test_a_plain_guard_needs_no_variables(tmp_path):
     kernel = lowered("if i >= n:\n    return\nv = i * 2\ny[i] = v", tmp_path)
     assert "VAR" not in [node.op for node in kernel.uops]
 
 
 @pytest.mark.parametrize("body", ["break", "continue"])
-def test_python_itself_refuses_a_break_outside_of_loops(body: str, tmp_path: Path) -> None:
+def test_python_itself_refuses_a_break_outside_of_loops(body, tmp_path):
     with pytest.raises(SyntaxError) as raised:
         load(tmp_path, HEAD + f"    {body}\n")
     assert not isinstance(raised.value, hal.HalError)
@@ -111,7 +108,7 @@ def test_python_itself_refuses_a_break_outside_of_loops(body: str, tmp_path: Pat
     ["0 < (n & 3) < 3", "0 < (n & 3)  < 3", "(0 < ( n & 3 )< 3)", "n & 1 == 1", "0 < n == (n & 3)",
      "(0 <\n    (n & 3)\n    < 3)", "0 < (\n  n &\n  3\n\n) < 3"],
 )  # fmt: skip
-def test_bits_may_be_compared(condition: str, tmp_path: Path) -> None:
+def test_bits_may_be_compared(condition, tmp_path):
     text = f"""
 @hal.kernel
 def f(y: hal.Ptr[hal.bool_]) -> None:

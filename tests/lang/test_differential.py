@@ -1,11 +1,8 @@
 """A kernel means what Python means: generated kernels run as IR and as plain Python functions."""
 
-from __future__ import annotations
-
 import inspect
 import math
-from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import run_on_lists
@@ -82,7 +79,7 @@ INTS = ("p", "q", "i", "n", "TILE", "3", "-2", "0", "k[i % n]", "k[abs(p) % n]")
 FLOATS = ("u", "v", "w", "a", "x[i % n]", "y[i % n]", "WEIGHTS[1]", "1.5", "-0.25", "2")
 
 
-def _binary(inner: st.SearchStrategy[str], symbols: str, form: str) -> st.SearchStrategy[str]:
+def _binary(inner, symbols, form):
     return st.builds(
         lambda left, symbol, right: form.format(f"{left} {symbol} {right}"),
         inner,
@@ -91,7 +88,7 @@ def _binary(inner: st.SearchStrategy[str], symbols: str, form: str) -> st.Search
     )
 
 
-def _ints(depth: int) -> st.SearchStrategy[str]:
+def _ints(depth):
     leaf = st.sampled_from(INTS)
     if not depth:
         return leaf
@@ -111,7 +108,7 @@ def _ints(depth: int) -> st.SearchStrategy[str]:
     )
 
 
-def _floats(depth: int) -> st.SearchStrategy[str]:
+def _floats(depth):
     leaf = st.sampled_from(FLOATS)
     if not depth:
         return leaf
@@ -129,7 +126,7 @@ def _floats(depth: int) -> st.SearchStrategy[str]:
     )
 
 
-def _bools(depth: int) -> st.SearchStrategy[str]:
+def _bools(depth):
     leaf = st.sampled_from(("e", "(i < n)", "True", "FLAG", "(not e)"))
     if not depth:
         return leaf
@@ -148,13 +145,11 @@ def _bools(depth: int) -> st.SearchStrategy[str]:
     )
 
 
-def _indent(lines: list[str]) -> list[str]:
+def _indent(lines):
     return [f"    {line}" for line in lines]
 
 
-def _blocks(
-    depth: int, counters: str = "stuz", *, loop: bool = False
-) -> st.SearchStrategy[list[str]]:
+def _blocks(depth, counters="stuz", *, loop=False):
     """Statements; in a `loop` such that leave it."""
     simple = st.one_of(
         st.builds("p = ({} + p) % 1009".format, _ints(2)),
@@ -236,11 +231,11 @@ def _blocks(
     ).map(_joined)  # fmt: skip
 
 
-def _joined(blocks: list[list[str]]) -> list[str]:
+def _joined(blocks):
     return [line for block in blocks for line in block]
 
 
-def _as_python(module: ModuleType, arguments: list[Any], thread: int) -> None:
+def _as_python(module, arguments, thread):
     module.hal = SimpleNamespace(
         global_idx=lambda axis: thread,
         int32=int,
@@ -258,7 +253,7 @@ def _as_python(module: ModuleType, arguments: list[Any], thread: int) -> None:
 class _Memory(list[Any]):
     """Every element is asked for by its position from the start."""
 
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index):
         if index < 0:
             raise IndexError(index)
         return super().__getitem__(index)
@@ -266,12 +261,12 @@ class _Memory(list[Any]):
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(body=_blocks(2), start=st.floats(-100, 100))
-def test_ir_and_python_agree(body: list[str], start: float, tmp_path: Path) -> None:
+def test_ir_and_python_agree(body, start, tmp_path):
     module = load(tmp_path, HEADER + "\n".join(_indent(body)) + "\n")
     kernel = module.generated.lower()
     verify(kernel)
 
-    def arguments() -> list[Any]:
+    def arguments():
         x = _Memory(start / (k + 1) for k in range(N))
         return [_Memory([0.0] * N), x, _Memory(range(N)), 1.25, N]
 

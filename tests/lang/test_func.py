@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import kernel_files
 import numpy as np
@@ -12,7 +11,6 @@ from kernel_files import IMPORTS, load, refusal
 
 import hal_core as hal
 from hal_kernel.interpreter import interpret
-from hal_kernel.ir import Kernel
 from hal_kernel.ir.verify import verify
 
 pytestmark = pytest.mark.syntax
@@ -24,12 +22,12 @@ def f(y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32], n: hal.int32):
 """
 
 
-def written(functions: str, body: str) -> str:
+def written(functions, body):
     lines = "".join(f"    {line}\n" for line in body.splitlines())
     return IMPORTS + functions + KERNEL + lines
 
 
-def lowered(functions: str, body: str, tmp_path: Path) -> Kernel:
+def lowered(functions, body, tmp_path):
     return kernel_files.lowered(IMPORTS + functions + KERNEL, body, tmp_path)
 
 
@@ -168,7 +166,7 @@ RUNS: dict[str, tuple[str, str, list[float]]] = {
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_a_call_is_the_body_where_it_stands(name: str, tmp_path: Path) -> None:
+def test_a_call_is_the_body_where_it_stands(name, tmp_path):
     functions, body, expected = RUNS[name]
     y, x = np.zeros(4, "f4"), np.arange(4, dtype="f4")
     interpret(lowered(functions, body, tmp_path), y, x, vals=(4,), threads=4, block=4)
@@ -176,7 +174,7 @@ def test_a_call_is_the_body_where_it_stands(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("future", ["", "from __future__ import annotations\n"])
-def test_annotations_may_be_text(future: str, tmp_path: Path) -> None:
+def test_annotations_may_be_text(future, tmp_path):
     text = future + written(
         "def make(T):\n    @hal.func\n    def g(p: hal.ConstPtr[T], a: 'T') -> 'T':\n"
         "        return p[0] + a\n    return g\ng = make(hal.float32)\n",
@@ -185,7 +183,7 @@ def test_annotations_may_be_text(future: str, tmp_path: Path) -> None:
     verify(load(tmp_path, text).f.lower())
 
 
-def test_the_object_says_what_it_is() -> None:
+def test_the_object_says_what_it_is():
     @hal.func
     def mix(a: hal.float32, b: hal.float32) -> hal.float32:
         """a and b"""
@@ -199,7 +197,7 @@ def test_the_object_says_what_it_is() -> None:
 
 
 @pytest.mark.parametrize("thing", [3, len, object()])
-def test_only_functions_become_functions(thing: Any) -> None:
+def test_only_functions_become_functions(thing):
     with pytest.raises(hal.InvalidArgument, match="not a Python function"):
         hal.func(thing)
 
@@ -281,9 +279,7 @@ BAD = [
     BAD,
     ids=lambda part: part[:40],
 )
-def test_refused_with_place_and_advice(
-    functions: str, body: str, at: str, says: str, fix: str, tmp_path: Path
-) -> None:
+def test_refused_with_place_and_advice(functions, body, at, says, fix, tmp_path):
     error = refusal(lambda: lowered(functions, body, tmp_path), at, says, fix)
     assert error.lineno is not None
     start = (IMPORTS + functions + KERNEL).count("\n")
@@ -291,7 +287,7 @@ def test_refused_with_place_and_advice(
     assert (": in g, called in line " in str(error) or "in h, called" in str(error)) == inside
 
 
-def test_an_error_names_the_calls_that_lead_to_it(tmp_path: Path) -> None:
+def test_an_error_names_the_calls_that_lead_to_it(tmp_path):
     inner = "@hal.func\ndef inner(a):\n    return a + nothing\n"
     outer = "@hal.func\ndef outer(a):\n    return inner(a)\n"
     with pytest.raises(hal.KernelSyntaxError) as raised:
@@ -303,7 +299,7 @@ def test_an_error_names_the_calls_that_lead_to_it(tmp_path: Path) -> None:
     assert raised.value.kernel == "f" and raised.value.lineno == 7
 
 
-def test_a_function_of_another_file(tmp_path: Path) -> None:
+def test_a_function_of_another_file(tmp_path):
     library = load(tmp_path, IMPORTS + "@hal.func\ndef bad(a):\n    return a + nothing\n")
     text = written("", "y[i] = bad(x[i])")
     module = load(tmp_path, text)
@@ -315,7 +311,7 @@ def test_a_function_of_another_file(tmp_path: Path) -> None:
     assert f"in bad, called in line 9 of {Path(str(module.__file__)).name}: " in str(error)
 
 
-def test_nodes_carry_lines_of_the_kernels_file(tmp_path: Path) -> None:
+def test_nodes_carry_lines_of_the_kernels_file(tmp_path):
     pad = "\n" * 500
     source = pad + "@hal.func\ndef deep(a):\n    return a * 3\n@hal.func\ndef g(a):\n"
     library = load(tmp_path, IMPORTS + source + "    return deep(a) + 1\n")
@@ -324,7 +320,7 @@ def test_nodes_carry_lines_of_the_kernels_file(tmp_path: Path) -> None:
     assert max(node.line for node in module.f.lower().uops) == 9
 
 
-def test_calls_that_multiply_are_stopped(tmp_path: Path) -> None:
+def test_calls_that_multiply_are_stopped(tmp_path):
     functions = "@hal.func\ndef g0(a):\n    return a * 0.5\n"
     for k in range(20):
         functions += f"@hal.func\ndef g{k + 1}(a):\n    return g{k}(a) + g{k}(a)\n"
@@ -332,7 +328,7 @@ def test_calls_that_multiply_are_stopped(tmp_path: Path) -> None:
         lowered(functions, "y[i] = g20(x[i])", tmp_path)
 
 
-def test_numbers_do_not_grow_without_end(tmp_path: Path) -> None:
+def test_numbers_do_not_grow_without_end(tmp_path):
     functions = "@hal.func\ndef square(a):\n    return a * a\n"
     body = "v = " + "square(" * 40 + "3" + ")" * 40
     with pytest.raises(hal.KernelSyntaxError, match="more than 256 bits"):
@@ -353,9 +349,7 @@ HEADS = [
 
 
 @pytest.mark.parametrize(("head", "at", "says", "fix"), HEADS)
-def test_bad_signature_is_refused_at_the_definition(
-    head: str, at: str, says: str, fix: str, tmp_path: Path
-) -> None:
+def test_bad_signature_is_refused_at_the_definition(head, at, says, fix, tmp_path):
     text = f"{IMPORTS}@hal.func\n{head}\n    return a\n"
     error = refusal(lambda: load(tmp_path, text), at, says, fix)
     assert str(error).startswith("kernel: in g: ")

@@ -24,7 +24,6 @@ from kernel_files import IMPORTS, load
 
 import hal_core as hal
 from hal_core.dtypes import DTYPES
-from hal_kernel.ir import Kernel
 from hal_kernel.ir.verify import verify
 from hal_kernel.lang.function import KernelFunction
 from hal_kernel.lang.mathematics import LANGUAGE
@@ -32,7 +31,7 @@ from hal_kernel.lang.mathematics import LANGUAGE
 pytestmark = pytest.mark.syntax
 
 if TYPE_CHECKING:
-    from hal_core.dtypes import DType
+    pass
 
 SCALE = 3.0
 KERNEL = "@hal.kernel\ndef f(y: hal.Ptr[hal.int32]):\n    y[0] = 1\n"
@@ -48,14 +47,14 @@ def saxpy(
         y[i] = a * x[i] + y[i]
 
 
-def constants_of(kernel: Kernel) -> list[object]:
+def constants_of(kernel):
     return [node.arg for node in kernel.uops if node.op == "CONST"]
 
 
 # -- the object
 
 
-def test_kernel_function_says_what_it_is() -> None:
+def test_kernel_function_says_what_it_is():
     assert repr(saxpy) == "<kernel saxpy(y: float32*, x: const float32*, a: float32, n: int32)>"
     assert saxpy.name == saxpy.signature.name == "saxpy"
     assert saxpy.__doc__ == "y = a * x + y"
@@ -64,14 +63,14 @@ def test_kernel_function_says_what_it_is() -> None:
     assert saxpy.block is None and saxpy.contract is True
 
 
-def test_lowered_kernel_runs() -> None:
+def test_lowered_kernel_runs():
     y = [1.0] * 5
     run_on_lists.run(saxpy.lower(), [y, [0.0, 1.0, 2.0, 3.0, 4.0], 2.0, 4], threads=8)
     assert y == [1.0, 3.0, 5.0, 7.0, 1.0]
     assert saxpy.lower().uops[-1].line > saxpy.lower().uops[0].line
 
 
-def test_block_and_contract_reach_the_kernel() -> None:
+def test_block_and_contract_reach_the_kernel():
     @hal.kernel(block=(16, 8), contract=False)
     def fixed(y: hal.Ptr[hal.float32]) -> None:
         y[0] = 1.0
@@ -80,7 +79,7 @@ def test_block_and_contract_reach_the_kernel() -> None:
     assert fixed.lower()[3:] == ((16, 8, 1), False)
 
 
-def test_a_block_of_one_number_is_along_x_as_at_a_launch() -> None:
+def test_a_block_of_one_number_is_along_x_as_at_a_launch():
     @hal.kernel(block=64)
     def fixed(y: hal.Ptr[hal.float32]) -> None:
         y[0] = 1.0
@@ -92,23 +91,23 @@ def test_a_block_of_one_number_is_along_x_as_at_a_launch() -> None:
 @pytest.mark.parametrize(
     "block", [0, -4, True, 1.0, (), (1, 2, 3, 4), (0,), (-1, 1), (1.0,), (True,), [16]]
 )
-def test_bad_block_is_refused(block: Any) -> None:
+def test_bad_block_is_refused(block):
     with pytest.raises(hal.InvalidArgument, match=r"one to three positive ints \(got"):
         hal.kernel(block=block)
 
 
-def test_contract_is_a_bool() -> None:
+def test_contract_is_a_bool():
     with pytest.raises(hal.InvalidArgument, match="contract must be True or False"):
-        hal.kernel(contract="off")  # type: ignore[call-overload]
+        hal.kernel(contract="off")
 
 
 @pytest.mark.parametrize("thing", [3, len, object()])
-def test_only_functions_become_kernels(thing: Any) -> None:
+def test_only_functions_become_kernels(thing):
     with pytest.raises(hal.InvalidArgument, match="not a Python function"):
         hal.kernel(thing)
 
 
-def test_calling_a_kernel_says_how_it_is_done() -> None:
+def test_calling_a_kernel_says_how_it_is_done():
     said = []
     for launch in (lambda: saxpy(1, 2), lambda: saxpy[1, 32], lambda: saxpy[1, 32](1, 2)):
         with pytest.raises(hal.Unsupported) as raised:
@@ -123,18 +122,18 @@ def test_calling_a_kernel_says_how_it_is_done() -> None:
 @pytest.mark.parametrize(
     "name", [name for name in sorted(LANGUAGE) if name.rstrip("_") not in DTYPES]
 )
-def test_kernel_functions_refuse_outside_kernels(name: str) -> None:
+def test_kernel_functions_refuse_outside_kernels(name):
     function = getattr(hal, name)
     with pytest.raises(hal.Unsupported, match=f"{name}.*inside @hal.kernel functions only"):
         function(*[0] * function.__code__.co_argcount)
 
 
-def test_lower_is_computed_once_by_many_threads(tmp_path: Path) -> None:
+def test_lower_is_computed_once_by_many_threads(tmp_path):
     module = load(tmp_path, IMPORTS + "@hal.kernel\ndef f(y: hal.Ptr[hal.int32]): y[0] = 1\n")
     assert len(set(map(id, results(*[module.f.lower] * 16)))) == 1
 
 
-def test_a_kernel_goes_when_its_last_user_goes() -> None:
+def test_a_kernel_goes_when_its_last_user_goes():
     @hal.kernel
     def brief(y: hal.Ptr[hal.float32]) -> None:
         y[0] = 1.0
@@ -149,7 +148,7 @@ def test_a_kernel_goes_when_its_last_user_goes() -> None:
 # -- constants
 
 
-def test_captured_numbers_are_constants() -> None:
+def test_captured_numbers_are_constants():
     weights, on, modulus = (0.25, (1, 2)), True, 7
 
     @hal.kernel
@@ -169,7 +168,7 @@ def test_captured_numbers_are_constants() -> None:
 
 
 @pytest.mark.parametrize("kind", ["bool_", "int8", "uint64", "float16", "float32", "float64"])
-def test_a_numpy_number_is_a_constant_like_pythons(kind: str) -> None:
+def test_a_numpy_number_is_a_constant_like_pythons(kind):
     number = getattr(np, kind)(1)
     both = number, number.item()
 
@@ -183,10 +182,10 @@ def test_a_numpy_number_is_a_constant_like_pythons(kind: str) -> None:
     assert (y, k) == ([float(np.float32(1) / np.float32(3))], [1])
 
 
-def test_factory_over_dtype_and_size() -> None:
+def test_factory_over_dtype_and_size():
     def make(dtype: type[hal.float32], size: int) -> KernelFunction:
         @hal.kernel
-        def total(y: hal.Ptr[dtype], x: hal.ConstPtr[dtype]) -> None:  # type: ignore[valid-type]
+        def total(y: hal.Ptr[dtype], x: hal.ConstPtr[dtype]) -> None:
             acc = dtype(0)
             for k in range(size):
                 acc += x[k]
@@ -195,7 +194,7 @@ def test_factory_over_dtype_and_size() -> None:
         return total
 
     for dtype in (hal.float32, hal.float64, hal.int32, hal.int64, hal.uint8):
-        kernel = make(dtype, 3).lower()  # type: ignore[arg-type]
+        kernel = make(dtype, 3).lower()
         verify(kernel)
         assert kernel.signature.dtypes == {dtype}
         y = [0]
@@ -206,14 +205,14 @@ def test_factory_over_dtype_and_size() -> None:
 class Unhashable:
     """Callable and, as every class with `__eq__` alone, without a hash."""
 
-    def __eq__(self, other: object) -> bool:
+    def __eq__(self, other):
         return self is other
 
-    def __call__(self) -> int:
+    def __call__(self):
         return 1
 
 
-def test_what_is_called_may_have_no_hash() -> None:
+def test_what_is_called_may_have_no_hash():
     strange = Unhashable()
 
     @hal.kernel
@@ -224,10 +223,10 @@ def test_what_is_called_may_have_no_hash() -> None:
         f.lower()
 
 
-def test_dtypes_can_be_compared_when_compiling() -> None:
-    def make(dtype: DType) -> Kernel:
+def test_dtypes_can_be_compared_when_compiling():
+    def make(dtype):
         @hal.kernel
-        def f(y: hal.Ptr[dtype]) -> None:  # type: ignore[valid-type]
+        def f(y: hal.Ptr[dtype]) -> None:
             if dtype is hal.float64 or dtype == hal.float32:
                 y[0] = 0.5
             else:
@@ -239,7 +238,7 @@ def test_dtypes_can_be_compared_when_compiling() -> None:
     assert 0.5 not in constants_of(make(hal.int32))
 
 
-def test_globals_are_read_at_the_first_use_and_fixed_from_then() -> None:
+def test_globals_are_read_at_the_first_use_and_fixed_from_then():
     @hal.kernel
     def f(y: hal.Ptr[hal.float32]) -> None:
         y[0] = SCALE
@@ -259,7 +258,7 @@ def test_globals_are_read_at_the_first_use_and_fixed_from_then() -> None:
     [("1", hal.int32), ("2**31", hal.int64), ("-(2**31)", hal.int32), ("1.0", hal.float32),
      ("True", hal.bool_), ("0.0 if y[0] > 1 else 1", hal.float32), ("hal.uint8(1)", hal.uint8)],
 )  # fmt: skip
-def test_dtype_of_a_new_local(value: str, dtype: DType, tmp_path: Path) -> None:
+def test_dtype_of_a_new_local(value, dtype, tmp_path):
     text = f"@hal.kernel\ndef f(y: hal.Ptr[hal.float32]):\n    v = {value}\n    v = v\n"
     (variable,) = (
         node
@@ -314,7 +313,7 @@ def test_bad_signature_is_refused_at_the_definition(
         assert error.text[error.offset - 1 :].startswith(at)
 
 
-def test_variables_and_functions_may_have_names_that_kernels_may_not(tmp_path: Path) -> None:
+def test_variables_and_functions_may_have_names_that_kernels_may_not(tmp_path):
     text = f"""{IMPORTS}
 @hal.func
 def half(exp): return exp / 2
@@ -329,19 +328,17 @@ def f(kernel: hal.Ptr[hal.float32], float4: hal.float32):
     assert y == [1.5]
 
 
-def test_a_pointer_to_a_python_number_says_which_dtypes_there_are() -> None:
+def test_a_pointer_to_a_python_number_says_which_dtypes_there_are():
     for pointer in (hal.Ptr, hal.ConstPtr):
         with pytest.raises(hal.InvalidArgument, match=r"Write hal\.float32, or hal\.float64"):
-            pointer[float]  # type: ignore[type-var]
+            pointer[float]
         with pytest.raises(hal.InvalidArgument, match="float64") as raised:
-            pointer[str]  # type: ignore[type-var]
+            pointer[str]
         assert "float16" in str(raised.value)
 
 
 @pytest.mark.parametrize("future", ["", "from __future__ import annotations\n"])
-def test_annotations_may_name_the_enclosing_functions_variables(
-    future: str, tmp_path: Path
-) -> None:
+def test_annotations_may_name_the_enclosing_functions_variables(future, tmp_path):
     text = """
 def make(element, count):
     @hal.kernel
@@ -425,7 +422,7 @@ x = 1
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_any_layout_is_read(layout: str, tmp_path: Path) -> None:
+def test_any_layout_is_read(layout, tmp_path):
     kernel = load(tmp_path, IMPORTS + LAYOUTS[layout]).f.lower()
     y = [0.0]
     run_on_lists.run(kernel, [y], threads=1)
@@ -433,7 +430,7 @@ def test_any_layout_is_read(layout: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("indent", ["", "    ", "\t"])
-def test_error_place_counts_characters(indent: str, tmp_path: Path) -> None:
+def test_error_place_counts_characters(indent, tmp_path):
     text = f"""
 if True:
     pass
@@ -451,7 +448,7 @@ if True:
     assert (IMPORTS + text).splitlines()[error.lineno - 1] + "\n" == error.text
 
 
-def kernel_without_source() -> Kernel:
+def kernel_without_source():
     scope: dict[str, Any] = {"hal": hal}
     exec("@hal.kernel\ndef f(y: hal.Ptr[hal.float32]):\n    y[0] = 1.0", scope)
     kernel: KernelFunction = scope["f"]
@@ -470,7 +467,7 @@ def test_no_source_text(make: Callable[[], object], says: str) -> None:
         make()
 
 
-def test_a_file_that_changed_is_not_read_as_the_kernel(tmp_path: Path) -> None:
+def test_a_file_that_changed_is_not_read_as_the_kernel(tmp_path):
     text = IMPORTS + "@hal.kernel\ndef f(y: hal.Ptr[hal.float32]): y[0] = 1.0\n"
     path = tmp_path / "changes.py"
     path.write_text(text.replace("def f(y", "def g(y"), encoding="utf-8")
@@ -480,9 +477,7 @@ def test_a_file_that_changed_is_not_read_as_the_kernel(tmp_path: Path) -> None:
         scope["f"].lower()
 
 
-def test_an_edit_changes_nothing_until_the_module_is_loaded_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_edit_changes_nothing_until_the_module_is_loaded_again(tmp_path, monkeypatch):
     text = IMPORTS + "@hal.kernel\ndef f(y: hal.Ptr[hal.float32]): y[0] = 1.5\n"
     path = tmp_path / "loaded_again.py"
     path.write_text(text, encoding="utf-8")
@@ -506,7 +501,7 @@ UNDERLINED = [
 
 
 @pytest.mark.parametrize(("body", "under"), UNDERLINED)
-def test_python_underlines_the_whole_expression(body: str, under: str, tmp_path: Path) -> None:
+def test_python_underlines_the_whole_expression(body, under, tmp_path):
     text = f"@hal.kernel\ndef f(y: hal.Ptr[hal.float32]):\n    {body}\n"
     with pytest.raises(hal.KernelSyntaxError) as raised:
         load(tmp_path, IMPORTS + text).f.lower()
@@ -518,7 +513,7 @@ def test_python_underlines_the_whole_expression(body: str, under: str, tmp_path:
     assert f"    {line}\n    {carets}\n" in shown
 
 
-def test_a_refusal_survives_pickling(tmp_path: Path) -> None:
+def test_a_refusal_survives_pickling(tmp_path):
     text = "@hal.kernel\ndef f(y: hal.Ptr[hal.float32]):\n    y[0] = nothing\n"
     with pytest.raises(hal.KernelSyntaxError) as raised:
         load(tmp_path, IMPORTS + text).f.lower()
@@ -529,7 +524,7 @@ def test_a_refusal_survives_pickling(tmp_path: Path) -> None:
     )
 
 
-def test_a_refusal_shows_the_kernel_and_not_the_front_end(tmp_path: Path) -> None:
+def test_a_refusal_shows_the_kernel_and_not_the_front_end(tmp_path):
     text = "@hal.kernel\ndef f(y: hal.Ptr[hal.float32]):\n    y[0] = nothing\n"
     module = load(tmp_path, IMPORTS + text)
     with pytest.raises(hal.KernelSyntaxError) as raised:
@@ -542,7 +537,7 @@ def test_a_refusal_shows_the_kernel_and_not_the_front_end(tmp_path: Path) -> Non
     assert raised.value.__cause__ is None and raised.value.__suppress_context__
 
 
-def test_other_decorators_below_are_not_read_over(tmp_path: Path) -> None:
+def test_other_decorators_below_are_not_read_over(tmp_path):
     text = """
 def wrap(f):
     def inner(y: hal.Ptr[hal.float32]): f(y)
@@ -581,7 +576,7 @@ os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-def test_a_forked_child_lowers_although_a_thread_of_its_parent_was_at_it(tmp_path: Path) -> None:
+def test_a_forked_child_lowers_although_a_thread_of_its_parent_was_at_it(tmp_path):
     program = tmp_path / "program.py"
     program.write_text(FORK_WHILE_LOWERING, encoding="utf-8")
     command = [sys.executable, "-W", "ignore::DeprecationWarning", str(program)]
@@ -613,9 +608,7 @@ def second():
      ("first", FACTORIES + "this is no Python")],
     ids=["another number", "another name", "swapped", "gone", "no Python"],
 )  # fmt: skip
-def test_a_factory_called_after_an_edit_is_refused(
-    tmp_path: Path, factory: str, edited: str
-) -> None:
+def test_a_factory_called_after_an_edit_is_refused(tmp_path, factory, edited):
     """It would make a kernel of the new text, or of another function that stands there now."""
     module = load(tmp_path, IMPORTS + FACTORIES)
     before, path = module.second(), Path(module.__file__ or "")
@@ -625,19 +618,17 @@ def test_a_factory_called_after_an_edit_is_refused(
     assert set(constants_of(before.lower())) == {0, 2}
 
 
-def test_a_factory_called_after_an_edit_elsewhere_makes_its_kernel(tmp_path: Path) -> None:
+def test_a_factory_called_after_an_edit_elsewhere_makes_its_kernel(tmp_path):
     module = load(tmp_path, IMPORTS + FACTORIES)
     Path(module.__file__ or "").write_text(IMPORTS + FACTORIES.replace("y[0] = 2", "y[0] = 3"))
     assert set(constants_of(module.first().lower())) == {0, 1}
 
 
-def test_another_thread_that_parses_disturbs_no_kernel(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_thread_that_parses_disturbs_no_kernel(tmp_path, monkeypatch):
     """`ast.parse` of Python 3.11 raises SystemError now and then, and not again."""
     module, parse, disturbed = load(tmp_path, IMPORTS + KERNEL), ast.parse, [3]
 
-    def disturbed_parse(*args: Any) -> ast.AST:
+    def disturbed_parse(*args):
         if disturbed[0]:
             disturbed[0] -= 1
             raise SystemError("AST constructor recursion depth mismatch (before=63, after=60)")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 
 import kernel_files
 import numpy as np
@@ -45,7 +44,7 @@ def every_use(
     bins[i] = count[0, i % 2] * 100 + lower[i % 2]
 
 
-def test_a_function_has_arrays_and_takes_arrays() -> None:
+def test_a_function_has_arrays_and_takes_arrays():
     n = 9
     x = np.random.default_rng(3).integers(0, 50, n + 3).astype("f4")
     y, bins = np.zeros(n, "f4"), np.zeros(n, "i4")
@@ -105,14 +104,14 @@ FAULTS = [
 
 
 @pytest.mark.parametrize(("body", "error", "says"), FAULTS, ids=lambda part: str(part)[:40])
-def test_faults(body: str, error: type[hal.KernelFault], says: str, tmp_path: Path) -> None:
+def test_faults(body, error, says, tmp_path):
     kernel = lowered(body, tmp_path)
     with pytest.raises(error) as raised:
         interpret(kernel, np.zeros(4, "i4"), vals=(5,), grid=1, block=4)
     assert says in raised.value.problem
 
 
-def test_a_barrier_does_not_depend_on_what_a_thread_keeps(tmp_path: Path) -> None:
+def test_a_barrier_does_not_depend_on_what_a_thread_keeps(tmp_path):
     body = "t[0, 0] = i\nif t[0, 0] > 3:\n    hal.barrier()"
     with pytest.raises(hal.KernelSyntaxError, match="the condition differs between them"):
         lowered(body, tmp_path)

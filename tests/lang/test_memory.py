@@ -1,10 +1,7 @@
 """Shared arrays, barriers and atomics, as the IR shows them."""
 
-from __future__ import annotations
-
 import math
 from functools import partial
-from pathlib import Path
 
 import kernel_files
 import numpy as np
@@ -12,7 +9,7 @@ import pytest
 from kernel_files import IMPORTS, load
 
 import hal_core as hal
-from hal_core.dtypes import DTYPES, DType
+from hal_core.dtypes import DTYPES
 from hal_kernel.interpreter import interpret
 from hal_kernel.ir.uop import ATOMIC_OPS
 
@@ -43,13 +40,13 @@ lowered = partial(kernel_files.lowered, HEAD)
     ("shape", "count"),
     [("7", 7), ("(7,)", 7), ("(2, 3)", 6), ("(SIZE, SIZE + 1)", 20), ("SHAPE", 24), ("SIZE", 4)],
 )
-def test_an_array_is_flat_in_the_ir(shape: str, count: int, tmp_path: Path) -> None:
+def test_an_array_is_flat_in_the_ir(shape, count, tmp_path):
     kernel = lowered(f"tile = hal.shared(hal.float32, {shape})", tmp_path)
     (array,) = (node for node in kernel.uops if node.op == "SHARED")
     assert array.arg == ("tile", count) and array.dtype is hal.float32
 
 
-def test_each_axis_is_left_to_checked_mode(tmp_path: Path) -> None:
+def test_each_axis_is_left_to_checked_mode(tmp_path):
     """One index of an array is tested at the access, several would hide each other's mistakes."""
     flat = lowered("t = hal.shared(hal.int32, 9)\nt[i] = 0", tmp_path)
     assert not [node for node in flat.uops if node.op == "ASSERT"]
@@ -59,7 +56,7 @@ def test_each_axis_is_left_to_checked_mode(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("dtype", list(DTYPES.values()))
-def test_arrays_of_every_dtype(dtype: DType, tmp_path: Path) -> None:
+def test_arrays_of_every_dtype(dtype, tmp_path):
     kernel = lowered(f"tile = hal.shared(hal.{dtype.__name__}, 3)\ntile[0] = 1", tmp_path)
     (array,) = (node for node in kernel.uops if node.op == "SHARED")
     assert array.dtype is dtype
@@ -69,7 +66,7 @@ def test_arrays_of_every_dtype(dtype: DType, tmp_path: Path) -> None:
 # -- barriers and the block
 
 
-def test_a_fixed_block_is_a_constant(tmp_path: Path) -> None:
+def test_a_fixed_block_is_a_constant(tmp_path):
     body = "y[0] = hal.block_dim(0)\ny[1] = hal.block_dim(1)\ny[2] = hal.block_dim(2)"
     kernel = lowered(body, tmp_path)
     stored = [node.src[2] for node in kernel.uops if node.op == "STORE"]
@@ -82,7 +79,7 @@ def test_a_fixed_block_is_a_constant(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("order", "arg"), [("", "relaxed"), (", hal.release", "release")])
-def test_an_atomic_store_is_a_statement(order: str, arg: str, tmp_path: Path) -> None:
+def test_an_atomic_store_is_a_statement(order, arg, tmp_path):
     """Its value becomes the element's dtype; an order is its own, and no fence beside it."""
     kernel = lowered(f"hal.atomic_store(z, m, 2{order})", tmp_path)
     (node,) = (node for node in kernel.uops if node.op in {*ATOMIC_OPS, "STORE", "FENCE"})
@@ -92,7 +89,7 @@ def test_an_atomic_store_is_a_statement(order: str, arg: str, tmp_path: Path) ->
 
 @pytest.mark.parametrize("value", [0.0, -0.0, 1.5, -math.inf, math.nan])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_an_atomic_load_of_a_float_changes_no_bit(value: float, dtype: str, tmp_path: Path) -> None:
+def test_an_atomic_load_of_a_float_changes_no_bit(value, dtype, tmp_path):
     text = f"""
 @hal.kernel
 def f(y: hal.Ptr[hal.{dtype}]) -> None:
@@ -104,7 +101,7 @@ def f(y: hal.Ptr[hal.{dtype}]) -> None:
     assert y[0].tobytes() == y[1].tobytes() == before
 
 
-def test_an_atomic_is_not_executed_where_python_would_not(tmp_path: Path) -> None:
+def test_an_atomic_is_not_executed_where_python_would_not(tmp_path):
     body = "v = i < n and hal.atomic_add(y, 0, 1) > 3\nw = hal.atomic_add(y, 1, 1) if v else 0"
     ops = [node.op for node in lowered(body, tmp_path).uops]
     assert ops.count("IF") == ops.count("ATOMIC") == 2

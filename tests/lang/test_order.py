@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -39,14 +38,14 @@ BODIES = [
 ]  # fmt: skip
 
 
-def atomic_add(p: list[int], i: int, v: int) -> int:
+def atomic_add(p, i, v):
     old = p[i]
     p[i] += v
     return old
 
 
 @pytest.mark.parametrize("body", BODIES)
-def test_parts_are_evaluated_in_the_order_of_python(body: str, tmp_path: Path) -> None:
+def test_parts_are_evaluated_in_the_order_of_python(body, tmp_path):
     text = f"{HEAD}    {body}\n    y[5] = a\n"
     kernel = load(tmp_path, text).f.lower()
     verify(kernel)

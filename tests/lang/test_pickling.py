@@ -8,9 +8,6 @@ import math
 import pickle
 import sys
 import types
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 import run_on_lists
@@ -39,7 +36,7 @@ def of_a_module(y: hal.Ptr[hal.float32]) -> None:
     y[0] = scaled(2.0)
 
 
-def made(factor: float) -> KernelFunction:
+def made(factor):
     @hal.func
     def twice(x: hal.float32) -> hal.float32:
         """Twice x."""
@@ -56,7 +53,7 @@ def made(factor: float) -> KernelFunction:
     return inside
 
 
-def by_cloudpickle(value: Any) -> Any:
+def by_cloudpickle(value):
     cloudpickle = pytest.importorskip("cloudpickle", reason="cloudpickle is not installed")
     return pickle.loads(cloudpickle.dumps(value))
 
@@ -73,7 +70,7 @@ SENT = {
 
 
 @pytest.fixture(params=SENT)
-def send(request: pytest.FixtureRequest) -> Callable[[Any], Any]:
+def send(request):
     return SENT[request.param]
 
 
@@ -91,27 +88,25 @@ def of_a_module(y: hal.Ptr[hal.float32]) -> None:
 
 
 @pytest.fixture
-def importable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+def importable(tmp_path, monkeypatch):
     (tmp_path / "importable_kernels.py").write_text(IMPORTABLE)
     monkeypatch.syspath_prepend(tmp_path)
     yield importlib.import_module("importable_kernels")
     del sys.modules["importable_kernels"]
 
 
-def test_what_an_import_finds_travels_by_name(send: Callable[[Any], Any], importable: Any) -> None:
+def test_what_an_import_finds_travels_by_name(send, importable):
     assert send(importable.of_a_module) is importable.of_a_module
     assert send(importable.scaled) is importable.scaled
 
 
-def test_a_finder_without_find_spec_is_passed_over(
-    importable: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_finder_without_find_spec_is_passed_over(importable, monkeypatch):
     """Python itself passes over such finders, which are older than find_spec."""
     monkeypatch.setattr(sys, "meta_path", [object(), *sys.meta_path])
     assert pickle.loads(pickle.dumps(importable.of_a_module)) is importable.of_a_module
 
 
-def test_a_kernel_of_a_factory_travels_by_value(send: Callable[[Any], Any]) -> None:
+def test_a_kernel_of_a_factory_travels_by_value(send):
     """Name, signature, block and text of the IR are the same, line numbers included."""
     kernel = made(2.0)
     there = send(kernel)
@@ -125,13 +120,13 @@ def test_a_kernel_of_a_factory_travels_by_value(send: Callable[[Any], Any]) -> N
     assert listing(send(there).lower()) == listing(kernel.lower())
 
 
-def test_a_copy_of_a_kernel_is_the_kernel() -> None:
+def test_a_copy_of_a_kernel_is_the_kernel():
     """A copy of a kernel is the kernel, as with functions; nothing is read or lowered."""
     for original in (made(2.0), of_a_module, scaled):
         assert copy.copy(original) is original and copy.deepcopy([original])[0] is original
 
 
-def test_what_a_kernel_has_captured_travels_as_it_is_now(tmp_path: Path) -> None:
+def test_what_a_kernel_has_captured_travels_as_it_is_now(tmp_path):
     """From the first lowering on it is fixed, and pickling lowers."""
     module = load(
         tmp_path,
@@ -143,9 +138,7 @@ def test_what_a_kernel_has_captured_travels_as_it_is_now(tmp_path: Path) -> None
         assert [node.arg for node in kernel.lower().uops if node.op == "CONST"] == [3, 0]
 
 
-def test_a_hidden_name_or_module_does_not_lead_to_the_kernel(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_hidden_name_or_module_does_not_lead_to_the_kernel(tmp_path, monkeypatch):
     """Another process would import another object, or none."""
     text = IMPORTS + "@hal.kernel\ndef k(y: hal.Ptr[hal.int32]) -> None:\n    y[0] = 1\n"
     module = load(tmp_path, text)
@@ -162,7 +155,7 @@ def test_a_hidden_name_or_module_does_not_lead_to_the_kernel(
     assert isinstance(pickle.loads(pickle.dumps(first)), KernelFunction)
 
 
-def test_a_kernel_with_an_error_is_refused_where_it_is_written(tmp_path: Path) -> None:
+def test_a_kernel_with_an_error_is_refused_where_it_is_written(tmp_path):
     """A captured object that is no constant of the language, by its name, file and line."""
     module = load(
         tmp_path,
@@ -174,7 +167,7 @@ def test_a_kernel_with_an_error_is_refused_where_it_is_written(tmp_path: Path) -
     assert raised.value.filename == module.__file__ and "Capture Python ints" in str(raised.value)
 
 
-def test_a_function_that_no_import_finds_is_refused() -> None:
+def test_a_function_that_no_import_finds_is_refused():
     @hal.func
     def halved(x: hal.float32) -> hal.float32:
         return x * 0.5
@@ -223,7 +216,7 @@ print(y.tolist(), k)
 """
 
 
-def test_a_script_sends_its_kernel_to_another_process(tmp_path: Path) -> None:
+def test_a_script_sends_its_kernel_to_another_process(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     expected = "[0, 3, 6, 9] <kernel k(y: int32*)>\n"
@@ -233,21 +226,21 @@ def test_a_script_sends_its_kernel_to_another_process(tmp_path: Path) -> None:
 # -- the other public objects of a kernel
 
 
-def source() -> hal.Source:
+def source():
     return hal.Source(
         "scale", "text", "y: float32*, n: int32", language="opencl", options=("-O2",),
         defines={"N": 4}, includes=("here",), block=(8, 2), work=7, offsets=True,
     )  # fmt: skip
 
 
-def test_a_source_travels_and_is_copied(send: Callable[[Any], Any]) -> None:
+def test_a_source_travels_and_is_copied(send):
     for made in (send(source()), copy.copy(source()), copy.deepcopy(source())):
         assert repr(made) == repr(source())
         for slot in hal.Source.__slots__[1:]:
             assert getattr(made, slot) == getattr(source(), slot)
 
 
-def test_the_ir_travels_and_is_copied(send: Callable[[Any], Any]) -> None:
+def test_the_ir_travels_and_is_copied(send):
     """Also one that is too deep for pickle's recursion, node by node."""
 
     @hal.kernel
@@ -266,7 +259,7 @@ def test_the_ir_travels_and_is_copied(send: Callable[[Any], Any]) -> None:
     assert send(kernel.signature) == kernel.signature
 
 
-def test_a_kernel_with_a_node_from_elsewhere_is_refused() -> None:
+def test_a_kernel_with_a_node_from_elsewhere_is_refused():
     kernel = made(1.0).lower()
     with pytest.raises(hal.InvalidKernel, match="pickle kernel 'inside'"):
         pickle.dumps(kernel._replace(uops=kernel.uops[5:]))

@@ -59,7 +59,7 @@ def bad(
 LINE = HEAD.count("\n") + 1
 
 
-def indented(body: str) -> str:
+def indented(body):
     return "".join(f"    {line}\n" for line in body.splitlines())
 
 
@@ -424,7 +424,7 @@ BAD = [
 
 
 @pytest.mark.parametrize("bad", BAD, ids=lambda bad: bad.body.replace("\n", "; ")[:40])
-def test_refused_with_place_and_advice_that_helps(bad: Bad, tmp_path: Path) -> None:
+def test_refused_with_place_and_advice_that_helps(bad, tmp_path):
     """A kernel that follows the advice is one, and what the advice names is in it."""
     module = load(tmp_path, HEAD + indented(bad.body))
     with pytest.raises(hal.KernelSyntaxError) as raised:
@@ -446,7 +446,7 @@ def test_refused_with_place_and_advice_that_helps(bad: Bad, tmp_path: Path) -> N
     follow(bad, error.fix or "", tmp_path)
 
 
-def follow(bad: Bad, fix: str, folder: Path) -> None:
+def follow(bad, fix, folder):
     """Lower the kernel that a row's remedy gives, where it has one."""
     remedy = REMEDIES.get(bad.body, (None, ""))
     body, change = (remedy, "") if isinstance(remedy, str) else remedy
@@ -476,13 +476,13 @@ def advised(y: hal.Ptr[hal.float64], x: hal.float64) -> None:
 
 
 @pytest.mark.parametrize("x", [0.1, 0.5, 0.9])
-def test_what_is_advised_computes_the_same(x: float) -> None:
+def test_what_is_advised_computes_the_same(x):
     y = np.zeros(2)
     interpret(advised, y, vals=(x,), threads=1)
     np.testing.assert_allclose(y, [np.square(x), np.clip(x, 0.4, 0.6)], rtol=1e-14)
 
 
-def test_each_refusal_has_its_remedy_tried() -> None:
+def test_each_refusal_has_its_remedy_tried():
     """All but texts that are too long; a row that is gone has none left."""
     assert set(REMEDIES) == {row.body for row in BAD if not row.fix.startswith("Split it")}
 
@@ -490,7 +490,7 @@ def test_each_refusal_has_its_remedy_tried() -> None:
 @pytest.mark.parametrize(
     ("use", "statement"), [("math.pi", "import math"), ("np.pi", "import numpy as np")]
 )
-def test_a_module_that_is_not_imported_is_to_be(use: str, statement: str, tmp_path: Path) -> None:
+def test_a_module_that_is_not_imported_is_to_be(use, statement, tmp_path):
     """Also where a name like it is known."""
     kernel = f"at = mat = npp = 1\n@hal.kernel\ndef f(y: hal.Ptr[hal.float32]):\n    y[0] = {use}\n"
     with pytest.raises(hal.KernelSyntaxError) as caught:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -151,7 +150,7 @@ make()
 }
 
 
-def _with(decorator: str, text: str) -> str:
+def _with(decorator, text):
     return HEAD + text.replace("hal.kernel(block=64)", "hal.kernel").replace(
         DECORATORS[0], decorator
     )
@@ -159,9 +158,7 @@ def _with(decorator: str, text: str) -> str:
 
 @pytest.mark.parametrize("decorator", DECORATORS)
 @pytest.mark.parametrize("name", SCOPES)
-def test_a_name_is_looked_up_where_the_function_stands(
-    name: str, decorator: str, tmp_path: Path
-) -> None:
+def test_a_name_is_looked_up_where_the_function_stands(name, decorator, tmp_path):
     made: Any = load(tmp_path, _with(decorator, SCOPES[name])).made
     if isinstance(made, hal.KernelFunction):
         assert str(made.signature) == "y: int32*"
@@ -171,16 +168,14 @@ def test_a_name_is_looked_up_where_the_function_stands(
 
 @pytest.mark.parametrize("decorator", DECORATORS)
 @pytest.mark.parametrize("name", LOST)
-def test_a_name_whose_value_is_out_of_reach_is_refused(
-    name: str, decorator: str, tmp_path: Path
-) -> None:
+def test_a_name_whose_value_is_out_of_reach_is_refused(name, decorator, tmp_path):
     with pytest.raises(hal.KernelSyntaxError) as raised:
         load(tmp_path, _with(decorator, LOST[name]))
     assert "'dtype' is a variable of" in str(raised.value)
     assert f"Put @{decorator} above its def, below the line that" in str(raised.value)
 
 
-def test_a_name_of_a_decorator_alone_is_not_defined(tmp_path: Path) -> None:
+def test_a_name_of_a_decorator_alone_is_not_defined(tmp_path):
     text = """
 def decorator(function):
     dtype = hal.int8

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 
 import kernel_files
 import numpy as np
@@ -88,7 +87,7 @@ def of_shared_memory(y: hal.Ptr[hal.int32], n: hal.int32) -> None:
 
 
 @given(st.lists(st.integers(1, 4), min_size=4, max_size=4))
-def test_elements_lie_row_after_row(shape: list[int]) -> None:
+def test_elements_lie_row_after_row(shape):
     y = np.zeros(shape, "i8")
     interpret(in_four_dimensions, y.reshape(-1), vals=shape, threads=1)
     weights = 1000, 100, 10, 1
@@ -96,20 +95,20 @@ def test_elements_lie_row_after_row(shape: list[int]) -> None:
     assert (y == sum(one * axis for one, axis in zip(weights, index, strict=True))).all()
 
 
-def test_parts_of_parts() -> None:
+def test_parts_of_parts():
     y = np.zeros(4 + 15, "i4")
     interpret(parts, y, vals=(3, 5, 4), threads=(5, 3))
     assert not y[:4].any()
     assert (y[4:].reshape(3, 5) == [[111111, 11111] * 2 + [111111]] * 3).all()
 
 
-def test_parts_in_loops() -> None:
+def test_parts_in_loops():
     y = np.zeros(16, "i4")
     interpret(in_loops, y, vals=(4,), threads=1)
     assert y.tolist() == [0, 0, 0, 3, 1, 0, 0, 0, 2, 0, 0, 0, 7, 0, 0, 0]
 
 
-def test_parts_of_shared_memory() -> None:
+def test_parts_of_shared_memory():
     y = np.zeros(8, "i4")
     interpret(of_shared_memory, y, vals=(5,), threads=8)
     assert y.tolist() == [4 + 4 + 6, 5 + 4 + 6, 6 + 4 + 6, 7 + 4 + 6] * 2
@@ -186,9 +185,7 @@ FAULTS = [
 
 
 @pytest.mark.parametrize(("body", "says", "got", "limit"), FAULTS, ids=lambda part: str(part)[:40])
-def test_an_index_outside_of_a_shape_is_out_of_bounds(
-    body: str, says: str, got: int, limit: str, tmp_path: Path
-) -> None:
+def test_an_index_outside_of_a_shape_is_out_of_bounds(body, says, got, limit, tmp_path):
     """The buffer has room for all of these."""
     kernel = lowered(f"m32 = hal.int32(m)\n{body}", tmp_path)
     arrays = np.zeros(64, "i4"), np.zeros(4, "f4"), np.zeros(4, "u1"), np.zeros(4, "u1")
@@ -198,21 +195,21 @@ def test_an_index_outside_of_a_shape_is_out_of_bounds(
     assert (raised.value.got, raised.value.limit) == (got, limit)
 
 
-def test_a_shape_that_does_not_fit_is_found_when_it_is_made(tmp_path: Path) -> None:
+def test_a_shape_that_does_not_fit_is_found_when_it_is_made(tmp_path):
     kernel = lowered("v = hal.view(hal.view(y, n), (2, n))", tmp_path)
     arrays = np.zeros(64, "i4"), np.zeros(4, "f4"), np.zeros(4, "u1"), np.zeros(4, "u1")
     with pytest.raises(hal.FailedAssert, match=r"the shape \(2, n\) has more elements than 'y'"):
         interpret(kernel, *arrays, vals=(5, 0), threads=1)
 
 
-def test_an_index_that_is_not_used_is_not_tested(tmp_path: Path) -> None:
+def test_an_index_that_is_not_used_is_not_tested(tmp_path):
     kernel = lowered("y[0] = hal.load_if(n < 4, u, (0, n), 3)", tmp_path)
     arrays = np.zeros(64, "i4"), np.zeros(4, "f4"), np.zeros(4, "u1"), np.zeros(4, "u1")
     interpret(kernel, *arrays, vals=(5, 0), threads=1)
     assert arrays[0][0] == 3
 
 
-def test_the_tests_of_indices_cost_nothing_when_rendered(tmp_path: Path) -> None:
+def test_the_tests_of_indices_cost_nothing_when_rendered(tmp_path):
     """Text for text what arithmetic by hand gives."""
     shaped = lowered("v = hal.view(y, (n, n))\nif i < n:\n    v[i, 2] = 7", tmp_path)
     plain = lowered("if i < n:\n    y[i * n + 2] = 7", tmp_path)

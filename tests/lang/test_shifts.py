@@ -11,7 +11,7 @@ from hal_kernel.interpreter import interpret
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 
 
-def make(dtype: type[hal.DType], by: type[hal.DType]) -> hal.KernelFunction:
+def make(dtype, by):
     @hal.kernel
     def shifts(
         left: hal.Ptr[dtype], right: hal.Ptr[dtype], x: hal.ConstPtr[dtype], k: hal.ConstPtr[by]
@@ -26,7 +26,7 @@ def make(dtype: type[hal.DType], by: type[hal.DType]) -> hal.KernelFunction:
 
 @pytest.mark.parametrize("by", INTEGERS)
 @pytest.mark.parametrize("dtype", INTEGERS)
-def test_only_the_low_bits_of_an_amount_count(dtype: str, by: str) -> None:
+def test_only_the_low_bits_of_an_amount_count(dtype, by):
     rng, kind, amounts = np.random.default_rng(1), np.iinfo(dtype), np.iinfo(by)
     x = rng.integers(kind.min, kind.max, 256, dtype, endpoint=True)
     k = rng.integers(amounts.min, amounts.max, 256, by, endpoint=True)
@@ -38,7 +38,7 @@ def test_only_the_low_bits_of_an_amount_count(dtype: str, by: str) -> None:
     assert left.view(f"u{left.itemsize}").tolist() == wrapped
 
 
-def test_a_number_is_shifted_in_the_dtype_of_its_amount() -> None:
+def test_a_number_is_shifted_in_the_dtype_of_its_amount():
     @hal.kernel
     def powers(y: hal.Ptr[hal.uint64], k: hal.ConstPtr[hal.uint64]) -> None:
         i = hal.global_idx(0)

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from pathlib import Path
 
 import kernel_files
 import ml_dtypes
 import numpy as np
-import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kernel_files import IMPORTS
 
 import hal_core as hal
-from hal_core.dtypes import DType
 from hal_kernel.interpreter import interpret
-from hal_kernel.ir import Kernel
-from hal_kernel.lang.function import KernelFunction
 
 HEAD = (
     IMPORTS
@@ -44,20 +39,20 @@ lowered = partial(kernel_files.lowered, HEAD)
      ("hal.bfloat16(2**24 + 2**16 + 1)", 2**24 + 2**17), ("hal.bfloat16(1 + 2**-8 - 2**-40)", 1),
      ("hal.bfloat16(2**-133 * 1.5 - 2**-180)", 2**-133), ("hal.float16(math.inf)", math.inf)],
 )  # fmt: skip
-def test_a_number_is_rounded_once(text: str, expected: float, tmp_path: Path) -> None:
+def test_a_number_is_rounded_once(text, expected, tmp_path):
     (number,) = [node.arg for node in lowered(f"y[i] = {text}", tmp_path).uops[7:-1]]
     assert number == expected
 
 
-def make_total(dtype: DType) -> KernelFunction:
+def make_total(dtype):
     @hal.kernel
-    def total(y: hal.Ptr[dtype], x: hal.ConstPtr[dtype], n: hal.int32) -> None:  # type: ignore[valid-type]
+    def total(y: hal.Ptr[dtype], x: hal.ConstPtr[dtype], n: hal.int32) -> None:
         tile = hal.shared(dtype, 4)
         acc = dtype(0)
         for k in range(n):
             acc += x[k]
-        tile[0] = acc  # type: ignore[assignment]
-        y[0] = min(tile[0], dtype.max)  # type: ignore[type-var]
+        tile[0] = acc
+        y[0] = min(tile[0], dtype.max)
 
     return total
 
@@ -66,9 +61,7 @@ def make_total(dtype: DType) -> KernelFunction:
     ("dtype", "element"), [(hal.float16, np.float16), (hal.bfloat16, ml_dtypes.bfloat16)]
 )
 @given(values=st.lists(st.floats(-100, 100, width=32), min_size=1, max_size=8))
-def test_one_definition_makes_kernels_of_every_dtype(
-    dtype: DType, element: npt.DTypeLike, values: list[float]
-) -> None:
+def test_one_definition_makes_kernels_of_every_dtype(dtype, element, values):
     x = np.array(values, dtype="f4").astype(element)
     y = np.zeros(1, dtype=element)
     interpret(make_total(dtype), y, x, vals=(len(x),), threads=1)
@@ -78,7 +71,7 @@ def test_one_definition_makes_kernels_of_every_dtype(
     assert y[0] == expected.astype(element)
 
 
-def test_bits_are_numbers(tmp_path: Path) -> None:
+def test_bits_are_numbers(tmp_path):
     body = "k[i] = hal.bitcast(hal.int32, a)\ny[i] = hal.bitcast(hal.float32, k[i] + 1)\n"
     body += "k[i] = hal.bitcast(hal.int32, n) + hal.bitcast(hal.int32, 1.0)"
     kernel = lowered(body, tmp_path)
@@ -93,21 +86,21 @@ def test_bits_are_numbers(tmp_path: Path) -> None:
 # -- assert
 
 
-def messages(kernel: Kernel) -> list[object]:
+def messages(kernel):
     return [node.arg for node in kernel.uops if node.op == "ASSERT"]
 
 
-def test_an_assert_is_a_node_with_its_text(tmp_path: Path) -> None:
+def test_an_assert_is_a_node_with_its_text(tmp_path):
     kernel = lowered("assert 0 <= i  and i < n\nassert n > 0, 'some'", tmp_path)
     assert messages(kernel) == ["0 <= i and i < n", "some"]
 
 
-def test_an_assert_of_constants_is_checked_at_once(tmp_path: Path) -> None:
+def test_an_assert_of_constants_is_checked_at_once(tmp_path):
     assert messages(lowered("assert 1 < 2\nassert True, 'never'", tmp_path)) == []
     with pytest.raises(hal.KernelSyntaxError, match="this does not hold: odd"):
         lowered("assert 3 % 2 == 0, 'odd'", tmp_path)
 
 
-def test_an_assert_where_no_thread_should_come(tmp_path: Path) -> None:
+def test_an_assert_where_no_thread_should_come(tmp_path):
     kernel = lowered("if n > 0:\n    y[i] = 1\nelse:\n    assert False, 'n is positive'", tmp_path)
     assert messages(kernel) == ["n is positive"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 
 import kernel_files
 import ml_dtypes
@@ -45,7 +44,7 @@ def every_use(y: hal.Ptr[hal.float64], n: hal.int32) -> None:
     y[i] = total + DOUBLES[i % 2][1] + DOUBLES[0, i % 2] + hal.view(DOUBLES, 4)[3]
 
 
-def test_every_use() -> None:
+def test_every_use():
     y = np.zeros(7, "f8")
     interpret(every_use, y, vals=(7,), threads=7)
     for i in range(7):
@@ -54,7 +53,7 @@ def test_every_use() -> None:
         assert y[i] == 3 + whole + gated + DOUBLES[i % 2, 1] + DOUBLES[0, i % 2] + 0.1
 
 
-def test_a_table_is_declared_once() -> None:
+def test_a_table_is_declared_once():
     tables = [node for node in every_use.lower().uops if node.op == "TABLE"]
     found = [(node.arg[0], node.dtype) for node in tables]
     names = ("WEIGHTS", hal.float32), ("GRID", hal.int32), ("table", hal.int32)
@@ -89,7 +88,7 @@ lowered = partial(kernel_files.function, HEAD)
 
 
 @pytest.mark.parametrize("dtype", DTYPES.values(), ids=str)
-def test_arrays_of_every_dtype(dtype: DType, tmp_path: Path) -> None:
+def test_arrays_of_every_dtype(dtype, tmp_path):
     """An array of 16-bit floats is one of float32, which holds each of them."""
     module = "ml_dtypes" if dtype.name == "bfloat16" else "np"
     head = HEAD.replace("LARGE", f"A = np.array([1, 0, 1]).astype({module}.{dtype.name})\nLARGE", 1)
@@ -130,13 +129,13 @@ test_refused_with_place_and_advice = kernel_files.refused(HEAD, BAD)
     [("v = W[n]", "a read of 'W'"), ("v = HALF[n // 90, n]", "the index along axis 1 of 'HALF'"),
      ("v = HALF[n][0]", "the index along axis 0 of 'HALF'")],
 )  # fmt: skip
-def test_an_index_outside_is_out_of_bounds(body: str, says: str, tmp_path: Path) -> None:
+def test_an_index_outside_is_out_of_bounds(body, says, tmp_path):
     with pytest.raises(hal.OutOfBounds, match=r"by thread \(0, 0, 0\)") as raised:
         interpret(lowered(body, tmp_path), np.zeros(1, "f4"), vals=(100,), threads=1)
     assert says in raised.value.problem
 
 
-def test_all_tables_of_a_kernel_have_a_limit(tmp_path: Path) -> None:
+def test_all_tables_of_a_kernel_have_a_limit(tmp_path):
     head = HEAD.replace("HALF =", 'OTHER = np.zeros(9000, "f4")\nHALF =')
     with pytest.raises(hal.KernelSyntaxError, match="76000 bytes up to here, and 65536"):
         kernel_files.function(head, "v = HALF[i, 0] + OTHER[i]", tmp_path)
@@ -157,14 +156,14 @@ def test_broken_rules_are_named(dtype: DType, arg: object, says: str) -> None:
         verify(Kernel("k", signature, (UOp("TABLE", dtype, (), arg),)))
 
 
-def test_a_table_is_only_read() -> None:
+def test_a_table_is_only_read():
     table, zero = UOp("TABLE", hal.int32, (), ("t", (1,))), UOp("CONST", hal.int32, (), 0)
     store = UOp("STORE", None, (table, zero, zero))
     with pytest.raises(hal.InvalidKernel, match="a TABLE is only read"):
         verify(Kernel("k", Signature.parse("k", "y: float32*"), (table, zero, store)))
 
 
-def test_a_constant_index_leaves_no_table() -> None:
+def test_a_constant_index_leaves_no_table():
     table, one = UOp("TABLE", hal.int32, (), ("t", (1, 7))), UOp("CONST", hal.int32, (), 1)
     y = UOp("PARAM", hal.int32, (), 0)
     load = UOp("LOAD", hal.int32, (table, one))
@@ -187,7 +186,7 @@ def of_numpy(y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.int32]):
     y[i] = STEPS[x[i]] + hal.float32(PLACES[x[i]][1 - x[i]]) + 0 * STEPS[1 - x[i]]
 
 
-def test_a_tuple_of_numpys_numbers_is_a_table_of_their_dtype() -> None:
+def test_a_tuple_of_numpys_numbers_is_a_table_of_their_dtype():
     y = np.zeros(2, "f4")
     interpret(of_numpy, y, np.array([0, 1], "i4"), grid=1, block=2)
     assert y.tolist() == [4.5, 5.25]

@@ -1,9 +1,6 @@
 """`hal.unroll`: a body once for each turn, with a Python number as counter."""
 
-from __future__ import annotations
-
 from functools import partial
-from pathlib import Path
 
 import kernel_files
 import numpy as np
@@ -61,20 +58,20 @@ RUNS = {
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_unrolled_text_means_what_the_loop_means(name: str, tmp_path: Path) -> None:
+def test_unrolled_text_means_what_the_loop_means(name, tmp_path):
     body, expected = RUNS[name]
     y = np.zeros(3, dtype=np.int32)
     interpret(lowered(body, tmp_path), y, vals=(3,), threads=3, block=3)
     assert y.tolist() == expected
 
 
-def test_no_loop_is_left(tmp_path: Path) -> None:
+def test_no_loop_is_left(tmp_path):
     kernel = lowered("for k in hal.unroll(4):\n    y[i] += WEIGHTS[k % 3]", tmp_path)
     ops = [node.op for node in kernel.uops]
     assert ops.count("STORE") == 4 and "RANGE" not in ops and "VAR" not in ops
 
 
-def test_256_turns_are_the_limit(tmp_path: Path) -> None:
+def test_256_turns_are_the_limit(tmp_path):
     kernel = lowered("for k in hal.unroll(256):\n    y[0] = k", tmp_path)
     assert [node.op for node in kernel.uops].count("STORE") == 256
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -40,7 +38,7 @@ def every_use(
         hal.store(y[i * 4 :], 0, a, b, total(row, 4), total(x, 8 * i))
 
 
-def test_every_use() -> None:
+def test_every_use():
     x, h, y = np.arange(48, dtype="f4"), np.arange(12, dtype="f2"), np.zeros(24, "f4")
     interpret(every_use, y, x, h, vals=(6,), threads=6)
     rows = x.reshape(6, 8)
@@ -57,11 +55,11 @@ def swapped(y: hal.Ptr[hal.int32], k: hal.int32, n: hal.int32) -> None:
         hal.store(y, 2 * i + k, b, a)
 
 
-def run(kernel: hal.KernelFunction, array: Any, vals: tuple[int, ...]) -> None:
+def run(kernel, array, vals):
     interpret(kernel, array, vals=vals, threads=vals[-1])
 
 
-def test_an_index_that_is_no_multiple_raises() -> None:
+def test_an_index_that_is_no_multiple_raises():
     y = np.arange(9, dtype="i4")
     run(swapped, y, (2, 3))
     assert y.tolist() == [0, 1, 3, 2, 5, 4, 7, 6, 8]
@@ -70,7 +68,7 @@ def test_an_index_that_is_no_multiple_raises() -> None:
         run(swapped, y, (3, 2))
 
 
-def test_every_element_is_within_the_buffer() -> None:
+def test_every_element_is_within_the_buffer():
     with pytest.raises(hal.OutOfBounds, match=r"a read of 'y' by thread \(1, 0, 0\).*got 3; limit"):
         run(swapped, np.zeros(3, "i4"), (0, 2))
     with pytest.raises(hal.OutOfBounds, match="got 2147483646"):
@@ -85,7 +83,7 @@ def along(y: hal.Ptr[hal.int32], k: hal.int32, w: hal.int32) -> None:
         y[0] = a + b + c + d
 
 
-def test_a_vector_does_not_go_over_the_end_of_its_row() -> None:
+def test_a_vector_does_not_go_over_the_end_of_its_row():
     y = np.arange(18, dtype="i4")
     run(along, y, (2, 6))
     assert y[0] == 8 + 9 + 10 + 11
@@ -99,25 +97,25 @@ def beyond(y: hal.Ptr[hal.int32]) -> None:
     hal.store(tile, 4, 1, 2, 3, 4)
 
 
-def test_an_end_that_is_known_to_be_outside_is_refused() -> None:
+def test_an_end_that_is_known_to_be_outside_is_refused():
     with pytest.raises(hal.KernelSyntaxError, match="index 7 is outside of 'tile', of shape"):
         beyond.lower()
 
 
 @pytest.mark.parametrize("arg", [(0, 3), (2, 2), (-1, 4), 4, (0, 32), [0, 2]])
-def test_ir_with_another_place_is_refused(arg: object) -> None:
+def test_ir_with_another_place_is_refused(arg):
     with pytest.raises(InvalidKernel, match=r"arg must be \(k, n\)"):
         verify(_loading("PARAM", None, arg))
 
 
 @pytest.mark.parametrize("memory", ["LOCAL", "TABLE"])
-def test_ir_with_a_vector_of_other_memory_is_refused(memory: str) -> None:
+def test_ir_with_a_vector_of_other_memory_is_refused(memory):
     arg = ("t", 4) if memory == "LOCAL" else ("t", (1, 2))
     with pytest.raises(InvalidKernel, match="a vector is of a PARAM"):
         verify(_loading(memory, arg, (0, 2)))
 
 
-def _loading(op: str, arg: object, place: object) -> Kernel:
+def _loading(op, arg, place):
     nodes = [UOp("PARAM", hal.int32, (), 0), UOp("CONST", hal.int32, (), 0)]
     memory = nodes[0] if op == "PARAM" else UOp(op, hal.int32, (), arg)
     nodes += [] if op == "PARAM" else [memory]

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.syntax
 EACH = 60
 
 
-def lowered(source: str) -> bool:
+def lowered(source):
     """Tell whether the text is a kernel. Anything but a kernel or a refusal is an error."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Python's, of `is` with a number and of calls of a tuple
@@ -41,7 +41,7 @@ def test_what_is_changed_are_kernels(source: str) -> None:
 
 
 @pytest.mark.parametrize("seed", usual(range(10), "0", "1"))
-def test_a_changed_kernel_is_a_kernel_or_refused(seed: int) -> None:
+def test_a_changed_kernel_is_a_kernel_or_refused(seed):
     found = []
     for source in wrong_kernels.mutated(seed, EACH):
         try:
@@ -57,7 +57,7 @@ def test_anything_may_stand_where_a_value_stands(snippet: str, uses: list[str]) 
         accepted(use.replace("{}", snippet.strip()))
 
 
-def accepted(body: str) -> bool | None:
+def accepted(body):
     """Tell whether a body is one of a kernel; None for one that Python refuses."""
     source = python_syntax.with_body(body)
     try:
@@ -72,18 +72,18 @@ GIVEN = list(itertools.product(python_syntax.ASSIGNMENTS, python_syntax.VALUES))
 
 
 @pytest.mark.parametrize(("target", "given"), paired(python_syntax.TARGETS, GIVEN, 5))
-def test_anything_may_be_assigned(target: str, given: list[tuple[str, str]]) -> None:
+def test_anything_may_be_assigned(target, given):
     """`a, = n` was a TypeError of Python."""
     for assignment, value in given:
         accepted(assignment.replace("{}", target).replace("{value}", value))
 
 
 @pytest.mark.parametrize("form", python_syntax.FORMS)
-def test_every_statement_of_python_is_taken_or_refused(form: str) -> None:
+def test_every_statement_of_python_is_taken_or_refused(form):
     assert accepted(form) is not None
 
 
-def test_every_class_of_syntax_is_tried() -> None:
+def test_every_class_of_syntax_is_tried():
     """But for those that Python's own parser does not make any more."""
     bodies = [*python_syntax.FORMS, *wrong_kernels.SNIPPETS]
     bodies += [use.replace("{}", "n") for use in python_syntax.USES if "return" not in use]

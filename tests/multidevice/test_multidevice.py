@@ -8,7 +8,7 @@ import math
 import operator
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any
 
@@ -21,7 +21,6 @@ from slices import usual
 
 import hal_core as hal
 from hal_core.dtypes import DTYPES
-from hal_kernel.multidevice import Shard
 from hal_testing.fake import FakePlugin
 
 FAST = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -30,17 +29,17 @@ NAMES = FIVE[:3]
 
 
 @pytest.fixture
-def five_devices() -> Iterator[list[Any]]:
+def five_devices():
     hal.Device.register_plugin("SIM", FakePlugin(5))
     opened = [hal.Device[name] for name in FIVE]
     yield opened
     for device in opened:
-        device.chip.lost = False  # type: ignore[attr-defined]
+        device.chip.lost = False
         device.close()
 
 
 @pytest.fixture
-def devices(five_devices: list[Any]) -> list[Any]:
+def devices(five_devices):
     return five_devices[:3]
 
 
@@ -52,9 +51,7 @@ def twice(y: hal.Ptr[hal.int32], n: hal.int32, extra: hal.int32) -> None:
 
 
 @st.composite
-def layouts(
-    draw: st.DrawFn, shape: tuple[int, ...], devices: list[str] = NAMES
-) -> tuple[list[str], int | None, Any]:
+def layouts(draw, shape, devices=NAMES):
     """Devices in any order, an axis or none, and sizes: equal ones, or any with that sum."""
     names = draw(st.permutations(devices))[: draw(st.integers(1, len(devices)))]
     axis = draw(st.sampled_from([None, *range(len(shape))]))
@@ -70,7 +67,7 @@ shapes = st.lists(st.integers(0, 4), min_size=1, max_size=3).map(tuple)
 
 @FAST
 @given(data=st.data())
-def test_M1_every_layout_holds_the_array(data: st.DataObject, devices: list[Any]) -> None:
+def test_M1_every_layout_holds_the_array(data, devices):
     shape = data.draw(shapes)
     array = np.random.default_rng(0).integers(-9, 9, shape).astype("i4")
     names, axis, sizes = data.draw(layouts(shape))
@@ -89,7 +86,7 @@ def test_M1_every_layout_holds_the_array(data: st.DataObject, devices: list[Any]
 
 @FAST
 @given(data=st.data())
-def test_M1_a_layout_becomes_any_other(data: st.DataObject, devices: list[Any]) -> None:
+def test_M1_a_layout_becomes_any_other(data, devices):
     shape = data.draw(shapes)
     array = np.random.default_rng(1).integers(-9, 9, shape).astype("i2")
     names, axis, sizes = data.draw(layouts(shape))
@@ -119,7 +116,7 @@ NUMERIC = [
 ]
 
 
-def drawn_array(data: st.DataObject, dtype: hal.DType) -> Any:
+def drawn_array(data, dtype):
     shape = data.draw(st.lists(st.integers(1, 5), min_size=1, max_size=3).map(tuple))
     seed = np.random.default_rng(data.draw(st.integers(0, 1 << 32)))
     if dtype.kind == "f":
@@ -131,8 +128,8 @@ def drawn_array(data: st.DataObject, dtype: hal.DType) -> Any:
 @FAST
 @given(data=st.data(), operation=st.sampled_from(list(FOLDS)), dtype=st.sampled_from(NUMERIC))
 def test_M1_a_reduction_has_the_bits_of_the_uncut_one_wherever_it_is_cut(
-    data: st.DataObject, operation: str, dtype: hal.DType, five_devices: list[Any]
-) -> None:
+    data, operation, dtype, five_devices
+):
     array = drawn_array(data, dtype)
     names, axis, sizes = data.draw(
         layouts(array.shape, FIVE).filter(lambda one: one[1] is not None)
@@ -150,9 +147,7 @@ def test_M1_a_reduction_has_the_bits_of_the_uncut_one_wherever_it_is_cut(
 
 
 @pytest.mark.parametrize("dtype", [one for one in NUMERIC if one.is_float], ids=str)
-def test_M1_a_sum_of_floats_is_within_the_documented_bound(
-    dtype: hal.DType, five_devices: list[Any]
-) -> None:
+def test_M1_a_sum_of_floats_is_within_the_documented_bound(dtype, five_devices):
     array = np.random.default_rng(5).standard_normal((60, 3)).astype(dtype.to_numpy())
     exact = array.astype("f8")
     bits = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}[dtype.name]
@@ -172,19 +167,17 @@ def test_M1_a_sum_of_floats_is_within_the_documented_bound(
      (6, 0, {1, 2, 3}, "sizes do not fit"), (4, 0, [5, -1, 0], "sizes do not fit"),
      (4, None, [4, 4, 4], "sizes need an axis")],
 )  # fmt: skip
-def test_M1_shards_that_do_not_divide_are_refused(
-    shape: Any, axis: Any, sizes: Any, problem: str, devices: list[Any]
-) -> None:
+def test_M1_shards_that_do_not_divide_are_refused(shape, axis, sizes, problem, devices):
     with pytest.raises(hal.InvalidArgument, match=problem):
         hal.MultiBuffer(devices, shape, hal.int8, axis, sizes)
 
 
-def test_M1_the_axis_may_be_of_numpy(devices: list[Any]) -> None:
+def test_M1_the_axis_may_be_of_numpy(devices):
     multi = hal.MultiBuffer(devices, (3, 6), hal.int8, np.int64(-1)).fill(1)
-    assert multi.axis == 1 and multi.reshard(np.int8(0)).axis == 0  # type: ignore[arg-type]
+    assert multi.axis == 1 and multi.reshard(np.int8(0)).axis == 0
 
 
-def test_M1_host_memory_of_another_size_is_refused(devices: list[Any]) -> None:
+def test_M1_host_memory_of_another_size_is_refused(devices):
     multi = hal.MultiBuffer(devices, (3, 2), hal.int16).fill(7)
     for wrong in (bytes(11), bytes(13), np.zeros((3, 3), "i2")):
         with pytest.raises(hal.InvalidArgument, match="the sizes differ .*expected 12 bytes"):
@@ -197,7 +190,7 @@ def test_M1_host_memory_of_another_size_is_refused(devices: list[Any]) -> None:
 
 
 @pytest.mark.parametrize("written", [0, 1])
-def test_M1_memory_that_nothing_has_written_is_not_read(written: int, devices: list[Any]) -> None:
+def test_M1_memory_that_nothing_has_written_is_not_read(written, devices):
     multi = hal.MultiBuffer(devices, 4, hal.int32)
     for buffer in multi.bufs[:written]:
         buffer.fill(1)
@@ -213,7 +206,7 @@ def test_M1_memory_that_nothing_has_written_is_not_read(written: int, devices: l
     assert multi.numpy().tolist() == [1, 1, 1, 1]
 
 
-def test_M1_a_reduction_needs_an_axis_and_numbers(devices: list[Any]) -> None:
+def test_M1_a_reduction_needs_an_axis_and_numbers(devices):
     with pytest.raises(hal.InvalidArgument, match="every device has all elements"):
         hal.MultiBuffer(devices, 4, hal.int8, None).fill(0).reduce()
     with pytest.raises(hal.InvalidArgument, match="no such operation .*sum, prod, min, max"):
@@ -229,12 +222,12 @@ def test_M1_a_reduction_needs_an_axis_and_numbers(devices: list[Any]) -> None:
 # -- launches
 
 
-def test_M1_a_launch_runs_each_part_on_its_device(devices: list[Any]) -> None:
+def test_M1_a_launch_runs_each_part_on_its_device(devices):
     array = np.arange(11, dtype="i4")
     multi = hal.MultiBuffer.from_numpy(array, devices, sizes=[6, 0, 5])
     seen = []
 
-    def count(shard: Shard) -> int:
+    def count(shard):
         seen.append((shard.number, shard.device.name, shard.start, shard.size))
         return shard.size
 
@@ -248,7 +241,7 @@ def test_M1_a_launch_runs_each_part_on_its_device(devices: list[Any]) -> None:
     assert seen[:3] == [(0, "SIM", 0, 6), (1, "SIM:1", 6, 0), (2, "SIM:2", 6, 5)]
 
 
-def test_M1_all_are_started_before_one_is_waited_for(devices: list[Any]) -> None:
+def test_M1_all_are_started_before_one_is_waited_for(devices):
     """Each device's launch waits until those of the others have begun."""
     met = threading.Barrier(3, timeout=20)
     multi = hal.MultiBuffer(devices, 3, hal.int32).fill(1)
@@ -259,7 +252,7 @@ def test_M1_all_are_started_before_one_is_waited_for(devices: list[Any]) -> None
     assert (multi.numpy() == 2).all()
 
 
-def test_M1_one_devices_failure_names_it_and_the_others_go_on(devices: list[Any]) -> None:
+def test_M1_one_devices_failure_names_it_and_the_others_go_on(devices):
     multi = hal.MultiBuffer(devices, 3, hal.int32).fill(1)
     multi.numpy()
     devices[1].chip.fail("run")
@@ -274,12 +267,12 @@ def test_M1_one_devices_failure_names_it_and_the_others_go_on(devices: list[Any]
 
 
 @pytest.mark.timeout(60)
-def test_M1_a_device_lost_in_the_middle_of_a_reduction(devices: list[Any]) -> None:
+def test_M1_a_device_lost_in_the_middle_of_a_reduction(devices):
     multi = hal.MultiBuffer(devices, (6, 5), hal.int32).fill(1)
     multi.reduce()  # compiled
     launch, calls = devices[1].chip.launch, list[int]()
 
-    def lost(*arguments: Any) -> Any:
+    def lost(*arguments):
         calls.append(1)
         devices[1].chip.lost = len(calls) == 2  # the share of the results
         return launch(*arguments)
@@ -294,12 +287,12 @@ def test_M1_a_device_lost_in_the_middle_of_a_reduction(devices: list[Any]) -> No
     assert (multi.bufs[0].numpy() == 1).all()
 
 
-def test_M1_a_launch_refuses_what_it_cannot_place(devices: list[Any]) -> None:
+def test_M1_a_launch_refuses_what_it_cannot_place(devices):
     multi = hal.MultiBuffer(devices, 6, hal.int32).fill(0)
     other = hal.MultiBuffer(devices[::-1], 6, hal.int32)
     for bufs in ((), (multi.bufs[0],), (multi, multi.bufs[0])):
         with pytest.raises(hal.InvalidArgument, match="one or more hal.MultiBuffer"):
-            hal.launch(twice, *bufs, vals=(2, 0), threads=2)  # type: ignore[arg-type]
+            hal.launch(twice, *bufs, vals=(2, 0), threads=2)
     with pytest.raises(hal.InvalidArgument, match="the devices differ .*reshard"):
         hal.launch(twice, multi, other, vals=(2, 0), threads=2)
     with pytest.raises(hal.InvalidArgument, match="wrong number of vals .* on SIM"):
@@ -307,8 +300,8 @@ def test_M1_a_launch_refuses_what_it_cannot_place(devices: list[Any]) -> None:
     assert "axis 0 over SIM, SIM:1, SIM:2" in repr(multi) and math.prod(multi.shape) == 6
 
 
-def raises_for(number: int, wrong: Any, right: Any) -> Callable[[Shard], Any]:
-    def given(shard: Shard) -> Any:
+def raises_for(number, wrong, right):
+    def given(shard):
         if shard.number != number:
             return right
         if isinstance(wrong, Exception):
@@ -329,9 +322,7 @@ def raises_for(number: int, wrong: Any, right: Any) -> Callable[[Shard], Any]:
     ],
     ids=str,
 )  # fmt: skip
-def test_M1_a_launch_that_one_device_refuses_starts_on_none(
-    number: int, what: str, wrong: Any, right: Any, devices: list[Any]
-) -> None:
+def test_M1_a_launch_that_one_device_refuses_starts_on_none(number, what, wrong, right, devices):
     multi = hal.MultiBuffer(devices, 6, hal.int32).fill(1)
     how = {"vals": (2, 0), "threads": 2, what: raises_for(number, wrong, right)}
     for _ in range(2):
@@ -343,9 +334,7 @@ def test_M1_a_launch_that_one_device_refuses_starts_on_none(
 
 @pytest.mark.parametrize("lost", ["memory that was freed", "memory that is not to be had"])
 @pytest.mark.parametrize("number", usual([0, 1, 2], "1"))
-def test_M1_work_without_memory_on_one_device_is_done_on_none(
-    number: int, lost: str, devices: list[Any]
-) -> None:
+def test_M1_work_without_memory_on_one_device_is_done_on_none(number, lost, devices):
     multi = hal.MultiBuffer(devices, (3, 50), hal.int32)
     others = [buffer.fill(1) for buffer in multi.bufs if buffer is not multi.bufs[number]]
     if lost == "memory that was freed":
@@ -363,7 +352,7 @@ def test_M1_work_without_memory_on_one_device_is_done_on_none(
     assert all((buffer.numpy() == 1).all() for buffer in others)
 
 
-def test_M1_devices_may_be_given_as_they_are_listed() -> None:
+def test_M1_devices_may_be_given_as_they_are_listed():
     infos = hal.Device.devices("PYTHON", kind="interpreter")
     multi = hal.MultiBuffer(infos, (4, 2), hal.float32).fill(1)
     assert multi.devices == (hal.Device["PYTHON"],) and multi.numpy().sum() == 8
@@ -376,7 +365,7 @@ def test_M1_devices_may_be_given_as_they_are_listed() -> None:
      lambda multi: hal.launch(twice, multi, vals=(4, 0), threads=4)],
     ids=["fill", "copyin", "numpy", "reduce", "launch"],
 )  # fmt: skip
-def test_M1_work_is_refused_in_a_capture(devices: list[Any], work: Callable[[Any], Any]) -> None:
+def test_M1_work_is_refused_in_a_capture(devices, work):
     """It would run at once, beside a graph that lacks it."""
     multi = hal.MultiBuffer.from_numpy(np.arange(4, dtype="i4"), devices[:1])
     with pytest.raises(hal.InvalidState, match="while a graph is captured"), devices[0].capture():
@@ -385,7 +374,7 @@ def test_M1_work_is_refused_in_a_capture(devices: list[Any], work: Callable[[Any
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
-def test_M1_a_forked_child_goes_on_where_its_device_does() -> None:
+def test_M1_a_forked_child_goes_on_where_its_device_does():
     """The queues of the parent have no thread in the child, which makes its own."""
     code = """
     import os, warnings, hal_core as hal, numpy as np

@@ -10,10 +10,8 @@ import sys
 import threading
 import weakref
 from collections import Counter
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -41,21 +39,21 @@ def work(y: hal.Ptr[hal.float32], n: hal.int32) -> None:
     y[i] = s
 
 
-def compiled(device: hal.Compiled) -> hal.Program:
+def compiled(device):
     if device.family == "FAKE":
         return device.compile(hal.Source("work", PYTHON, SIGNATURE, language="python"))
     return device.compile(work)
 
 
 @pytest.fixture(params=["FAKE", *BACKENDS])
-def device(request: pytest.FixtureRequest) -> Iterator[hal.Compiled]:
+def device(request):
     if request.param == "FAKE":
         hal.Device.register_plugin("FAKE", FakePlugin())
     with opened(request.param) as device:
         yield device
 
 
-def everything(device: hal.Compiled) -> None:
+def everything(device):
     """Do work of each kind once; `copyin`, `alloc` and `free` three times."""
     x = hal.Buffer.from_numpy(np.ones(64, "f4"), device)
     y = hal.Buffer.from_numpy(np.zeros(64, "f4"), device)
@@ -71,7 +69,7 @@ def everything(device: hal.Compiled) -> None:
     hal.Buffer(device, 0, hal.float32).allocate()  # takes no memory
 
 
-def methods(device: hal.Compiled, program: hal.Program) -> list[dict[str, Any]]:
+def methods(device, program):
     """Return the callables that a device, its allocator and a program hold as attributes."""
     return [
         {name: value for name, value in vars(part).items() if callable(value)}
@@ -79,16 +77,16 @@ def methods(device: hal.Compiled, program: hal.Program) -> list[dict[str, Any]]:
     ]
 
 
-def test_F1_off_means_that_nothing_is_there(device: hal.Compiled) -> None:
+def test_F1_off_means_that_nothing_is_there(device):
     """No method is another, and a short copy and a launch cost what they did."""
     program, data = compiled(device), bytes(256)
     x = hal.Buffer.from_numpy(np.ones(64, "f4"), device)
 
-    def use() -> None:
+    def use():
         x.copyin(data)
         program(x, vals=(1,), threads=64)
 
-    def cost() -> int:
+    def cost():
         return min(calls(use) for _ in range(4))
 
     least, before = cost(), methods(device, program)
@@ -101,7 +99,7 @@ def test_F1_off_means_that_nothing_is_there(device: hal.Compiled) -> None:
     assert events.open_profiles == ()
 
 
-def test_F1_a_program_first_launched_in_a_profile_launches_after_it(device: hal.Compiled) -> None:
+def test_F1_a_program_first_launched_in_a_profile_launches_after_it(device):
     program, other = compiled(device), compiled(device)
     x = hal.zeros(64, hal.float32, device)
     assert program is other or device.family == "FAKE"
@@ -113,7 +111,7 @@ def test_F1_a_program_first_launched_in_a_profile_launches_after_it(device: hal.
     assert x.numpy()[0] > 3
 
 
-def test_F1_devices_and_programs_made_while_it_is_on() -> None:
+def test_F1_devices_and_programs_made_while_it_is_on():
     hal.Device.register_plugin("FAKE", FakePlugin("accelerator", "accelerator"))
     with hal.profile() as profile, hal.Device["FAKE"] as one, hal.Device["FAKE:1"] as two:
         for device in (one, two):
@@ -129,7 +127,7 @@ def test_F1_devices_and_programs_made_while_it_is_on() -> None:
 
 
 @pytest.mark.parametrize("device", installed("OPENCL"), indirect=True)
-def test_F1_a_launch_is_not_waited_for_where_the_queue_tells_the_time(device: Any) -> None:
+def test_F1_a_launch_is_not_waited_for_where_the_queue_tells_the_time(device):
     if "oclgrind" in device.info.vendor["platform"].lower():
         pytest.skip("Oclgrind runs kernels in the calling thread")
     program = compiled(device)
@@ -149,7 +147,7 @@ def test_F1_a_launch_is_not_waited_for_where_the_queue_tells_the_time(device: An
 # -- bounds, ranges, several at once
 
 
-def test_F1_memory_is_bounded_and_what_was_dropped_is_counted(fake: hal.Compiled) -> None:
+def test_F1_memory_is_bounded_and_what_was_dropped_is_counted(fake):
     """By ranges of one thread, and by memory of four."""
     with hal.profile(limit=10) as profile:
         for n in range(25):
@@ -159,7 +157,7 @@ def test_F1_memory_is_bounded_and_what_was_dropped_is_counted(fake: hal.Compiled
     assert [event.name for event in profile.events] == [f"step {n}" for n in range(15, 25)]
     assert profile.dropped == 15 and "10 events, 15 dropped" in repr(profile)
 
-    def work() -> None:
+    def work():
         for _ in range(200):
             hal.zeros(4, hal.int8, fake)
 
@@ -169,23 +167,23 @@ def test_F1_memory_is_bounded_and_what_was_dropped_is_counted(fake: hal.Compiled
     assert len(profile.events) == 100 and profile.dropped == 4 * 200 * 3 - 100
 
 
-def test_F1_a_clock_is_stopped_when_the_last_profile_closes(fake: hal.Compiled) -> None:
+def test_F1_a_clock_is_stopped_when_the_last_profile_closes(fake):
     """The clock is stopped before the profile is read, with no lock held, and can be used again."""
     stopped: list[int] = []
 
-    def look() -> None:
+    def look():
         """Another thread opens a profile, for which it needs the lock."""
         with hal.profile():
             stopped.append(len(events.open_profiles))
 
     class Clock(HostClock):
-        def stop(self) -> None:
+        def stop(self):
             if not looking.locked():
                 with looking:
                     results(look, seconds=20)
 
     looking, clock = threading.Lock(), Clock(fake)
-    fake._make_clock = lambda: clock  # type: ignore[method-assign]
+    fake._make_clock = lambda: clock
     x = hal.zeros(64, hal.float32, fake)
     for turn in range(2):
         with hal.profile() as outer:
@@ -198,12 +196,12 @@ def test_F1_a_clock_is_stopped_when_the_last_profile_closes(fake: hal.Compiled) 
 
 
 @pytest.mark.parametrize("limit", [0, -1, 1.5, True, None, 2**70])
-def test_the_limit_is_a_number_of_events(limit: Any) -> None:
+def test_the_limit_is_a_number_of_events(limit):
     with pytest.raises(hal.InvalidArgument, match="profile: limit must be a number of events"):
         hal.profile(limit)
 
 
-def test_F1_ranges() -> None:
+def test_F1_ranges():
     with hal.profile_range("nobody looks"):
         pass
     with hal.profile() as profile:
@@ -217,7 +215,7 @@ def test_F1_ranges() -> None:
 
 
 @pytest.mark.parametrize("name", [b"x", None, 3])
-def test_the_name_of_a_range_is_text(name: Any) -> None:
+def test_the_name_of_a_range_is_text(name):
     with hal.profile() as profile:
         with pytest.raises(hal.InvalidArgument, match="profile_range: the name is no text"):
             with hal.profile_range(name):
@@ -225,7 +223,7 @@ def test_the_name_of_a_range_is_text(name: Any) -> None:
     assert profile.events == ()
 
 
-def test_profiles_open_at_once_each_see_all(fake: hal.Compiled) -> None:
+def test_profiles_open_at_once_each_see_all(fake):
     with hal.profile() as outer:
         hal.empty(4, hal.int8, fake)
         with hal.profile() as inner:
@@ -242,7 +240,7 @@ def test_profiles_open_at_once_each_see_all(fake: hal.Compiled) -> None:
     assert events.open_profiles == ()
 
 
-def test_a_profile_opened_twice_is_refused(fake: hal.Compiled) -> None:
+def test_a_profile_opened_twice_is_refused(fake):
     with hal.profile() as profile:
         for again in (profile, copy.copy(profile)):
             with pytest.raises(hal.InvalidState, match="opened before"), again:
@@ -256,7 +254,7 @@ def test_a_profile_opened_twice_is_refused(fake: hal.Compiled) -> None:
     assert len(hal.finalize_profile()) == 2
 
 
-def test_F1_memory_of_others_is_no_event(fake: hal.Compiled) -> None:
+def test_F1_memory_of_others_is_no_event(fake):
     other = fake.allocator.alloc(64)
     with hal.profile() as profile:
         x = hal.Buffer(fake, 64, hal.int8, hal.BufferSpec(external_ptr=other[0])).allocate()
@@ -266,7 +264,7 @@ def test_F1_memory_of_others_is_no_event(fake: hal.Compiled) -> None:
     assert [event.kind for event in profile.events] == ["copyin", "free"]
 
 
-def test_what_fails_is_no_event(fake: Any) -> None:
+def test_what_fails_is_no_event(fake):
     program = compiled(fake)
     with hal.profile() as profile:
         fake.allocator.fail_next = 2
@@ -284,11 +282,11 @@ def test_what_fails_is_no_event(fake: Any) -> None:
         program(hal.Buffer(fake, 1, hal.float32), vals=(1,), threads=1)
 
 
-def test_F1_on_and_off_beside_threads_that_work_loses_nothing(device: hal.Compiled) -> None:
+def test_F1_on_and_off_beside_threads_that_work_loses_nothing(device):
     program = compiled(device)
     ending = threading.Event()
 
-    def run(seed: int) -> None:
+    def run(seed):
         while not ending.is_set():
             x = hal.Buffer.from_numpy(np.full(64, seed, "f4"), device)
             program(x, vals=(0,), threads=64)
@@ -296,7 +294,7 @@ def test_F1_on_and_off_beside_threads_that_work_loses_nothing(device: hal.Compil
             assert y.numpy()[63] == seed
             x.deallocate()
 
-    def profile() -> None:
+    def profile():
         try:
             for _ in range(20):
                 with hal.profile(limit=50) as profile:
@@ -316,7 +314,7 @@ def test_F1_on_and_off_beside_threads_that_work_loses_nothing(device: hal.Compil
 # -- the whole of a process
 
 
-def test_start_and_finalize(fake: hal.Compiled) -> None:
+def test_start_and_finalize(fake):
     started = hal.start_profile()
     with pytest.raises(hal.InvalidState, match=r"finalize_profile\(\) first"):
         hal.start_profile()
@@ -325,12 +323,12 @@ def test_start_and_finalize(fake: hal.Compiled) -> None:
     hal.empty(4, hal.int8, fake)
     assert [event.kind for event in found] == ["alloc", "free"]
     assert hal.finalize_profile() is found and started.dropped == 0
-    assert fake.log[-1] == "synchronize"  # type: ignore[attr-defined]
+    assert fake.log[-1] == "synchronize"
     assert hal.start_profile() is not started
     assert hal.finalize_profile() == ()
 
 
-def test_F1_opening_a_profile_waits_for_queued_work(fake: Any) -> None:
+def test_F1_opening_a_profile_waits_for_queued_work(fake):
     fake.allocator  # made
     fake.log.clear()
     with hal.profile():
@@ -355,21 +353,21 @@ x = hal.zeros(4, hal.int8, device)
 """
 
 
-def test_F1_HAL_PROFILE_records_from_the_first_device_to_the_end() -> None:
+def test_F1_HAL_PROFILE_records_from_the_first_device_to_the_end():
     text = AT_EXIT.format(tests=os.path.dirname(os.path.dirname(__file__)))
     for value, expected in (("1", "alloc fill True"), ("0", "True")):
         said = printed(text, HAL_PROFILE=value)
         assert said.startswith(expected) and "'synchronize', 'close'" in said
 
 
-def test_HAL_PROFILE_is_a_flag(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_HAL_PROFILE_is_a_flag(monkeypatch):
     hal.Device.register_plugin("FAKE", FakePlugin())
     monkeypatch.setenv("HAL_PROFILE", "maybe")
     with pytest.raises(hal.InvalidArgument, match="HAL_PROFILE.*expected 1, 0 or a file"):
         hal.Device["FAKE"]
 
 
-def test_F1_a_program_goes_with_its_last_user(fake: hal.Compiled) -> None:
+def test_F1_a_program_goes_with_its_last_user(fake):
     """A profile makes no reference cycle that would keep a program until the collector runs."""
     with hal.profile():
         kernel = hal.Source("work", PYTHON, SIGNATURE, language="python")
@@ -384,7 +382,7 @@ def test_F1_a_program_goes_with_its_last_user(fake: hal.Compiled) -> None:
 
 
 @pytest.mark.full
-def test_F1_the_suite_passes_while_everything_is_profiled() -> None:
+def test_F1_the_suite_passes_while_everything_is_profiled():
     """The recording methods behave as the real ones do."""
     folder = Path(__file__).parents[1]
     names = ("test_buffer.py", "test_program.py", "test_arrays.py", "test_allocator.py")

@@ -37,7 +37,7 @@ METADATA = {
 }  # fmt: skip
 
 
-def check(document: dict[str, Any]) -> None:
+def check(document):
     """Refuse a document that breaks a rule of the format."""
     assert set(document) == {"traceEvents", "displayTimeUnit", "otherData"}
     assert document["displayTimeUnit"] in ("ms", "ns")
@@ -78,15 +78,13 @@ def check(document: dict[str, Any]) -> None:
             assert any(a <= event["ts"] <= b for a, b in rows[event["pid"], event["tid"]])
 
 
-def made(events: list[ProfileEvent]) -> Any:
+def made(events):
     document = json.loads(json.dumps(trace.trace(events, 3)))
     check(document)
     return document
 
 
-def event(
-    kind: str, name: str, start: int, end: int, device: str = "GPU", queue: str = "", **more: int
-) -> ProfileEvent:
+def event(kind, name, start, end, device="GPU", queue="", **more):
     facts = {"nbytes": 0, "thread": 1} | more
     return ProfileEvent(kind, name, device, start, end, queue=queue, **facts)
 
@@ -102,7 +100,7 @@ SAMPLE = [
 ]
 
 
-def test_F2_rows_arrows_and_memory() -> None:
+def test_F2_rows_arrows_and_memory():
     document = made(SAMPLE)
     names = {
         (one["pid"], one["tid"]): one["args"]["name"]
@@ -134,7 +132,7 @@ def test_F2_rows_arrows_and_memory() -> None:
 
 
 @given(st.integers(0, 10**6))
-def test_F2_any_events_make_a_valid_trace(seed: int) -> None:
+def test_F2_any_events_make_a_valid_trace(seed):
     """Several threads at once, on several devices and queues, in any order."""
     draw, events = random.Random(seed), []
     for _ in range(draw.randrange(40)):
@@ -159,7 +157,7 @@ def test_F2_any_events_make_a_valid_trace(seed: int) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".json", ".html", ".pickle", ".JSON"])
-def test_F2_a_profile_is_saved(suffix: str, fake: hal.Compiled, tmp_path: Path) -> None:
+def test_F2_a_profile_is_saved(suffix, fake, tmp_path):
     with hal.profile() as profile:
         with hal.profile_range("a <b>"):
             hal.zeros(8, hal.int32, fake)
@@ -181,19 +179,17 @@ def test_F2_a_profile_is_saved(suffix: str, fake: hal.Compiled, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("name", ["trace", "trace.txt", "trace.html.gz", ""])
-def test_F2_another_suffix_is_refused(name: str, tmp_path: Path) -> None:
+def test_F2_another_suffix_is_refused(name, tmp_path):
     with pytest.raises(hal.InvalidArgument, match="expected a file that ends in .json or .html"):
         hal.Profile().save(os.path.join(tmp_path, name))
     assert not os.listdir(tmp_path)
 
 
-def test_F2_a_trace_that_cannot_be_written_leaves_the_old_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_F2_a_trace_that_cannot_be_written_leaves_the_old_one(tmp_path, monkeypatch):
     path = tmp_path / "trace.json"
     path.write_text("old")
 
-    def full(*arguments: Any) -> None:
+    def full(*arguments):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "replace", full)
@@ -204,7 +200,7 @@ def test_F2_a_trace_that_cannot_be_written_leaves_the_old_one(
         hal.Profile().save(tmp_path / "absent" / "trace.json")
 
 
-def test_F2_finalize_profile_writes_too(fake: hal.Compiled, tmp_path: Path) -> None:
+def test_F2_finalize_profile_writes_too(fake, tmp_path):
     hal.start_profile()
     hal.zeros(8, hal.int32, fake)
     events = hal.finalize_profile(tmp_path / "trace.pickle")
@@ -223,7 +219,7 @@ hal.zeros(8, hal.int32, "FAKE").numpy()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows has no fork")
-def test_F1_the_environment_names_a_file(tmp_path: Path) -> None:
+def test_F1_the_environment_names_a_file(tmp_path):
     """It is where the program began, and a forked child leaves it to its parent."""
     code = PROGRAM + "os.makedirs('other'); os.chdir('other')\nif os.fork(): os.wait()\n"
     done = run(code, cwd=tmp_path, HAL_PROFILE="trace.json")
@@ -234,7 +230,7 @@ def test_F1_the_environment_names_a_file(tmp_path: Path) -> None:
     assert not os.listdir(tmp_path / "other")
 
 
-def test_a_trace_that_cannot_be_written_is_elsewhere_and_stderr_says_so(tmp_path: Path) -> None:
+def test_a_trace_that_cannot_be_written_is_elsewhere_and_stderr_says_so(tmp_path):
     done = run(PROGRAM, cwd=tmp_path, HAL_PROFILE="absent/trace.json", TMPDIR=str(tmp_path))
     assert (done.returncode, done.stdout) == (0, "")
     assert done.stderr.startswith("hal: profile.save: the file cannot be written: No such file")
@@ -268,7 +264,7 @@ def test_F2_the_command_writes_a_trace(
 
 
 @needs_cpu
-def test_F2_threads_that_launch_at_once_have_rows_of_their_own(tmp_path: Path) -> None:
+def test_F2_threads_that_launch_at_once_have_rows_of_their_own(tmp_path):
     code = """
 import threading, numpy as np, hal_core as hal
 cpu = hal.Device["CPU"]

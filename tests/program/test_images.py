@@ -11,7 +11,7 @@ import hal_core as hal
 from hal_core.signature import Signature
 
 
-def test_a_signature_names_images() -> None:
+def test_a_signature_names_images():
     text = "x: const image2d, n: int32, y: image3d, z: image1d"
     signature = Signature.parse("k", text)
     assert str(signature) == text and str(pickle.loads(pickle.dumps(signature))) == text
@@ -20,18 +20,18 @@ def test_a_signature_names_images() -> None:
 
 
 @pytest.mark.parametrize("word", ["image", "image2d*", "const image4d", "image2dx4", "image2d_t"])
-def test_what_is_no_image_is_refused(word: str) -> None:
+def test_what_is_no_image_is_refused(word):
     with pytest.raises(hal.InvalidArgument, match="parameter"):
         Signature.parse("k", f"x: {word}")
 
 
-def test_a_device_without_images_says_so(fake: hal.Compiled) -> None:
+def test_a_device_without_images_says_so(fake):
     source: Any = hal.Source("k", "def k(t, im): pass", "im: const image2d", language="python")
     with pytest.raises(hal.Unsupported, match=r"'im' is an image.*\(images\)"):
         fake.compile(source)
     with pytest.raises(hal.Unsupported, match="image"):
         hal.empty(64, hal.float32, fake, hal.BufferSpec(image=hal.Image(4, 4)))
     with pytest.raises(hal.InvalidArgument, match=r"hal\.Image"):
-        hal.Buffer(fake, 4, hal.float32, hal.BufferSpec(image=(2, 2)))  # type: ignore[arg-type]
+        hal.Buffer(fake, 4, hal.float32, hal.BufferSpec(image=(2, 2)))
     with pytest.raises(hal.InvalidArgument, match="not a dtype"):
-        hal.Buffer(fake, 4, "image2d")  # type: ignore[arg-type]
+        hal.Buffer(fake, 4, "image2d")

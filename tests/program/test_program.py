@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -22,28 +21,28 @@ pytestmark = [pytest.mark.results, pytest.mark.lowest]
 NOTHING = "def k(t, *args): pass"
 
 
-def program_of(device: hal.Compiled, signature: str, text: str = NOTHING) -> Any:
+def program_of(device, signature, text=NOTHING):
     return device.compile(hal.Source("k", text, signature, language="python"))
 
 
 @pytest.fixture
-def axpy(fake: hal.Compiled) -> Any:
+def axpy(fake):
     text = "def k(t, y, a, x, n):\n  i = t[0]\n  if i < n: y[i] += a * x[i]"
     return program_of(fake, "y: float32*, a: float32, x: const float32*, n: int32", text)
 
 
-def vector(device: hal.Compiled, size: int = 8) -> hal.Buffer:
+def vector(device, size=8):
     return hal.Buffer.from_numpy(np.ones(size, np.float32), device)
 
 
 @pytest.mark.parametrize("wrong", [b"code", None, "a.o"])
-def test_P1_load_takes_a_binary(fake: hal.Compiled, wrong: Any) -> None:
+def test_P1_load_takes_a_binary(fake, wrong):
     with pytest.raises(hal.InvalidArgument, match=r"load: not a hal.Binary.*on FAKE. .*\.binary"):
         fake.load(wrong)
 
 
 @pytest.mark.parametrize("how", ["at once", "waited for", "queued", "captured"])
-def test_P2_arguments_may_stand_in_the_order_of_the_signature(axpy: Any, how: str) -> None:
+def test_P2_arguments_may_stand_in_the_order_of_the_signature(axpy, how):
     device, y, x = axpy.device, vector(axpy.device), vector(axpy.device)
     axpy(y, 2.0, x, np.int32(5), threads=8)
     if how == "captured":
@@ -69,9 +68,7 @@ def test_P2_arguments_may_stand_in_the_order_of_the_signature(axpy: Any, how: st
      ({"vals": (np.float64(2), np.uint8(5))}, 0), ({"vals": (True, np.int32(5))}, 0),
      ({"threads": [8]}, 8), ({"threads": [4, 2], "block": [4]}, 8), ({"threads": 7}, 12)],
 )  # fmt: skip
-def test_P3_forms_of_a_launch_cost_few_calls_more(
-    how: dict[str, Any], most: int, axpy: Any
-) -> None:
+def test_P3_forms_of_a_launch_cost_few_calls_more(how, most, axpy):
     y, x = vector(axpy.device), vector(axpy.device)
     usual: dict[str, Any] = {"vals": (2.0, 5), "threads": 8}
     for one in (usual, usual | how):
@@ -89,8 +86,8 @@ def test_P3_forms_of_a_launch_cost_few_calls_more(
      ((2.0, np.int32(5)), (2.0, np.float32(5)))],
 )  # fmt: skip
 def test_P3_a_number_that_does_not_fit_is_refused_after_one_of_its_class_that_does(
-    fits: Any, does_not: Any, axpy: Any
-) -> None:
+    fits, does_not, axpy
+):
     y, x = vector(axpy.device), vector(axpy.device)
     axpy(y, x, vals=fits, threads=8)
     for _ in range(2):
@@ -176,9 +173,7 @@ def test_P2_bad_arguments_are_named(axpy: Any, case: str, warm: bool, wait: bool
     ),
     st.booleans(),
 )  # fmt: skip
-def test_P3_values_arrive_as_the_signature_says_or_are_refused(
-    fake: hal.Compiled, dtype: Any, value: Any, scalar: bool
-) -> None:
+def test_P3_values_arrive_as_the_signature_says_or_are_refused(fake, dtype, value, scalar):
     program = program_of(fake, f"v: {dtype.name}")
     program.launches.clear()
     given_value = value
@@ -202,7 +197,7 @@ def test_P3_values_arrive_as_the_signature_says_or_are_refused(
             assert not program.launches
 
 
-def test_P3_a_bfloat16_scalar_is_a_number(fake: hal.Compiled) -> None:
+def test_P3_a_bfloat16_scalar_is_a_number(fake):
     ml_dtypes = pytest.importorskip("ml_dtypes", reason="numpy has no bfloat16 of its own")
     program = program_of(fake, "v: float32, w: float64")
     for number in (1.5, float("inf"), float("-inf")):
@@ -213,11 +208,11 @@ def test_P3_a_bfloat16_scalar_is_a_number(fake: hal.Compiled) -> None:
         program(vals=(ml_dtypes.int4(1), 0.0), threads=1)
 
 
-def test_a_launch_that_is_waited_for_is_checked_as_fast_as_others(axpy: Any) -> None:
+def test_a_launch_that_is_waited_for_is_checked_as_fast_as_others(axpy):
     """The checks of an unusual launch take ten times as long as a small kernel."""
     y, x = vector(axpy.device), vector(axpy.device)
 
-    def launch(**how: Any) -> Any:
+    def launch(**how):
         return axpy(y, x, vals=(1.0, 8), threads=8, **how)
 
     with hal.Device["FAKE"].queue() as queue:
@@ -232,13 +227,13 @@ def test_a_launch_that_is_waited_for_is_checked_as_fast_as_others(axpy: Any) -> 
         launch(wait=True)
 
 
-def test_sizes_of_other_integers_are_known_by_their_value(axpy: Any) -> None:
+def test_sizes_of_other_integers_are_known_by_their_value(axpy):
     class Size:
         """An integer whose value may change, as a tensor's."""
 
         value = 3
 
-        def __index__(self) -> int:
+        def __index__(self):
             return self.value
 
     y, x, size = vector(axpy.device), vector(axpy.device), Size()
@@ -264,7 +259,7 @@ def test_sizes_of_other_integers_are_known_by_their_value(axpy: Any) -> None:
      ({"grid": np.array([3]), "block": np.array(4)}, (3, 1, 1), (4, 1, 1))],
     ids=str,
 )  # fmt: skip
-def test_P5_geometry(fake: hal.Compiled, call: Any, grid: Any, block: Any) -> None:
+def test_P5_geometry(fake, call, grid, block):
     program = program_of(fake, "")
     for _ in range(2):
         program(**call)
@@ -309,7 +304,7 @@ def test_P5_geometry(fake: hal.Compiled, call: Any, grid: Any, block: Any) -> No
     ],
     ids=str,
 )
-def test_P5_other_geometry_is_refused(fake: hal.Compiled, call: Any, pattern: str) -> None:
+def test_P5_other_geometry_is_refused(fake, call, pattern):
     program = program_of(fake, "")
     program(threads=1)
     for _ in range(2):
@@ -318,14 +313,14 @@ def test_P5_other_geometry_is_refused(fake: hal.Compiled, call: Any, pattern: st
     assert len(program.launches) == 1
 
 
-def ways_to_launch(program: Any) -> dict[str, Callable[..., object]]:
+def ways_to_launch(program):
     device, graph = program.device, hal.Graph(program.device)
     queue = device.queue()
     node = graph.add(program, threads=1)
     kernel = hal.Source("k", NOTHING, "y: int32*", language="python")
     multi = hal.MultiBuffer([device], 1, hal.int32)
 
-    def capture(**how: Any) -> None:
+    def capture(**how):
         with device.capture():
             program(**how)
 
@@ -340,9 +335,7 @@ def ways_to_launch(program: Any) -> dict[str, Callable[..., object]]:
 
 @pytest.mark.parametrize("way", ["now", "timed", "in a queue", "captured", "added to a graph",
                                  "updated in a graph", "on several devices"])  # fmt: skip
-def test_P5_threads_in_blocks_of_none_and_huge_sizes_are_refused(
-    fake: hal.Compiled, way: str
-) -> None:
+def test_P5_threads_in_blocks_of_none_and_huge_sizes_are_refused(fake, way):
     program = program_of(fake, "")
     launch = ways_to_launch(program)[way]
     for threads, block in ((4, 0), (np.int64(4), 0), ((4, 3), (4, 0)), ((1, 1, 2), [1, 1, 0])):
@@ -357,7 +350,7 @@ def test_P5_threads_in_blocks_of_none_and_huge_sizes_are_refused(
     assert not program.launches
 
 
-def test_P10_a_kernel_is_compiled_again_once_its_program_is_unloaded(fake: hal.Compiled) -> None:
+def test_P10_a_kernel_is_compiled_again_once_its_program_is_unloaded(fake):
     kernel = hal.Source("f", "def f(t, y): y[t[0]] = 1", "y: int32*", language="python")
     program, made = fake.compile(kernel), hal.zeros(4, hal.int32, fake)
     program.unload()
@@ -366,12 +359,12 @@ def test_P10_a_kernel_is_compiled_again_once_its_program_is_unloaded(fake: hal.C
     assert fake.compile(kernel) is fake.compile(kernel)
 
 
-def test_P10_closing_while_launches_run(plugin: Any) -> None:
+def test_P10_closing_while_launches_run(plugin):
     for _ in range(20):
         device = hal.Device["FAKE:1"]
         program = program_of(device, "n: int32")
 
-        def work(program: Any = program) -> None:
+        def work(program=program):
             for count in range(10**6):
                 program(vals=(1,), threads=1 + count % 50)
 
@@ -379,7 +372,7 @@ def test_P10_closing_while_launches_run(plugin: Any) -> None:
         assert [type(one) for one in found] == [hal.InvalidState] * 3 and closed is None
 
 
-def test_a_buffer_of_a_closed_device_says_so(plugin: Any) -> None:
+def test_a_buffer_of_a_closed_device_says_so(plugin):
     old = hal.zeros(4, hal.int32, "FAKE:1")
     hal.Device["FAKE:1"].close()
     program = program_of(hal.Device["FAKE:1"], "y: int32*")
@@ -387,7 +380,7 @@ def test_a_buffer_of_a_closed_device_says_so(plugin: Any) -> None:
         program(old, threads=1)
 
 
-def test_P10_a_program_goes_with_its_kernel(fake: hal.Compiled) -> None:
+def test_P10_a_program_goes_with_its_kernel(fake):
     source = hal.Source("k", NOTHING, "", language="python")
     program = fake.compile(source)
     assert fake.compile(source) is program
@@ -400,7 +393,7 @@ def test_P10_a_program_goes_with_its_kernel(fake: hal.Compiled) -> None:
     assert gone() is None
 
 
-def test_an_error_inside_a_launch_is_not_taken_for_a_bad_argument(fake: hal.Compiled) -> None:
+def test_an_error_inside_a_launch_is_not_taken_for_a_bad_argument(fake):
     program = program_of(fake, "n: int32", "def k(t, n):\n  if n: raise KeyError('kernel')")
     program(vals=(0,), threads=1)
     with pytest.raises(KeyError, match="kernel"):

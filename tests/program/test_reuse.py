@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -30,7 +30,7 @@ def slow(y: hal.Ptr[hal.float32], n: hal.int32) -> None:
 
 
 @pytest.fixture(params=installed("CPU", "OPENCL"))
-def device(request: pytest.FixtureRequest) -> Iterator[hal.Compiled]:
+def device(request):
     with opened(request.param) as device:
         yield device
 
@@ -40,12 +40,10 @@ SPECS = [None, hal.BufferSpec(nolru=True)]
 
 @pytest.mark.parametrize("spec", SPECS, ids=["cached", "nolru"])
 @pytest.mark.parametrize("threads", [1, 4])
-def test_A7_a_block_freed_behind_a_launch(
-    device: hal.Compiled, threads: int, spec: hal.BufferSpec | None
-) -> None:
+def test_A7_a_block_freed_behind_a_launch(device, threads, spec):
     program = device.compile(slow)
 
-    def rounds(seed: int) -> None:
+    def rounds(seed):
         for turn in range(25):
             freed = hal.empty(SIZE, hal.float32, device, spec)
             program(freed, vals=(200_000,), threads=SIZE)
@@ -61,7 +59,7 @@ def test_A7_a_block_freed_behind_a_launch(
     assert device.synchronize()
 
 
-def begun(device: Any, work: Callable[..., object], *args: Any) -> threading.Thread:
+def begun(device, work, *args):
     """Return a thread whose work is known to the device as running, or has ended."""
     thread = threading.Thread(target=work, args=args)
     thread.start()
@@ -76,9 +74,7 @@ ON_CPU = installed("CPU")  # where work runs inside of its call
 @pytest.mark.parametrize("device", ON_CPU, indirect=True)
 @pytest.mark.parametrize("spec", SPECS, ids=["cached", "nolru"])
 @pytest.mark.parametrize("size", [SIZE, 1 << 18], ids=["small", "pages"])
-def test_A7_a_block_freed_while_another_thread_launches(
-    device: hal.Compiled, spec: hal.BufferSpec | None, size: int
-) -> None:
+def test_A7_a_block_freed_while_another_thread_launches(device, spec, size):
     program = device.compile(slow)
     program(hal.zeros(size, hal.float32, device), vals=(1,), threads=size, block=32)
     turns = 3_000_000 * SIZE // size
@@ -86,7 +82,7 @@ def test_A7_a_block_freed_while_another_thread_launches(
         freed = hal.empty(size, hal.float32, device, spec)
         views = [freed.view(size // 2, offset=size)] if turn % 2 else [freed]
 
-        def launch(target: hal.Buffer = views[0]) -> None:
+        def launch(target=views[0]):
             program(target, vals=(turns,), threads=target.size, block=32)
 
         thread = begun(device, launch)
@@ -103,7 +99,7 @@ def test_A7_a_block_freed_while_another_thread_launches(
     assert device.allocator._held == 0
 
 
-def test_A7_two_launches_that_use_it_keep_it_until_both_ended() -> None:
+def test_A7_two_launches_that_use_it_keep_it_until_both_ended():
     """Launches end one after the other, an order that real threads seldom give."""
     running_module = pytest.importorskip(
         "hal_cpu.in_flight", reason="hal-cpu is not installed here"
@@ -112,18 +108,18 @@ def test_A7_two_launches_that_use_it_keep_it_until_both_ended() -> None:
     given: list[Any] = []
 
     class Allocator:
-        def __init__(self) -> None:
+        def __init__(self):
             self._returned: list[Any] = []
 
-        def free(self, *block: Any) -> None:
+        def free(self, *block):
             if not running.defer(self, *block):
                 given.append(block)
 
-        def _settle_unless_busy(self) -> None:
+        def _settle_unless_busy(self):
             while self._returned:
                 self.free(*self._returned.pop())
 
-    def end(work: bytes) -> None:
+    def end(work):
         del running.work[id(work)]
         running.give_back()
 
@@ -152,7 +148,7 @@ COPIES: dict[str, Callable[[hal.Buffer, hal.Buffer, bytearray], object]] = {
 
 @pytest.mark.parametrize("device", ON_CPU, indirect=True)
 @pytest.mark.parametrize("copy", COPIES)
-def test_A7_a_block_freed_while_another_thread_copies(device: hal.Compiled, copy: str) -> None:
+def test_A7_a_block_freed_while_another_thread_copies(device, copy):
     nbytes = 48 << 20
     spec = hal.BufferSpec(nolru=True)
     y = hal.zeros(nbytes, hal.uint8, device)

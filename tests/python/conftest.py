@@ -1,9 +1,5 @@
 """The device PYTHON, in a checkout whose installation is older than its entry point too."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 import pytest
 
 import hal_core as hal
@@ -12,18 +8,18 @@ from hal_kernel.python.device import PythonDevice
 
 
 @pytest.fixture(scope="session", autouse=True)
-def registered() -> None:
+def registered():
     if "PYTHON" not in hal.Device:
         hal.Device.register_plugin("PYTHON", plugin)
 
 
 @pytest.fixture
-def python() -> Iterator[PythonDevice]:
+def python():
     device = hal.Device["PYTHON"]
     assert isinstance(device, PythonDevice)
     yield device
     device.close()
 
 
-def pytest_itemcollected(item: pytest.Item) -> None:
+def pytest_itemcollected(item):
     item.add_marker(pytest.mark.alone)

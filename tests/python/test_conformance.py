@@ -8,7 +8,7 @@ from hal_testing.conformance import *  # noqa: F403
 
 
 @pytest.fixture(autouse=True)
-def own_cache() -> None:
+def own_cache():
     """Do without the cache of each test: the kit has its own, and undoes its patches first."""
 
 

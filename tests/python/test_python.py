@@ -17,7 +17,6 @@ from run_python import printed
 
 import hal_core as hal
 from hal_kernel.python import program as programs
-from hal_kernel.python.device import PythonDevice
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -29,7 +28,7 @@ def endless(y: hal.Ptr[hal.int32]) -> None:
 
 
 @pytest.fixture
-def alone(tmp_path: Path) -> FakeSite:
+def alone(tmp_path):
     """A site-packages in which hal-kernel is installed, and no backend."""
     project = ROOT / "plugins" / "hal-kernel" / "pyproject.toml"
     points = tomllib.loads(project.read_text())["project"]["entry-points"]
@@ -42,7 +41,7 @@ def alone(tmp_path: Path) -> FakeSite:
 # -- how it is found
 
 
-def test_R13_the_ten_lines_of_the_readme_run_on_the_core_alone(alone: FakeSite) -> None:
+def test_R13_the_ten_lines_of_the_readme_run_on_the_core_alone(alone):
     page = (ROOT / "README.md").read_text(encoding="utf-8")
     block = re.search(r"^```python\n(import numpy.*?)^```", page, re.MULTILINE | re.DOTALL)
     assert block is not None
@@ -54,12 +53,12 @@ def test_R13_the_ten_lines_of_the_readme_run_on_the_core_alone(alone: FakeSite) 
     assert done.stdout.endswith("us on PYTHON\n")
 
 
-def test_R13_it_is_the_default_and_listed_where_it_is_alone(alone: FakeSite) -> None:
+def test_R13_it_is_the_default_and_listed_where_it_is_alone(alone):
     code = "from hal_core import Device; print(Device.DEFAULT, Device.get_available_devices())"
     assert alone.run(code).stdout == "PYTHON ['PYTHON']\n"
 
 
-def test_R13_any_other_device_comes_before_it(alone: FakeSite) -> None:
+def test_R13_any_other_device_comes_before_it(alone):
     alone.backend("ACC")
     code = """
     from hal_core import Device
@@ -69,7 +68,7 @@ def test_R13_any_other_device_comes_before_it(alone: FakeSite) -> None:
     assert alone.run(code).stdout == "ACC ['ACC', 'ACC:1']\n['ACC', 'ACC:1', 'PYTHON']\n"
 
 
-def test_R7_its_plugin_loads_no_numpy(alone: FakeSite) -> None:
+def test_R7_its_plugin_loads_no_numpy(alone):
     code = """
     import sys
     from hal_core import Device
@@ -78,7 +77,7 @@ def test_R7_its_plugin_loads_no_numpy(alone: FakeSite) -> None:
     assert alone.run(code).stdout == "{'PYTHON': 'installed'}\nFalse\n"
 
 
-def test_the_list_of_devices_says_that_it_is_slow(alone: FakeSite) -> None:
+def test_the_list_of_devices_says_that_it_is_slow(alone):
     done = alone.run("from hal_core.cli import main; main(['devices'])")
     assert "PYTHON interprets kernels, which is slow." in done.stdout, done.stderr
     assert "pip install hal-cpu" in done.stdout
@@ -87,7 +86,7 @@ def test_the_list_of_devices_says_that_it_is_slow(alone: FakeSite) -> None:
 # -- what a launch checks
 
 
-def test_P9_an_index_out_of_bounds_is_found_to_the_element(python: PythonDevice) -> None:
+def test_P9_an_index_out_of_bounds_is_found_to_the_element(python):
     """Blocks are rounded up to 256 bytes, but what was asked for is the limit."""
     x, y = hal.zeros(5, hal.float32, python), hal.zeros(6, hal.float32, python)
     with pytest.raises(hal.OutOfBounds, match=r"'x' .* \(got 5; limit 0 to 4\) on PYTHON"):
@@ -95,9 +94,7 @@ def test_P9_an_index_out_of_bounds_is_found_to_the_element(python: PythonDevice)
 
 
 @pytest.mark.parametrize("reused", [False, True], ids=["a new block", "a cached block"])
-def test_B14_memory_that_nothing_has_written_may_not_be_read(
-    python: PythonDevice, reused: bool
-) -> None:
+def test_B14_memory_that_nothing_has_written_may_not_be_read(python, reused):
     if reused:
         hal.zeros(6, hal.float32, python).fill(1).deallocate()
     x, y = hal.empty(8, hal.float32, python), hal.zeros(8, hal.float32, python)
@@ -113,7 +110,7 @@ def test_B14_memory_that_nothing_has_written_may_not_be_read(
     assert (y.numpy() == 1).all()
 
 
-def test_P9_a_launch_without_end_is_ended(python: PythonDevice) -> None:
+def test_P9_a_launch_without_end_is_ended(python):
     python.seconds = 0.2
     y = hal.zeros(2, hal.int32, python)
     with pytest.raises(hal.KernelFault, match="HAL_PYTHON_SECONDS"):
@@ -121,7 +118,7 @@ def test_P9_a_launch_without_end_is_ended(python: PythonDevice) -> None:
     assert y.numpy()[1] > 0
 
 
-def test_external_memory_is_the_callers(python: PythonDevice) -> None:
+def test_external_memory_is_the_callers(python):
     array = np.arange(4, dtype="f4")
     shared = hal.Buffer.from_dlpack(array, python, copy=False)
     y = hal.zeros(4, hal.float32, python)
@@ -133,20 +130,18 @@ def test_external_memory_is_the_callers(python: PythonDevice) -> None:
 # -- threads
 
 
-def test_A7_what_comes_during_a_launch_waits_for_it(
-    python: PythonDevice, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_A7_what_comes_during_a_launch_waits_for_it(python, monkeypatch):
     """A block that is freed during a launch is filled anew for its next owner after it."""
     began, go, seen = threading.Event(), threading.Event(), list[Any]()
     x, y = hal.zeros(8, hal.float32, python).fill(1), hal.zeros(8, hal.float32, python)
     program, inputs_of = python.compile(copy), programs.inputs_of
 
-    def slow(*arguments: Any) -> Any:
+    def slow(*arguments):
         began.set()
         go.wait(30)
         return inputs_of(*arguments)
 
-    def take() -> None:
+    def take():
         x.deallocate()
         seen.append(python.synchronize(timeout=0.01))
         go.set()
@@ -161,7 +156,7 @@ def test_A7_what_comes_during_a_launch_waits_for_it(
     assert seen == [False, [1.0] * 8]
 
 
-def test_X2_a_forked_child_goes_on(python: PythonDevice) -> None:
+def test_X2_a_forked_child_goes_on(python):
     code = """
     import os, hal_core as hal
     from hal_kernel.python import plugin

@@ -1,14 +1,12 @@
 """A fixture of this folder."""
 
-from __future__ import annotations
-
 import pytest
 
 from hal_core.queue import event, worker
 
 
 @pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+def impatient(monkeypatch):
     """Look for circles, call a wait long and give up a closed queue's thread after moments."""
     monkeypatch.setattr(event, "_LOOK_SECONDS", 0.01)
     monkeypatch.setattr(event, "_LONG_SECONDS", 0.05)

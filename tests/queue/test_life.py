@@ -9,14 +9,14 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import interrupted
 import pytest
-from ctrl_c import Heard, Scene, press_everywhere
+from ctrl_c import Scene, press_everywhere
 from fake_backend import put
 
 import hal_core as hal
@@ -28,24 +28,24 @@ FOLDERS = [str(Path(hal.__file__).parent / part) for part in ("queue", "device",
 MOST = 200  # places of each scene; all of them under HAL_TEST_EVERY_PLACE=1
 
 
-def wait_until(true: Callable[[], object]) -> None:
+def wait_until(true):
     end = time.monotonic() + 20
     while not true():
         assert time.monotonic() < end
         time.sleep(0.001)
 
 
-def alive(name: str) -> int:
+def alive(name):
     return sum(one.is_alive() for one in threading.enumerate() if one.name == name)
 
 
 # -- close, beside what another thread does
 
 
-def beside_close(device: hal.Compiled, work: Callable[[hal.Queue], object]) -> None:
+def beside_close(device, work):
     """Close a queue on another thread at every place of some work."""
 
-    def scene() -> interrupted.Scene:
+    def scene():
         queue = device.queue()
         queue.record()
         return interrupted.Scene(lambda: work(queue), queue.close, lambda: None)
@@ -53,19 +53,19 @@ def beside_close(device: hal.Compiled, work: Callable[[hal.Queue], object]) -> N
     assert interrupted.everywhere(FOLDERS, scene, on_another_thread=True) > 20
 
 
-def test_Q4_a_device_is_synchronized_beside_the_close_of_a_queue(fake: hal.Compiled) -> None:
+def test_Q4_a_device_is_synchronized_beside_the_close_of_a_queue(fake):
     beside_close(fake, lambda queue: fake.synchronize())
 
 
-def test_Q4_a_queue_is_synchronized_beside_its_close(fake: hal.Compiled) -> None:
-    def synchronize(queue: hal.Queue) -> None:
+def test_Q4_a_queue_is_synchronized_beside_its_close(fake):
+    def synchronize(queue):
         assert queue.synchronize() is True
 
     beside_close(fake, synchronize)
 
 
-def test_Q4_an_event_recorded_beside_a_close_happens_or_is_free(fake: hal.Compiled) -> None:
-    def record(queue: hal.Queue) -> None:
+def test_Q4_an_event_recorded_beside_a_close_happens_or_is_free(fake):
+    def record(queue):
         event = hal.Event()
         try:
             queue.record(event)
@@ -76,7 +76,7 @@ def test_Q4_an_event_recorded_beside_a_close_happens_or_is_free(fake: hal.Compil
     beside_close(fake, record)
 
 
-def test_Q4_what_is_put_behind_the_end_is_done(fake: hal.Compiled) -> None:
+def test_Q4_what_is_put_behind_the_end_is_done(fake):
     """Put work as a thread does that had looked before the queue was closed."""
     ran: list[int] = []
     queue: Any = fake.queue()
@@ -95,7 +95,7 @@ def test_Q4_what_is_put_behind_the_end_is_done(fake: hal.Compiled) -> None:
 # -- circles of queues that are closed
 
 
-def circle(*queues: hal.Queue) -> list[hal.Event]:
+def circle(*queues):
     """Let two queues wait for each other; return the events that they record."""
     events = [hal.Event(), hal.Event()]
     for number, queue in enumerate(queues):
@@ -104,9 +104,7 @@ def circle(*queues: hal.Queue) -> list[hal.Event]:
     return events
 
 
-def test_Q8_a_dropped_queue_that_waits_for_a_circle_elsewhere_is_given_up(
-    fake: hal.Compiled,
-) -> None:
+def test_Q8_a_dropped_queue_that_waits_for_a_circle_elsewhere_is_given_up(fake):
     device = hal.Device["PYTHON"]
     queue = device.queue().wait(circle(fake.queue(), fake.queue())[0])
     name = queue.name
@@ -118,7 +116,7 @@ def test_Q8_a_dropped_queue_that_waits_for_a_circle_elsewhere_is_given_up(
     wait_until(lambda: not alive(name))
 
 
-def test_Q8_a_dropped_queue_whose_event_nobody_sets_ends_with_its_device() -> None:
+def test_Q8_a_dropped_queue_whose_event_nobody_sets_ends_with_its_device():
     device, never = hal.Device["PYTHON"], hal.Event()
     queue = device.queue().wait(never)
     name = queue.name
@@ -131,7 +129,7 @@ def test_Q8_a_dropped_queue_whose_event_nobody_sets_ends_with_its_device() -> No
     wait_until(lambda: not alive(name))
 
 
-def test_Q8_what_is_given_up_is_what_the_circle_waits_for(fake: hal.Compiled) -> None:
+def test_Q8_what_is_given_up_is_what_the_circle_waits_for(fake):
     class Polled(PolledEvent):
         """An event that a driver waits for by itself."""
 
@@ -151,9 +149,7 @@ def test_Q8_what_is_given_up_is_what_the_circle_waits_for(fake: hal.Compiled) ->
 @pytest.mark.parametrize("closed", [[0], [1], [0, 1]])
 @pytest.mark.parametrize("end", ["synchronize", "queue", "close"])
 @pytest.mark.usefixtures("impatient")
-def test_Q8_a_circle_is_found_and_given_up_when_its_queues_are_closed(
-    closed: list[int], end: str
-) -> None:
+def test_Q8_a_circle_is_found_and_given_up_when_its_queues_are_closed(closed, end):
     device = hal.Device["PYTHON"]
     queues = [device.queue(), device.queue()]
     events = circle(*queues)
@@ -172,11 +168,11 @@ def test_Q8_a_circle_is_found_and_given_up_when_its_queues_are_closed(
         with pytest.raises(hal.DeviceFault):
             event.wait(20)
     for queue in queues:
-        wait_until(lambda queue=queue: not alive(queue.name))  # type: ignore[misc]
+        wait_until(lambda queue=queue: not alive(queue.name))
 
 
 @pytest.mark.usefixtures("impatient")
-def test_Q8_a_closed_queue_whose_event_nobody_sets_ends_with_its_device() -> None:
+def test_Q8_a_closed_queue_whose_event_nobody_sets_ends_with_its_device():
     """Leave a closed queue with work, as Ctrl-C in its `close` does."""
     device, late = hal.Device["PYTHON"], hal.Event()
     queue = device.queue().wait(late)
@@ -188,10 +184,10 @@ def test_Q8_a_closed_queue_whose_event_nobody_sets_ends_with_its_device() -> Non
     wait_until(lambda: not alive(queue.name))
 
 
-def test_Q4_a_queue_whose_thread_cannot_start_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_Q4_a_queue_whose_thread_cannot_start_ends(monkeypatch):
     """Play the end of the program, when Python starts no more threads."""
 
-    def refuse(*_: object) -> None:
+    def refuse(*_):
         raise hal.InvalidState("start thread", "there can be none")
 
     monkeypatch.setattr("hal_core.queue.worker.start_server", refuse)
@@ -213,9 +209,9 @@ class Loop(asyncio.SelectorEventLoop):
 
     error: BaseException | None = None
 
-    def call_soon_threadsafe(  # type: ignore[override]  # asyncio's has a variadic type
-        self, callback: Any, *args: Any, context: Any = None
-    ) -> Any:
+    def call_soon_threadsafe(  # asyncio's has a variadic type
+        self, callback, *args, context=None
+    ):
         if self.error is not None:
             raise self.error
         return super().call_soon_threadsafe(callback, *args, context=context)
@@ -225,11 +221,11 @@ class Loop(asyncio.SelectorEventLoop):
     "error", [RuntimeError("Event loop is closed"), KeyError(1), SystemExit(1)]
 )
 @pytest.mark.usefixtures("impatient")
-def test_Q2_a_loop_that_refuses_ends_no_queue(fake: hal.Compiled, error: BaseException) -> None:
+def test_Q2_a_loop_that_refuses_ends_no_queue(fake, error):
     queue, gate, loop = fake.queue(), hal.Event(), Loop()
     event = queue.wait(gate).record()
 
-    async def begin() -> None:
+    async def begin():
         task = asyncio.ensure_future(awaited(event))
         await asyncio.sleep(0)
         loop.error = error
@@ -245,21 +241,21 @@ def test_Q2_a_loop_that_refuses_ends_no_queue(fake: hal.Compiled, error: BaseExc
     assert queue.record().wait(5)
 
 
-def test_X1_a_thread_of_ours_goes_on_after_any_error() -> None:
+def test_X1_a_thread_of_ours_goes_on_after_any_error():
     """Also when the program's own handler of the log raises."""
 
     class Raises(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
+        def emit(self, record):
             raise SystemExit(2)
 
     class Nameless(Exception):
-        def __str__(self) -> str:
+        def __str__(self):
             raise ValueError
 
     log, handler = logging.getLogger("hal_core"), Raises()
     errors, done = deque([ZeroDivisionError(), Nameless(), SystemExit(3)]), threading.Event()
 
-    def serve() -> None:
+    def serve():
         if errors:
             raise errors.popleft()
         done.set()
@@ -280,12 +276,12 @@ def test_X1_a_thread_of_ours_goes_on_after_any_error() -> None:
 # -- Ctrl-C
 
 
-def test_Q2_ctrl_c_at_the_start_of_the_thread_that_watches() -> None:
-    def scene() -> Scene:
+def test_Q2_ctrl_c_at_the_start_of_the_thread_that_watches():
+    def scene():
         watcher, gate = Watcher(), threading.Event()
         calls: list[int] = []
 
-        def check(heard: Heard) -> None:
+        def check(heard):
             done = threading.Event()
             watcher.watch(gate.is_set, done.set)
             wait_until(lambda: alive("hal-events") == 1)
@@ -298,17 +294,17 @@ def test_Q2_ctrl_c_at_the_start_of_the_thread_that_watches() -> None:
     assert press_everywhere(scene, MOST) > 30
 
 
-def test_Q2_ctrl_c_while_an_event_is_set(fake: hal.Compiled) -> None:
+def test_Q2_ctrl_c_while_an_event_is_set(fake):
     """It is set or not; what waits for it goes on once it is, and all its calls are made."""
 
-    def scene() -> Scene:
+    def scene():
         event, queue = hal.Event(), fake.queue()
         calls: list[int] = []
         behind = queue.wait(event).record()
         for number in range(3):
             event._when_done(partial(calls.append, number))
 
-        def check(heard: Heard) -> None:
+        def check(heard):
             if not event.done:
                 event.set()
             assert behind.wait(20) and sorted(set(calls)) == [0, 1, 2]
@@ -319,7 +315,7 @@ def test_Q2_ctrl_c_while_an_event_is_set(fake: hal.Compiled) -> None:
     assert press_everywhere(scene, MOST) > 5
 
 
-def test_Q2_ctrl_c_in_a_wait_leaves_others_awake() -> None:
+def test_Q2_ctrl_c_in_a_wait_leaves_others_awake():
     """It comes behind the lock of the event, for which a queue may sleep, too."""
     event = hal.Event()
     lock = event._end
@@ -327,23 +323,23 @@ def test_Q2_ctrl_c_in_a_wait_leaves_others_awake() -> None:
     class Interrupted:
         release = lock.release
 
-        def acquire(self, timeout: float) -> bool:
+        def acquire(self, timeout):
             event.set()
             assert lock.acquire(timeout=timeout)
             raise KeyboardInterrupt
 
-    event._end = Interrupted()  # type: ignore[assignment]
+    event._end = Interrupted()
     with pytest.raises(KeyboardInterrupt):
         event.wait(20)
     assert event.done and lock.acquire(timeout=1)
 
 
-def test_Q4_ctrl_c_between_two_steps_of_a_close_lets_the_device_end(fake: hal.Compiled) -> None:
+def test_Q4_ctrl_c_between_two_steps_of_a_close_lets_the_device_end(fake):
     """The thread was told of no end, and `device.close()` waited for it without one."""
     queue: Any = fake.queue()
     put(queue, lambda: None)
 
-    def interrupted_close() -> None:
+    def interrupted_close():
         raise KeyboardInterrupt
 
     queue._close = interrupted_close
@@ -354,13 +350,13 @@ def test_Q4_ctrl_c_between_two_steps_of_a_close_lets_the_device_end(fake: hal.Co
     wait_until(lambda: not alive(name))
 
 
-def test_X1_one_thread_serves_and_none_misses_work() -> None:
+def test_X1_one_thread_serves_and_none_misses_work():
     """Threads that come too late end; work added while one ends is done."""
     servers: Servers = {}
     items, done = deque(range(0)), []
     busy = threading.Lock()
 
-    def serve() -> None:
+    def serve():
         assert busy.acquire(blocking=False), "two threads serve"
         while items:
             done.append(items.popleft())
@@ -382,16 +378,16 @@ def test_X1_one_thread_serves_and_none_misses_work() -> None:
 # -- awaits
 
 
-def test_Q2_cancelled_awaits_leave_nothing(fake: hal.Compiled) -> None:
+def test_Q2_cancelled_awaits_leave_nothing(fake):
     gate = hal.Event()
     behind = fake.queue().wait(gate).record()
     polled = PolledEvent()
 
-    def count() -> int:
+    def count():
         gc.collect()
         return sum(isinstance(one, asyncio.Future) for one in gc.get_objects())
 
-    async def cancel_all() -> None:
+    async def cancel_all():
         before = count()
         tasks = [
             asyncio.ensure_future(awaited(event))
@@ -416,13 +412,13 @@ def test_Q2_cancelled_awaits_leave_nothing(fake: hal.Compiled) -> None:
 
 
 @pytest.mark.usefixtures("impatient")
-def test_Q2_an_await_looks_now_and_then(fake: hal.Compiled) -> None:
+def test_Q2_an_await_looks_now_and_then(fake):
     """A circle that closes during the await is found, as it is by a wait."""
     one, two, first, second = fake.queue(), fake.queue(), hal.Event(), hal.Event()
     one.wait(second)
     one.record(first)
 
-    async def main() -> None:
+    async def main():
         task = asyncio.ensure_future(awaited(first))
         await asyncio.sleep(0.01)
         assert not task.done()
@@ -434,7 +430,7 @@ def test_Q2_an_await_looks_now_and_then(fake: hal.Compiled) -> None:
     asyncio.run(main())
 
 
-async def awaited(event: hal.Event) -> None:
+async def awaited(event):
     await event
 
 
@@ -442,7 +438,7 @@ async def awaited(event: hal.Event) -> None:
 
 
 @pytest.fixture
-def python() -> Iterator[hal.Compiled]:
+def python():
     """A device that survives a fork."""
     device = hal.Device["PYTHON"]
     yield device
@@ -452,9 +448,7 @@ def python() -> Iterator[hal.Compiled]:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 @pytest.mark.parametrize("use", ["synchronize", "to_file", "dlpack", "queues", "close"])
-def test_X2_a_child_works_whatever_queues_its_parent_has(
-    python: hal.Compiled, use: str, tmp_path: Path
-) -> None:
+def test_X2_a_child_works_whatever_queues_its_parent_has(python, use, tmp_path):
     import numpy as np
 
     idle, busy, dropped, gate = python.queue(), python.queue(), python.queue(), hal.Event()
@@ -467,7 +461,7 @@ def test_X2_a_child_works_whatever_queues_its_parent_has(
     del queue, dropped
     gc.collect()
 
-    def in_child() -> None:
+    def in_child():
         if use == "synchronize":
             assert python.synchronize()
         elif use == "to_file":
@@ -499,10 +493,10 @@ def test_X2_a_child_works_whatever_queues_its_parent_has(
     assert busy.synchronize(20)
 
 
-def test_make_calls_is_resumed_after_ctrl_c() -> None:
+def test_make_calls_is_resumed_after_ctrl_c():
     calls: deque[Callable[[], object]] = deque()
 
-    def once() -> None:
+    def once():
         if not made:
             made.append(0)
             raise KeyboardInterrupt

@@ -1,7 +1,5 @@
 """Queues and events where the kit does not reach: threads, locks, foreign queues, the end."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import os
@@ -18,7 +16,7 @@ from hal_core.queue import PolledEvent, WorkerQueue
 from hal_core.queue.watcher import Watcher
 
 
-def test_Q1_without_queue_no_thread_is_started(fake: hal.Compiled) -> None:
+def test_Q1_without_queue_no_thread_is_started(fake):
     before = threading.active_count()
     hal.zeros(4, hal.int32, fake).fill(2)
     queue = fake.queue()
@@ -28,7 +26,7 @@ def test_Q1_without_queue_no_thread_is_started(fake: hal.Compiled) -> None:
     assert threading.active_count() == before
 
 
-def test_Q2_ctrl_c_ends_a_wait_and_harms_nothing(fake: hal.Compiled) -> None:
+def test_Q2_ctrl_c_ends_a_wait_and_harms_nothing(fake):
     queue, gate = fake.queue(), hal.Event()
     event = queue.wait(gate).record()
     threading.Timer(0.05, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
@@ -38,10 +36,10 @@ def test_Q2_ctrl_c_ends_a_wait_and_harms_nothing(fake: hal.Compiled) -> None:
     assert event.wait(5)
 
 
-def test_Q2_a_loop_that_is_closed_when_the_event_happens(fake: hal.Compiled) -> None:
+def test_Q2_a_loop_that_is_closed_when_the_event_happens(fake):
     gate = hal.Event()
 
-    async def begin() -> None:
+    async def begin():
         task = asyncio.ensure_future(_await(gate))
         await asyncio.sleep(0)
         assert not task.done()
@@ -51,17 +49,17 @@ def test_Q2_a_loop_that_is_closed_when_the_event_happens(fake: hal.Compiled) -> 
     assert gate.done
 
 
-def test_Q2_one_thread_watches_all_events_of_drivers() -> None:
+def test_Q2_one_thread_watches_all_events_of_drivers():
     class Polled(PolledEvent):
         is_over = False
 
-        def _poll(self) -> bool:
+        def _poll(self):
             return self.is_over
 
     events = [Polled() for _ in range(200)]
     before = threading.active_count()
 
-    async def wait() -> None:
+    async def wait():
         tasks = [asyncio.ensure_future(_await(event)) for event in events]
         await asyncio.sleep(0.005)
         assert threading.active_count() <= before + 1
@@ -76,7 +74,7 @@ def test_Q2_one_thread_watches_all_events_of_drivers() -> None:
     assert threading.active_count() == before, "the watcher ends with the last event"
 
 
-def test_Q2_a_callback_that_fails_stops_no_other(caplog: pytest.LogCaptureFixture) -> None:
+def test_Q2_a_callback_that_fails_stops_no_other(caplog):
     watcher, heard, again, asked = Watcher(), threading.Event(), threading.Event(), iter([0, 1])
     watcher.watch(lambda: True, lambda: 1 / 0)
     watcher.watch(lambda: bool(1 / next(asked)), again.set)  # fails the first time
@@ -86,7 +84,7 @@ def test_Q2_a_callback_that_fails_stops_no_other(caplog: pytest.LogCaptureFixtur
     assert again.wait(5)
 
 
-def test_Q4_a_queue_keeps_nothing_of_work_that_is_done(fake: hal.Compiled) -> None:
+def test_Q4_a_queue_keeps_nothing_of_work_that_is_done(fake):
     class Bytes(bytearray):
         pass
 
@@ -100,7 +98,7 @@ def test_Q4_a_queue_keeps_nothing_of_work_that_is_done(fake: hal.Compiled) -> No
     assert gone() is None
 
 
-def test_Q4_a_dropped_queue_ends_its_thread(fake: hal.Compiled) -> None:
+def test_Q4_a_dropped_queue_ends_its_thread(fake):
     before = threading.active_count()
     queue = fake.queue()
     assert queue.record().wait(5)
@@ -112,7 +110,7 @@ def test_Q4_a_dropped_queue_ends_its_thread(fake: hal.Compiled) -> None:
     assert threading.active_count() == before
 
 
-def test_Q4_closing_a_device_ends_waits_that_can_never_end(fake: hal.Compiled) -> None:
+def test_Q4_closing_a_device_ends_waits_that_can_never_end(fake):
     one, two, never = fake.queue(), fake.queue(), hal.Event()
     ahead, behind = hal.Event(), hal.Event()
     one.wait(ahead)
@@ -129,10 +127,10 @@ def test_Q4_closing_a_device_ends_waits_that_can_never_end(fake: hal.Compiled) -
         one.record()
 
 
-def test_Q5_a_failure_names_what_ran_and_keeps_the_cause(fake: hal.Compiled) -> None:
+def test_Q5_a_failure_names_what_ran_and_keeps_the_cause(fake):
     queue = WorkerQueue(fake, name="mine")
 
-    def fail() -> None:
+    def fail():
         raise ZeroDivisionError("by zero")
 
     put(queue, fail, "launch of nobody")
@@ -142,7 +140,7 @@ def test_Q5_a_failure_names_what_ran_and_keeps_the_cause(fake: hal.Compiled) -> 
         assert isinstance(caught.value.__cause__, ZeroDivisionError)
 
 
-def test_Q5_running_names_the_work(fake: hal.Compiled) -> None:
+def test_Q5_running_names_the_work(fake):
     queue, gate = fake.queue(), threading.Event()
     put(queue, lambda: gate.wait(5), "launch of slow")
     event = queue.record()
@@ -152,25 +150,25 @@ def test_Q5_running_names_the_work(fake: hal.Compiled) -> None:
     assert event.wait(5) and queue.running == ""
 
 
-def test_Q6_an_object_that_is_no_queue_is_refused(fake: hal.Compiled) -> None:
+def test_Q6_an_object_that_is_no_queue_is_refused(fake):
     with pytest.raises(hal.InvalidArgument, match="knows no such queue"):
         hal.Queue.wrap(object(), fake)
 
 
-def test_a_queue_of_another_device_is_refused(fake: hal.Compiled) -> None:
+def test_a_queue_of_another_device_is_refused(fake):
     other = hal.Device["FAKE:1"].queue()
     with pytest.raises(hal.InvalidArgument, match=r"queue belongs to another device.*FAKE:1"):
         hal.zeros(4, hal.int32, fake).fill(1, queue=other)
 
 
-def test_events_of_two_devices_have_no_common_clock(fake: hal.Compiled) -> None:
+def test_events_of_two_devices_have_no_common_clock(fake):
     events = [device.queue().record() for device in (fake, hal.Device["FAKE:1"])]
     assert all(event.wait(5) for event in events)
     with pytest.raises(hal.InvalidArgument, match="have two clocks.*FAKE and FAKE:1"):
         events[0].seconds_since(events[1])
 
 
-def test_events_that_failed_have_no_time(fake: hal.Compiled) -> None:
+def test_events_that_failed_have_no_time(fake):
     queue = WorkerQueue(fake)
     early = queue.record()
     put(queue, lambda: 1 / 0)
@@ -182,7 +180,7 @@ def test_events_that_failed_have_no_time(fake: hal.Compiled) -> None:
         late.seconds_since(early)
 
 
-def test_an_event_of_the_default_queue_has_the_time_of_its_record() -> None:
+def test_an_event_of_the_default_queue_has_the_time_of_its_record():
     device = hal.Device["PYTHON"]
     early, between = device.default_queue.record(), device.queue().record()
     assert between.wait(5)  # while nobody asks for `early`
@@ -190,7 +188,7 @@ def test_an_event_of_the_default_queue_has_the_time_of_its_record() -> None:
 
 
 @pytest.mark.parametrize("family", ["PYTHON", "CPU", "OPENCL", "FAKE"])
-def test_Q4_a_queue_without_work_is_synchronized_at_once(fake: hal.Compiled, family: str) -> None:
+def test_Q4_a_queue_without_work_is_synchronized_at_once(fake, family):
     if family not in hal.Device:
         pytest.skip(f"{family} is not installed")
     device = hal.Device[family]
@@ -204,11 +202,11 @@ def test_Q4_a_queue_without_work_is_synchronized_at_once(fake: hal.Compiled, fam
     assert queue.synchronize(0) and queue.synchronize(0)
 
 
-async def _await(event: hal.Event) -> None:
+async def _await(event):
     await event
 
 
-def test_Q3_a_caller_may_release_his_view_while_the_copy_waits(fake: hal.Compiled) -> None:
+def test_Q3_a_caller_may_release_his_view_while_the_copy_waits(fake):
     queue, gate = fake.queue(), hal.Event()
     sent, got = bytearray(range(8)), bytearray(8)
     buffer = hal.zeros(8, hal.uint8, fake)
@@ -222,9 +220,7 @@ def test_Q3_a_caller_may_release_his_view_while_the_copy_waits(fake: hal.Compile
 
 
 @pytest.mark.usefixtures("impatient")
-def test_Q2_a_wait_without_a_timeout_says_what_nobody_has_set(
-    fake: hal.Compiled, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_Q2_a_wait_without_a_timeout_says_what_nobody_has_set(fake, caplog):
     first, second, gate = fake.queue(), fake.queue(), hal.Event()
     second.wait(first.wait(gate).record())
     assert "waiting for an event that nobody has set" in repr(first)
@@ -238,9 +234,7 @@ def test_Q2_a_wait_without_a_timeout_says_what_nobody_has_set(
 
 
 @pytest.mark.usefixtures("impatient")
-def test_Q2_a_wait_for_a_device_without_a_timeout_says_it_too(
-    fake: hal.Compiled, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_Q2_a_wait_for_a_device_without_a_timeout_says_it_too(fake, caplog):
     queue, gate = fake.queue(), hal.Event()
     queue.wait(gate)
     assert fake.synchronize(0.2) is False and not caplog.records
@@ -251,9 +245,7 @@ def test_Q2_a_wait_for_a_device_without_a_timeout_says_it_too(
 
 
 @pytest.mark.usefixtures("impatient")
-def test_Q4_a_long_wait_for_a_dropped_worker_blames_no_event(
-    fake: hal.Compiled, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_Q4_a_long_wait_for_a_dropped_worker_blames_no_event(fake, caplog):
     queue, gate = WorkerQueue(fake), threading.Event()
     put(queue, lambda: gate.wait(5))
     del queue
@@ -262,10 +254,8 @@ def test_Q4_a_long_wait_for_a_dropped_worker_blames_no_event(
     assert fake.synchronize() and not caplog.records
 
 
-def test_Q2_events_are_watched_after_a_thread_could_not_be_started(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def refuse(self: threading.Thread) -> None:
+def test_Q2_events_are_watched_after_a_thread_could_not_be_started(monkeypatch):
+    def refuse(self):
         raise RuntimeError("can't start new thread")
 
     watcher, called = Watcher(), threading.Event()

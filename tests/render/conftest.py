@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 from launched import launched
-from offline import OFFLINE, OfflineCompiler
+from offline import OFFLINE
 from slices import usual
-from toolchains import LLVM, TOOLCHAINS, Metal, Toolchain
+from toolchains import LLVM, TOOLCHAINS, Metal
 
 from hal_kernel.ir import Kernel
 
@@ -27,13 +26,13 @@ COMPILED = usual(OFFLINE, "nvrtc", "nvrtc-ptx", "hiprtc")
 BY_DTYPE = ("test_atomics", "test_bits", "test_tables", "test_vectors", "test_views")
 
 
-def pytest_itemcollected(item: pytest.Item) -> None:
+def pytest_itemcollected(item):
     given = item.callspec.params if hasattr(item, "callspec") else {}
     if given.get("compiler") == "clang" and item.path.stem in BY_DTYPE:
         item.add_marker(pytest.mark.full)
 
 
-def _made(kinds: dict[str, type[Any]], name: str, folders: pytest.TempPathFactory) -> Any:
+def _made(kinds, name, folders):
     made = kinds[name](folders.mktemp(name))
     if made.missing:
         pytest.skip(made.missing)
@@ -41,15 +40,13 @@ def _made(kinds: dict[str, type[Any]], name: str, folders: pytest.TempPathFactor
 
 
 @pytest.fixture(scope="session", params=RUN)
-def compiler(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Toolchain]:
+def compiler(request, tmp_path_factory):
     with closing(_made(TOOLCHAINS, request.param, tmp_path_factory)) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
-def toolchain(request: pytest.FixtureRequest, compiler: Toolchain) -> Toolchain:
+def toolchain(request, compiler):
     """A toolchain that has compiled the kernels of the module's tests together."""
     kernels: list[Kernel] = []
     for item in request.session.items if compiler.joins else ():
@@ -62,18 +59,16 @@ def toolchain(request: pytest.FixtureRequest, compiler: Toolchain) -> Toolchain:
 
 
 @pytest.fixture(scope="module")
-def llvm(tmp_path_factory: pytest.TempPathFactory) -> LLVM:
+def llvm(tmp_path_factory):
     return cast("LLVM", _made(TOOLCHAINS, "llvm", tmp_path_factory))
 
 
 @pytest.fixture(scope="module")
-def metal(tmp_path_factory: pytest.TempPathFactory) -> Metal:
+def metal(tmp_path_factory):
     return cast("Metal", _made(TOOLCHAINS, "msl", tmp_path_factory))
 
 
 @pytest.fixture(scope="session", params=COMPILED)
-def offline(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[OfflineCompiler]:
+def offline(request, tmp_path_factory):
     with closing(_made(OFFLINE, request.param, tmp_path_factory)) as made:
         yield made

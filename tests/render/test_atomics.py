@@ -5,16 +5,14 @@ from __future__ import annotations
 import functools
 import operator
 from collections import Counter
-from collections.abc import Callable
 
 import numpy as np
 import pytest
 from builder import Builder
 from slices import usual
-from toolchains import Toolchain
 
-from hal_core.dtypes import DTYPES, DType, float32
-from hal_kernel.ir import Kernel, UOp
+from hal_core.dtypes import DTYPES, float32
+from hal_kernel.ir import UOp
 from hal_kernel.ir.uop import ATOMICS
 
 SLOTS, BLOCKS, BLOCK = 3, 60, 20
@@ -22,11 +20,11 @@ INTEGERS = [DTYPES[name] for name in ("int32", "uint32", "int64", "uint64")]
 FLOATS = [float32, DTYPES["float64"]]
 
 
-def ops_of(dtype: DType) -> list[str]:
+def ops_of(dtype):
     return sorted(ATOMICS) if dtype.is_integer else ["ADD", "EXCHANGE"]
 
 
-def kernel_of(dtype: DType, shared: bool) -> Kernel:
+def kernel_of(dtype, shared):
     """Every operation of `dtype`, on `SLOTS` places each; what was there goes to `old_...`."""
     ops = ops_of(dtype)
     names = ", ".join(f"{op}: {dtype.name}*, old_{op}: {dtype.name}*" for op in ops)
@@ -50,7 +48,7 @@ def kernel_of(dtype: DType, shared: bool) -> Kernel:
     return b.kernel()
 
 
-def check(op: str, dtype: DType, start: float, given: list, old: list, end: float) -> None:
+def check(op, dtype, start, given, old, end):
     """What one place has seen: its values in some order, whatever order that was."""
     if op == "EXCHANGE":
         assert Counter([*old, end]) == Counter([start, *given])
@@ -74,9 +72,7 @@ def check(op: str, dtype: DType, start: float, given: list, old: list, end: floa
 _BITS = {"AND": operator.and_, "OR": operator.or_, "XOR": operator.xor}
 
 
-def check_bits(
-    combine: Callable[[int, int], int], start: int, given: list[int], old: list[int], end: int
-) -> None:
+def check_bits(combine, start, given, old, end):
     """What was found and what was given makes what the next one finds, or what is left."""
     assert end == functools.reduce(combine, given, start)
     after = [combine(a, b) for a, b in zip(old, given, strict=True)]
@@ -87,7 +83,7 @@ def check_bits(
 @pytest.mark.parametrize(
     "dtype", usual([*INTEGERS, *FLOATS], "int32", "uint64", "float32"), ids=str
 )
-def test_every_atomic_operation(toolchain: Toolchain, dtype: DType, shared: bool) -> None:
+def test_every_atomic_operation(toolchain, dtype, shared):
     kind = dtype.to_numpy().type
     blocks = 1 if shared else BLOCKS
     threads = blocks * BLOCK
@@ -108,7 +104,7 @@ def test_every_atomic_operation(toolchain: Toolchain, dtype: DType, shared: bool
 
 @pytest.mark.parametrize("dtype", usual(INTEGERS, "int32", "uint64"), ids=str)
 @pytest.mark.parametrize("shared", [False, True])
-def test_compare_exchange(toolchain: Toolchain, dtype: DType, shared: bool) -> None:
+def test_compare_exchange(toolchain, dtype, shared):
     """Counts by a loop of attempts; one that fails changes nothing and says what is there."""
     b = Builder("cas", f"r: {dtype.name}*, old: {dtype.name}*, first: {dtype.name}")
     i, t = b.index(), b.special("thread_idx")
@@ -144,7 +140,7 @@ def test_compare_exchange(toolchain: Toolchain, dtype: DType, shared: bool) -> N
 @pytest.mark.parametrize(
     "dtype", usual([*INTEGERS, *FLOATS], "int32", "uint64", "float32"), ids=str
 )
-def test_workers_that_add_to_one_place_at_the_same_time(toolchain: Toolchain, dtype: DType) -> None:
+def test_workers_that_add_to_one_place_at_the_same_time(toolchain, dtype):
     """Long enough for them to meet; a sum that is not atomic loses most of it."""
     turns = toolchain.turns
     b = Builder("contended", f"r: {dtype.name}*, turns: int32, one: {dtype.name}")
@@ -157,7 +153,7 @@ def test_workers_that_add_to_one_place_at_the_same_time(toolchain: Toolchain, dt
     assert r[0] == 32 * turns
 
 
-def test_reads_around_an_atomic_stay_where_they_are(toolchain: Toolchain) -> None:
+def test_reads_around_an_atomic_stay_where_they_are(toolchain):
     """A load in front of it sees the old value, one behind it the new one; its own result too."""
     b = Builder("order", "r: int32*, p: int32*")
     zero = b.const(0)

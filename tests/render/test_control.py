@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from builder import Builder
 from slices import usual
-from toolchains import TOOLCHAINS, NativeToolchain, Toolchain
+from toolchains import TOOLCHAINS, NativeToolchain
 
 import hal_core as hal
-from hal_core.dtypes import DTYPES, DType, float32
+from hal_core.dtypes import DTYPES, float32
 from hal_kernel.interpreter import interpret
 
 RANGED = [DTYPES[name] for name in ("int8", "uint8", "int32", "int64")]
@@ -21,7 +21,7 @@ NATIVE = [name for name, made in TOOLCHAINS.items() if issubclass(made, NativeTo
 
 @pytest.mark.parametrize("dtype", usual(RANGED, "int8", "int64"), ids=str)
 @pytest.mark.parametrize("constant", [False, True])
-def test_range_counts_as_python_does(toolchain: Toolchain, dtype: DType, constant: bool) -> None:
+def test_range_counts_as_python_does(toolchain, dtype, constant):
     """Also where one step more would leave the dtype, and where there is no turn at all."""
     low, high = int(dtype.min), int(dtype.max)
     cases = [
@@ -82,9 +82,7 @@ def steps_known_late(
         r[i] = total
 
 
-def test_a_range_whose_step_is_known_at_run_time_counts_as_python_does(
-    toolchain: Toolchain,
-) -> None:
+def test_a_range_whose_step_is_known_at_run_time_counts_as_python_does(toolchain):
     """Also up to the last number, and not at all where the step is 0."""
     cases = []
     for low, high in ((-(2**31), 2**31 - 1), (-(2**63), 2**63 - 1)):
@@ -134,7 +132,7 @@ def steps_by_the_launch(
         r[i] = total
 
 
-def test_a_step_that_is_the_size_of_the_launch_counts_up(toolchain: Toolchain) -> None:
+def test_a_step_that_is_the_size_of_the_launch_counts_up(toolchain):
     """Count as Python does, with no test of the sign of the step."""
     grid, block = 5, 8
     near = [(0, 100), (3, 3), (5, 2), (-90, 7), (2**31 - 50, 2**31 - 1), (-(2**31), 90 - 2**31)]
@@ -155,13 +153,13 @@ def test_a_step_that_is_the_size_of_the_launch_counts_up(toolchain: Toolchain) -
         assert found == (total + (1 << 63)) % (1 << 64) - (1 << 63), (start, stop)
 
 
-def test_a_step_of_zero_is_named_in_checked_mode() -> None:
+def test_a_step_of_zero_is_named_in_checked_mode():
     arrays = np.zeros(1, "i8"), np.array([0, 5, 0], "i4"), np.zeros(3, "i8")
     with pytest.raises(hal.FailedAssert, match="the step of range is 0"):
         interpret(steps_known_late, *arrays, vals=(1, 0), threads=1)
 
 
-def specials_kernel(block: tuple[int, int, int] | None = None) -> Builder:
+def specials_kernel(block=None):
     b = Builder("specials", "r: int32*, seen: int32*")
     place: dict[str, list] = {}
     for kind in ("global_idx", "block_idx", "thread_idx", "block_dim", "grid_dim"):
@@ -178,15 +176,13 @@ def specials_kernel(block: tuple[int, int, int] | None = None) -> Builder:
 
 
 @pytest.mark.parametrize("name", NATIVE)
-def test_a_part_of_the_grid_runs_those_blocks_only(
-    name: str, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_a_part_of_the_grid_runs_those_blocks_only(name, tmp_path_factory):
     toolchain = TOOLCHAINS[name](tmp_path_factory.mktemp(name))
     if toolchain.missing:
         pytest.skip(toolchain.missing)
     grid, block = (3, 2, 2), (2, 1, 1)
     kernel = specials_kernel().kernel()
-    function = toolchain.function(kernel)  # type: ignore[attr-defined]
+    function = toolchain.function(kernel)
     blocks = math.prod(grid)
     for first, last in ((0, 0), (0, 1), (4, 9), (11, 12), (0, blocks), (7, 7), (9, 4)):
         got, seen = np.zeros((24, 5, 3), np.int32), np.zeros(24, np.int32)
@@ -203,7 +199,7 @@ INDICES = {"uint8": 199, "uint16": 40000}  # unsigned ones are not negative
 
 
 @pytest.mark.parametrize("dtype", usual(INTEGERS, "int8", "uint16", "uint64"), ids=str)
-def test_indices_of_every_width(toolchain: Toolchain, dtype: DType) -> None:
+def test_indices_of_every_width(toolchain, dtype):
     b = Builder("indices", f"r: float32*, x: const float32*, at: const {dtype.name}*")
     i = b.index()
     b.store("r", i, b.load("x", b.load("at", i)))
@@ -213,7 +209,7 @@ def test_indices_of_every_width(toolchain: Toolchain, dtype: DType) -> None:
     assert got.tolist() == at.tolist()
 
 
-def test_one_buffer_for_two_parameters(toolchain: Toolchain) -> None:
+def test_one_buffer_for_two_parameters(toolchain):
     """No `restrict`: y[i] = 2 * x[i] with x being y."""
     b = Builder("twice", "y: float32*, x: const float32*, n: int32")
     i = b.index()
@@ -229,7 +225,7 @@ def test_one_buffer_for_two_parameters(toolchain: Toolchain) -> None:
     np.testing.assert_array_equal(y, np.where(np.arange(100) < 90, 2 * x, 0))
 
 
-def test_a_chain_of_four_hundred_elif(toolchain: Toolchain) -> None:
+def test_a_chain_of_four_hundred_elif(toolchain):
     """Compilers of the C family give up at 256 nested brackets."""
     b = Builder("chain", "r: int32*, x: const int32*")
     i, blocks = b.index(), []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,9 +14,6 @@ from toolchains import LLVM
 import hal_core as hal
 from hal_core.dtypes import float16, float32
 from hal_cpu.vectors import LLVMRenderer
-from hal_kernel.ir import Kernel
-
-# mypy: disable-error-code="no-untyped-def"
 
 
 @hal.kernel
@@ -28,7 +24,7 @@ def unread(x: hal.ConstPtr[hal.int32]):
         total += x[i]
 
 
-def test_a_kernel_that_does_nothing_but_read_is_compiled(llvm: LLVM) -> None:
+def test_a_kernel_that_does_nothing_but_read_is_compiled(llvm):
     llvm.run(unread.lower(), {"x": np.arange(64, dtype="i4")}, (2, 1, 1), (32, 1, 1))
 
 
@@ -44,7 +40,7 @@ def numbered_in_boxes(y: hal.Ptr[hal.int32], w: hal.int32, h: hal.int32, d: hal.
         y[(k * h + j) * w + i] += 10000 * k + 100 * j + i
 
 
-def test_whole_rows_of_blocks_run_as_one_and_no_others(llvm: LLVM) -> None:
+def test_whole_rows_of_blocks_run_as_one_and_no_others(llvm):
     """Of any grid, in any part of a launch: each thread of the part runs once."""
     kernel, rng = numbered_in_boxes.lower(), np.random.default_rng(5)
     function = llvm.function(kernel)
@@ -65,7 +61,7 @@ def test_whole_rows_of_blocks_run_as_one_and_no_others(llvm: LLVM) -> None:
 # -- what the processor has
 
 
-def _copied(renderer: LLVMRenderer) -> tuple[Kernel, str]:
+def _copied(renderer):
     b = Builder("copied", "y: float16*, z: float32*, h: const float16*, x: const float32*")
     i = b.index()
     b.store("z", i, b.cast(b.load("h", i), float32))
@@ -74,7 +70,7 @@ def _copied(renderer: LLVMRenderer) -> tuple[Kernel, str]:
     return kernel, renderer.render(kernel)
 
 
-def test_float16_by_the_processor_and_by_hand_is_the_same(tmp_path: Path) -> None:
+def test_float16_by_the_processor_and_by_hand_is_the_same(tmp_path):
     found = []
     h = np.arange(65536, dtype=np.uint16).view(np.float16)
     x = np.random.default_rng(0).integers(0, 2**32, 65536, dtype=np.uint32).view(np.float32)
@@ -97,7 +93,7 @@ def test_float16_by_the_processor_and_by_hand_is_the_same(tmp_path: Path) -> Non
         np.testing.assert_array_equal(by_hand, by_processor)
 
 
-def test_without_the_instruction_no_half_is_named(llvm: LLVM) -> None:
+def test_without_the_instruction_no_half_is_named(llvm):
     """LLVM would call __extendhfsf2, which not every system has."""
     assert "half" not in _copied(LLVMRenderer())[1]
     assert re.search(r"fpext .*half", _copied(LLVMRenderer(half=True))[1])
@@ -106,8 +102,8 @@ def test_without_the_instruction_no_half_is_named(llvm: LLVM) -> None:
 # -- branches
 
 
-def test_a_long_list_of_branches_is_rendered_in_linear_time() -> None:
-    def rendering(count: int) -> int:
+def test_a_long_list_of_branches_is_rendered_in_linear_time():
+    def rendering(count):
         b = Builder("branches", "y: int32*, n: int32")
         for number in range(count):
             block = b.if_(b.op("LT", b.params["n"], b.const(number)))
@@ -131,7 +127,7 @@ def turned(y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32], n: hal.int32):
         y[2 * i + 1] = hal.sin(angle) + hal.exp(-angle)
 
 
-def test_a_function_is_written_once_and_sine_and_cosine_of_an_angle_are_one() -> None:
+def test_a_function_is_written_once_and_sine_and_cosine_of_an_angle_are_one():
     text = LLVMRenderer(width=8).render(turned.lower())
     bodies = text.count("extractvalue") / 2  # each has a sine and a cosine
     for function, calls_of_a_body in (("sin.cos", 1), ("exp", 2)):

@@ -1,25 +1,21 @@
 """Math functions are formulas on the CPU: float64 arguments far from zero among others."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from builder import Builder
-from toolchains import LLVM
 
-from hal_core.dtypes import DType, float64
-from hal_kernel.ir import Kernel
+from hal_core.dtypes import float64
 
 
 @pytest.fixture(scope="module")
-def llvm(llvm: LLVM) -> LLVM:
+def llvm(llvm):
     features = llvm.features()
     if not (features.get("fma") or features.get("neon")):
         pytest.skip("this processor has no fused multiply-add")
     return llvm
 
 
-def kernel_of(op: str, dtype: DType) -> Kernel:
+def kernel_of(op, dtype):
     b = Builder("k", f"r: {dtype.name}*, x: const {dtype.name}*")
     i = b.index()
     b.store("r", i, b.op(op, b.load("x", i)))
@@ -27,7 +23,7 @@ def kernel_of(op: str, dtype: DType) -> Kernel:
 
 
 @pytest.mark.parametrize("op", ["SIN", "COS", "TAN"])
-def test_far_numbers_among_others(llvm: LLVM, op: str) -> None:
+def test_far_numbers_among_others(llvm, op):
     """In any element of a vector, and beside each other."""
     random = np.random.default_rng(1)
     x = random.uniform(-9, 9, 4096)
@@ -43,7 +39,7 @@ def test_far_numbers_among_others(llvm: LLVM, op: str) -> None:
     np.testing.assert_array_max_ulp(got[known], exact[known].astype(float), 3)
 
 
-def test_remainders_of_far_numbers_among_others(llvm: LLVM) -> None:
+def test_remainders_of_far_numbers_among_others(llvm):
     b = Builder("k", "r: float64*, x: const float64*, y: const float64*")
     i = b.index()
     b.store("r", i, b.op("FMOD", b.load("x", i), b.load("y", i)))
@@ -62,7 +58,7 @@ def test_remainders_of_far_numbers_among_others(llvm: LLVM) -> None:
     np.testing.assert_array_equal(np.signbit(got)[known], np.signbit(expected)[known])
 
 
-def test_two_far_functions_of_one_kernel(llvm: LLVM) -> None:
+def test_two_far_functions_of_one_kernel(llvm):
     b = Builder("both", "r: float64*, x: const float64*")
     i = b.index()
     x = b.load("x", i)

@@ -11,17 +11,15 @@ from slices import usual
 from toolchains import Toolchain
 
 import hal_core as hal
-from hal_core.dtypes import DType, bool_, int8, int16, int32, int64, uint8
+from hal_core.dtypes import bool_, int8, int16, int32, int64, uint8
 from hal_kernel.interpreter import interpret
-from hal_kernel.ir import Kernel, UOp
+from hal_kernel.ir import UOp
 from hal_kernel.ir.blocks.fission import at_barriers
 from hal_kernel.ir.fold import fold
 from hal_kernel.ir.verify import verify
 
-# mypy: disable-error-code="no-untyped-def"
 
-
-def turned(dtype: DType, index: DType = int32, block: tuple[int, int, int] | None = None) -> Kernel:
+def turned(dtype, index=int32, block=None):
     """Each thread takes four elements, and gives them from another one on."""
     b = Builder("turned", f"r: {dtype.name}*, x: const {dtype.name}*, shift: int32")
     i = b.op("MUL", b.index(), b.const(4))
@@ -37,16 +35,14 @@ def turned(dtype: DType, index: DType = int32, block: tuple[int, int, int] | Non
     return b.kernel(block)
 
 
-def expected(x: np.ndarray, shift: int) -> np.ndarray:
+def expected(x, shift):
     rows = x.reshape(-1, 4)
     return np.array([np.roll(row, -shift - i) for i, row in enumerate(rows)]).reshape(-1)
 
 
 @pytest.mark.parametrize("count", usual([2, 4, 8], "4"))
 @pytest.mark.parametrize("dtype", [bool_, int8, uint8, int16], ids=str)
-def test_an_element_is_written_without_its_neighbours(
-    toolchain: Toolchain, dtype: DType, count: int
-) -> None:
+def test_an_element_is_written_without_its_neighbours(toolchain, dtype, count):
     """hiprtc 5.2 wrote two bytes of those that it had put into registers."""
     b = Builder("alone", f"r: {dtype.name}*, x: const int32*")
     i, one = b.index(), b.const(1, dtype)
@@ -65,9 +61,7 @@ def test_an_element_is_written_without_its_neighbours(
 
 @pytest.mark.parametrize("block", [(1, 1, 1), (7, 1, 1)])
 @pytest.mark.parametrize("index", [uint8, int64], ids=str)
-def test_indices_and_blocks(
-    toolchain: Toolchain, index: DType, block: tuple[int, int, int]
-) -> None:
+def test_indices_and_blocks(toolchain, index, block):
     x = np.arange(4 * 3 * block[0], dtype="i4")
     got = np.zeros_like(x)
     kernel = turned(int32, index, block)
@@ -75,7 +69,7 @@ def test_indices_and_blocks(
     assert got.tolist() == expected(x, 2).tolist()
 
 
-def constant_indices(dtype: DType = int32, last: int = 1) -> Kernel:
+def constant_indices(dtype=int32, last=1):
     b = Builder("known", "r: int32*")
     own = b.local("own", 2, dtype)
     for place in (0, 1):
@@ -84,11 +78,11 @@ def constant_indices(dtype: DType = int32, last: int = 1) -> Kernel:
     return b.kernel()
 
 
-def ops(kernel: Kernel) -> list[str]:
+def ops(kernel):
     return [node.op for node in kernel.uops]
 
 
-def test_known_indices_need_no_array() -> None:
+def test_known_indices_need_no_array():
     kernel = fold(constant_indices())
     verify(kernel)
     assert not {"LOCAL", "VAR"} & set(ops(kernel))  # folded as any variable
@@ -96,11 +90,11 @@ def test_known_indices_need_no_array() -> None:
     assert stored.arg == 6
 
 
-def test_an_index_out_of_bounds_stays_an_access() -> None:
+def test_an_index_out_of_bounds_stays_an_access():
     assert "LOCAL" in ops(fold(constant_indices(last=2)))
 
 
-def test_what_is_read_before_it_is_written_keeps_the_rules() -> None:
+def test_what_is_read_before_it_is_written_keeps_the_rules():
     b = Builder("unwritten", "r: int32*, n: int32")
     own = b.local("own", 2)
     with b.when(b.op("LT", b.params["n"], b.const(3))):
@@ -109,7 +103,7 @@ def test_what_is_read_before_it_is_written_keeps_the_rules() -> None:
     verify(fold(b.kernel()))
 
 
-def test_arrays_that_live_across_a_barrier_and_are_too_large() -> None:
+def test_arrays_that_live_across_a_barrier_and_are_too_large():
     b = Builder("large", "r: int32*")
     own = b.local("own", 100)
     b.store(own, b.special("thread_idx"), b.const(0))
@@ -165,9 +159,9 @@ def test_elements_that_would_not_fit_stay_arrays(toolchain: Toolchain, kernel: A
      (lambda b: b.add("VIEW", uint8, b.local("own", 4)), "its source must be a PARAM"),
      (lambda b: b.atomic("ADD", b.local("own", 4), b.const(0), b.const(0)), "takes no atomic")],
 )  # fmt: skip
-def test_broken_rules_are_named(build: object, says: str) -> None:
+def test_broken_rules_are_named(build, says):
     b = Builder("broken", "r: int32*")
-    made: UOp = build(b)  # type: ignore[operator]
+    made: UOp = build(b)
     assert made is not None
     with pytest.raises(hal.InvalidKernel, match=says):
         verify(b.kernel())

@@ -16,13 +16,12 @@ from toolchains import Metal
 
 from hal_core.dtypes import float32, float64
 from hal_core.errors import Unsupported
-from hal_kernel.ir import Kernel
 from hal_metal.render import MetalRenderer
 
 GOLDEN = sorted((Path(__file__).parent / "golden").glob("*.metal.txt"))
 
 
-def with_buffers(count: int, values: str = "") -> Kernel:
+def with_buffers(count, values=""):
     pointers = ", ".join(f"p{k}: float32*" for k in range(count))
     b = Builder("many", f"{pointers}{values}")
     b.store(f"p{count - 1}", b.index(), b.const(1.0, float32))
@@ -32,7 +31,7 @@ def with_buffers(count: int, values: str = "") -> Kernel:
 @pytest.mark.parametrize(
     ("count", "values"), [(31, ""), (30, ", n: int32"), (30, ", a: int8, b: float32")]
 )
-def test_all_31_places_of_buffers_are_used(metal: Metal, count: int, values: str) -> None:
+def test_all_31_places_of_buffers_are_used(metal, count, values):
     kernel = with_buffers(count, values)
     text = metal.renderer.render(kernel)
     places = [int(place) for place in re.findall(r"\[\[buffer\((\d+)\)\]\]", text)]
@@ -44,12 +43,12 @@ def test_all_31_places_of_buffers_are_used(metal: Metal, count: int, values: str
 
 
 @pytest.mark.parametrize(("count", "values"), [(32, ""), (31, ", n: int32")])
-def test_a_32nd_buffer_is_refused_before_metal_refuses_it(count: int, values: str) -> None:
+def test_a_32nd_buffer_is_refused_before_metal_refuses_it(count, values):
     with pytest.raises(Unsupported, match=r"'many' as Metal: too many buffers.*got 32; limit 31"):
         MetalRenderer().render(with_buffers(count, values))
 
 
-def test_values_of_every_size_lie_where_a_struct_of_them_has_them(metal: Metal) -> None:
+def test_values_of_every_size_lie_where_a_struct_of_them_has_them(metal):
     """Each begins at a multiple of its size, in any order: bool, char, short, half, int, long."""
     random = np.random.default_rng(3)
     names = ["bool", "int8", "int16", "int32", "int64", "uint8", "uint64", "float32"] * 3
@@ -64,7 +63,7 @@ def test_values_of_every_size_lie_where_a_struct_of_them_has_them(metal: Metal) 
     assert got.tolist() == [float(number) for number in numbers.values()]
 
 
-def test_what_blocks_tell_each_other_is_coherent_memory() -> None:
+def test_what_blocks_tell_each_other_is_coherent_memory():
     """Else a fence orders writes that another block does not see: section 4.8 of Metal 3.2."""
     b = Builder("told", "data: float32*, ready: int32*, seen: const float32*")
     b.store("data", b.index(), b.load("seen", b.index()))
@@ -90,7 +89,7 @@ def test_a_kernel_may_have_a_name_that_the_text_does_not_call(metal: Metal, name
     assert got.tolist() == [1.0] * 4
 
 
-def test_every_pointer_names_its_memory() -> None:
+def test_every_pointer_names_its_memory():
     """Arguments, helpers and casts name it: without a name it would be a thread's own."""
     kernels = everything(frozenset({float64}), wide_atomics=False)
     texts = [*map(MetalRenderer().render, kernels), *(path.read_text() for path in GOLDEN)]
@@ -101,7 +100,7 @@ def test_every_pointer_names_its_memory() -> None:
         assert set(found) <= {"device ", "threadgroup "}, text
 
 
-def test_apples_compiler_takes_every_text(tmp_path: Path) -> None:
+def test_apples_compiler_takes_every_text(tmp_path):
     """On a Mac with Xcode: all operations, and the samples."""
     if shutil.which("xcrun") is None:
         pytest.skip("xcrun is not installed: Apple's compiler is part of Xcode")

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pytest
 from builder import Builder
 from slices import usual
-from toolchains import LLVM, Toolchain
 
 from hal_core.dtypes import (
     DTYPES,
-    DType,
     bool_,
     float16,
     float32,
@@ -27,31 +23,28 @@ from hal_core.dtypes import (
     uint64,
 )
 from hal_kernel.interpreter import interpret
-from hal_kernel.ir import UOp
 
 INTEGERS = [dtype for dtype in DTYPES.values() if dtype.is_integer]
 FLOATS = [float32, float64]
 NAN, INF = float("nan"), float("inf")
 
 
-def wrap(value: int, dtype: DType) -> int:
+def wrap(value, dtype):
     bits = 8 * dtype.itemsize
     value &= (1 << bits) - 1
     return value - (1 << bits) if dtype.kind == "i" and value >> (bits - 1) else value
 
 
-def pairs(values: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+def pairs(values):
     return [a for a in values for _ in values], [b for _ in values for b in values]
 
 
-def same(got: np.ndarray[Any, Any], expected: Sequence[Any], what: object) -> None:
+def same(got, expected, what):
     np.testing.assert_array_equal(got, np.array(expected, got.dtype), err_msg=str(what))
 
 
 @pytest.mark.parametrize("dtype", [uint32, uint64], ids=str)
-def test_unsigned_divisions_of_numbers_that_were_negative(
-    toolchain: Toolchain, dtype: DType
-) -> None:
+def test_unsigned_divisions_of_numbers_that_were_negative(toolchain, dtype):
     """AMD's compilers took a number of few bits and a sign for one of few bits."""
     values = [-1, -2, -7, -128, -32768, 0, 1, 100, 32767]
     b = Builder("divide", f"q: {dtype.name}*, r: {dtype.name}*, x: const int16*, y: const int16*")
@@ -68,7 +61,7 @@ def test_unsigned_divisions_of_numbers_that_were_negative(
     same(got["r"], [a % c if c else 0 for a, c in wrapped], "by a variable")
 
 
-def test_divisions_in_64_bits_of_large_numbers_of_32(toolchain: Toolchain) -> None:
+def test_divisions_in_64_bits_of_large_numbers_of_32(toolchain):
     """AMD's compilers took 33 bits with their sign for less than 24."""
     values, divisors = [0, 1, 127, 200, 255], [65535, 7, 3, 1000, 9]
     b = Builder("divide", "q: int64*, r: int64*, s: int64*, x: const uint8*, y: const uint16*")
@@ -87,7 +80,7 @@ def test_divisions_in_64_bits_of_large_numbers_of_32(toolchain: Toolchain) -> No
     same(got["s"], [a // c for a, c in zip(dividends, divisors, strict=True)], "quotients")
 
 
-def test_complements_in_64_bits_of_numbers_of_32(toolchain: Toolchain) -> None:
+def test_complements_in_64_bits_of_numbers_of_32(toolchain):
     """AMD's compilers lost the ones of the upper half beside an `|`."""
     values, others = [0, 1, 2**31, 2**32 - 1], [0, 5, 1 << 40, 1 << 63]
     b = Builder("complement", "y: uint64*, x: const uint32*")
@@ -101,9 +94,7 @@ def test_complements_in_64_bits_of_numbers_of_32(toolchain: Toolchain) -> None:
 
 
 @pytest.mark.parametrize(("wide", "dtype"), [(int16, float16), (int32, float32)], ids=str)
-def test_floats_of_the_bits_of_a_byte_with_its_sign(
-    toolchain: Toolchain, wide: DType, dtype: DType
-) -> None:
+def test_floats_of_the_bits_of_a_byte_with_its_sign(toolchain, wide, dtype):
     """AMD's compilers negated the byte instead of extending its sign."""
     values = np.array([-128, -2, -1, 0, 1, 127], "i1")
     b = Builder("bits", "y: float32*, x: const int8*")
@@ -118,7 +109,7 @@ def test_floats_of_the_bits_of_a_byte_with_its_sign(
     same(got, sums.view(dtype.to_numpy()).astype("f4") * 2, dtype)
 
 
-def tricky_floats(dtype: DType) -> list[float]:
+def tricky_floats(dtype):
     tiny = float(np.finfo(dtype.to_numpy()).smallest_subnormal)
     values = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, -2.5, 3.7, -3.7, 1e10, -1e10, 0.1]
     return [*values, NAN, INF, -INF, float(dtype.max), float(dtype.min), tiny, 1e-30]
@@ -128,7 +119,7 @@ CLANGS = ("Clang", "OpenCL", "Metal")  # docs/kernel-language.md says so
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
-def test_the_sign_of_zeros_beside_a_constant_zero(toolchain: Toolchain, dtype: DType) -> None:
+def test_the_sign_of_zeros_beside_a_constant_zero(toolchain, dtype):
     """AMD's and NVIDIA's compilers made one instruction of some, which takes 0.0 for larger."""
     values, zeros = [0.0, -0.0, 1.0, -1.0], [0.0, -0.0]
     chosen: list[list[float]] = []
@@ -162,12 +153,12 @@ def test_the_sign_of_zeros_beside_a_constant_zero(toolchain: Toolchain, dtype: D
 
 @pytest.mark.parametrize("op", ["MAX", "MIN"])
 @pytest.mark.parametrize("value", [0.0, -0.0, 1.0])
-def test_an_extreme_of_an_extreme(toolchain: Toolchain, op: str, value: float) -> None:
+def test_an_extreme_of_an_extreme(toolchain, op, value):
     """LLVM takes max(c, max(x, c)) for max(x, c), in all spellings, so a NaN or a -0.0 stayed."""
     b = Builder("extremes", "y: float32*, x: const float32*")
     x, c = b.load("x", b.index()), b.const(value, float32)
 
-    def spelled(how: str, first: UOp, second: UOp) -> UOp:
+    def spelled(how, first, second):
         if how == op:
             return b.op(op, first, second)
         return b.op("WHERE", b.op(how, second, first), second, first)
@@ -190,7 +181,7 @@ def test_an_extreme_of_an_extreme(toolchain: Toolchain, op: str, value: float) -
 
 # Largest distance from the correctly rounded result, in units of the last place.
 @pytest.mark.parametrize("contract", [False, True])
-def test_contraction_only_where_the_kernel_allows_it(toolchain: Toolchain, contract: bool) -> None:
+def test_contraction_only_where_the_kernel_allows_it(toolchain, contract):
     b = Builder("contract", "r: float32*, x: const float32*")
     i = b.index()
     x = [b.load("x", b.const(number)) for number in range(3)]
@@ -205,7 +196,7 @@ def test_contraction_only_where_the_kernel_allows_it(toolchain: Toolchain, contr
 
 @pytest.mark.parametrize("target", usual(INTEGERS, "int8", "uint32", "int64"), ids=str)
 @pytest.mark.parametrize("source", usual(FLOATS, "float32"), ids=str)
-def test_casts_of_numbers_that_are_clamped(llvm: LLVM, source: DType, target: DType) -> None:
+def test_casts_of_numbers_that_are_clamped(llvm, source, target):
     """A renderer need not clamp again what the kernel has clamped, but NaN still gives 0."""
     values = [*tricky_floats(source), 9.5, 127.5, 255.9, -128.7, 2.0**31, -(2.0**31), 2.0**63]
     x = np.array(values, source.to_numpy())
@@ -217,9 +208,7 @@ def test_casts_of_numbers_that_are_clamped(llvm: LLVM, source: DType, target: DT
         check_clamped(llvm, x, source, target, ends)
 
 
-def check_clamped(
-    llvm: LLVM, x: np.ndarray, source: DType, target: DType, ends: tuple[float, float]
-) -> None:
+def check_clamped(llvm, x, source, target, ends):
     """Compare casts of `x` between two ends, with the ends on either side of each operation."""
     order = list(itertools.product(["cx", "xc"], ["cx", "xc"]))
     outputs = ", ".join(f"r{n}: {target}*" for n in range(len(order)))
@@ -245,7 +234,7 @@ def check_clamped(
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
-def test_an_integer_keeps_no_sign_of_a_zero(toolchain: Toolchain, dtype: DType) -> None:
+def test_an_integer_keeps_no_sign_of_a_zero(toolchain, dtype):
     """gcc takes float(int(x)) for trunc(x), which is -0.0 for -0.2."""
     signed = [integer for integer in INTEGERS if integer.kind == "i"]
     results = ", ".join(f"r_{integer.name}: {dtype.name}*" for integer in signed)
@@ -262,7 +251,7 @@ def test_an_integer_keeps_no_sign_of_a_zero(toolchain: Toolchain, dtype: DType) 
         assert not np.signbit(result[result == 0]).any(), name
 
 
-def cast(value: float, target: DType) -> float:
+def cast(value, target):
     if target is bool_:
         return value != 0
     if target.is_float:
@@ -280,7 +269,7 @@ def cast(value: float, target: DType) -> float:
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
-def test_float_literals_are_exact(toolchain: Toolchain, dtype: DType) -> None:
+def test_float_literals_are_exact(toolchain, dtype):
     tiny = float(np.finfo(dtype.to_numpy()).smallest_subnormal)
     values = [*tricky_floats(dtype), tiny, -tiny, 1 / 3, math.pi, 1e22, 123456789.0, 16777217.0]
     b = Builder("literals", f"r: {dtype.name}*")
@@ -294,7 +283,7 @@ def test_float_literals_are_exact(toolchain: Toolchain, dtype: DType) -> None:
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
-def test_functions_take_infinite_constants(toolchain: Toolchain, dtype: DType) -> None:
+def test_functions_take_infinite_constants(toolchain, dtype):
     """Where functions are overloaded the constant's type chooses one."""
     b = Builder("infinite", f"r: {dtype.name}*, x: const {dtype.name}*")
     x = b.load("x", b.const(0))

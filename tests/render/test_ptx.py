@@ -21,7 +21,7 @@ from hal_kernel.ir import Kernel
 # -- NVIDIA's assembler
 
 
-def _ptxas() -> str | None:
+def _ptxas():
     """On the path, or in the wheel `nvidia-cuda-nvcc-cu12`."""
     found = importlib.util.find_spec("nvidia")
     places = found.submodule_search_locations if found else None
@@ -35,7 +35,7 @@ needs_ptxas = pytest.mark.skipif(
 )
 
 
-def assemble(kernel: Kernel, target: str, folder: Path) -> str:
+def assemble(kernel, target, folder):
     """What ptxas says of registers and memory. Any warning is a failure."""
     text = PTXRenderer(target).render(kernel)
     path = folder / "kernel.ptx"
@@ -57,7 +57,7 @@ def test_every_operation_is_assembled(target: str, kernel: Kernel, tmp_path: Pat
 
 @needs_ptxas
 @pytest.mark.parametrize("name", SAMPLES)
-def test_samples_need_no_local_memory(name: str, tmp_path: Path) -> None:
+def test_samples_need_no_local_memory(name, tmp_path):
     kernel = SAMPLES[name].lower()
     said = assemble(kernel, "sm_80", tmp_path)
     assert "0 bytes stack frame, 0 bytes spill stores" in said
@@ -66,27 +66,27 @@ def test_samples_need_no_local_memory(name: str, tmp_path: Path) -> None:
 
 @needs_ptxas
 @pytest.mark.parametrize("name", ["add", "mov", "tid", "entry", "reg", "b32", "_a", "global_"])
-def test_a_kernel_may_take_a_word_of_ptx(name: str, tmp_path: Path) -> None:
+def test_a_kernel_may_take_a_word_of_ptx(name, tmp_path):
     b = Builder(name, "add: float32*, u32: int32")
     b.store("add", b.params["u32"], b.const(1, float32))
     assemble(b.kernel(), "sm_80", tmp_path)
 
 
 @needs_ptxas
-def test_names_together_are_no_word_of_ptx(tmp_path: Path) -> None:
+def test_names_together_are_no_word_of_ptx(tmp_path):
     b = Builder("WARP", "SZ: float32*, x: float32")
     b.store("SZ", b.index(), b.params["x"])
     assemble(b.kernel(), "sm_80", tmp_path)
 
 
 @pytest.mark.parametrize("name", ["_", "WARP_SZ"])
-def test_names_that_ptx_cannot_take(name: str) -> None:
+def test_names_that_ptx_cannot_take(name):
     with pytest.raises(Unsupported, match="Rename the kernel"):
         PTXRenderer().render(Builder(name, "").kernel())
 
 
 @pytest.mark.parametrize("contract", [False, True])
-def test_ptxas_may_fuse_where_the_kernel_allows_it(contract: bool) -> None:
+def test_ptxas_may_fuse_where_the_kernel_allows_it(contract):
     """mul.rn and add.rn are never fused; without .rn they may be."""
     b = Builder("fused", "r: float32*, x: float64")
     x = b.cast(b.params["x"], float32)
@@ -96,7 +96,7 @@ def test_ptxas_may_fuse_where_the_kernel_allows_it(contract: bool) -> None:
     assert ("mul.rn.f32" in text, "sub.rn.f32" in text) == (not contract, not contract)
 
 
-def test_math_is_in_the_text() -> None:
+def test_math_is_in_the_text():
     """There is no library to link with."""
     b = Builder("math", "r: float64*, x: float64")
     for op in ("EXP", "SIN", "FMOD", "POW"):

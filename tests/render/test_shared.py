@@ -1,13 +1,10 @@
 """Shared memory and barriers: the threads of a block hand values to each other."""
 
-from __future__ import annotations
-
 import numpy as np
 from builder import Builder
-from toolchains import Toolchain
 
 
-def test_whole_blocks_return_before_a_barrier(toolchain: Toolchain) -> None:
+def test_whole_blocks_return_before_a_barrier(toolchain):
     b = Builder("leaves", "r: int32*, n: int32")
     block, t = b.special("block_idx"), b.special("thread_idx")
     tile = b.shared("tile", 4)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
-from toolchains import Toolchain
 
 import hal_core as hal
 from hal_kernel.interpreter import interpret
@@ -45,7 +42,7 @@ def together(
         b[i] = votes + hal.uint64(hal.shuffle(hal.int64(v) << 40, lane // 2 * 2))
 
 
-def interpreted(size: int, grid: Any, block: Any) -> list[Any]:
+def interpreted(size, grid, block):
     threads = int(np.prod(grid) * np.prod(block))
     x = np.random.default_rng(size).integers(-50, 50, threads).astype("i4")
     arrays = [np.zeros(threads * ROWS, "i4"), np.zeros(threads, "f4"), np.zeros(threads, "u8"), x]
@@ -57,9 +54,7 @@ LAUNCHES = [((2, 1, 1), (40, 1, 1)), ((1, 2, 1), (9, 5, 1)), ((3, 1, 1), (128, 1
 
 
 @pytest.mark.parametrize(("grid", "block"), LAUNCHES)
-def test_every_language_gives_what_the_interpreter_says(
-    toolchain: Toolchain, grid: Any, block: Any
-) -> None:
+def test_every_language_gives_what_the_interpreter_says(toolchain, grid, block):
     if not toolchain.subgroup:
         pytest.skip("it has no subgroups")
     y, f, b, x = interpreted(toolchain.subgroup, grid, block)
@@ -70,7 +65,7 @@ def test_every_language_gives_what_the_interpreter_says(
 
 
 @pytest.mark.parametrize("size", [1, 2, 4, 8, 16, 32, 64])
-def test_a_subgroup_of_any_size_adds_up(size: int) -> None:
+def test_a_subgroup_of_any_size_adds_up(size):
     """Against numpy: sums and scans of runs of threads, the last of them shorter."""
     y, f, b, x = interpreted(size, (2, 1, 1), (40, 1, 1))
     rows, votes = y.reshape(-1, ROWS), b.reshape(2, 40)
@@ -90,7 +85,7 @@ def test_a_subgroup_of_any_size_adds_up(size: int) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 32])
-def test_a_known_size_leaves_no_special(size: int) -> None:
+def test_a_known_size_leaves_no_special(size):
     kernel = of_size(together.lower(), size)
     if size == 1:  # else `verify` cannot see any more what the threads of a subgroup agree on
         verify(kernel)
@@ -106,11 +101,11 @@ def without(y: hal.Ptr[hal.int32]) -> None:
 
 
 @pytest.mark.parametrize("language", [name for name in RENDERERS if name != "uops"])
-def test_a_fence_is_in_every_language(language: str) -> None:
+def test_a_fence_is_in_every_language(language):
     assert "fence" in RENDERERS[language]().render(without.lower())
 
 
-def test_a_kernel_without_subgroups_asks_for_nothing() -> None:
+def test_a_kernel_without_subgroups_asks_for_nothing():
     kernel: Kernel = without.lower()
     assert of_size(kernel, 32) is kernel
     assert "cl_khr_subgroups" not in OpenCLRenderer().render(kernel)

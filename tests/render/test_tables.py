@@ -1,19 +1,16 @@
 """Constant tables in every language."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from builder import Builder
 from slices import usual
-from toolchains import Toolchain
 
-from hal_core.dtypes import DTYPES, STORAGE_DTYPES, DType, bool_
+from hal_core.dtypes import DTYPES, STORAGE_DTYPES, bool_
 
 SIZED = [dtype for dtype in DTYPES.values() if dtype not in STORAGE_DTYPES]
 
 
-def numbers(dtype: DType) -> tuple[float, ...]:
+def numbers(dtype):
     if dtype is bool_:
         return (True, False, False)
     if dtype.is_float:
@@ -22,7 +19,7 @@ def numbers(dtype: DType) -> tuple[float, ...]:
 
 
 @pytest.mark.parametrize("dtype", usual(SIZED, "uint8", "int16", "float32", "float64"), ids=str)
-def test_every_dtype(toolchain: Toolchain, dtype: DType) -> None:
+def test_every_dtype(toolchain, dtype):
     b = Builder("looked_up", f"r: {dtype.name}*")
     i = b.index()
     b.store("r", i, b.load(b.table(numbers(dtype), dtype), b.op("MOD", i, b.const(3))))
@@ -32,7 +29,7 @@ def test_every_dtype(toolchain: Toolchain, dtype: DType) -> None:
     assert got.tobytes() == expected.tobytes()
 
 
-def test_a_long_table_beside_another_and_a_barrier(toolchain: Toolchain) -> None:
+def test_a_long_table_beside_another_and_a_barrier(toolchain):
     b = Builder("two", "y0: int32*")
     i = b.index()
     long = b.add("TABLE", DTYPES["int32"], arg=("y0", tuple(k * k for k in range(1000))))

@@ -1,26 +1,21 @@
 """The text itself: as expected to the letter, safe names, refusals, speed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
 import pytest
 from builder import Builder
 from counts import calls
-from offline import OfflineCompiler
 from run_python import printed
 from samples import SAMPLES
-from toolchains import Toolchain
 
-from hal_core.dtypes import DTYPES, DType, float16, float32
+from hal_core.dtypes import DTYPES, float16, float32
 from hal_core.errors import Unsupported
 from hal_cpu.vectors import LLVMRenderer
 from hal_hip.render import HIPRenderer
 from hal_kernel.errors import InvalidKernel
-from hal_kernel.ir import Kernel
 from hal_kernel.ir.reserved import is_taken
-from hal_kernel.render import RENDERERS, Renderer
+from hal_kernel.render import RENDERERS
 from hal_kernel.render.c.c99 import CRenderer
 from hal_kernel.render.c.cuda import CUDARenderer
 from hal_kernel.render.c.words import called
@@ -56,7 +51,7 @@ GOLDENS.remove(("mixed", "metal"))
 
 
 @pytest.mark.parametrize(("name", "language"), GOLDENS)
-def test_text_is_as_expected(name: str, language: str) -> None:
+def test_text_is_as_expected(name, language):
     """After a change that is meant: delete the file, run twice, read the difference."""
     text = RENDERERS[language]().render(SAMPLES[name].lower())
     path = GOLDEN / f"{name}.{language}.txt"
@@ -67,7 +62,7 @@ def test_text_is_as_expected(name: str, language: str) -> None:
 
 
 @pytest.mark.parametrize("language", list(RENDERERS))
-def test_another_process_loads_what_the_language_needs_and_writes_the_same(language: str) -> None:
+def test_another_process_loads_what_the_language_needs_and_writes_the_same(language):
     """Texts for GPUs need no regions between barriers, LLVM IR needs none of the C family. The
     compile cache is keyed by the text: no addresses, no order of sets."""
     program = (
@@ -85,7 +80,7 @@ def test_another_process_loads_what_the_language_needs_and_writes_the_same(langu
     assert {"numpy", "llvmlite", "pyopencl"}.isdisjoint(loaded)
 
 
-def kernel_of_many_names() -> Kernel:
+def kernel_of_many_names():
     """Parameters are called what the user likes; also the words of the text around them.
 
     Each place is a constant: LLVM takes 15 s for 97 stores that may hit one another, else 0.3 s.
@@ -101,14 +96,14 @@ def kernel_of_many_names() -> Kernel:
     return b.kernel()
 
 
-def test_names_that_a_language_has_for_itself(toolchain: Toolchain) -> None:
+def test_names_that_a_language_has_for_itself(toolchain):
     got = np.zeros(len(NAMES) + 1, np.float32)
     values = {name: float(number) for number, name in enumerate(NAMES)}
     toolchain.run(kernel_of_many_names(), {"r": got, **values})
     assert got.tolist() == [*(2.0 * number for number in range(len(NAMES))), 1.0]
 
 
-def test_names_of_languages_of_other_machines(offline: OfflineCompiler) -> None:
+def test_names_of_languages_of_other_machines(offline):
     offline.compile(kernel_of_many_names())
 
 
@@ -119,12 +114,12 @@ def test_names_of_languages_of_other_machines(offline: OfflineCompiler) -> None:
     "barrier", "atomic_int", "get_global_id", "as_uint", "threadIdx", "atomicAdd", "warpSize",
     "threadgroup_barrier", "as_type", "half",
 ])  # fmt: skip
-def test_a_kernel_may_not_take_a_word_of_any_language(name: str, language: str) -> None:
+def test_a_kernel_may_not_take_a_word_of_any_language(name, language):
     with pytest.raises(Unsupported, match=rf"'{name}'.*Rename the kernel"):
         RENDERERS[language]().render(Builder(name, "r: float32*").kernel())
 
 
-def test_what_one_language_has_for_itself_no_kernel_may_take() -> None:
+def test_what_one_language_has_for_itself_no_kernel_may_take():
     rows = [vars(r)["row"] for r in RENDERERS.values() if "row" in vars(r)]
     assert len(rows) == 5
     for row in rows:
@@ -135,7 +130,7 @@ def test_what_one_language_has_for_itself_no_kernel_may_take() -> None:
 
 @pytest.mark.parametrize("language", list(RENDERERS))
 @pytest.mark.parametrize("dtype", list(DTYPES.values()), ids=str)
-def test_D1_a_dtype_is_rendered_or_refused_by_name(language: str, dtype: DType) -> None:
+def test_D1_a_dtype_is_rendered_or_refused_by_name(language, dtype):
     renderer = RENDERERS[language]()
     b = Builder("k", f"r: {dtype.name}*, x: const {dtype.name}*")
     b.store("r", b.const(0), b.load("x", b.const(0)))
@@ -147,14 +142,14 @@ def test_D1_a_dtype_is_rendered_or_refused_by_name(language: str, dtype: DType) 
 
 
 @pytest.mark.parametrize("language", list(RENDERERS))
-def test_ir_is_verified_before_it_is_rendered(language: str) -> None:
+def test_ir_is_verified_before_it_is_rendered(language):
     b = Builder("k", "r: const float32*")
     b.store("r", b.const(0), b.const(1.0, float32))
     with pytest.raises(InvalidKernel):
         RENDERERS[language]().render(b.kernel())
 
 
-def test_an_operation_that_a_renderer_lacks_is_named() -> None:
+def test_an_operation_that_a_renderer_lacks_is_named():
     """A renderer that was written before the operation ended in a bare KeyError."""
 
     class Older(CRenderer):
@@ -168,7 +163,7 @@ def test_an_operation_that_a_renderer_lacks_is_named() -> None:
         Older().render(b.kernel())
 
 
-def test_what_the_compiler_is_told() -> None:
+def test_what_the_compiler_is_told():
     b = Builder("k", "r: float32*")
     assert "-ffp-contract=off" in CRenderer().options(b.kernel(contract=False))
     assert "-ffp-contract=fast" in CRenderer().options(b.kernel(contract=True))
@@ -182,7 +177,7 @@ def test_what_the_compiler_is_told() -> None:
     assert "FP_CONTRACT" not in OpenCLRenderer().render(b.kernel(contract=True))
 
 
-def test_opencl_asks_for_double_only_where_it_is_used() -> None:
+def test_opencl_asks_for_double_only_where_it_is_used():
     b = Builder("k", "r: float32*")
     assert "cl_khr_fp64" not in OpenCLRenderer().render(b.kernel())
     b.cast(b.const(0), DTYPES["float64"])
@@ -191,7 +186,7 @@ def test_opencl_asks_for_double_only_where_it_is_used() -> None:
     assert "cl_khr_fp64" in OpenCLRenderer().render(b.kernel())
 
 
-def test_views_of_one_buffer_as_half_and_as_short_may_alias() -> None:
+def test_views_of_one_buffer_as_half_and_as_short_may_alias():
     """Metal has a type of 16-bit floats, which C's rules keep apart from short; OpenCL has none."""
     b = Builder("views", "a: int16*, b: float16*, n: int16*")
     b.store("n", b.const(0), b.load("a", b.const(0)))
@@ -202,17 +197,17 @@ def test_views_of_one_buffer_as_half_and_as_short_may_alias() -> None:
     assert "may_alias" not in opencl
 
 
-def test_opencl_fixes_the_block_only_where_the_kernel_does() -> None:
+def test_opencl_fixes_the_block_only_where_the_kernel_does():
     b = Builder("k", "r: float32*")
     assert "reqd_work_group_size" not in OpenCLRenderer().render(b.kernel())
     assert "reqd_work_group_size(4, 2, 1)" in OpenCLRenderer().render(b.kernel(block=(4, 2, 1)))
 
 
 @pytest.mark.parametrize("renderer", [CRenderer(), OpenCLRenderer(), LLVMRenderer()])
-def test_a_large_kernel_renders_in_linear_time(renderer: Renderer) -> None:
+def test_a_large_kernel_renders_in_linear_time(renderer):
     """Four times the nodes take about four times as long, not sixteen."""
 
-    def rendering(nodes: int) -> int:
+    def rendering(nodes):
         b = Builder("large", "r: int32*, x: const int32*")
         value = b.load("x", b.index())
         for number in range(nodes):

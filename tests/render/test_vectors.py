@@ -1,16 +1,12 @@
 """Accesses of several elements at once, in every language."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from builder import Builder
-from offline import NVRTC, OfflineCompiler
+from offline import NVRTC
 from slices import OF_EACH_SIZE, usual
-from toolchains import Toolchain
 
-from hal_core.dtypes import DTYPES, DType, float32, uint8
-from hal_kernel.ir import Kernel, UOp
+from hal_core.dtypes import DTYPES, float32, uint8
 from hal_kernel.ir.uop import VECTORS
 from hal_kernel.ir.vectors import vectors
 
@@ -19,17 +15,17 @@ SOME = usual(DTYPES.values(), *OF_EACH_SIZE)
 PART = 16 * THREADS  # elements of the result for each number of lanes
 
 
-def load(b: Builder, memory: UOp, index: UOp, count: int) -> list[UOp]:
+def load(b, memory, index, count):
     lanes = range(count)
     return [b.add("LOAD", memory.dtype, memory, index, arg=(k, count)) for k in lanes]
 
 
-def store(b: Builder, memory: UOp, index: UOp, values: list[UOp]) -> None:
+def store(b, memory, index, values):
     for k, value in enumerate(values):
         b.add("STORE", None, memory, index, value, arg=(k, len(values)))
 
 
-def turned(dtype: DType) -> Kernel:
+def turned(dtype):
     """Each vector of x in reverse, for every number of lanes."""
     b = Builder("turned", f"r: {dtype.name}*, x: const {dtype.name}*")
     r, x, i = b.params["r"], b.params["x"], b.index()
@@ -40,7 +36,7 @@ def turned(dtype: DType) -> Kernel:
     return b.kernel()
 
 
-def swapped(dtype: DType) -> Kernel:
+def swapped(dtype):
     """The vectors of a block's threads in reverse, by way of a shared tile."""
     b = Builder("swapped", f"r: {dtype.name}*, x: const {dtype.name}*")
     r, x, i, t = b.params["r"], b.params["x"], b.index(), b.special("thread_idx")
@@ -55,7 +51,7 @@ def swapped(dtype: DType) -> Kernel:
     return b.kernel()
 
 
-def expected(x: np.ndarray) -> np.ndarray:
+def expected(x):
     parts = [np.zeros(PART, x.dtype) for _ in VECTORS]
     for part, count in zip(parts, VECTORS, strict=True):
         used = x[: count * THREADS]
@@ -63,13 +59,13 @@ def expected(x: np.ndarray) -> np.ndarray:
     return np.concatenate(parts)
 
 
-def numbers(dtype: DType) -> np.ndarray:
+def numbers(dtype):
     stored = np.dtype(bool if dtype.kind == "b" else f"u{dtype.itemsize}")
     return (np.arange(PART) % 7 * 37 % 5).astype(stored)
 
 
 @pytest.mark.parametrize("dtype", SOME, ids=str)
-def test_every_dtype_and_number_of_lanes(toolchain: Toolchain, dtype: DType) -> None:
+def test_every_dtype_and_number_of_lanes(toolchain, dtype):
     """The result begins within a vector, which costs time and nothing else."""
     x = numbers(dtype)
     memory = np.zeros(1 + len(VECTORS) * PART, x.dtype)
@@ -78,7 +74,7 @@ def test_every_dtype_and_number_of_lanes(toolchain: Toolchain, dtype: DType) -> 
 
 
 @pytest.mark.parametrize("dtype", SOME, ids=str)
-def test_every_dtype_over_a_tile(toolchain: Toolchain, dtype: DType) -> None:
+def test_every_dtype_over_a_tile(toolchain, dtype):
     x = numbers(dtype)
     memory = np.zeros(1 + PART, x.dtype)
     toolchain.run(swapped(dtype), {"r": memory[1:], "x": x}, (2, 1, 1), (BLOCK, 1, 1))
@@ -86,14 +82,14 @@ def test_every_dtype_over_a_tile(toolchain: Toolchain, dtype: DType) -> None:
 
 
 @pytest.mark.parametrize("begin", [0, 1, 2])
-def test_a_view_that_begins_anywhere(toolchain: Toolchain, begin: int) -> None:
+def test_a_view_that_begins_anywhere(toolchain, begin):
     x, memory = np.arange(PART + 4, dtype="f4"), np.zeros(len(VECTORS) * PART, "f4")
     arguments = {"r": memory, "x": x[begin : begin + PART]}
     toolchain.run(turned(float32), arguments, (2, 1, 1), (BLOCK, 1, 1))
     assert memory.tolist() == expected(x[begin : begin + PART]).tolist()
 
 
-def test_compilers_make_one_access_of_it(offline: OfflineCompiler) -> None:
+def test_compilers_make_one_access_of_it(offline):
     """And keep those of each element apart, which NVRTC 13 otherwise takes for aligned as well."""
     made, narrow = offline.compile(turned(float32)), offline.compile(turned(uint8))
     tiled = offline.compile(swapped(float32))
@@ -103,7 +99,7 @@ def test_compilers_make_one_access_of_it(offline: OfflineCompiler) -> None:
             assert narrow.count(how) == sum(VECTORS)
 
 
-def test_what_stands_alone_is_no_vector() -> None:
+def test_what_stands_alone_is_no_vector():
     b = Builder("alone", "r: float32*, x: const float32*")
     r, x, i = b.params["r"], b.params["x"], b.index()
     pair = load(b, x, i, 2)

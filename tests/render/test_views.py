@@ -1,26 +1,22 @@
 """Memory seen as elements of another dtype, and 16-bit floats as their bits."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from builder import Builder
 from slices import usual
-from toolchains import Toolchain
 
-from hal_core.dtypes import DTYPES, DType, bool_, float32, float64, int32
-from hal_kernel.ir import UOp
+from hal_core.dtypes import DTYPES, bool_, float32, float64, int32
 
 RAW = np.random.default_rng(3).integers(0, 256, 64).astype(np.uint8)
 SIZED = [dtype for dtype in DTYPES.values() if dtype is not bool_]
 
 
-def view(b: Builder, where: str | UOp, dtype: DType) -> UOp:
+def view(b, where, dtype):
     return b.add("VIEW", dtype, b.memory(where))
 
 
 @pytest.mark.parametrize("source", usual(SIZED, "uint8", "bfloat16", "float32", "int64"), ids=str)
-def test_a_parameter_seen_as_every_dtype(toolchain: Toolchain, source: DType) -> None:
+def test_a_parameter_seen_as_every_dtype(toolchain, source):
     """Each thread copies one element of each dtype, through a view of both sides."""
     targets = [dtype for dtype in DTYPES.values() if dtype not in (source, bool_)]
     outputs = ", ".join(f"r_{dtype.name}: {source.name}*" for dtype in targets)
@@ -37,7 +33,7 @@ def test_a_parameter_seen_as_every_dtype(toolchain: Toolchain, source: DType) ->
         np.testing.assert_array_equal(array.view(np.uint8), RAW, err_msg=name)
 
 
-def test_any_byte_but_zero_is_true(toolchain: Toolchain) -> None:
+def test_any_byte_but_zero_is_true(toolchain):
     b = Builder("truths", "r: bool*, x: const uint8*")
     i = b.index()
     b.store("r", i, b.load(view(b, "x", bool_), i))
@@ -46,7 +42,7 @@ def test_any_byte_but_zero_is_true(toolchain: Toolchain) -> None:
     assert got.tolist() == [False, True, True, True]
 
 
-def test_a_value_written_through_one_dtype_is_read_through_another(toolchain: Toolchain) -> None:
+def test_a_value_written_through_one_dtype_is_read_through_another(toolchain):
     """A compiler may not take float and int for different memory."""
     b = Builder("through", "y: float32*, r: float32*")
     i = b.index()
@@ -61,7 +57,7 @@ def test_a_value_written_through_one_dtype_is_read_through_another(toolchain: To
 
 
 @pytest.mark.parametrize("dtype", [int32, float64, DTYPES["float16"]], ids=str)
-def test_a_shared_array_seen_as_another_dtype(toolchain: Toolchain, dtype: DType) -> None:
+def test_a_shared_array_seen_as_another_dtype(toolchain, dtype):
     """The array is of bytes, and begins where any element may."""
     b = Builder("tiles", f"r: {dtype.name}*, x: const uint8*")
     i, t = b.index(), b.special("thread_idx")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from runpy import run_path
 from types import FunctionType, SimpleNamespace
@@ -24,18 +23,18 @@ HEADED = [name for chapter in write_api.CHAPTERS for name in chapter.names.split
 CLASSES = [name for name in HEADED if inspect.isclass(write_api.found_by(name))]
 
 
-def test_the_page_is_what_the_docstrings_say_now() -> None:
+def test_the_page_is_what_the_docstrings_say_now():
     written = write_api.page().splitlines()
     differ = [pair for pair in zip(PAGE.splitlines(), written, strict=False) if pair[0] != pair[1]]
     assert PAGE.splitlines() == written, f"run python docs/write_api.py; first: {differ[:1]}"
 
 
-def test_type_checkers_are_given_the_table_of_public_names() -> None:
+def test_type_checkers_are_given_the_table_of_public_names():
     found = write_api.STUB.read_text(encoding="utf-8")
     assert found == write_api.stub(), "run python docs/write_api.py"
 
 
-def test_every_public_name_is_in_one_chapter() -> None:
+def test_every_public_name_is_in_one_chapter():
     table = re.findall(r"^\| \[.*\]\(#.*\) \| (.*) \|$", PAGE, re.MULTILINE)
     names = re.findall(r"`([\w.]+)`", " ".join(table))
     public = [name for name in names if "." not in name]
@@ -43,7 +42,7 @@ def test_every_public_name_is_in_one_chapter() -> None:
     assert len(set(names)) == len(names)
 
 
-def test_every_link_into_the_page_leads_to_a_heading() -> None:
+def test_every_link_into_the_page_leads_to_a_heading():
     text = re.sub(r"^```.*?^```", "", PAGE, flags=re.MULTILINE | re.DOTALL)
     headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
     anchors: list[str] = []
@@ -58,7 +57,7 @@ def test_every_link_into_the_page_leads_to_a_heading() -> None:
     assert [name for name, anchor in named if where[anchor] != f"`{name}`"] == []
 
 
-def test_no_text_of_a_docstring_is_taken_for_markup() -> None:
+def test_no_text_of_a_docstring_is_taken_for_markup():
     text = re.sub(r"^```.*?^```", "", PAGE, flags=re.MULTILINE | re.DOTALL)
     plain = re.sub(r"``[^`]*``|`[^`]*`", "", text)
     assert "`" not in plain
@@ -70,7 +69,7 @@ def test_no_text_of_a_docstring_is_taken_for_markup() -> None:
 METHODS = (FunctionType, classmethod, staticmethod, property)
 
 
-def _calls() -> Iterator[tuple[Any, str]]:
+def _calls():
     """Every function and method of the page, and its parameters as the page has them."""
     for name in sorted({*HEADED, *hal.__all__}):
         thing = write_api.found_by(name)
@@ -90,7 +89,7 @@ CALLS = list(_calls())
 @pytest.mark.parametrize(
     ("function", "shown"), CALLS, ids=[function.__qualname__ for function, _ in CALLS]
 )
-def test_a_call_is_shown_as_python_takes_it(function: Any, shown: str) -> None:
+def test_a_call_is_shown_as_python_takes_it(function, shown):
     assert f"{function.__name__}{shown}" in re.sub(r"\n *", " ", PAGE).replace("\\|", "|")
     space: dict[str, Any] = {}
     none = re.sub(r" = (?:[^,()]|\(.*?\))+", " = None", shown)  # what is named is not known here
@@ -103,12 +102,12 @@ def test_a_call_is_shown_as_python_takes_it(function: Any, shown: str) -> None:
     ]
 
 
-def _section(name: str) -> str:
+def _section(name):
     return re.split(r"\n##+ ", PAGE.partition(f"\n### `{name}`\n")[2])[0]
 
 
 @pytest.mark.parametrize("name", CLASSES)
-def test_the_page_has_all_that_a_class_can_do(name: str) -> None:
+def test_the_page_has_all_that_a_class_can_do(name):
     section, kind = _section(name), write_api.found_by(name)
     for base in kind.__mro__:
         if base is not kind and base.__name__ in HEADED:
@@ -119,13 +118,13 @@ def test_the_page_has_all_that_a_class_can_do(name: str) -> None:
         assert [key for key in methods if not re.search(rf"\* `(\w+\.)?{key}[(:]", section)] == []
 
 
-def test_the_page_has_special_methods_that_say_what_they_do() -> None:
+def test_the_page_has_special_methods_that_say_what_they_do():
     for name, method in (("DeviceRegistry", "getitem"), ("Buffer", "dlpack"), ("Program", "call")):
         assert f"* `__{method}__(" in _section(name)
 
 
 @pytest.mark.parametrize("name", CLASSES)
-def test_attributes_that_a_class_sets_are_declared_in_it(name: str) -> None:
+def test_attributes_that_a_class_sets_are_declared_in_it(name):
     """Neither the page nor an editor knows of others."""
     assigned, declared = set(), set()
     for kind in write_api.found_by(name).__mro__:
@@ -141,7 +140,7 @@ def test_attributes_that_a_class_sets_are_declared_in_it(name: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", '"""Raises: nothing."""'])
-def test_a_name_without_a_sentence_is_refused(text: str) -> None:
+def test_a_name_without_a_sentence_is_refused(text):
     (node,) = ast.parse(f"def f() -> None:\n    {text or 'pass'}").body
     with pytest.raises(SystemExit, match="f needs a docstring that begins with a sentence"):
         write_api.docstring(node, "f")

@@ -25,11 +25,11 @@ TESTING = ROOT / "plugins" / "hal-testing" / "hal_testing"
 PAGE = (ROOT / "docs" / "writing-a-backend.md").read_text(encoding="utf-8")
 
 
-def blocks(language: str) -> list[str]:
+def blocks(language):
     return re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 
 
-def files() -> dict[str, str]:
+def files():
     """The page's Python, each block behind those before of the file that its first line names."""
     found: dict[str, list[str]] = {}
     for block in blocks("python"):
@@ -40,7 +40,7 @@ def files() -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def project(tmp_path_factory):
     """What `hal new` writes, the page's files in the place of its own, and its metadata, as
     installed."""
     folder = Path(new.write(new.names_of("NPU2"), str(tmp_path_factory.mktemp("author"))))
@@ -54,14 +54,14 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run(project: Path, code: str, **env: str) -> str:
+def run(project, code, **env):
     done = FakeSite(project).run(code, env={"HAL_CACHE_DIR": str(project / "cache"), **env})
     assert done.returncode == 0, done.stderr + done.stdout
     return done.stdout
 
 
 @pytest.mark.full
-def test_the_backend_of_the_page_passes_the_kit(project: Path) -> None:
+def test_the_backend_of_the_page_passes_the_kit(project):
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--hal-require-device"],
         cwd=project, env=os.environ | {"PYTHONPATH": str(project), "PYTHONOPTIMIZE": ""},
@@ -71,20 +71,20 @@ def test_the_backend_of_the_page_passes_the_kit(project: Path) -> None:
     assert re.search(r"\d\d passed", done.stdout)
 
 
-def test_its_files_are_those_that_hal_new_writes(project: Path) -> None:
+def test_its_files_are_those_that_hal_new_writes(project):
     extra = {"hal_npu2/language.py", "npu2_tools.py"}
     theirs = {path for path, _ in new.contents(new.names_of("NPU2"))}
     assert files().keys() - theirs == extra
 
 
-def test_doctor_finds_it_sound(project: Path) -> None:
+def test_doctor_finds_it_sound(project):
     said = run(project, "from hal_core.cli import main; sys.exit(main(['doctor', '--json']))")
     (found,) = (one for one in json.loads(said) if one["name"] == "NPU2")
     assert found["state"] == "ready"
     assert [check["ok"] for check in found["checks"] if check["title"] == "the C library"] == [True]
 
 
-def test_the_commands_of_the_first_steps_pass(tmp_path: Path) -> None:
+def test_the_commands_of_the_first_steps_pass(tmp_path):
     folder = Path(new.write(new.names_of("NPU2"), str(tmp_path)))
     site = FakeSite(folder)
     site.distribution("hal_npu2", "[hal.devices]\nNPU2 = hal_npu2:plugin\n", version="0.1.0")
@@ -101,7 +101,7 @@ def test_the_commands_of_the_first_steps_pass(tmp_path: Path) -> None:
             assert "The C library" in said and "broken" not in said
 
 
-def test_the_row_of_the_page_writes_its_language(project: Path) -> None:
+def test_the_row_of_the_page_writes_its_language(project):
     (project / "kernels.py").write_text(
         "import hal_core as hal\n"
         "@hal.kernel(block=(64, 1, 1))\n"
@@ -140,7 +140,7 @@ with hal.Device["NPU2"] as device:
 """
 
 
-def test_the_extension_of_the_page_compiles_and_watches(project: Path) -> None:
+def test_the_extension_of_the_page_compiles_and_watches(project):
     site = FakeSite(project)
     site.module("one", ONE)
     site.distribution("npu2_tools", "[hal.extensions]\nnpu2-tools = npu2_tools:plugin\n")
@@ -152,7 +152,7 @@ def test_the_extension_of_the_page_compiles_and_watches(project: Path) -> None:
 # -- what the page names
 
 
-def test_the_commands_of_the_page_are_commands(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_commands_of_the_page_are_commands(capsys):
     lines = [line for block in blocks("sh") for line in block.splitlines()]
     lines += re.findall(r"`(hal [^`]*)`", PAGE)
     ours = [line.split()[1:] for line in lines if line.startswith("hal ")]
@@ -167,14 +167,14 @@ def test_the_commands_of_the_page_are_commands(capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().err == ""
 
 
-def test_the_toml_of_the_page_is_what_hal_new_writes() -> None:
+def test_the_toml_of_the_page_is_what_hal_new_writes():
     written = dict(new.contents(new.names_of("NPU2")))["pyproject.toml"]
     devices, extensions = (tomllib.loads(block)["project"] for block in blocks("toml"))
     assert devices["entry-points"] == tomllib.loads(written)["project"]["entry-points"]
     assert list(extensions["entry-points"]) == ["hal.extensions"]
 
 
-def table(*firsts: str) -> set[str]:
+def table(*firsts):
     """What stands in the first column of the tables whose heading's first cell is one of these."""
     found: set[str] = set()
     inside = False
@@ -186,7 +186,7 @@ def table(*firsts: str) -> set[str]:
     return found
 
 
-def to_fill_in() -> set[str]:
+def to_fill_in():
     """The methods of the base classes that are a backend's."""
     found: set[str] = set()
     files = (
@@ -201,7 +201,7 @@ def to_fill_in() -> set[str]:
     return found - {"_missing"}
 
 
-def test_tables_name_every_method_and_hook() -> None:
+def test_tables_name_every_method_and_hook():
     assert table("method") == to_fill_in() | {"__init__"}
     hooks = {name for name in vars(hookspecs) if name.startswith("hal_")}
     assert table("hook") == hooks - set(hookspecs.OBSERVERS)
@@ -209,36 +209,36 @@ def test_tables_name_every_method_and_hook() -> None:
         assert observer in PAGE
 
 
-def test_every_setting_of_an_allocator_is_explained() -> None:
+def test_every_setting_of_an_allocator_is_explained():
     settings = Allocator.__annotations__.keys() - {"device"}
     assert len(settings) > 5 and not [name for name in settings if f"`{name}" not in PAGE]
 
 
-def test_tables_name_every_fact_and_capability() -> None:
+def test_tables_name_every_fact_and_capability():
     named = {name.removeprefix("limits.") for name in table("field")}
     assert named == set(Limits._fields) | set(DeviceInfo._fields) - {"limits"}
     assert table("capability") == CAPABILITIES
 
 
-def test_tables_name_every_fixture_to_override() -> None:
+def test_tables_name_every_fixture_to_override():
     text = (TESTING / "plugin.py").read_text(encoding="utf-8")
     given = set(re.findall(r"^def (hal_\w+)\(device: ", text, re.MULTILINE))
     assert table("fixture") == given and len(given) > 2
 
 
-def test_every_renderer_is_offered() -> None:
+def test_every_renderer_is_offered():
     for renderer in RENDERERS.values():
         assert f"`{renderer.__name__}`" in PAGE and f"`{renderer.language}`" in PAGE
 
 
-def test_the_errors_of_the_page_exist() -> None:
+def test_the_errors_of_the_page_exist():
     names = set(re.findall(r"`([A-Z]\w+(?:Error|Argument|State|Unavailable|Fault|Memory))`", PAGE))
     assert len(names) > 8
     for name in names:
         assert issubclass(getattr(hal, name), hal.HalError)
 
 
-def test_the_promises_of_the_page_are_tests_of_the_kit() -> None:
+def test_the_promises_of_the_page_are_tests_of_the_kit():
     folder = TESTING / "conformance"
     kit = "".join(path.read_text(encoding="utf-8") for path in folder.glob("test_*.py"))
     numbers = set(re.findall(r"\b([ABCFPVX]\d{1,2})\b", PAGE))

@@ -30,13 +30,13 @@ DEVICES = [name for name in ("CPU", "OPENCL") if find_spec(f"hal_{name.lower()}"
 needs_cpu = pytest.mark.skipif("CPU" not in DEVICES, reason="hal-cpu is not installed here")
 
 
-def blocks(page: str) -> list[str]:
+def blocks(page):
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")
     return re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
 
 
 @pytest.mark.parametrize("kind", [hal.DeviceRegistry, hal.Compiled, hal.Buffer, hal.Program])
-def test_the_pages_name_what_a_user_can_call(kind: type) -> None:
+def test_the_pages_name_what_a_user_can_call(kind):
     prose = [page for page in (ROOT / "docs").glob("*.md") if page.name != "api.md"]
     pages = "\n".join(page.read_text("utf-8") for page in prose)
     methods = {name for name, value in vars(kind).items() if name[0] != "_" and callable(value)}
@@ -45,19 +45,19 @@ def test_the_pages_name_what_a_user_can_call(kind: type) -> None:
     assert {name for name in methods if not re.search(rf"[.`]{name}\b", pages)} == set()
 
 
-def printed(code: str) -> list[str]:
+def printed(code):
     """What the comments promise: behind a print, or on the line below the call that prints."""
     return re.findall(r"(?:print\(.*\)  |^)# (.*)", code, re.MULTILINE)
 
 
-def run(code: str, path: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+def run(code, path, **variables):
     """Run code as a file of its own, whose folder has the cache."""
     path.write_text(code, encoding="utf-8")
     folder = path.parent
     return run_python.run(path, cwd=folder, **{"HAL_CACHE_DIR": str(folder)} | variables)
 
 
-def runs_as_promised(code: str, path: Path, **variables: str) -> None:
+def runs_as_promised(code, path, **variables):
     done = run(code, path, **variables)
     assert done.returncode == 0, done.stderr
     promised = printed(code)
@@ -72,9 +72,7 @@ PAGES_THAT_RUN = (
 
 @needs_cpu
 @pytest.mark.parametrize("page", PAGES_THAT_RUN)
-def test_the_code_of_the_page_runs(
-    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_the_code_of_the_page_runs(page, tmp_path, monkeypatch, capfd):
     """In this process, on a device that nothing has used."""
     code, path = "\n".join(blocks(f"{page}.md")), tmp_path / "page.py"
     path.write_text(code, encoding="utf-8")
@@ -96,7 +94,7 @@ assert add_all(floats) == 0 and scan(ints)[1] == 0 and sort(keys).size == 0
 @pytest.mark.parametrize(
     "name", usual(DEVICES, "CPU") or [pytest.param("", marks=pytest.mark.skip("no backend"))]
 )
-def test_the_recipes_run(name: str, tmp_path: Path) -> None:
+def test_the_recipes_run(name, tmp_path):
     """On each device, with the results that the page promises."""
     _opened(name)
     text = "\n".join([*blocks("recipes.md"), _OF_NOTHING])
@@ -104,7 +102,7 @@ def test_the_recipes_run(name: str, tmp_path: Path) -> None:
 
 
 @needs_cpu
-def test_the_profiling_page_prints_its_table(tmp_path: Path) -> None:
+def test_the_profiling_page_prints_its_table(tmp_path):
     """The same rows, but for the times and the size of the machine code."""
     code = "\n".join(blocks("profiling.md"))
     page = (ROOT / "docs" / "profiling.md").read_text(encoding="utf-8")
@@ -113,7 +111,7 @@ def test_the_profiling_page_prints_its_table(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     lines, shown = done.stdout.splitlines(), table.splitlines()
 
-    def rows(lines: list[str]) -> list[list[str]]:
+    def rows(lines):
         masked = [re.sub(r"[\d.]+ (ms|us)", "time", line).split() for line in lines]
         return [row[:-1] if row[0] == "compile" else row for row in masked]
 
@@ -122,7 +120,7 @@ def test_the_profiling_page_prints_its_table(tmp_path: Path) -> None:
 
 
 @needs_cpu
-def test_the_ten_lines_of_the_readme_print_what_it_shows(tmp_path: Path) -> None:
+def test_the_ten_lines_of_the_readme_print_what_it_shows(tmp_path):
     """But for the time, and on the CPU, which is the default of no machine with a GPU."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     (code,) = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
@@ -135,7 +133,7 @@ def test_the_ten_lines_of_the_readme_print_what_it_shows(tmp_path: Path) -> None
 
 
 @needs_cpu
-def test_the_tutorial_runs_and_prints_what_it_shows(tmp_path: Path) -> None:
+def test_the_tutorial_runs_and_prints_what_it_shows(tmp_path):
     """Its cells as one script, on every device here; but for times and the devices' names."""
     pytest.importorskip("PIL", reason="pillow is not installed")
     cells = json.loads((ROOT / "docs" / "tutorial.ipynb").read_text(encoding="utf-8"))["cells"]
@@ -153,7 +151,7 @@ def test_the_tutorial_runs_and_prints_what_it_shows(tmp_path: Path) -> None:
 
 
 @needs_cpu
-def test_P9_the_wrong_kernel_of_the_page_ends_as_it_says(tmp_path: Path) -> None:
+def test_P9_the_wrong_kernel_of_the_page_ends_as_it_says(tmp_path):
     page = (ROOT / "docs" / "checked-mode.md").read_text(encoding="utf-8")
     (code,) = re.findall(r"^```py\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     shown = re.findall(r"^```text\n(.*?)\n```", page, re.MULTILINE | re.DOTALL)[0]
@@ -164,14 +162,14 @@ def test_P9_the_wrong_kernel_of_the_page_ends_as_it_says(tmp_path: Path) -> None
 
 
 @needs_cpu
-def test_the_code_of_the_page_on_checked_mode_runs(tmp_path: Path) -> None:
+def test_the_code_of_the_page_on_checked_mode_runs(tmp_path):
     code = "\n".join(blocks("checked-mode.md"))
     if not any(map(which, ("clang", "gcc", "zig"))) and find_spec("ziglang") is None:
         pytest.skip("the page has a kernel in C, and no C compiler is installed")
     runs_as_promised(code, tmp_path / "page.py", HAL_CHECK="1")
 
 
-def test_the_error_on_the_kernel_language_page_is_the_one_raised(tmp_path: Path) -> None:
+def test_the_error_on_the_kernel_language_page_is_the_one_raised(tmp_path):
     page = (ROOT / "docs" / "kernel-language.md").read_text(encoding="utf-8")
     section = page.partition("\n## Errors\n")[2]
     (code,) = re.findall(r"^```python\n(.*?)\n\ntry:", section, re.MULTILINE | re.DOTALL)
@@ -183,7 +181,7 @@ def test_the_error_on_the_kernel_language_page_is_the_one_raised(tmp_path: Path)
 
 
 @needs_cpu
-def test_the_page_on_vectors_shows_the_text_of_its_kernel(tmp_path: Path) -> None:
+def test_the_page_on_vectors_shows_the_text_of_its_kernel(tmp_path):
     """Each line of the excerpt, in order, with other names."""
     from hal_cpu.vectors import LLVMRenderer
 
@@ -206,7 +204,7 @@ PAGES = [
 
 
 @needs_cpu
-def test_the_test_of_the_testing_page_passes(tmp_path: Path) -> None:
+def test_the_test_of_the_testing_page_passes(tmp_path):
     """And fails for another kernel."""
     code = "\n".join(blocks("testing-kernels.md"))
     differs = code.replace("x[i] + y[i]", "hal.float32(hal.block_dim(0))")  # on each device
@@ -224,7 +222,7 @@ def test_the_test_of_the_testing_page_passes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("page", [*PAGES, "README.md"])
-def test_what_a_page_names_exists(page: str) -> None:
+def test_what_a_page_names_exists(page):
     text = (ROOT / page).read_text(encoding="utf-8")
     groups = {"devices", "extensions"}  # hal.devices is an entry-point group
     names = set(re.findall(r"\bhal\.([A-Za-z_]\w*)", text)) - groups
@@ -234,7 +232,7 @@ def test_what_a_page_names_exists(page: str) -> None:
         assert known, f"{module}.{name}"
 
 
-def test_the_page_on_ir_lists_every_node_as_the_core_does() -> None:
+def test_the_page_on_ir_lists_every_node_as_the_core_does():
     page = (ROOT / "docs" / "ir.md").read_text(encoding="utf-8")
     rows = [line for line in (uop.__doc__ or "").splitlines() if line.startswith("| ")]
     assert [line for line in page.splitlines() if line.startswith("| ")] == rows
@@ -246,7 +244,7 @@ def test_the_page_on_ir_lists_every_node_as_the_core_does() -> None:
         assert sorted(re.findall(r"`(\w+)`", listed)) == sorted(names)
 
 
-def test_the_page_on_memory_lists_every_option() -> None:
+def test_the_page_on_memory_lists_every_option():
     page = (ROOT / "docs" / "memory.md").read_text(encoding="utf-8")
     listed = re.findall(
         r"^\| `(\w+)` \|", page.partition("## How it is allocated")[2], re.MULTILINE
@@ -254,7 +252,7 @@ def test_the_page_on_memory_lists_every_option() -> None:
     assert sorted(listed) == sorted(hal.BufferSpec._fields)
 
 
-def test_the_source_kernels_of_the_page_run(device: Any) -> None:
+def test_the_source_kernels_of_the_page_run(device):
     code: dict[str, Any] = {}
     exec("\n".join(blocks("source-kernels.md")), code)
     source = {"CPU": code["scale_on_cpu"], "OPENCL": code["scale"]}[device.family]
@@ -272,7 +270,7 @@ def test_the_source_kernels_of_the_page_run(device: Any) -> None:
         device.compile(hal.Source("k", "", "", language="cobol"))
 
 
-def _opened(name: str) -> hal.Compiled:
+def _opened(name):
     try:
         return hal.Device[name]
     except hal.DeviceUnavailable as error:
@@ -280,5 +278,5 @@ def _opened(name: str) -> hal.Compiled:
 
 
 @pytest.fixture(params=DEVICES or [pytest.param("", marks=pytest.mark.skip("no backend here"))])
-def device(request: pytest.FixtureRequest) -> Any:
+def device(request):
     return _opened(request.param)

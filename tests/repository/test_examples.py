@@ -23,11 +23,11 @@ ROOT = Path(__file__).resolve().parents[2]
 REQUIRED = os.environ.get("HAL_REQUIRE", "").split(",")
 
 
-def _have(family: str) -> bool:
+def _have(family):
     return find_spec(f"hal_{family.lower()}") is not None or family in REQUIRED
 
 
-def _run(example: str, folder: Path, *arguments: str, **environment: str) -> str:
+def _run(example, folder, *arguments, **environment):
     environment = {"HAL_CACHE_DIR": str(folder)} | environment
     done = run(ROOT / "examples" / example, *arguments, cwd=folder, **environment)
     assert done.returncode == 0, done.stderr + done.stdout
@@ -35,12 +35,10 @@ def _run(example: str, folder: Path, *arguments: str, **environment: str) -> str
 
 
 @pytest.fixture
-def printed(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., str]:
+def printed(monkeypatch, capsys):
     """Run an example in this process, whose imports and devices all share."""
 
-    def run(example: str, *arguments: str) -> str:
+    def run(example, *arguments):
         monkeypatch.setattr(sys, "argv", [f"{example}.py", *arguments])
         code = _example(example).main()
         said = capsys.readouterr()
@@ -56,7 +54,7 @@ needs_cpu = pytest.mark.skipif(
 
 
 @needs_cpu
-def test_M1_bands_of_two_devices_are_the_plate_of_one(tmp_path: Path) -> None:
+def test_M1_bands_of_two_devices_are_the_plate_of_one(tmp_path):
     """Without a cluster; hal-ray's tests run it on one."""
     pytest.importorskip("PIL.Image", reason="pillow is not installed here")
     devices = ("--devices", "CPU,CPU:1")
@@ -65,7 +63,7 @@ def test_M1_bands_of_two_devices_are_the_plate_of_one(tmp_path: Path) -> None:
 
 
 @needs_cpu
-def test_heat_is_faster_as_a_graph(tmp_path: Path) -> None:
+def test_heat_is_faster_as_a_graph(tmp_path):
     image = pytest.importorskip("PIL.Image", reason="pillow is not installed here")
     printed = _run("heat.py", tmp_path, "--device", "CPU", "--out", "pictures")
     ratio = re.search(r"^CPU +eager .* ms   replayed .* ms   (.*) times as fast$", printed, re.M)
@@ -75,7 +73,7 @@ def test_heat_is_faster_as_a_graph(tmp_path: Path) -> None:
 
 
 @needs_cpu
-def test_saxpy_prints_the_right_numbers(tmp_path: Path) -> None:
+def test_saxpy_prints_the_right_numbers(tmp_path):
     for _ in range(2):  # compiled, then taken from the cache
         printed = _run("saxpy.py", tmp_path)
         numbers = r"y = \[1\.000e\+00 3\.000e\+00 5\.000e\+00 .* 2\.047e\+03\]"
@@ -103,9 +101,7 @@ EXAMPLES = {
 @needs_cpu
 @pytest.mark.parametrize("example", EXAMPLES)
 @pytest.mark.parametrize("device", ["CPU", pytest.param("OPENCL", marks=pytest.mark.full)])
-def test_an_example_finds_its_answer_right(
-    device: str, example: str, printed: Callable[..., str]
-) -> None:
+def test_an_example_finds_its_answer_right(device, example, printed):
     """Each compares with numpy, and returns 1 where they differ."""
     if not _have(device):
         pytest.skip(f"hal-{device.lower()} is not installed here")
@@ -115,12 +111,10 @@ def test_an_example_finds_its_answer_right(
 
 @needs_cpu
 @pytest.mark.parametrize("example", EXAMPLES)
-def test_an_example_sees_that_its_answer_is_wrong(
-    example: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_example_sees_that_its_answer_is_wrong(example, monkeypatch):
     """Its kernels do nothing here."""
 
-    def idle(*buffers: hal.Buffer, **how: Any) -> float:
+    def idle(*buffers, **how):
         for buffer in buffers:
             if not buffer.is_allocated:
                 buffer.fill(0)
@@ -143,7 +137,7 @@ def test_an_example_sees_that_its_answer_is_wrong(
 @needs_cpu
 @pytest.mark.full
 @pytest.mark.parametrize("example", ["saxpy", *EXAMPLES])
-def test_an_example_does_nothing_undefined(example: str, tmp_path: Path) -> None:
+def test_an_example_does_nothing_undefined(example, tmp_path):
     """And finds its answer right where every access is watched."""
     sizes = EXAMPLES.get(example)
     given = ["--device", "CPU", *sizes.watched.split()] if sizes else []
@@ -152,7 +146,7 @@ def test_an_example_does_nothing_undefined(example: str, tmp_path: Path) -> None
 
 @needs_cpu
 @pytest.mark.full  # `nox -s demo` runs it, too
-def test_digits_learns(tmp_path: Path) -> None:
+def test_digits_learns(tmp_path):
     for needed in ("sklearn", "PIL"):
         if find_spec(needed) is None:
             pytest.skip(f"{needed} is not installed here")
@@ -164,9 +158,7 @@ def test_digits_learns(tmp_path: Path) -> None:
 
 @needs_cpu
 @pytest.mark.parametrize("device", ["CPU", "OPENCL"])
-def test_F3_weights_of_a_safetensors_file_are_read(
-    device: str, tmp_path: Path, printed: Callable[..., str]
-) -> None:
+def test_F3_weights_of_a_safetensors_file_are_read(device, tmp_path, printed):
     if find_spec("safetensors") is None or not _have(device):
         pytest.skip("safetensors or the backend is not installed here")
     said = printed("weights", "--device", device)
@@ -181,7 +173,7 @@ def test_F3_weights_of_a_safetensors_file_are_read(
 @needs_cpu
 @pytest.mark.full
 @pytest.mark.parametrize("devices", ["CPU,CPU:1", "CPU,OPENCL"])
-def test_M1_digits_learns_on_two_devices_together(devices: str, tmp_path: Path) -> None:
+def test_M1_digits_learns_on_two_devices_together(devices, tmp_path):
     """It ends with 1 where fewer digits are read right than one device reads."""
     if (
         find_spec("sklearn") is None
@@ -197,14 +189,14 @@ def test_M1_digits_learns_on_two_devices_together(devices: str, tmp_path: Path) 
 
 
 @functools.cache
-def _example(name: str) -> Any:
+def _example(name):
     return SimpleNamespace(**run_path(str(ROOT / "examples" / f"{name}.py")))
 
 
-def test_the_example_backend_renders_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_example_backend_renders_kernels(monkeypatch):
     """Its device needs a driver of Vulkan, its renderer nothing."""
     monkeypatch.syspath_prepend(ROOT / "examples" / "wgpu-backend")
-    from hal_wgpu.wgsl import WGSLRenderer  # type: ignore[import-not-found]
+    from hal_wgpu.wgsl import WGSLRenderer
 
     from hal_testing.conformance.arithmetic import sample_of_operations
     from hal_testing.conformance.functions import sample_of_derived, sample_of_math

@@ -11,8 +11,6 @@ import sys
 import tempfile
 from importlib.util import find_spec
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import pytest
 
@@ -23,7 +21,7 @@ REQUIRED = os.environ.get("HAL_REQUIRE", "").split(",")
 SIMULATOR = ROOT / "tests" / "simulators" / "cuda"
 
 
-def _load(name: str, path: Path, **how: Any) -> ModuleType:
+def _load(name, path, **how):
     """Without the checkout on the path, which holds more than what is wanted."""
     spec = importlib.util.spec_from_file_location(name, path, **how)
     assert spec is not None and spec.loader is not None
@@ -68,7 +66,7 @@ ROWS = [
 ]
 
 
-def _run(**changed: Any) -> Any:
+def _run(**changed):
     found = Run(
         info=INFO,
         quick=False,
@@ -86,7 +84,7 @@ def _run(**changed: Any) -> Any:
 
 
 @pytest.mark.full
-def test_a_page_of_the_software_driver(tmp_path: Path) -> None:
+def test_a_page_of_the_software_driver(tmp_path):
     """Everything but the long examples and most of the kit, with every compiler that serves."""
     if find_spec("hal_cuda") is None or find_spec("cuda") is None:
         pytest.skip("hal-cuda is not installed here")
@@ -120,7 +118,7 @@ def test_a_page_of_the_software_driver(tmp_path: Path) -> None:
     assert "| 0.77 x |" in text and "Sizes were made smaller: arrays up to " in text
 
 
-def _python(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def _python(folder, *arguments, **environment):
     """In a process that finds `bench`, and nothing else of the checkout."""
     (folder / "bench").symlink_to(ROOT / "bench")
     own = {"PYTHONPATH": str(folder), "HAL_CACHE_DIR": str(folder / "cache"), "HAL_REQUIRE": ""}
@@ -130,12 +128,12 @@ def _python(folder: Path, *arguments: str, **environment: str) -> subprocess.Com
     )  # fmt: skip
 
 
-def _simulators() -> Path:
+def _simulators():
     """Where hal-cuda's own tests keep it, so that it is built once."""
     return Path(tempfile.gettempdir()) / f"hal-simulators-{os.getuid()}"
 
 
-def test_no_page_of_a_software_driver_is_kept() -> None:
+def test_no_page_of_a_software_driver_is_kept():
     pages = [path for path in (ROOT / "docs" / "hardware").glob("*.md") if path.name != "README.md"]
     assert not [path for path in pages if "not a GPU" in path.read_text(encoding="utf-8")]
     said = "There is no page yet" in (ROOT / "docs" / "hardware" / "README.md").read_text("utf-8")
@@ -145,7 +143,7 @@ def test_no_page_of_a_software_driver_is_kept() -> None:
 # -- what it says
 
 
-def test_a_page_says_what_passed() -> None:
+def test_a_page_says_what_passed():
     text = page.text(_run())
     assert page.file_name(INFO) == "nvidia-h200-sxm"
     assert "**" not in text  # neither a notice nor a failure
@@ -171,9 +169,8 @@ def test_a_page_says_what_passed() -> None:
     ids=["kit died", "kit failed", "no kit", "example", "bench died", "bench failed"],
 )  # fmt: skip
 def test_what_failed_is_on_the_page_and_fails_the_run(
-    changed: dict[str, Any], failure: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+    changed, failure, tmp_path, monkeypatch, capsys
+):
     monkeypatch.setattr(hardware, "everything", lambda *given: _run(**changed))
     given = ["hardware", "CUDA", "--into", str(tmp_path / "a" / "b"), "--examples", "nowhere"]
     monkeypatch.setattr(sys, "argv", given)
@@ -185,9 +182,7 @@ def test_what_failed_is_on_the_page_and_fails_the_run(
         assert "ValueError: | '''" in text  # its last words, which do not end the block
 
 
-def test_no_device_is_an_error_without_a_page(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_no_device_is_an_error_without_a_page(tmp_path, monkeypatch, capsys):
     given = ["hardware", "NPU7", "--into", str(tmp_path), "--examples", str(tmp_path)]
     monkeypatch.setattr(sys, "argv", given)
     assert hardware.main() == 2
@@ -201,7 +196,7 @@ def test_no_device_is_an_error_without_a_page(
      ("Oclgrind Simulator", "gpu", "OPENCL", "software driver"),
      ("pthread-haswell-AMD EPYC", "cpu", "OPENCL", "processor"), ("AMD EPYC", "cpu", "CPU", "")],
 )  # fmt: skip
-def test_what_is_no_gpu_is_not_taken_for_one(title: str, kind: str, name: str, said: str) -> None:
+def test_what_is_no_gpu_is_not_taken_for_one(title, kind, name, said):
     notice = machine.notice(INFO._replace(title=title, kind=kind, name=name))
     assert said in notice and bool(said) == bool(notice)
     assert machine.software(INFO._replace(title=title)) == ("software" in said)
@@ -210,7 +205,7 @@ def test_what_is_no_gpu_is_not_taken_for_one(title: str, kind: str, name: str, s
 # -- rows
 
 
-def test_a_score_is_a_speed() -> None:
+def test_a_score_is_a_speed():
     times = measure.Times({"hal": [2.0, 2.0, 2.0, 2.0, 8.0, 8.0], "C": [1.0] * 6})
     row = report.beside("work", times, "C", 0.4)
     assert row == report.Row("work", 2.0, "C", 1.0, 0.5, 0.4) and row.met
@@ -218,7 +213,7 @@ def test_a_score_is_a_speed() -> None:
     assert report.beside("work", times, times.allow("C", 1.0), 1.0).score == 1.0
 
 
-def test_who_runs_twice_in_a_row_gains_no_score_by_it() -> None:
+def test_who_runs_twice_in_a_row_gains_no_score_by_it():
     warm, cold = 1.0, 1.2  # who is second in one round is first in the next, and finds its data
     times = measure.Times({"hal": [cold, warm] * 3, "C": [warm, cold] * 3})
     assert times.ratio("C", "hal") == 1.0

@@ -7,7 +7,6 @@ import functools
 import re
 import sys
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -60,20 +59,20 @@ LONGEST_FUNCTION = 50  # lines, docstring left out
 SINGLE_USE = 0.35  # share of private helpers that serve one caller
 
 
-def _files(folder: Path) -> list[Path]:
+def _files(folder):
     return sorted(folder.rglob("*.py"))
 
 
-def _entries() -> list[Path]:
+def _entries():
     """Files and folders of the core; a folder without a module is left over from another branch."""
     return [path for path in sorted(CORE.iterdir()) if path.suffix == ".py" or _files(path)]
 
 
-def _last_name(node: ast.expr) -> str:
+def _last_name(node):
     return str(getattr(node, "attr", getattr(node, "id", "")))
 
 
-def _imports(tree: ast.AST, lazy: bool = True) -> Iterator[tuple[int, str]]:
+def _imports(tree, lazy=True):
     """(line, dotted name) of every import that runs; without `lazy`, none inside of functions."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, figures.Function) and not lazy:
@@ -92,28 +91,28 @@ def _imports(tree: ast.AST, lazy: bool = True) -> Iterator[tuple[int, str]]:
             yield from _imports(node, lazy)
 
 
-def _package_of(path: Path) -> str:
+def _package_of(path):
     return next(name for name, folder in PACKAGES.items() if path.is_relative_to(folder))
 
 
 @functools.cache
-def _tree(path: Path) -> ast.Module:
+def _tree(path):
     """Return a file's syntax tree, which all tests share and none changes."""
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
 @functools.cache
-def _imports_of(path: Path) -> list[tuple[int, str]]:
+def _imports_of(path):
     return list(_imports(_tree(path)))
 
 
-def _type_only_imports(path: Path) -> Iterator[tuple[int, str]]:
+def _type_only_imports(path):
     for node in _tree(path).body:
         if isinstance(node, ast.If) and _last_name(node.test) == "TYPE_CHECKING":
             yield from _imports(ast.Module(node.body, []), lazy=False)
 
 
-def _place_of(path: Path) -> str:
+def _place_of(path):
     """The entry of its package's import order that a file belongs to."""
     package = _package_of(path)
     parts = path.relative_to(PACKAGES[package]).with_suffix("").parts
@@ -121,7 +120,7 @@ def _place_of(path: Path) -> str:
     return two if two in IMPORT_ORDERS[package] else parts[0]
 
 
-def _noun(dotted: str, package: str = "hal_core") -> str | None:
+def _noun(dotted, package="hal_core"):
     """The entry of a package's import order that an import reaches; None for another package."""
     parts = dotted.split(".")
     if parts[0] != package:
@@ -135,7 +134,7 @@ def _noun(dotted: str, package: str = "hal_core") -> str | None:
 
 
 @pytest.mark.parametrize("package", IMPORT_ORDERS)
-def test_a_module_imports_only_what_stands_before_it(package: str) -> None:
+def test_a_module_imports_only_what_stands_before_it(package):
     order = IMPORT_ORDERS[package]
     for path in _files(PACKAGES[package]):
         own, name = _place_of(path), path.relative_to(ROOT)
@@ -149,7 +148,7 @@ def test_a_module_imports_only_what_stands_before_it(package: str) -> None:
 
 
 @pytest.mark.parametrize("package", IMPORT_ORDERS)
-def test_type_only_imports_that_point_up_name_a_noun(package: str) -> None:
+def test_type_only_imports_that_point_up_name_a_noun(package):
     order = IMPORT_ORDERS[package]
     for path in _files(PACKAGES[package]):
         for line, dotted in _type_only_imports(path):
@@ -159,14 +158,14 @@ def test_type_only_imports_that_point_up_name_a_noun(package: str) -> None:
 
 
 @pytest.mark.parametrize("package", IMPORT_ORDERS)
-def test_import_order_names_only_what_is_there(package: str) -> None:
+def test_import_order_names_only_what_is_there(package):
     present = {_place_of(path) for path in _files(PACKAGES[package])}
     absent = set(IMPORT_ORDERS[package]) - present
     assert not absent, f"the import order names what is gone: {sorted(absent)}"
 
 
 @pytest.mark.parametrize("name", PACKAGES)
-def test_a_distribution_imports_those_that_it_needs(name: str) -> None:
+def test_a_distribution_imports_those_that_it_needs(name):
     """Import what pyproject.toml names: the core none, the language the core, no other backend."""
     for path in _files(PACKAGES[name]):
         types = [
@@ -185,7 +184,7 @@ def test_a_distribution_imports_those_that_it_needs(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PLUGINS)
-def test_backend_does_not_reach_the_registry(name: str) -> None:
+def test_backend_does_not_reach_the_registry(name):
     """But for its commands of `hal`."""
     project = tomllib.loads((PLUGINS[name].parent / "pyproject.toml").read_text(encoding="utf-8"))
     commands = project["project"]["entry-points"].get("hal.commands", {}).values()
@@ -196,13 +195,13 @@ def test_backend_does_not_reach_the_registry(name: str) -> None:
             assert _noun(dotted) not in ("device", "cli"), f"{path.name}:{line} uses {dotted}"
 
 
-def test_rooms_are_few() -> None:
+def test_rooms_are_few():
     rooms = {path.stem for path in _entries()}
     assert len(rooms) <= MOST_ROOMS, sorted(rooms)
 
 
 @pytest.mark.parametrize("folder", PACKAGES.values(), ids=lambda path: path.name)
-def test_helpers_of_a_folder_do_not_import_its_init(folder: Path) -> None:
+def test_helpers_of_a_folder_do_not_import_its_init(folder):
     for path in folder.rglob("*/__init__.py"):
         kinds, package = (ast.ClassDef, ast.FunctionDef), _module(path)
         names = {node.name for node in _tree(path).body if isinstance(node, kinds)}
@@ -212,7 +211,7 @@ def test_helpers_of_a_folder_do_not_import_its_init(folder: Path) -> None:
                 assert owner != package or name not in names, f"{helper}:{line} uses {dotted}"
 
 
-def test_no_two_files_import_each_other() -> None:
+def test_no_two_files_import_each_other():
     """No circle of files, of any length, among the imports at the top of modules.
 
     Type-only imports count, too, except those of nouns: a buffer has a device, which has an
@@ -223,7 +222,7 @@ def test_no_two_files_import_each_other() -> None:
     assert "hal_core.buffer" not in reaches["hal_core.buffer.host"]  # a type-only one of a noun
     done: set[str] = set()
 
-    def visit(name: str, way: tuple[str, ...]) -> None:
+    def visit(name, way):
         assert name not in way, f"circle: {' -> '.join((*way[way.index(name) :], name))}"
         if name not in done:
             for other in sorted(reaches[name]):
@@ -234,16 +233,16 @@ def test_no_two_files_import_each_other() -> None:
         visit(name, ())
 
 
-def _module(path: Path) -> str:
+def _module(path):
     parts = path.relative_to(PACKAGES[_package_of(path)].parent).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def _imported(path: Path, modules: dict[str, Path]) -> set[str]:
+def _imported(path, modules):
     """The modules of the core that a file imports when it is imported itself, and for its types."""
     tree = _tree(path)
 
-    def named(imports: Iterator[tuple[int, str]]) -> set[str]:
+    def named(imports):
         found = {name if name in modules else name.rpartition(".")[0] for _, name in imports}
         return found & modules.keys() - {_module(path), "hal_core"}
 
@@ -251,7 +250,7 @@ def _imported(path: Path, modules: dict[str, Path]) -> set[str]:
 
 
 @pytest.mark.parametrize("folder", PACKAGES.values(), ids=lambda path: path.name)
-def test_no_function_is_too_long(folder: Path) -> None:
+def test_no_function_is_too_long(folder):
     for path in _files(folder):
         for node in ast.walk(_tree(path)):
             if isinstance(node, figures.Function):
@@ -261,27 +260,27 @@ def test_no_function_is_too_long(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("folder", PACKAGES.values(), ids=lambda path: path.name)
-def test_threads_are_those_that_ctrl_c_cannot_break(folder: Path) -> None:
+def test_threads_are_those_that_ctrl_c_cannot_break(folder):
     """The package `hal_testing` is of tests, and `concurrency` makes the others."""
     texts = {path: path.read_text(encoding="utf-8") for path in _files(folder)}
     made = [path for path, text in texts.items() if "threading.Thread(" in text]
     assert not made or folder.name == "hal_testing", made
 
 
-def test_helpers_serve_more_than_one_caller() -> None:
+def test_helpers_serve_more_than_one_caller():
     counts = [figures.helpers_of(_tree(path)) for name in SHARED for path in _files(PACKAGES[name])]
     helpers, single_use = map(sum, zip(*counts, strict=True))
     assert single_use < SINGLE_USE * helpers, f"{single_use} of {helpers}"
 
 
-def test_the_map_names_every_room() -> None:
+def test_the_map_names_every_room():
     listed = set(re.findall(r"^\| (.*?) \|", PAGE, re.MULTILINE))
     named = {name.strip("`/ ") for cell in listed for name in cell.split(",")}
     rooms = {path.name for path in _entries()}
     assert rooms <= named, f"CONTRIBUTING.md does not name {sorted(rooms - named)}"
 
 
-def test_the_page_prints_the_import_order() -> None:
+def test_the_page_prints_the_import_order():
     printed = re.search(r"^```text\n(errors <.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     assert printed is not None
     assert printed[1].replace("<", " ").split() == IMPORT_ORDERS["hal_core"]

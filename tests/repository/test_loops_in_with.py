@@ -5,11 +5,8 @@ exceptions leaves out. Ctrl-C is heard at that jump, and then skips the end of t
 stays held. `while True:` with a `break`, `filter`, and `if not condition: continue` have none.
 """
 
-from __future__ import annotations
-
 import dis
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import CodeType
 
@@ -28,16 +25,16 @@ needs_the_table = pytest.mark.skipif(
 )
 
 
-def open_jumps(code: CodeType) -> Iterator[int]:
+def open_jumps(code):
     """Yield the lines of jumps back that leave out the end of a `with` or a `finally`."""
     bytecode = dis.Bytecode(code)
     rows, steps = bytecode.exception_entries, list(bytecode)
     place = {step.offset: number for number, step in enumerate(steps)}
 
-    def handler(offset: int) -> int | None:
+    def handler(offset):
         return next((row.target for row in rows if row.start <= offset < row.end), None)
 
-    def ends_something(target: int) -> bool:
+    def ends_something(target):
         first = steps[place[target] : place[target] + 8]
         names = [step.opname for step in first]
         is_narrow = "CHECK_EXC_MATCH" in names and first[1].argval != "BaseException"
@@ -62,7 +59,7 @@ def open_jumps(code: CodeType) -> Iterator[int]:
 
 @needs_the_table
 @pytest.mark.parametrize("package", PACKAGES)
-def test_ctrl_c_at_the_end_of_a_turn_is_heard_inside_of_the_with(package: str) -> None:
+def test_ctrl_c_at_the_end_of_a_turn_is_heard_inside_of_the_with(package):
     found = [
         f"{path.relative_to(ROOT)}:{line}"
         for path in sorted((ROOT / package).rglob("*.py"))
@@ -74,7 +71,7 @@ def test_ctrl_c_at_the_end_of_a_turn_is_heard_inside_of_the_with(package: str) -
 
 
 @needs_the_table
-def test_the_jump_is_found() -> None:
+def test_the_jump_is_found():
     text = "def f(lock, busy, one):\n with lock:\n  while busy():\n   one()\n"
     assert list(open_jumps(compile(text, "f", "exec")))
     text = (

@@ -4,10 +4,7 @@ A count is of calls (`counts.py`), allocations, looks at a clock of the test's o
 their order.
 """
 
-from __future__ import annotations
-
 import ast
-from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -64,7 +61,7 @@ RIGHT = {
 }  # fmt: skip
 
 
-def _uses() -> Iterator[str]:
+def _uses():
     """Yield `file::function` of each place outside of imports that names a clock."""
     for folder in FOLDERS:
         for path in sorted((ROOT / folder).rglob("*.py")):
@@ -83,7 +80,7 @@ def _uses() -> Iterator[str]:
                         yield f"{name}::{getattr(one, 'name', '')}"
 
 
-def test_clocks_are_read_where_no_machine_changes_the_result() -> None:
+def test_clocks_are_read_where_no_machine_changes_the_result():
     right = set[str]().union(*RIGHT.values())
     found = list(_uses())
     unknown = [use for use in found if not use.startswith(tuple(right))]

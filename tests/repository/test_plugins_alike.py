@@ -73,16 +73,16 @@ CLASSES: dict[str, tuple[str, type[Any], list[str]]] = {
 }
 
 
-def read(plugin: str, file: str) -> list[ast.stmt]:
+def read(plugin, file):
     folder = STREAMS if plugin == "streams" else FOLDERS[plugin]
     return ast.parse((folder / f"{file}.py").read_text(encoding="utf-8")).body
 
 
-def is_of_streams(plugin: str) -> bool:
+def is_of_streams(plugin):
     return "hal_streams" in (FOLDERS[plugin] / "device.py").read_text(encoding="utf-8")
 
 
-def read_shared(plugin: str, file: str) -> list[ast.stmt]:
+def read_shared(plugin, file):
     """A file, after the definitions that it imports from `hal_streams/`."""
     body = read(plugin, file)
     shared: list[ast.stmt] = []
@@ -94,29 +94,29 @@ def read_shared(plugin: str, file: str) -> list[ast.stmt]:
     return [*shared, *body]
 
 
-def named(body: list[ast.stmt], kind: type[ast.stmt]) -> dict[str, Any]:
-    return {node.name: node for node in body if isinstance(node, kind)}  # type: ignore[attr-defined]
+def named(body, kind):
+    return {node.name: node for node in body if isinstance(node, kind)}
 
 
-def family_of(plugin: str) -> str:
+def family_of(plugin):
     """`CUDA`, as the plugin's classes spell it."""
     [name] = list(named(read(plugin, "__init__"), ast.ClassDef))
     assert name.endswith("Plugin")
     return name.removesuffix("Plugin")
 
 
-def parameters(function: ast.FunctionDef) -> list[str]:
+def parameters(function):
     return [one.arg for one in function.args.args if one.arg != "self"]
 
 
-def assert_in_order(found: list[str], order: list[str], where: str) -> None:
+def assert_in_order(found, order, where):
     places = [order.index(name) for name in found]
     for first, second in pairwise(range(len(found))):
         assert places[first] < places[second], f"{where}: {found[second]} before {found[first]}"
 
 
 @PLUGINS
-def test_files(plugin: str) -> None:
+def test_files(plugin):
     files = {path.name for path in FOLDERS[plugin].iterdir()}
     given = {"clock.py"} if is_of_streams(plugin) else set()
     missing = {f"{name}.py" for name in FILES} - files - given
@@ -124,7 +124,7 @@ def test_files(plugin: str) -> None:
 
 
 @PLUGINS
-def test_hooks_are_an_import_and_a_call_in_the_order_of_hookspecs(plugin: str) -> None:
+def test_hooks_are_an_import_and_a_call_in_the_order_of_hookspecs(plugin):
     body = read(plugin, "__init__")
     [owner] = named(body, ast.ClassDef).values()
     hooks = named(owner.body, ast.FunctionDef)
@@ -142,7 +142,7 @@ def test_hooks_are_an_import_and_a_call_in_the_order_of_hookspecs(plugin: str) -
 
 @PLUGINS
 @pytest.mark.parametrize("file", FUNCTIONS)
-def test_functions_have_one_name_one_signature_and_one_order(plugin: str, file: str) -> None:
+def test_functions_have_one_name_one_signature_and_one_order(plugin, file):
     functions = named(read_shared(plugin, file), ast.FunctionDef)
     for name, first, returns in FUNCTIONS[file]:
         assert name in functions, f"{plugin}: {file} has no {name}"
@@ -154,7 +154,7 @@ def test_functions_have_one_name_one_signature_and_one_order(plugin: str, file: 
 
 
 @PLUGINS
-def test_check_is_a_context_manager(plugin: str) -> None:
+def test_check_is_a_context_manager(plugin):
     check = named(read_shared(plugin, "driver"), ast.ClassDef)["check"]
     methods = named(check.body, ast.FunctionDef)
     assert list(methods) == ["__init__", "__enter__", "__exit__"]
@@ -163,7 +163,7 @@ def test_check_is_a_context_manager(plugin: str) -> None:
 
 @pytest.mark.parametrize("plugin", [*FOLDERS, "streams"])
 @pytest.mark.parametrize("file", CLASSES)
-def test_methods_of_the_base_class_come_first_and_in_its_order(plugin: str, file: str) -> None:
+def test_methods_of_the_base_class_come_first_and_in_its_order(plugin, file):
     end, base, first = CLASSES[file]
     if plugin == "streams":
         if file == "compiler":  # the backend's own
@@ -188,7 +188,7 @@ def test_methods_of_the_base_class_come_first_and_in_its_order(plugin: str, file
 
 
 @pytest.mark.parametrize("plugin", FOLDERS)
-def test_R7_importing_a_plugin_loads_nothing_else(plugin: str) -> None:
+def test_R7_importing_a_plugin_loads_nothing_else(plugin):
     name = FOLDERS[plugin].name
     code = f"import sys, hal_core.hookspecs; before = set(sys.modules); import {name}"
     code += "; print(*set(sys.modules) - before)"

@@ -1,7 +1,5 @@
 """Every promise of the registry, and of processes and threads, has a test with its number."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
@@ -19,5 +17,5 @@ NAMED = {
 @pytest.mark.parametrize(
     "number", [*(f"R{number}" for number in range(1, 22)), "X1", "X2", "X3", "X4"]
 )
-def test_a_promise_has_a_test_of_its_number(number: str) -> None:
+def test_a_promise_has_a_test_of_its_number(number):
     assert number in NAMED

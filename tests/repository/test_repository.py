@@ -6,7 +6,6 @@ import ast
 import functools
 import re
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 from runpy import run_path
 from types import SimpleNamespace
@@ -31,11 +30,11 @@ SHARED = ("hal_core", "hal_kernel", "hal_streams", "hal_testing")
 BACKENDS = [name for name in PROJECTS if name not in SHARED]
 
 
-def _files(package: str) -> list[Path]:
+def _files(package):
     return sorted(PACKAGES[package].rglob("*.py"))
 
 
-def _table(page: str) -> Iterator[list[str]]:
+def _table(page):
     """Rows of a page's first table, as the cells between the bars."""
     inside = False
     for line in (ROOT / page).read_text(encoding="utf-8").splitlines():
@@ -51,7 +50,7 @@ def _table(page: str) -> Iterator[list[str]]:
 
 
 @pytest.mark.parametrize("name", PROJECTS)
-def test_distribution_is_whole(name: str) -> None:
+def test_distribution_is_whole(name):
     folder = PROJECTS[name]
     project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert project["name"] == name.replace("_", "-")
@@ -64,14 +63,14 @@ def test_distribution_is_whole(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sessions.DISTRIBUTIONS[1:])
-def test_an_install_from_a_checkout_brings_what_a_distribution_needs(name: str) -> None:
+def test_an_install_from_a_checkout_brings_what_a_distribution_needs(name):
     text = " ".join((sessions.folder_of(name) / "README.md").read_text(encoding="utf-8").split())
     (command,) = re.findall(r"From a checkout: `([^`]*)`", text)
     folders = {f"plugins/{one}" for one in sessions.needed([name])} - {"plugins/hal-core"}
     assert folders <= set(command.replace("./", "").split()), command
 
 
-def test_versions_are_equal_everywhere() -> None:
+def test_versions_are_equal_everywhere():
     versions = {}
     for name, folder in PROJECTS.items():
         text = (folder / "pyproject.toml").read_text(encoding="utf-8")
@@ -89,14 +88,14 @@ def test_versions_are_equal_everywhere() -> None:
 
 
 @pytest.mark.parametrize("name", BACKENDS)
-def test_backend_takes_the_core_of_its_own_minor_version(name: str) -> None:
+def test_backend_takes_the_core_of_its_own_minor_version(name):
     text = (PROJECTS[name] / "pyproject.toml").read_text(encoding="utf-8")
     project = tomllib.loads(text)["project"]
     major, minor = map(int, project["version"].split(".")[:2])
     assert f"hal-core>={major}.{minor},<{major}.{minor + 1}" in project["dependencies"]
 
 
-def test_extras_name_every_backend_that_exists() -> None:
+def test_extras_name_every_backend_that_exists():
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     extras = tomllib.loads(text)["project"]["optional-dependencies"]
     families = [name.removeprefix("hal_") for name in BACKENDS]
@@ -110,11 +109,11 @@ def test_extras_name_every_backend_that_exists() -> None:
 # -- code
 
 
-def test_families_of_this_project_are_here() -> None:
+def test_families_of_this_project_are_here():
     assert sorted(name.removeprefix("hal_").upper() for name in BACKENDS) == sorted(KNOWN)
 
 
-def test_core_names_no_backend() -> None:
+def test_core_names_no_backend():
     for path in _files("hal_core"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Import | ast.ImportFrom):
@@ -124,7 +123,7 @@ def test_core_names_no_backend() -> None:
 
 
 @pytest.mark.parametrize("name", PROJECTS)
-def test_X3_shipped_code_has_no_assert(name: str) -> None:
+def test_X3_shipped_code_has_no_assert(name):
     found = [
         f"{path.relative_to(ROOT)}:{node.lineno}"
         for path in _files(name)
@@ -136,7 +135,7 @@ def test_X3_shipped_code_has_no_assert(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PROJECTS)
-def test_library_prints_nothing(name: str) -> None:
+def test_library_prints_nothing(name):
     # Of the interpreter, for `hal.print`; of hal-cpu, the command `hal explain`.
     allowed = ("__main__.py", "printing.py", "explain.py")
     found = [
@@ -149,7 +148,7 @@ def test_library_prints_nothing(name: str) -> None:
     assert not found
 
 
-def test_no_module_is_called_utils() -> None:
+def test_no_module_is_called_utils():
     names = [path for name in PROJECTS for path in _files(name)]
     assert not [path for path in names if path.stem in ("utils", "util", "misc", "common")]
 
@@ -157,30 +156,30 @@ def test_no_module_is_called_utils() -> None:
 # -- pages
 
 
-def _readme(language: str) -> list[str]:
+def _readme(language):
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
 
 
-def test_readme_example_is_the_file_in_examples() -> None:
+def test_readme_example_is_the_file_in_examples():
     [code] = _readme("python")
     text = (ROOT / "examples" / "saxpy.py").read_text(encoding="utf-8")
     assert text.split('"""', 2)[2].lstrip("\n") == code
 
 
 @pytest.mark.parametrize(("folder", "pattern"), [("docs", "*.md"), ("examples", "*.py")])
-def test_a_list_names_every_file_of_its_folder(folder: str, pattern: str) -> None:
+def test_a_list_names_every_file_of_its_folder(folder, pattern):
     listed = (ROOT / folder / "README.md").read_text(encoding="utf-8")
     files = {path.name for path in (ROOT / folder).glob(pattern)} - {"README.md"}
     assert not [name for name in sorted(files) if f"]({name})" not in listed]
 
 
 @pytest.mark.parametrize(("file", "most"), [("README.md", 130), ("noxfile.py", 300)])
-def test_what_is_read_first_is_short(file: str, most: int) -> None:
+def test_what_is_read_first_is_short(file, most):
     assert len((ROOT / file).read_text(encoding="utf-8").splitlines()) <= most
 
 
-def test_ci_runs_the_commands_of_the_readme() -> None:
+def test_ci_runs_the_commands_of_the_readme():
     script = (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
     commands = [line for block in _readme("sh") for line in block.splitlines()]
     assert len(commands) == 2
@@ -191,9 +190,7 @@ def test_ci_runs_the_commands_of_the_readme() -> None:
     assert (ROOT / ".ci" / "run").stat().st_mode & 0o111, ".ci/run is not executable"
 
 
-def test_a_run_notes_what_skipped_tests_need(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_notes_what_skipped_tests_need(tmp_path, monkeypatch):
     """nox prints it in one line at its end."""
     summarize = run_path(str(ROOT / "conftest.py"))["pytest_terminal_summary"]
     reasons = ["gcc: no (apt-get install gcc). Then apt-get install gcc.", "Windows has no fork"]
@@ -204,7 +201,7 @@ def test_a_run_notes_what_skipped_tests_need(
     assert (tmp_path / "left-out.txt").read_text("utf-8") == "gcc 1\nclang 2\n"
 
 
-def test_links_between_pages_lead_somewhere() -> None:
+def test_links_between_pages_lead_somewhere():
     pages = [path for folder in ("docs", "examples") for path in (ROOT / folder).rglob("*.md")]
     for page in (*ROOT.glob("*.md"), *pages, *(ROOT / "plugins").glob("*/*.md")):
         for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8")):
@@ -213,7 +210,7 @@ def test_links_between_pages_lead_somewhere() -> None:
 
 
 @functools.cache
-def _declared() -> dict[str, str]:
+def _declared():
     """Every `declare("NAME", default, "meaning", parse)` of the core and the backends."""
     found, names = {}, ("declare", "config.declare")
     for name in PROJECTS:
@@ -224,12 +221,12 @@ def _declared() -> dict[str, str]:
     return found
 
 
-def test_environment_page_lists_exactly_the_declared_settings() -> None:
+def test_environment_page_lists_exactly_the_declared_settings():
     listed = {row[0].strip("`"): row[2] for row in _table("docs/environment.md")}
     assert listed == _declared()
 
 
-def test_environment_page_shows_defaults_that_can_be_set() -> None:
+def test_environment_page_shows_defaults_that_can_be_set():
     """As `HAL_DEVICE=none` would ask for a device of that name, none is no default."""
     for name, default, _ in _table("docs/environment.md"):
         setting = SETTINGS.get(name.strip("`"))  # None: a backend's, which is not imported here
@@ -238,7 +235,7 @@ def test_environment_page_shows_defaults_that_can_be_set() -> None:
             assert shown == setting.default, name
 
 
-def test_no_setting_is_read_behind_the_back_of_config() -> None:
+def test_no_setting_is_read_behind_the_back_of_config():
     declared = _declared()
     for name in PROJECTS:
         for path in _files(name):
@@ -246,7 +243,7 @@ def test_no_setting_is_read_behind_the_back_of_config() -> None:
                 assert used in declared, f"{path.relative_to(ROOT)} reads {used}, undeclared"
 
 
-def test_errors_page_lists_every_class() -> None:
+def test_errors_page_lists_every_class():
     files = [PACKAGES[name] / "errors.py" for name in ("hal_core", "hal_kernel")]
     trees = [ast.parse(file.read_text(encoding="utf-8")) for file in files]
     nodes = [node for tree in trees for node in tree.body]
@@ -254,7 +251,7 @@ def test_errors_page_lists_every_class() -> None:
     assert {row[0].strip("`") for row in _table("docs/errors.md")} == classes
 
 
-def test_changelog_starts_with_this_version() -> None:
+def test_changelog_starts_with_this_version():
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     version = tomllib.loads(text)["project"]["version"]
     heading = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
@@ -262,7 +259,7 @@ def test_changelog_starts_with_this_version() -> None:
     assert heading[1] == version
 
 
-def test_nox_lists_each_session_with_a_whole_sentence() -> None:
+def test_nox_lists_each_session_with_a_whole_sentence():
     """`nox -l` shows the first line of a docstring: a verb first, and a full stop at the end."""
     tree = ast.parse((ROOT / "noxfile.py").read_text(encoding="utf-8"))
     sessions = 0
@@ -276,7 +273,7 @@ def test_nox_lists_each_session_with_a_whole_sentence() -> None:
     assert sessions > 10
 
 
-def test_the_recipe_has_every_distribution_and_what_it_needs() -> None:
+def test_the_recipe_has_every_distribution_and_what_it_needs():
     """But for packages of one system, which a package for all systems cannot ask for."""
     text = (ROOT / "packaging" / "conda" / "recipe.yaml").read_text(encoding="utf-8")
     parts = {
@@ -291,11 +288,11 @@ def test_the_recipe_has_every_distribution_and_what_it_needs() -> None:
             assert "sys_platform" in needed or f"- {asked}\n" in parts[name], needed
 
 
-def test_sessions_know_the_backends() -> None:
+def test_sessions_know_the_backends():
     assert [f"hal_{name}" for name in sessions.BACKENDS] == BACKENDS
 
 
-def test_sessions_select_whole_files_by_marks_that_are_declared() -> None:
+def test_sessions_select_whole_files_by_marks_that_are_declared():
     """A session gives pytest every file that names a mark: no single test has it, but `full`."""
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     listed = tomllib.loads(text)["tool"]["pytest"]["ini_options"]["markers"]
@@ -310,7 +307,7 @@ def test_sessions_select_whole_files_by_marks_that_are_declared() -> None:
             assert not single.search(path.read_text(encoding="utf-8")), path
 
 
-def test_X3_what_tests_import_does_not_rely_on_assert() -> None:
+def test_X3_what_tests_import_does_not_rely_on_assert():
     """pytest keeps the asserts of test files under `python -O`, but not those of their helpers."""
     folders = [ROOT / "tests", *(ROOT / "plugins").glob("*/tests")]
     for path in (path for folder in folders for path in folder.rglob("*.py")):

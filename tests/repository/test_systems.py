@@ -3,8 +3,6 @@
 A name that is in neither table is new: look up in Python's documentation which systems have it.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from pathlib import Path
@@ -91,7 +89,7 @@ ONLY_SOME = {
 }  # fmt: skip
 
 
-def uses(text: str) -> set[str]:
+def uses(text):
     """`os.fork` for each use of a listed module's name, `import x` for each foreign module."""
     found, imported = set(), set()
     tree = ast.parse(text)
@@ -108,13 +106,13 @@ def uses(text: str) -> set[str]:
     return found | {f"import {name}" for name in imported & {*FOREIGN}}
 
 
-def listed(file: str) -> set[str]:
+def listed(file):
     """What the second table has of a file."""
     rows = " ".join(ONLY_SOME.get(file, {})).replace("import ", "import_")
     return {name.replace("import_", "import ") for name in rows.split()}
 
 
-def unlisted(file: str, text: str) -> set[str]:
+def unlisted(file, text):
     everywhere = {f"{name}.{one}" for name, names in EVERYWHERE.items() for one in names.split()}
     return uses(text) - everywhere - listed(file)
 
@@ -126,7 +124,7 @@ FILES = {
 }
 
 
-def test_every_use_is_listed() -> None:
+def test_every_use_is_listed():
     found = {
         file: names
         for file, path in FILES.items()
@@ -136,7 +134,7 @@ def test_every_use_is_listed() -> None:
 
 
 @pytest.mark.parametrize("file", ONLY_SOME)
-def test_what_is_listed_is_used(file: str) -> None:
+def test_what_is_listed_is_used(file):
     assert listed(file) <= uses(FILES[file].read_text(encoding="utf-8"))
 
 
@@ -145,12 +143,12 @@ def test_what_is_listed_is_used(file: str) -> None:
     ["import os\nos.getuid()", "from os import mkfifo", "import fcntl", "import signal\n"
      "signal.SIGUSR1", "import socket\nsocket.AF_UNIX", "import mmap\nmmap.MAP_SHARED"],
 )  # fmt: skip
-def test_a_new_use_is_found(text: str) -> None:
+def test_a_new_use_is_found(text):
     assert unlisted("hal_core/compiler/cache.py", text)
 
 
 @pytest.mark.parametrize("workflow", ["systems", "release"])
-def test_a_workflow_runs_sessions_that_exist(workflow: str) -> None:
+def test_a_workflow_runs_sessions_that_exist(workflow):
     noxfile = (ROOT / "noxfile.py").read_text(encoding="utf-8")
     sessions = {node.name for node in ast.parse(noxfile).body if isinstance(node, ast.FunctionDef)}
     text = (ROOT / f".github/workflows/{workflow}.yml").read_text(encoding="utf-8")

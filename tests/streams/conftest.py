@@ -1,7 +1,5 @@
 """Modules beside the tests can be imported by them."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Translation of a device's clock to the host's, for any zero, any rate and inexact samples."""
 
-from __future__ import annotations
-
 import random
 
 import pytest
@@ -11,31 +9,31 @@ from hal_streams.sampled_clock import ClockSamples
 EVERY_NS = 500_000_000
 
 
-def with_samples(*moments: tuple[int, int]) -> ClockSamples:
+def with_samples(*moments):
     made = ClockSamples()
     for moment in moments:
         made.add(*moment)
     return made
 
 
-def test_F1_the_worked_example_of_the_class() -> None:
+def test_F1_the_worked_example_of_the_class():
     made = with_samples((0, 7_000), (1_000, 8_250), (2_000, 9_350))
     asked = (400, 1_500, 3_000, -400)
     assert [made.on_host(ns) for ns in asked] == [7_500, 8_800, 10_450, 6_500]
 
 
-def test_F1_with_one_sample_the_clocks_run_at_one_rate() -> None:
+def test_F1_with_one_sample_the_clocks_run_at_one_rate():
     one = with_samples((1_000, 50_000))
     assert [one.on_host(ns) for ns in (0, 1_000, 4_000)] == [49_000, 50_000, 53_000]
 
 
 @pytest.mark.parametrize("drift", [-100e-6, -1e-6, 0, 24e-6, 100e-6])
 @pytest.mark.parametrize("count", [2, 3, 50])
-def test_F1_a_device_s_clock_that_drifts_is_followed(drift: float, count: int) -> None:
+def test_F1_a_device_s_clock_that_drifts_is_followed(drift, count):
     """Samples are half a second apart and wrong by up to 2 us, as was measured."""
     rng = random.Random(count)
 
-    def truth(device_ns: int) -> float:
+    def truth(device_ns):
         return 7e12 + device_ns * (1 + drift)
 
     moments = [10**13 + n * EVERY_NS for n in range(count)]
@@ -48,7 +46,7 @@ def test_F1_a_device_s_clock_that_drifts_is_followed(drift: float, count: int) -
     assert [made.on_host(ns) for ns, _ in exact] == [host for _, host in exact]
 
 
-def test_F1_samples_are_bounded_and_the_first_and_last_stay() -> None:
+def test_F1_samples_are_bounded_and_the_first_and_last_stay():
     made = ClockSamples(most=10)
     for n in range(100):
         made.add(n * EVERY_NS, 7 + n * EVERY_NS + n * n)

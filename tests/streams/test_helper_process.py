@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,19 +18,19 @@ HERE = str(Path(__file__).parent)
 
 
 @pytest.fixture
-def helper(monkeypatch: pytest.MonkeyPatch) -> Iterator[HelperProcess]:
+def helper(monkeypatch):
     monkeypatch.syspath_prepend(HERE)
     made = HelperProcess("echoing")
     yield made
     made.close()
 
 
-def _number(helper: HelperProcess) -> int:
+def _number(helper):
     answer, _ = helper.ask({"do": "echo"})
     return int(answer["process"])
 
 
-def test_questions_of_any_size_are_answered_by_one_process(helper: HelperProcess) -> None:
+def test_questions_of_any_size_are_answered_by_one_process(helper):
     numbers = set()
     for size in (0, 1, 1 << 20):
         question: dict[str, Any] = {"do": "echo", "text": "\n\x00\N{SNOWMAN}" * 100, "size": size}
@@ -47,9 +46,7 @@ def test_questions_of_any_size_are_answered_by_one_process(helper: HelperProcess
      ({"do": "raise"}, ("status 1", "a bug of ours")),
      ({"do": "close"}, ("status", "output closed"))],
 )  # fmt: skip
-def test_a_process_that_dies_says_why_and_is_replaced(
-    helper: HelperProcess, question: dict[str, Any], words: tuple[str, str]
-) -> None:
+def test_a_process_that_dies_says_why_and_is_replaced(helper, question, words):
     first = _number(helper)
     with pytest.raises(HelperDied, match=words[0]) as died:
         helper.ask(question, bytes(1 << 20))
@@ -57,7 +54,7 @@ def test_a_process_that_dies_says_why_and_is_replaced(
     assert _number(helper) != first
 
 
-def test_a_process_that_was_killed_between_two_questions_is_replaced(helper: HelperProcess) -> None:
+def test_a_process_that_was_killed_between_two_questions_is_replaced(helper):
     first = _number(helper)
     os.kill(first, 9)
     for _ in range(2):  # its end may not be known yet
@@ -69,8 +66,8 @@ def test_a_process_that_was_killed_between_two_questions_is_replaced(helper: Hel
     raise AssertionError("it was not replaced")
 
 
-def test_threads_ask_in_turns(helper: HelperProcess) -> None:
-    def ask(name: int) -> None:
+def test_threads_ask_in_turns(helper):
+    def ask(name):
         for turn in range(20):
             answer, content = helper.ask({"do": "echo", "name": name}, b"%d %d" % (name, turn))
             assert answer["echo"]["name"] == name and content[::-1] == b"%d %d" % (name, turn)
@@ -78,7 +75,7 @@ def test_threads_ask_in_turns(helper: HelperProcess) -> None:
     results(*(partial(ask, name) for name in range(8)))
 
 
-def test_it_ends_with_the_program_and_a_forked_child_leaves_it_alone() -> None:
+def test_it_ends_with_the_program_and_a_forked_child_leaves_it_alone():
     code = f"""
         import os, sys
         sys.path.insert(0, {HERE!r})
@@ -98,9 +95,7 @@ def test_it_ends_with_the_program_and_a_forked_child_leaves_it_alone() -> None:
         os.kill(int(done.stdout), 0)
 
 
-def test_a_program_without_python_says_so(
-    helper: HelperProcess, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_program_without_python_says_so(helper, monkeypatch):
     monkeypatch.setattr(sys, "executable", "")
     with pytest.raises(HelperDied, match="no Python to start"):
         helper.ask({"do": "echo"})

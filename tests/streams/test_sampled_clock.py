@@ -5,12 +5,11 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
 from hal_core.errors import DeviceFault, HalError
-from hal_streams.sampled_clock import SampledClock, Span
+from hal_streams.sampled_clock import SampledClock
 
 EVERY_NS, TRIES = 500_000_000, 5  # between two samples, and for each
 
@@ -27,38 +26,38 @@ class Device:
 class Played(SampledClock):
     """Marks and work have the times that `next_marks` and `work` say."""
 
-    def __init__(self) -> None:
-        super().__init__(Device())  # type: ignore[arg-type]
+    def __init__(self):
+        super().__init__(Device())
         self.next_marks: Callable[[], int] = lambda: 0
         self.reads = self.samples = 0
 
-    def _mark(self) -> int:
+    def _mark(self):
         return self.next_marks()
 
-    def _add_mark(self, mark: int, host_ns: int) -> None:
+    def _add_mark(self, mark, host_ns):
         self.samples += 1
         self._samples.add(mark, host_ns)
 
-    def _queue(self, work: Callable[[], Any], span: Span) -> Any:
+    def _queue(self, work, span):
         span.command = work()
         return span.command
 
-    def _wait(self, command: object) -> None:
+    def _wait(self, command):
         if command == "failed":
             raise DeviceFault("wait", "it failed")
 
-    def _read(self, span: Span) -> None:
+    def _read(self, span):
         self.reads += 1
         span.command, command = None, span.command
         span.passed = None if command == "failed" else command
 
 
 @pytest.fixture
-def made() -> Played:
+def made():
     return Played()
 
 
-def test_F1_the_worked_example_of_the_module(made: Played) -> None:
+def test_F1_the_worked_example_of_the_module(made):
     """With two tries more, which took longer."""
     device = iter([50_400, 56_900, 61_100, 0, 0, 500_056_900, 500_058_000, 500_059_000, 0, 0])
     made.next_marks = lambda: next(device)
@@ -71,7 +70,7 @@ def test_F1_the_worked_example_of_the_module(made: Played) -> None:
     assert times() == (251_016_000, 301_017_000)
 
 
-def test_F1_a_sample_is_taken_when_one_is_due(made: Played) -> None:
+def test_F1_a_sample_is_taken_when_one_is_due(made):
     now = 10**15
     made.now_ns = lambda: now
     made.next_marks = lambda: now
@@ -82,15 +81,15 @@ def test_F1_a_sample_is_taken_when_one_is_due(made: Played) -> None:
 
 
 @pytest.mark.parametrize("drift", [-100e-6, 24e-6, 100e-6])
-def test_F1_tries_that_were_disturbed_do_not_count(made: Played, drift: float) -> None:
+def test_F1_tries_that_were_disturbed_do_not_count(made, drift):
     rng, now, tries = random.Random(1), 10**15, itertools.count()
 
-    def look() -> int:
+    def look():
         nonlocal now
         now += rng.randrange(500, 1500)
         return now
 
-    def mark() -> int:
+    def mark():
         nonlocal now
         noted = look()
         if next(tries) % TRIES != 2:
@@ -110,7 +109,7 @@ def test_F1_tries_that_were_disturbed_do_not_count(made: Played, drift: float) -
         assert abs(start_ns - begin) < 3000 and abs(end_ns - end) < 3000
 
 
-def test_F1_times_are_read_once_and_stay(made: Played) -> None:
+def test_F1_times_are_read_once_and_stay(made):
     _, times = made.measure(lambda: (100, 200))
     told = times()
     assert times() == told and made.reads == 1
@@ -119,8 +118,8 @@ def test_F1_times_are_read_once_and_stay(made: Played) -> None:
 
 
 @pytest.mark.parametrize("how", ["failed", "refused", "forked"])
-def test_F1_work_without_times_has_those_of_its_call(made: Played, how: str) -> None:
-    def refuse() -> int:
+def test_F1_work_without_times_has_those_of_its_call(made, how):
+    def refuse():
         raise HalError("profile", "no")
 
     if how == "refused":
@@ -134,9 +133,9 @@ def test_F1_work_without_times_has_those_of_its_call(made: Played, how: str) -> 
     assert made.reads == (how != "forked")
 
 
-def test_F1_of_a_closed_device_the_host_tells_the_time(made: Played) -> None:
+def test_F1_of_a_closed_device_the_host_tells_the_time(made):
     made.device.closed = True
     result, times = made.measure(lambda: 7)
-    assert result == 7 and made.device.waits == 1  # type: ignore[attr-defined]
+    assert result == 7 and made.device.waits == 1
     start, end = times()
     assert start <= end and made.reads == 0

@@ -1,7 +1,5 @@
 """A backend of `hal_streams/` and of a third driver passes the kit."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
@@ -18,7 +16,7 @@ HERE = Path(__file__).parent
 
 
 @pytest.mark.full
-def test_it_passes_the_kit(tmp_path: Path) -> None:
+def test_it_passes_the_kit(tmp_path):
     for name in ("third_backend.py", "conformance.py"):
         shutil.copy(HERE / name, tmp_path)
     tests = ["-p", "no:cacheprovider", "-p", "hal_testing.plugin", "conformance.py"]
@@ -31,7 +29,7 @@ def test_it_passes_the_kit(tmp_path: Path) -> None:
     assert re.search(r"3\d\d passed", done.stdout), done.stdout[-500:]
 
 
-def test_a_driver_that_lacks_a_function_is_told_its_name() -> None:
+def test_a_driver_that_lacks_a_function_is_told_its_name():
     class Short(third_backend.Third):
         wait_event = StreamDriver.wait_event
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 import third_backend
-from ctrl_c import Heard, Scene, press_everywhere
+from ctrl_c import Scene, press_everywhere
 
 import hal_core as hal
 
@@ -21,16 +19,16 @@ def add_one(y: hal.Ptr[hal.int32]) -> None:
 
 
 @pytest.fixture
-def device() -> Iterator[Any]:
+def device():
     hal.Device.register_plugin("THIRD", third_backend.plugin)
     with hal.Device["THIRD"] as made:
         yield made
 
 
-def test_Q1_ctrl_c_loses_and_repeats_no_call_that_was_kept(device: Any) -> None:
+def test_Q1_ctrl_c_loses_and_repeats_no_call_that_was_kept(device):
     program = device.compile(add_one)
 
-    def scene() -> Scene:
+    def scene():
         x, queue, gate = hal.zeros(1, hal.int32, device), device.queue(), hal.Event()
         queue.wait(gate)
         for _ in range(3):
@@ -38,11 +36,11 @@ def test_Q1_ctrl_c_loses_and_repeats_no_call_that_was_kept(device: Any) -> None:
         middle = queue.record()
         program(x, threads=1, queue=queue)
 
-        def work() -> None:
+        def work():
             gate.set()
             queue.synchronize(20)
 
-        def check(heard: Heard) -> None:
+        def check(heard):
             gate.set()
             assert middle.wait(20) and queue.synchronize(20)
             assert x.numpy().tolist() == [4]
@@ -53,7 +51,7 @@ def test_Q1_ctrl_c_loses_and_repeats_no_call_that_was_kept(device: Any) -> None:
     assert press_everywhere(scene, MOST) > 50
 
 
-def test_P10_unloading_does_not_hurt_what_waits(device: Any) -> None:
+def test_P10_unloading_does_not_hurt_what_waits(device):
     program, x, gate = device.compile(add_one), hal.zeros(1, hal.int32, device), hal.Event()
     graph = hal.Graph(device)
     graph.add(program, x, threads=1)
@@ -68,9 +66,7 @@ def test_P10_unloading_does_not_hurt_what_waits(device: Any) -> None:
     assert not device.unused, "the machine code goes with the last launch"
 
 
-def test_Q1_whoever_sets_an_event_does_not_make_the_calls_that_wait_for_it(
-    device: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_Q1_whoever_sets_an_event_does_not_make_the_calls_that_wait_for_it(device, monkeypatch):
     """It may be the one thread that watches the events of all queues, and copies take long."""
     held, leave, gate = device.queue(), threading.Event(), hal.Event()
     held.most_staged = 1
@@ -85,15 +81,13 @@ def test_Q1_whoever_sets_an_event_does_not_make_the_calls_that_wait_for_it(
     assert done.wait(20) and x.numpy()[-1] == 3
 
 
-def test_Q1_kept_calls_are_made_where_no_thread_can_be_started(
-    device: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_Q1_kept_calls_are_made_where_no_thread_can_be_started(device, monkeypatch):
     """Refuse a new thread, as the interpreter does at its end."""
     queue, gate, x = device.queue(), hal.Event(), hal.zeros(1, hal.int32, device)
     queue.wait(gate)
     done = x.fill(7, queue=queue)
 
-    def refuse(self: threading.Thread) -> None:
+    def refuse(self):
         raise RuntimeError("can't create new thread at interpreter shutdown")
 
     monkeypatch.setattr(threading.Thread, "start", refuse)

@@ -1,7 +1,5 @@
 """Make the helper modules of this folder importable by name."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,17 +1,13 @@
 """Test `hal check` as a user runs it, and the reports of the kit."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from forked import Programs, collected_kit
+from forked import collected_kit
 
 from hal_testing.kit.report import Report, Result, chapters
 
@@ -59,7 +55,7 @@ plugin = Absent()
 
 
 @pytest.fixture(scope="module")
-def programs() -> Iterator[Programs]:
+def programs():
     with collected_kit(optimize="1") as made:
         yield made
 
@@ -67,16 +63,14 @@ def programs() -> Iterator[Programs]:
 class Command:
     """`hal check` and pytest in a folder, on the fake with a change."""
 
-    def __init__(self, programs: Programs, folder: Path) -> None:
+    def __init__(self, programs, folder):
         self._programs, self._folder = programs, folder
 
-    def check(
-        self, *arguments: str, change: str = "", env: dict[str, str] | None = None
-    ) -> subprocess.CompletedProcess[str]:
+    def check(self, *arguments, change="", env=None):
         begin = f"os.chdir({str(self._folder)!r}); sys.argv[:] = {['hal', 'check', *arguments]}\n"
         return self._programs.run(begin + COMMAND.format(change=change), os.environ | (env or {}))
 
-    def pytest(self, *arguments: str, change: str = "") -> subprocess.CompletedProcess[str]:
+    def pytest(self, *arguments, change=""):
         (self._folder / "pytest.ini").write_text("[pytest]\n")
         (self._folder / "conftest.py").write_text(COMMAND.format(change=change))
         options = ["-q", "-p", "no:cacheprovider", "-p", "hal_testing.plugin", "--pyargs"]
@@ -86,11 +80,11 @@ class Command:
 
 
 @pytest.fixture
-def command(programs: Programs, tmp_path: Path) -> Command:
+def command(programs, tmp_path):
     return Command(programs, tmp_path)
 
 
-def test_a_backend_that_conforms(tmp_path: Path) -> None:
+def test_a_backend_that_conforms(tmp_path):
     """In a fresh process, in which the folder's and the caller's settings have no effect."""
     (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = --there-is-no-such-option\n")
     (tmp_path / "conftest.py").write_text("raise SystemExit('the conftest was imported')\n")
@@ -117,7 +111,7 @@ def test_a_backend_that_conforms(tmp_path: Path) -> None:
     assert left == {"pytest.ini", "conftest.py", "test_mine.py", "r.json"}
 
 
-def test_a_backend_that_does_not_conform(command: Command, tmp_path: Path) -> None:
+def test_a_backend_that_does_not_conform(command, tmp_path):
     """The kit's asserts hold under -O."""
     arguments = ("FAKE", "--chapter", "view", "--report", "r.md", "--report", "r.json")
     done = command.check(*arguments, change=FORGETFUL)
@@ -129,7 +123,7 @@ def test_a_backend_that_does_not_conform(command: Command, tmp_path: Path) -> No
     assert re.search(r"^\| `TestView::test_V1_.*\| .+ \|$", (tmp_path / "r.md").read_text(), re.M)
 
 
-def test_no_hardware_is_one_line(command: Command) -> None:
+def test_no_hardware_is_one_line(command):
     each = json.dumps([["FAKE"], ["FAKE", "--require-device"]])
     done = command.check(each, change=ABSENT + EACH)
     plain, required = map(json.loads, done.stdout.splitlines())
@@ -138,7 +132,7 @@ def test_no_hardware_is_one_line(command: Command) -> None:
     assert (required[0], required[1], required[2].count("\n")) == (2, "", 1)
 
 
-def test_wrong_arguments_are_one_line(command: Command) -> None:
+def test_wrong_arguments_are_one_line(command):
     wrong = (
         (["NOPE"], r"open: no installed backend has this name \(got 'NOPE'\)"),
         (["FAKR"], "FAKR.*FAKE"),
@@ -157,7 +151,7 @@ def test_wrong_arguments_are_one_line(command: Command) -> None:
 
 
 @pytest.mark.full
-def test_known_gaps_are_counted_and_strict(command: Command, tmp_path: Path) -> None:
+def test_known_gaps_are_counted_and_strict(command, tmp_path):
     gaps = tmp_path / "gaps.txt"
     broken = command.check("FAKE", "--chapter", "view", change=FORGETFUL)
     names = re.findall(r"^failed: (\S+)$", broken.stdout, re.M)
@@ -170,13 +164,13 @@ def test_known_gaps_are_counted_and_strict(command: Command, tmp_path: Path) -> 
     assert mended.returncode == 1 and f"{len(names)} of" in mended.stdout
 
 
-def test_a_test_that_hangs_ends_the_run_and_says_where(command: Command) -> None:
+def test_a_test_that_hangs_ends_the_run_and_says_where(command):
     done = command.pytest("-k", "test_B4_takes_any", "--hal-time-limit", "2", change=STUCK)
     assert done.returncode == 1
     assert "Timeout" in done.stderr and "test_B4_takes_any_contiguous_memory" in done.stderr
 
 
-def test_plain_pytest_writes_reports(command: Command, tmp_path: Path) -> None:
+def test_plain_pytest_writes_reports(command, tmp_path):
     reports = ("--hal-report", "a.json", "--hal-report", "b.md")
     done = command.pytest("-k", "test_V1", *reports, change=FORGETFUL)
     assert done.returncode == 1, done.stdout
@@ -187,7 +181,7 @@ def test_plain_pytest_writes_reports(command: Command, tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-def test_chapters_are_whole_where_an_author_imports_them(command: Command, tmp_path: Path) -> None:
+def test_chapters_are_whole_where_an_author_imports_them(command, tmp_path):
     (tmp_path / "conftest.py").write_text(COMMAND.format(change=""))
     (tmp_path / "test_mine.py").write_text("from hal_testing.conformance import *\n")
     (tmp_path / "pytest.ini").write_text("[pytest]\nhal_device = FAKE\n")
@@ -202,7 +196,7 @@ def test_chapters_are_whole_where_an_author_imports_them(command: Command, tmp_p
     assert counts == [inside, inside]
 
 
-def test_ids_have_no_blanks(command: Command) -> None:
+def test_ids_have_no_blanks(command):
     """A line of the known gaps is an id, a blank and a reason, so ids have none."""
     done = command.pytest("--collect-only")
     ids = [line for line in done.stdout.splitlines() if "::" in line]
@@ -211,7 +205,7 @@ def test_ids_have_no_blanks(command: Command) -> None:
     assert len(set(ids)) == len(ids)
 
 
-def test_a_report_in_both_forms() -> None:
+def test_a_report_in_both_forms():
     results = (
         Result("TestView::test_V1_x", "passed", 0.5),
         Result("TestView::test_V2_y[a|b]", "failed", 1.0, "assert 1 == 2\n + more | of it"),
@@ -237,7 +231,7 @@ def test_a_report_in_both_forms() -> None:
      ("it declares no renderer: the device takes text alone", "CHIP passes the "),
      ("nothing to try: override the fixture hal_source", "CHIP passes the ")],
 )  # fmt: skip
-def test_a_chapter_of_what_a_device_may_lack_is_no_gap(why: str, verdict: str) -> None:
+def test_a_chapter_of_what_a_device_may_lack_is_no_gap(why, verdict):
     results = [Result(f"Test{name.title()}::test", "passed", 0.1) for name in chapters()]
     results[0] = results[0]._replace(outcome="skipped", why=why)
     assert Report("CHIP", {}, tuple(results), 1.0).verdict.startswith(verdict)

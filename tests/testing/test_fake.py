@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Iterator
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -21,7 +20,7 @@ MIB = 1 << 20
 
 
 @pytest.fixture
-def device() -> Iterator[hal.Compiled]:
+def device():
     """A fake device with 1 MiB of memory; after the test, nothing of it may be left."""
     hal.Device.register_plugin("SIM", FakePlugin(3, memory_nbytes=MIB))
     before = len(chip.opened)
@@ -38,19 +37,19 @@ def device() -> Iterator[hal.Compiled]:
 
 
 @pytest.fixture
-def faulty(device: Any) -> Chip:
+def faulty(device):
     """The simulated chip of the device."""
     made: Chip = device.chip
     return made
 
 
-def launch(device: hal.Compiled, made: hal.Buffer) -> hal.Program:
+def launch(device, made):
     program = device.compile(count_up)
     program(made, vals=(5, made.size), threads=made.size)
     return program
 
 
-def test_devices_memory_limits_and_capabilities_are_settings() -> None:
+def test_devices_memory_limits_and_capabilities_are_settings():
     small = LIMITS._replace(max_block_threads=32, max_block=(32, 32, 32))
     hal.Device.register_plugin(
         "SET", FakePlugin(3, memory_nbytes=4096, limits=small, capabilities=frozenset())
@@ -67,27 +66,25 @@ def test_devices_memory_limits_and_capabilities_are_settings() -> None:
         assert not opened.supports(hal.float64) and "fp64" in CAPABILITIES
 
 
-def test_no_devices_is_a_normal_answer() -> None:
+def test_no_devices_is_a_normal_answer():
     hal.Device.register_plugin("NONE", FakePlugin(0))
     with pytest.raises(hal.DeviceUnavailable, match="no hardware on NONE"):
         hal.Device["NONE"]
 
 
 @pytest.mark.parametrize("number", [1, 2, 3])
-def test_A4_the_nth_allocation_fails_and_is_tried_again(
-    device: hal.Compiled, faulty: Chip, number: int
-) -> None:
+def test_A4_the_nth_allocation_fails_and_is_tried_again(device, faulty, number):
     faulty.fail("alloc", number, OUT_OF_MEMORY)
     made = [hal.empty(300, hal.int8, device) for _ in range(4)]
     assert faulty.calls["alloc"] == 5 and all(one.is_allocated for one in made)
 
 
-def test_a_call_that_the_chip_lacks_cannot_fail(device: hal.Compiled, faulty: Chip) -> None:
+def test_a_call_that_the_chip_lacks_cannot_fail(device, faulty):
     with pytest.raises(ValueError, match="no call 'allocate'"):
         faulty.fail("allocate")
 
 
-def test_A4_two_failures_in_a_row_are_out_of_memory(device: hal.Compiled, faulty: Chip) -> None:
+def test_A4_two_failures_in_a_row_are_out_of_memory(device, faulty):
     faulty.fail("alloc", 1, OUT_OF_MEMORY)
     faulty.fail("alloc", 2, OUT_OF_MEMORY)
     with pytest.raises(hal.OutOfMemory, match="total 1048576") as caught:
@@ -96,7 +93,7 @@ def test_A4_two_failures_in_a_row_are_out_of_memory(device: hal.Compiled, faulty
     assert hal.empty(300, hal.int8, device).is_allocated
 
 
-def test_P9_what_stood_behind_a_failure_is_not_done(device: hal.Compiled, faulty: Chip) -> None:
+def test_P9_what_stood_behind_a_failure_is_not_done(device, faulty):
     made = hal.zeros(10, hal.int32, device)
     device.synchronize()
     faulty.fail("run")
@@ -109,7 +106,7 @@ def test_P9_what_stood_behind_a_failure_is_not_done(device: hal.Compiled, faulty
     device.allocator.free_cache()
 
 
-def test_an_index_beyond_a_buffer_is_a_late_failure(device: hal.Compiled) -> None:
+def test_an_index_beyond_a_buffer_is_a_late_failure(device):
     program = device.compile(count_up)
     program(hal.zeros(10, hal.int32, device), vals=(0, 100_000), threads=100_000)
     with pytest.raises(hal.DeviceFault, match="count_up"):
@@ -125,9 +122,7 @@ def test_an_index_beyond_a_buffer_is_a_late_failure(device: hal.Compiled) -> Non
      ("load", lambda made: launch(hal.Device["SIM"], made)),
      ("wait", lambda made: hal.Device["SIM"].synchronize())],
 )  # fmt: skip
-def test_a_call_that_is_refused_is_named(
-    device: hal.Compiled, faulty: Chip, call: str, use: Any
-) -> None:
+def test_a_call_that_is_refused_is_named(device, faulty, call, use):
     made = hal.zeros(10, hal.int32, device)
     faulty.fail(call, 1, FAULT)
     with pytest.raises(hal.DeviceFault, match=rf"fake {call}.*FAULT.*status 5.*on SIM"):
@@ -135,9 +130,7 @@ def test_a_call_that_is_refused_is_named(
     use(made)
 
 
-def test_a_slow_copy_is_queued_and_can_be_waited_for_in_vain(
-    device: hal.Compiled, faulty: Chip, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_slow_copy_is_queued_and_can_be_waited_for_in_vain(device, faulty, monkeypatch):
     source, dest = hal.zeros(10, hal.int32, device), hal.empty(10, hal.int32, device)
     device.synchronize()
     now = [0.0]
@@ -153,7 +146,7 @@ def test_a_slow_copy_is_queued_and_can_be_waited_for_in_vain(
     assert dest.numpy().tolist() == [0] * 10
 
 
-def test_a_lost_device_refuses_and_opens_again(device: hal.Compiled, faulty: Chip) -> None:
+def test_a_lost_device_refuses_and_opens_again(device, faulty):
     made = hal.zeros(10, hal.int32, device)
     program = device.compile(count_up)
     faulty.lost = True
@@ -174,7 +167,7 @@ def test_a_lost_device_refuses_and_opens_again(device: hal.Compiled, faulty: Chi
         assert launch(again, hal.empty(10, hal.int32, again)).name == "count_up"
 
 
-def test_P10_programs_that_are_left_behind_are_unloaded(device: Any, faulty: Chip) -> None:
+def test_P10_programs_that_are_left_behind_are_unloaded(device, faulty):
     program = device.compile(count_up)
     for _ in range(3):
         device.load(program.binary)
@@ -185,7 +178,7 @@ def test_P10_programs_that_are_left_behind_are_unloaded(device: Any, faulty: Chi
     assert faulty.unload(handle) == chip.BAD_HANDLE
 
 
-def test_P10_a_launch_that_waits_in_a_queue_outlasts_its_program(device: Any, faulty: Chip) -> None:
+def test_P10_a_launch_that_waits_in_a_queue_outlasts_its_program(device, faulty):
     program, y, start = device.compile(count_up), hal.zeros(10, hal.int32, device), hal.Event()
     queue = device.queue()
     queue.wait(start)
@@ -197,7 +190,7 @@ def test_P10_a_launch_that_waits_in_a_queue_outlasts_its_program(device: Any, fa
     assert faulty.calls["unload"] == 1
 
 
-def test_open_chips_are_counted_and_more_are_refused(device: hal.Compiled) -> None:
+def test_open_chips_are_counted_and_more_are_refused(device):
     hal.Device.register_plugin("MANY", FakePlugin(1000))
     opened: list[hal.Compiled] = []
     with pytest.raises(hal.DeviceUnavailable, match="BUSY"):
@@ -208,7 +201,7 @@ def test_open_chips_are_counted_and_more_are_refused(device: hal.Compiled) -> No
     hal.Device[f"MANY:{len(opened)}"].close()
 
 
-def test_a_chip_knows_its_handles(device: hal.Compiled, faulty: Chip) -> None:
+def test_a_chip_knows_its_handles(device, faulty):
     status, block = faulty.alloc(16)
     assert (status, faulty.write(block, bytes(17))) == (chip.OK, chip.BAD_RANGE)
     assert faulty.free(block) == chip.OK

@@ -1,9 +1,6 @@
 """Test the kit on fakes that keep every promise, and together with an author's own tests."""
 
-from __future__ import annotations
-
 import re
-from pathlib import Path
 
 import pytest
 from kit_process import run_kit
@@ -24,9 +21,7 @@ SKIPPED = re.compile(
      pytest.param("least", (), 400, marks=pytest.mark.full)],
     ids=["forks", "plain", "least"],
 )  # fmt: skip
-def test_a_fake_that_keeps_every_promise(
-    fake: str, chapters: tuple[str, ...], least: int, tmp_path: Path
-) -> None:
+def test_a_fake_that_keeps_every_promise(fake, chapters, least, tmp_path):
     done = run_kit(tmp_path, chapters=chapters, fake=fake)
     assert done.code == 0, done.text[-4000:]
     skipped = [line for line in done.text.splitlines() if line.startswith("SKIPPED")]
@@ -38,7 +33,7 @@ def test_a_fake_that_keeps_every_promise(
 OURS = "import pytest\nimport hal_core as hal\nfrom hal_testing.conformance import TestView\n"
 
 
-def test_memory_that_a_test_leaves_behind_is_an_error(tmp_path: Path) -> None:
+def test_memory_that_a_test_leaves_behind_is_an_error(tmp_path):
     text = """
 kept = []
 def test_keeps(device):
@@ -48,7 +43,7 @@ def test_keeps(device):
     assert done.code == 1 and "1 blocks of memory are still allocated" in done.text
 
 
-def test_a_skip_for_no_declared_reason_is_a_failure(tmp_path: Path) -> None:
+def test_a_skip_for_no_declared_reason_is_a_failure(tmp_path):
     text = """
 def skips(self, device):
     pytest.skip("not today")

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
-from kit_process import Outcome, run_kit
+from kit_process import run_kit
 from mutants import Mutant, every
 
 pytestmark = pytest.mark.full
@@ -18,27 +16,25 @@ MUTANTS = every()
 class Runs:
     """Runs of the kit, each on one mutant; the `wanted` ones start before their tests ask."""
 
-    def __init__(self, folder: Path, wanted: list[Mutant]) -> None:
+    def __init__(self, folder, wanted):
         self._folder, self._pool = folder, ThreadPoolExecutor(AT_ONCE)
         self._ahead = {mutant.name: self._pool.submit(self._run, mutant) for mutant in wanted}
 
-    def of(self, mutant: Mutant) -> Outcome:
+    def of(self, mutant):
         ahead = self._ahead.get(mutant.name)
         return ahead.result() if ahead is not None else self._run(mutant)
 
-    def _run(self, mutant: Mutant) -> Outcome:
+    def _run(self, mutant):
         tests = " or ".join(f"test_{promise}_" for promise in mutant.promises)
         folder = self._folder / mutant.name
         return run_kit(folder, "-x", "-k", tests, chapters=mutant.chapters, mutant=mutant.name)
 
-    def close(self) -> None:
+    def close(self):
         self._pool.shutdown(cancel_futures=True)
 
 
 @pytest.fixture(scope="module")
-def runs(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Runs]:
+def runs(request, tmp_path_factory):
     wanted: list[Mutant] = [
         MUTANTS[item.callspec.id]
         for item in request.session.items
@@ -56,12 +52,12 @@ def runs(
 
 
 @pytest.mark.parametrize("mutant", MUTANTS.values(), ids=MUTANTS.keys())
-def test_a_mutant_is_caught(mutant: Mutant, runs: Runs) -> None:
+def test_a_mutant_is_caught(mutant, runs):
     done = runs.of(mutant)
     assert done.caught, f"it survives, or the kit fails in a set-up:\n{done.text[-3000:]}"
     test = done.caught.splitlines()[0].rpartition("::test_")[2]
     assert test.startswith(mutant.promises), done.caught
 
 
-def test_there_are_enough() -> None:
+def test_there_are_enough():
     assert len(MUTANTS) >= 30

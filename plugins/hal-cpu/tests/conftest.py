@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,7 +23,7 @@ from unregistered import open_device
 
 
 @pytest.fixture(scope="session", autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def own_cache(tmp_path_factory):
     if "CPU" not in hal.Device:  # run from a checkout
         hal.Device.register_plugin("CPU", plugin)
     with pytest.MonkeyPatch.context() as patch:
@@ -57,10 +57,10 @@ def checked(own_cache: None) -> Iterator[CheckedDevice]:
 
 
 @pytest.fixture(scope="session")
-def releases_the_gil() -> Callable[..., bool]:
+def releases_the_gil():
     """`releases_the_gil(work, times=50)`: whether another thread can run while `work` does."""
 
-    def releases(work: Callable[[], object], times: int = 50) -> bool:
+    def releases(work, times=50):
         gate, ran = threading.Lock(), list[int]()
         gate.acquire()
         thread = threading.Thread(target=lambda: (gate.acquire(), ran.append(1)))
@@ -83,14 +83,14 @@ def releases_the_gil() -> Callable[..., bool]:
 
 
 @pytest.fixture(scope="session")
-def c_object(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., bytes]:
+def c_object(tmp_path_factory):
     """`c_object(text, *options)`: an ELF object made by the machine's C compiler, or TEST_CC."""
     found = os.environ.get("TEST_CC") or shutil.which("gcc") or shutil.which("clang")
     if found is None:
         pytest.skip("needs gcc or clang to make objects")
     folder: Path = tmp_path_factory.mktemp("objects")
 
-    def make(text: str, *options: str) -> bytes:
+    def make(text, *options):
         (folder / "kernel.c").write_text(text)
         command = [*found.split(), "-c", "-O2", "-fPIC", *options, "kernel.c", "-o", "kernel.o"]
         subprocess.run(command, cwd=folder, check=True, capture_output=True)

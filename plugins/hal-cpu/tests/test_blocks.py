@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import threading
-from collections.abc import Callable, Iterator
 from ctypes import c_int64
 from typing import Any
 
@@ -13,7 +12,6 @@ import pytest
 from slices import usual
 
 import hal_core as hal
-from hal_core.dtypes import DType
 from hal_cpu import processor
 from hal_cpu.threads import pool, stacks
 
@@ -21,7 +19,7 @@ COMPILERS = usual(["llvm", "gcc", "clang"], "llvm", "clang")
 
 
 @pytest.fixture(params=COMPILERS)
-def cc(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+def cc(request, monkeypatch):
     if request.param != "llvm" and shutil.which(request.param) is None:
         pytest.skip(f"{request.param} is not installed")
     monkeypatch.setenv("CPU_CC", request.param)
@@ -29,7 +27,7 @@ def cc(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     return name
 
 
-def greedy(count: int, threads: int) -> hal.Kernel:
+def greedy(count, threads):
     """Return a kernel with all the shared memory that a block may have, whose threads hold `count`
     numbers across a barrier."""
 
@@ -51,7 +49,7 @@ def greedy(count: int, threads: int) -> hal.Kernel:
     return turned.lower()
 
 
-def test_a_block_may_use_all_its_shared_memory(device: hal.Compiled, cc: str) -> None:
+def test_a_block_may_use_all_its_shared_memory(device, cc):
     threads, blocks = 128, 64
     kernel = greedy(2, threads)
     assert kernel.shared_nbytes == device.info.limits.shared_nbytes == 65536
@@ -69,7 +67,7 @@ def test_a_block_may_use_all_its_shared_memory(device: hal.Compiled, cc: str) ->
         assert np.allclose(y.numpy(), expected, rtol=1e-5)
 
 
-def test_more_is_refused_with_the_numbers(device: hal.Compiled) -> None:
+def test_more_is_refused_with_the_numbers(device):
     @hal.kernel
     def large(y: hal.Ptr[hal.float32]) -> None:
         tile = hal.shared(hal.float32, 16385)
@@ -83,7 +81,7 @@ def test_more_is_refused_with_the_numbers(device: hal.Compiled) -> None:
 # -- stacks
 
 
-def many_values() -> hal.Kernel:
+def many_values():
     """Return a kernel whose 1024 threads hold 64 numbers each across a barrier: 256 KiB."""
     from hal_core.signature import Signature
     from hal_kernel.ir import UOp
@@ -93,7 +91,7 @@ def many_values() -> hal.Kernel:
     nodes = [UOp("PARAM", hal.int32, (), 0), UOp("SHARED", hal.int32, (), ("s", 16384))]
     y, tile = nodes
 
-    def add(op: str, dtype: DType | None, *src: UOp, arg: object = None) -> UOp:
+    def add(op, dtype, *src, arg=None):
         nodes.append(UOp(op, dtype, src, arg))
         return nodes[-1]
 
@@ -115,7 +113,7 @@ def many_values() -> hal.Kernel:
 
 
 @pytest.fixture
-def stack_size() -> Iterator[Callable[[int], int]]:
+def stack_size():
     usual = threading.stack_size(0)
     threading.stack_size(usual)
     yield threading.stack_size
@@ -123,13 +121,7 @@ def stack_size() -> Iterator[Callable[[int], int]]:
 
 
 @pytest.mark.parametrize("blocks", [1, 8])
-def test_a_thread_with_a_small_stack_may_launch(
-    own_device: hal.Compiled,
-    cc: str,
-    blocks: int,
-    stack_size: Callable[[int], int],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_thread_with_a_small_stack_may_launch(own_device, cc, blocks, stack_size, monkeypatch):
     """The kernel uses 320 KiB of stack; the thread has 64, and so would threads that it starts."""
     monkeypatch.setenv("HAL_CPU_THREADS", "3")
     program = own_device.compile(many_values())
@@ -138,7 +130,7 @@ def test_a_thread_with_a_small_stack_may_launch(
     rounds = 3 if blocks == 1 else 0
     seen: list[Any] = []
 
-    def launch() -> None:
+    def launch():
         seen.append(stacks.stack_nbytes())
         for _ in range(rounds):
             program(y, grid=1, block=1024)
@@ -157,8 +149,8 @@ def test_a_thread_with_a_small_stack_may_launch(
 
 
 def test_a_small_stack_is_noticed_in_a_geometry_that_a_large_one_saw_first(
-    own_device: hal.Compiled, cc: str, stack_size: Callable[[int], int]
-) -> None:
+    own_device, cc, stack_size
+):
     """The launch that the first thread has prepared overflowed the stack of the second: SIGSEGV."""
     program = own_device.compile(many_values())
     start = np.arange(65536, dtype="i4")
@@ -180,9 +172,7 @@ void deep(const hal_thread *t, int32_t *y) { y[0] = sum(1000); }
 """
 
 
-def test_a_small_stack_is_no_hindrance_for_c_that_recurses(
-    own_device: hal.Compiled, stack_size: Callable[[int], int]
-) -> None:
+def test_a_small_stack_is_no_hindrance_for_c_that_recurses(own_device, stack_size):
     program = own_device.compile(hal.Source("deep", DEEP, "y: int32*", language="c"))
     y = hal.zeros(1, hal.int32, own_device)
     program(y, grid=1, block=1)
@@ -196,9 +186,7 @@ def test_a_small_stack_is_no_hindrance_for_c_that_recurses(
 
 @pytest.mark.parametrize("level", [0, 3])
 @pytest.mark.parametrize("target", ["x86_64-linux-gnu", "aarch64-linux-gnu", "x86_64-windows-elf"])
-def test_code_tells_that_it_takes_much_stack(
-    monkeypatch: pytest.MonkeyPatch, target: str, level: int
-) -> None:
+def test_code_tells_that_it_takes_much_stack(monkeypatch, target, level):
     import llvmlite.binding as llvm
 
     llvm.initialize_all_targets()
@@ -215,8 +203,8 @@ def test_code_tells_that_it_takes_much_stack(
         assert stacks.has_large_frame(image) == (nbytes > 4096), nbytes
 
 
-def test_workers_have_room_whatever_threads_are_given(stack_size: Callable[[int], int]) -> None:
-    def seen_by_a_worker() -> int:
+def test_workers_have_room_whatever_threads_are_given(stack_size):
+    def seen_by_a_worker():
         found: list[int] = []
         thread = stacks.start_thread("room", lambda: found.append(stacks.stack_nbytes()))
         thread.join()
@@ -230,8 +218,8 @@ def test_workers_have_room_whatever_threads_are_given(stack_size: Callable[[int]
     assert threading.stack_size(0) == 4 << 20
 
 
-def test_an_error_in_a_roomy_launch_reaches_the_caller() -> None:
-    def fails(*_: object) -> None:
+def test_an_error_in_a_roomy_launch_reaches_the_caller():
+    def fails(*_):
         raise ZeroDivisionError("as it is")
 
     with pytest.raises(ZeroDivisionError, match="as it is"):
@@ -241,7 +229,7 @@ def test_an_error_in_a_roomy_launch_reaches_the_caller() -> None:
 # -- 16-bit floats and facts
 
 
-def test_C9_source_kernels_see_the_bits_of_sixteen_bit_floats(device: hal.Compiled) -> None:
+def test_C9_source_kernels_see_the_bits_of_sixteen_bit_floats(device):
     source = hal.Source(
         "negate",
         "void negate(const hal_thread *t, uint16_t *y) { y[hal_global_idx(t, 0)] ^= 0x8000; }",
@@ -267,7 +255,7 @@ def corner(y: hal.Ptr[hal.int32], x: hal.ConstPtr[hal.int32], n: hal.int32) -> N
         y[i] = total
 
 
-def test_a_row_that_is_left_out_has_no_start_either() -> None:
+def test_a_row_that_is_left_out_has_no_start_either():
     """It ended before its start, and compiled code that knew the difference ran beyond both."""
     device = hal.Device["CPU"]
     x = hal.Buffer.from_numpy(np.ones(20, "i4"), device)

@@ -20,7 +20,6 @@ from unregistered import open_device
 import hal_core as hal
 from hal_cpu.allocator import CPUAllocator
 from hal_cpu.checked.allocator import CheckedAllocator
-from hal_cpu.checked.device import CheckedDevice
 from hal_cpu.device import CPUDevice
 from hal_kernel.errors import FailedAssert, KernelFault, OutOfBounds
 from hal_kernel.python.program import InterpretedProgram
@@ -74,18 +73,18 @@ def places(order: hal.Ptr[hal.int32], taken: hal.Ptr[hal.int32]) -> None:
     order[hal.global_idx(0)] = hal.atomic_add(taken, 0, 1)
 
 
-def line_of(kernel: hal.KernelFunction, mark: str) -> int:
+def line_of(kernel, mark):
     """Return the line of this file on which a kernel's statement stands."""
     lines = Path(__file__).read_text(encoding="utf-8").splitlines()
     start = next(i for i, text in enumerate(lines) if text.startswith(f"def {kernel.name}("))
     return next(i for i, text in enumerate(lines[start:], start + 1) if mark in text)
 
 
-def ints(device: hal.Compiled, *numbers: int) -> hal.Buffer:
+def ints(device, *numbers):
     return hal.Buffer.from_numpy(np.array(numbers, "i4"), device)
 
 
-def floats(device: hal.Compiled, *numbers: float) -> hal.Buffer:
+def floats(device, *numbers):
     return hal.Buffer.from_numpy(np.array(numbers, "f4"), device)
 
 
@@ -111,9 +110,7 @@ FAULTS: dict[str, tuple[hal.KernelFunction, str, Callable[[Any], Any], dict[str,
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_P9_a_fault_says_kernel_line_argument_index_and_thread(
-    checked: CheckedDevice, name: str
-) -> None:
+def test_P9_a_fault_says_kernel_line_argument_index_and_thread(checked, name):
     kernel, mark, make, launch, (error, text) = FAULTS[name]
     program, buffers = checked.compile(kernel), make(checked)
     for wait in (False, True):
@@ -128,7 +125,7 @@ def test_P9_a_fault_says_kernel_line_argument_index_and_thread(
     assert again.numpy().tolist() == [100]
 
 
-def test_the_traceback_of_a_fault_leaves_out_the_interpreter(checked: CheckedDevice) -> None:
+def test_the_traceback_of_a_fault_leaves_out_the_interpreter(checked):
     """Seven frames of ours stood between the launch and the text."""
     with pytest.raises(hal.OutOfBounds) as raised:
         checked.compile(sum_all)(hal.Buffer(checked, 0, hal.int32), threads=1)
@@ -137,7 +134,7 @@ def test_the_traceback_of_a_fault_leaves_out_the_interpreter(checked: CheckedDev
     assert not [path for path in inside if "interpreter" in str(path)]
 
 
-def test_a_loop_that_does_not_end() -> None:
+def test_a_loop_that_does_not_end():
     with open_device(HAL_CHECK="1", HAL_CPU_CHECK_SECONDS="0.2") as device:
         start = time.monotonic()
         with pytest.raises(KernelFault, match=r"does not end.*limit 0\.2 s.*_CHECK_SECONDS"):
@@ -150,9 +147,7 @@ def test_a_loop_that_does_not_end() -> None:
 
 @LIVE
 @given(data=st.data())
-def test_an_index_raises_exactly_if_it_is_outside_of_the_view(
-    checked: CheckedDevice, data: st.DataObject
-) -> None:
+def test_an_index_raises_exactly_if_it_is_outside_of_the_view(checked, data):
     """Draw views at any offset, for reads and writes; nothing outside of a view is changed."""
     size = data.draw(st.integers(1, 60))
     first = data.draw(st.integers(0, size))
@@ -184,8 +179,8 @@ def test_an_index_raises_exactly_if_it_is_outside_of_the_view(
 # -- order
 
 
-def test_another_order_of_threads_shows_what_depends_on_it(checked: CheckedDevice) -> None:
-    def order(device: CheckedDevice) -> list[int]:
+def test_another_order_of_threads_shows_what_depends_on_it(checked):
+    def order(device):
         found = hal.empty(200, hal.int32, device)
         device.compile(places)(found, ints(device, 0), threads=200, block=40)
         return found.numpy().tolist()
@@ -200,7 +195,7 @@ def test_another_order_of_threads_shows_what_depends_on_it(checked: CheckedDevic
 # -- when it is on
 
 
-def test_ordinary_devices_know_nothing_of_it(device: hal.Compiled) -> None:
+def test_ordinary_devices_know_nothing_of_it(device):
     if os.environ.get("HAL_CHECK") == "1":
         pytest.skip("these tests run under HAL_CHECK=1")
     assert type(device) is CPUDevice and type(device.allocator) is CPUAllocator
@@ -221,7 +216,7 @@ print([name for name in sys.modules if name.startswith("hal_testing") or "checke
 """
 
 
-def test_ordinary_mode_imports_nothing_of_it() -> None:
+def test_ordinary_mode_imports_nothing_of_it():
     assert printed(_ORDINARY, HAL_CHECK="0") == "[]\n"
 
 
@@ -234,13 +229,11 @@ print([name for name in ("pytest", "hypothesis", "llvmlite") if name in sys.modu
 """
 
 
-def test_checked_mode_needs_no_test_tools() -> None:
+def test_checked_mode_needs_no_test_tools():
     assert printed(_CHECKED, HAL_CHECK="1") == "[]\n"
 
 
-def test_the_setting_is_read_when_a_device_is_opened(
-    checked: CheckedDevice, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_setting_is_read_when_a_device_is_opened(checked, monkeypatch):
     monkeypatch.setenv("HAL_CHECK", "0")
     assert type(checked.allocator) is CheckedAllocator
     assert isinstance(checked.compile(copy), InterpretedProgram)
@@ -250,7 +243,7 @@ def test_the_setting_is_read_when_a_device_is_opened(
 @pytest.mark.parametrize(
     ("name", "text"), [("SECONDS", "0"), ("SECONDS", "soon"), ("SEED", "-1"), ("SEED", "x")]
 )
-def test_settings_that_cannot_be_read(name: str, text: str) -> None:
+def test_settings_that_cannot_be_read(name, text):
     with pytest.raises(hal.InvalidArgument, match=f"HAL_CPU_CHECK_{name}: expected .*It means: "):
         open_device(HAL_CHECK="1", **{f"HAL_CPU_CHECK_{name}": text})
 
@@ -258,7 +251,7 @@ def test_settings_that_cannot_be_read(name: str, text: str) -> None:
 # -- programs
 
 
-def test_P1_bytes_that_are_not_the_kernel_are_refused(checked: CheckedDevice) -> None:
+def test_P1_bytes_that_are_not_the_kernel_are_refused(checked):
     whole = checked.compile(copy).binary
     cut = [whole.image[:end] for end in range(len(whole.image))]
     changed = whole.image.replace(b"float32", b"float64")
@@ -271,10 +264,10 @@ def test_P1_bytes_that_are_not_the_kernel_are_refused(checked: CheckedDevice) ->
     assert checked.load(whole).signature == copy.signature
 
 
-def test_C5_a_listing_can_be_a_source(checked: CheckedDevice) -> None:
+def test_C5_a_listing_can_be_a_source(checked):
     text = checked.compile(count).source
 
-    def source(text: str, **options: Any) -> hal.Source:
+    def source(text, **options):
         return hal.Source("count", text, "total: int32*", language="uops", **options)
 
     total = ints(checked, 0)
@@ -289,12 +282,12 @@ def test_C5_a_listing_can_be_a_source(checked: CheckedDevice) -> None:
         checked.compile(source(text, defines={"N": 1}))
 
 
-def test_dynamic_shared_memory_is_refused(checked: CheckedDevice) -> None:
+def test_dynamic_shared_memory_is_refused(checked):
     with pytest.raises(hal.Unsupported, match=r"launch count: .*shared memory they declare"):
         checked.compile(count)(ints(checked, 0), threads=1, shared=16)
 
 
-def test_disassembly_is_the_listing(checked: CheckedDevice) -> None:
+def test_disassembly_is_the_listing(checked):
     program = checked.compile(copy)
     text = checked.compiler.disassemble(program.binary.image)
     assert text == program.source and re.search(r"STORE .*; line \d+", text)

@@ -8,7 +8,6 @@ import struct
 import subprocess
 import sys
 import tempfile
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -38,15 +37,15 @@ void scale(const hal_thread *t, float *y, const float *x, float a, int32_t n) {
 SCALE_SIGNATURE = "y: float32*, x: const float32*, a: float32, n: int32"
 
 
-def rendered(text: str = NOTHING_LLVM, name: str = "nothing", **fields: object) -> hal.Source:
-    return hal.Source(name, text, "", language="llvm", rendered=True, **fields)  # type: ignore[arg-type]
+def rendered(text=NOTHING_LLVM, name="nothing", **fields):
+    return hal.Source(name, text, "", language="llvm", rendered=True, **fields)
 
 
-def scale(text: str = SCALE, signature: str = SCALE_SIGNATURE, **fields: object) -> hal.Source:
-    return hal.Source("scale", text, signature, language="c", **fields)  # type: ignore[arg-type]
+def scale(text=SCALE, signature=SCALE_SIGNATURE, **fields):
+    return hal.Source("scale", text, signature, language="c", **fields)
 
 
-def present(name: str) -> CCompilerProgram:
+def present(name):
     try:
         return CCompilerProgram(C_COMPILERS[name])
     except hal.CompilerUnavailable as error:
@@ -65,7 +64,7 @@ def of_negative(y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.int16]) -> None:
 
 @pytest.mark.parametrize("name", usual(C_COMPILERS, "clang"))
 @pytest.mark.parametrize("line", ["barrier(1);", "__syncthreads();", "__local float tile[16];"])
-def test_a_text_with_blocks_is_told_the_device_that_takes_it(name: str, line: str) -> None:
+def test_a_text_with_blocks_is_told_the_device_that_takes_it(name, line):
     text = SCALE.replace("if (i < n)", f"{line}\n    if (i < n)")
     with pytest.raises(hal.CompileError, match=r"in OpenCL C to the device OPENCL"):
         present(name).compile(scale(text))
@@ -73,16 +72,14 @@ def test_a_text_with_blocks_is_told_the_device_that_takes_it(name: str, line: st
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the name is that of Linux")
 @pytest.mark.parametrize("name", C_COMPILERS)
-def test_an_assert_of_a_text_is_kept(name: str) -> None:
+def test_an_assert_of_a_text_is_kept(name):
     """Zig defines NDEBUG where it optimises."""
     asserting = f"#include <assert.h>\n{SCALE.replace('if (i < n)', 'assert(i < n);')}"
     assert b"__assert_fail" in present(name).compile(scale(asserting))
 
 
 @pytest.mark.parametrize("name", usual(["llvm", *C_COMPILERS], "llvm", "clang"))
-def test_floats_of_numbers_of_64_bits_that_were_negative(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_floats_of_numbers_of_64_bits_that_were_negative(name, monkeypatch):
     """LLVM 22 made 32 bits of them, which it took for unsigned, where it joined four threads."""
     if name != "llvm":
         present(name)
@@ -95,7 +92,7 @@ def test_floats_of_numbers_of_64_bits_that_were_negative(
 
 
 @pytest.fixture(params=usual(C_COMPILERS, "clang"))
-def cc(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+def cc(request, monkeypatch):
     present(request.param)
     monkeypatch.setenv("CPU_CC", request.param)
     name: str = request.param
@@ -112,7 +109,7 @@ def cc(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
      ("", None, ""),
      ("define void @f() {\n  ret i32 1\n}\n", 2, "value doesn't match function result type")],
 )  # fmt: skip
-def test_C5_llvm_errors(text: str, line: int | None, said: str) -> None:
+def test_C5_llvm_errors(text, line, said):
     if not text:  # parses, but lacks the entry: the loader says so
         assert LLVMCompiler().compile(rendered(text))
         return
@@ -123,7 +120,7 @@ def test_C5_llvm_errors(text: str, line: int | None, said: str) -> None:
     assert f">    {line} | " in str(caught.value)
 
 
-def test_C5_llvm_of_another_convention(device: hal.Compiled) -> None:
+def test_C5_llvm_of_another_convention(device):
     """The function would run with the launch's own tables in the place of `y` and `n`."""
     good = NOTHING_LLVM.replace(
         "ret void", "%y = load ptr, ptr %a\n  store i32 7, ptr %y\n  ret void"
@@ -138,17 +135,17 @@ def test_C5_llvm_of_another_convention(device: hal.Compiled) -> None:
             device.compile(hal.Source("nothing", text, "y: int32*, n: int32", language="llvm"))
 
 
-def test_llvm_refuses_what_it_cannot_honour() -> None:
+def test_llvm_refuses_what_it_cannot_honour():
     for fields in ({"options": ("-O1",)}, {"defines": {"N": "1"}}, {"includes": ("/usr",)}):
         with pytest.raises(hal.Unsupported, match="mean nothing to LLVM IR"):
             LLVMCompiler().compile(rendered(**fields))
 
 
-def test_compilations_leave_no_memory_behind() -> None:
+def test_compilations_leave_no_memory_behind():
     """Each one left 80 KiB."""
     compiler = LLVMCompiler()
 
-    def compile_many(count: int) -> int:
+    def compile_many(count):
         for _ in range(count):
             compiler.compile(rendered())
         return resident()
@@ -157,14 +154,14 @@ def test_compilations_leave_no_memory_behind() -> None:
     assert compile_many(150) - before < 4 << 20
 
 
-def test_C6_llvmlite_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_C6_llvmlite_is_missing(monkeypatch):
     monkeypatch.setattr(module, "distribution_version", lambda name: None)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(hal.CompilerUnavailable, match="pip install llvmlite"):
         LLVMCompiler()
 
 
-def test_C6_llvmlite_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_C6_llvmlite_is_broken(monkeypatch):
     made = LLVMCompiler()
     monkeypatch.setitem(sys.modules, "llvmlite.binding", None)
     with pytest.raises(hal.CompilerUnavailable, match=r"cannot be imported.*reinstall llvmlite"):
@@ -175,8 +172,8 @@ def test_C6_llvmlite_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_A10_without_a_folder_for_temporary_files_it_says_what_to_set(
-    device: hal.Compiled, cc: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    device, cc, tmp_path, monkeypatch
+):
     compiler = present(cc)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "absent"))
     new = scale(f"{SCALE}// {tmp_path}\n")  # compiled by no other test
@@ -187,7 +184,7 @@ def test_A10_without_a_folder_for_temporary_files_it_says_what_to_set(
         compiler.disassemble(b"")
 
 
-def test_defines_includes_and_options(device: hal.Compiled, cc: str, tmp_path: Path) -> None:
+def test_defines_includes_and_options(device, cc, tmp_path):
     (tmp_path / "factor.h").write_text("#define FACTOR (BASE + 1)\n")
     text = '#include <math.h>\n#include "factor.h"\n' + SCALE.replace(
         "a * x[i]", "FACTOR * fabsf(x[i]) + EXTRA"
@@ -200,9 +197,7 @@ def test_defines_includes_and_options(device: hal.Compiled, cc: str, tmp_path: P
 
 
 @pytest.mark.parametrize("variable", ["CPATH", "C_INCLUDE_PATH"])
-def test_C2_headers_come_from_includes_alone(
-    device: hal.Compiled, cc: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str
-) -> None:
+def test_C2_headers_come_from_includes_alone(device, cc, tmp_path, monkeypatch, variable):
     """The cache key knows those files; what the environment names could change unseen."""
     (tmp_path / "unseen.h").write_text("")
     monkeypatch.setenv(variable, str(tmp_path))
@@ -219,24 +214,22 @@ def test_C2_headers_come_from_includes_alone(
      "-fauto-profile=a", "-fpass-plugin=a.so", "-fplugin=a.so", "-fsanitize-ignorelist=a",
      "-load", "-mllvm=-load={0}/a.so", "{0}/other.c"],
 )  # fmt: skip
-def test_C2_options_that_name_files_are_refused(
-    device: hal.Compiled, cc: str, tmp_path: Path, option: str
-) -> None:
+def test_C2_options_that_name_files_are_refused(device, cc, tmp_path, option):
     given = option.format(tmp_path)
     with pytest.raises(hal.InvalidArgument, match="includes=") as caught:
         device.compile(scale(options=["-O1", given, str(tmp_path)]))
     assert given in str(caught.value)
 
 
-def value_of(device: hal.Compiled, source: hal.Source) -> float:
+def value_of(device, source):
     y = hal.zeros(1, hal.float32, device)
     device.compile(source)(y, threads=1)
     return float(y.numpy()[0])
 
 
-def constant(text: str, value: str = "VALUE", **fields: object) -> hal.Source:
+def constant(text, value="VALUE", **fields):
     text += f"\nvoid constant(const hal_thread *t, float *y) {{ y[0] = {value}; }}\n"
-    return hal.Source("constant", text, "y: float32*", language="c", **fields)  # type: ignore[arg-type]
+    return hal.Source("constant", text, "y: float32*", language="c", **fields)
 
 
 INCLUSIONS = {
@@ -248,9 +241,7 @@ INCLUSIONS = {
 
 
 @pytest.mark.parametrize("line", INCLUSIONS.values(), ids=INCLUSIONS.keys())
-def test_C2_a_changed_header_is_compiled_again(
-    device: hal.Compiled, cc: str, tmp_path: Path, line: str
-) -> None:
+def test_C2_a_changed_header_is_compiled_again(device, cc, tmp_path, line):
     """Headers that the include folders have and others; the old machine code was run."""
     headers = tmp_path / "with a blank, a # and a $"
     headers.mkdir()
@@ -276,9 +267,7 @@ __asm__(".section .rodata\\n.balign 4\\n.globl number\\n.hidden number\\n"
 """
 
 
-def test_C2_a_file_that_the_assembler_reads_is_read_again(
-    device: hal.Compiled, cc: str, tmp_path: Path
-) -> None:
+def test_C2_a_file_that_the_assembler_reads_is_read_again(device, cc, tmp_path):
     data = tmp_path / "number"
     for value in (1.0, 2.0):
         data.write_bytes(struct.pack("f", value))
@@ -286,9 +275,7 @@ def test_C2_a_file_that_the_assembler_reads_is_read_again(
         assert value_of(device, constant(text, "number[0]")) == value
 
 
-def test_C2_the_text_around_a_kernel_and_the_version_of_hal_cpu_are_in_the_key(
-    cc: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_C2_the_text_around_a_kernel_and_the_version_of_hal_cpu_are_in_the_key(cc, monkeypatch):
     row = C_COMPILERS[cc]
     seen = {CCompilerProgram(row).identity}
     monkeypatch.setattr(c_module, "WRAPPER", c_module.WRAPPER + " ")
@@ -300,15 +287,13 @@ def test_C2_the_text_around_a_kernel_and_the_version_of_hal_cpu_are_in_the_key(
     assert "hal-cpu 0.0.0" in LLVMCompiler().identity
 
 
-def test_a_rule_for_make_is_read() -> None:
+def test_a_rule_for_make_is_read():
     rule = "object: /tmp/k.c /usr/a.h \\\n  /b\\ c/d\\#e.h \\\n /f$$g.h\n"
     assert files.listed(rule) == ["/tmp/k.c", "/usr/a.h", "/b c/d#e.h", "/f$g.h"]
 
 
 @pytest.mark.parametrize("signature", ["", "y: float32*", "y: float32*, n: int64", "n: int32"])
-def test_P1_a_binary_of_a_text_is_loaded_with_its_signature_alone(
-    device: hal.Compiled, signature: str
-) -> None:
+def test_P1_a_binary_of_a_text_is_loaded_with_its_signature_alone(device, signature):
     text = "void grow(const hal_thread *t, float *y, int32_t n) { y[0] += n; }"
     binary = device.compile(hal.Source("grow", text, "y: float32*, n: int32", language="c")).binary
     renamed = hal.Signature.parse("grow", "out: float32*, count: int32")
@@ -318,7 +303,7 @@ def test_P1_a_binary_of_a_text_is_loaded_with_its_signature_alone(
         device.load(binary._replace(interface=other))
 
 
-def test_a_long_name_compiles(device: hal.Compiled, cc: str) -> None:
+def test_a_long_name_compiles(device, cc):
     name = "k" * 128
     text = f"void {name}(const hal_thread *t, float *y) {{ nobody; }}"
     with pytest.raises(hal.CompileError) as caught:
@@ -347,10 +332,7 @@ C_ERRORS = [
 
 
 @pytest.mark.parametrize(("text", "line", "said", "shown"), C_ERRORS)
-def test_C5_c_errors(
-    device: hal.Compiled, cc: str, capfd: pytest.CaptureFixture[str],
-    text: str, line: int | None, said: str, shown: bool | None,
-) -> None:  # fmt: skip
+def test_C5_c_errors(device, cc, capfd, text, line, said, shown):
     """A function that the signature does not describe shows how to write it."""
     with pytest.raises(hal.CompileError) as caught:
         device.compile(scale(text))
@@ -364,7 +346,7 @@ def test_C5_c_errors(
     assert shown is None or ("hal_global_idx(t, 0)" in first) == shown
 
 
-def test_every_dtype_and_parameter_names_of_any_kind(device: hal.Compiled, cc: str) -> None:
+def test_every_dtype_and_parameter_names_of_any_kind(device, cc):
     kinds = ["bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
     names = ["a0", "t", "b", "gx", "hal_args", "x", "args", "first", "launch"]
     params = ", ".join(f"{n}: {k}" for n, k in zip(names, kinds, strict=True))
@@ -387,11 +369,11 @@ def test_every_dtype_and_parameter_names_of_any_kind(device: hal.Compiled, cc: s
 HEADERS = "#include <stdbool.h>\n#include <stdint.h>\n#include <math.h>\n"  # of rendered texts
 
 
-def test_no_kernel_has_a_name_of_the_headers(device: hal.Compiled, cc: str) -> None:
+def test_no_kernel_has_a_name_of_the_headers(device, cc):
     """A kernel named gamma compiled with LLVM and not in C."""
     command = present(cc)._command
 
-    def preprocess(*options: str) -> str:
+    def preprocess(*options):
         options = ("-E", *options, "-")
         return subprocess.run(
             [*command, *options], input=HEADERS, capture_output=True, text=True, check=True
@@ -408,7 +390,7 @@ def test_no_kernel_has_a_name_of_the_headers(device: hal.Compiled, cc: str) -> N
     assert [name for name in values if Names(set()).take(name) == name] == []
 
 
-def test_zero_minus_zero_has_no_sign(device: hal.Compiled, cc: str) -> None:
+def test_zero_minus_zero_has_no_sign(device, cc):
     """gcc 12 takes 0 - x for -x where it knows that x is no negative zero."""
 
     @hal.kernel
@@ -420,7 +402,7 @@ def test_zero_minus_zero_has_no_sign(device: hal.Compiled, cc: str) -> None:
     assert bytes(y.numpy()) == bytes(4)
 
 
-def test_the_largest_numbers_of_two_dtypes_are_two_floats(device: hal.Compiled, cc: str) -> None:
+def test_the_largest_numbers_of_two_dtypes_are_two_floats(device, cc):
     """gcc 12 took the largest uint32 for the largest uint64 on the way to a float32."""
 
     @hal.kernel
@@ -436,9 +418,7 @@ def test_the_largest_numbers_of_two_dtypes_are_two_floats(device: hal.Compiled, 
     assert z.numpy().tolist() == [2.0**32, 2.0**32, 2.0**32, 7.0]
 
 
-def test_C6_a_missing_compiler_is_named(
-    own_device: hal.Compiled, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_C6_a_missing_compiler_is_named(own_device, monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
     for name, hint in (("gcc", "apt-get install gcc"), ("clang", "apt-get install clang")):
         with pytest.raises(hal.CompilerUnavailable, match=f"{name}: not installed.*{hint}"):
@@ -463,7 +443,7 @@ def test_C6_a_missing_compiler_is_named(
     assert own_device.compiler.language == "llvm"  # others still serve
 
 
-def test_C6_a_compiler_that_fails_to_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_C6_a_compiler_that_fails_to_start(tmp_path, monkeypatch):
     broken = tmp_path / "gcc"
     broken.write_text("#!/bin/sh\necho out of order >&2\nexit 3\n")
     broken.chmod(0o755)
@@ -472,7 +452,7 @@ def test_C6_a_compiler_that_fails_to_start(tmp_path: Path, monkeypatch: pytest.M
         CCompilerProgram(C_COMPILERS["gcc"])
 
 
-def test_C2_identity_has_processor_version_and_flags(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_C2_identity_has_processor_version_and_flags(monkeypatch):
     gcc = present("gcc")
     version = subprocess.run([gcc._command[0], "--version"], capture_output=True, text=True).stdout
     assert version.splitlines()[0] in gcc.identity and "-O3" in gcc.identity
@@ -484,7 +464,7 @@ def test_C2_identity_has_processor_version_and_flags(monkeypatch: pytest.MonkeyP
         assert made.identity != before[type(made)]
 
 
-def test_a_process_with_a_warm_cache_imports_no_llvmlite(tmp_path: Path) -> None:
+def test_a_process_with_a_warm_cache_imports_no_llvmlite(tmp_path):
     program = """
 import sys
 import hal_core as hal, hal_cpu
@@ -501,7 +481,7 @@ print(sum(name.startswith("llvmlite") for name in sys.modules))
     assert counts[0] > 0 and counts[1] == 0
 
 
-def test_C8_disassemble(device: hal.Compiled, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_C8_disassemble(device, monkeypatch):
     image = LLVMCompiler().compile(rendered())
     if shutil.which("objdump") or shutil.which("llvm-objdump"):
         text = device.compiler.disassemble(image)
@@ -514,7 +494,7 @@ def test_C8_disassemble(device: hal.Compiled, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("name", ["gcc", "clang"])
-def test_P1_a_list_of_files_that_was_cut_is_a_truncated_binary(name: str) -> None:
+def test_P1_a_list_of_files_that_was_cut_is_a_truncated_binary(name):
     """The object before it is whole, so the loader alone sees nothing wrong."""
     present(name)
     device = hal.Device["CPU"]

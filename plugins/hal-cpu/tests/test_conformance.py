@@ -19,7 +19,7 @@ def hal_device_name(own_cache: None) -> str:
 
 
 @pytest.mark.full
-def test_checked_mode_keeps_it_too() -> None:
+def test_checked_mode_keeps_it_too():
     """Every kernel on the interpreter, over memory that is watched."""
     command = [sys.executable, "-m", "hal_core", "check", "CPU", "--require-device"]
     done = subprocess.run(

@@ -1,11 +1,8 @@
 """Facts of the host, and memory: alignment, options, copies, exports that outlive a buffer."""
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import itertools
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -22,13 +19,13 @@ MIB = 1 << 20
 
 
 @pytest.fixture
-def allocator(own_device: hal.Compiled) -> CPUAllocator:
+def allocator(own_device):
     made = own_device.allocator
     assert isinstance(made, CPUAllocator)
     return made
 
 
-def test_facts(device: hal.Compiled) -> None:
+def test_facts(device):
     info = device.info
     assert (info.name, info.kind, info.host_visible) == ("CPU", "cpu", True)
     assert info.title and info.arch.split()[0] == processor.machine()
@@ -36,7 +33,7 @@ def test_facts(device: hal.Compiled) -> None:
     assert info == describe("CPU")
 
 
-def test_B8_cycles_of_every_size_leak_nothing(own_device: hal.Compiled) -> None:
+def test_B8_cycles_of_every_size_leak_nothing(own_device):
     for nbytes in (5000, 70_000, 3 * MIB):  # the system gives no page for what is less
         rounds = 5_000 if nbytes < MIB else 200
         own_device.allocator.free_cache()
@@ -49,7 +46,7 @@ def test_B8_cycles_of_every_size_leak_nothing(own_device: hal.Compiled) -> None:
 
 
 @pytest.mark.parametrize("nbytes", [1, 255, 65_535, 65_536, 100_000, 2 * MIB, 5 * MIB + 1])
-def test_blocks_are_aligned_and_whole(allocator: CPUAllocator, nbytes: int) -> None:
+def test_blocks_are_aligned_and_whole(allocator, nbytes):
     address = allocator.alloc(nbytes)
     assert address % 64 == 0
     if nbytes >= driver.HUGE:  # a huge page, after the address's place in its first page
@@ -59,7 +56,7 @@ def test_blocks_are_aligned_and_whole(allocator: CPUAllocator, nbytes: int) -> N
     allocator.free(address, nbytes)
 
 
-def test_large_blocks_begin_at_different_places_of_their_pages(allocator: CPUAllocator) -> None:
+def test_large_blocks_begin_at_different_places_of_their_pages(allocator):
     addresses = [allocator.alloc(MIB) for _ in range(8)]
     places = [address % 4096 for address in addresses]
     assert len(set(places)) == 8
@@ -69,7 +66,7 @@ def test_large_blocks_begin_at_different_places_of_their_pages(allocator: CPUAll
         allocator.free(address, MIB)
 
 
-def test_B7_external_memory_at_an_odd_address_is_refused(own_device: hal.Compiled) -> None:
+def test_B7_external_memory_at_an_odd_address_is_refused(own_device):
     """Compiled code assumes that elements are aligned, as views are."""
     theirs = np.zeros(64, "u1")
     spec = hal.BufferSpec(external_ptr=theirs.ctypes.data + 1)
@@ -86,7 +83,7 @@ def test_B7_external_memory_at_an_odd_address_is_refused(own_device: hal.Compile
         hal.Buffer.from_dlpack(theirs[3:11].view("f4"), own_device, copy=False)
 
 
-def test_B9_an_export_outlives_buffer_and_device(own_device: hal.Compiled) -> None:
+def test_B9_an_export_outlives_buffer_and_device(own_device):
     for size in (100, 100_000):
         own = hal.Buffer(own_device, size, hal.uint8).fill(9)
         array = np.asarray(own)
@@ -101,9 +98,7 @@ def test_B9_an_export_outlives_buffer_and_device(own_device: hal.Compiled) -> No
     gc.collect()
 
 
-def test_large_copies_release_the_gil(
-    own_device: hal.Compiled, releases_the_gil: Callable[..., bool]
-) -> None:
+def test_large_copies_release_the_gil(own_device, releases_the_gil):
     host = np.zeros(64 * MIB, "u1")
     buffer = hal.Buffer(own_device, host.size, hal.uint8).allocate()
     buffer.copyin(host)
@@ -111,9 +106,7 @@ def test_large_copies_release_the_gil(
 
 
 @pytest.mark.parametrize("nbytes", [4096, 64 << 10, MIB])
-def test_A7_short_copies_keep_the_gil(
-    own_device: hal.Compiled, nbytes: int, releases_the_gil: Callable[..., bool]
-) -> None:
+def test_A7_short_copies_keep_the_gil(own_device, nbytes, releases_the_gil):
     """No other thread can free memory that they use, which is not in flight."""
     x, y = (hal.empty(nbytes, hal.uint8, own_device).fill(0) for _ in range(2))
     wide = y.view(min(nbytes, 64 << 10) // 4, hal.int32)  # a longer one is work in flight
@@ -125,7 +118,7 @@ def test_A7_short_copies_keep_the_gil(
         assert not releases_the_gil(step)
 
 
-def test_large_blocks_lie_in_huge_pages(allocator: CPUAllocator) -> None:
+def test_large_blocks_lie_in_huge_pages(allocator):
     with open("/sys/kernel/mm/transparent_hugepage/enabled") as file:
         if "[never]" in file.read():
             pytest.skip("this kernel gives no transparent huge pages")

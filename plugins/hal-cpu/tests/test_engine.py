@@ -28,7 +28,7 @@ def once(y: hal.Ptr[hal.int32]):
     y[hal.global_idx(0)] = 1
 
 
-def test_the_loader_is_chosen_when_the_device_opens(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_loader_is_chosen_when_the_device_opens(monkeypatch):
     kinds = []
     for chosen in ("llvmlite", "elf"):
         device = open_device(HAL_CPU_LOADER=chosen)
@@ -38,13 +38,13 @@ def test_the_loader_is_chosen_when_the_device_opens(monkeypatch: pytest.MonkeyPa
     assert kinds == [EngineCode, Code]
 
 
-def test_ctrl_c_never_comes_within_llvmlite() -> None:
+def test_ctrl_c_never_comes_within_llvmlite():
     """It frees an object twice if Ctrl-C comes as it closes it, and the process ends."""
     text = "define void @nothing(ptr %a, ptr %b, i64 %c, i64 %d) {\n  ret void\n}\n"
     source = hal.Source("nothing", text, "", language="llvm", rendered=True)
     compiler, kept = LLVMCompiler(), list[EngineCode]()
 
-    def work() -> None:
+    def work():
         kept.append(engine.load(compiler.compile(source), "nothing", "nothing"))
 
     work()
@@ -52,17 +52,17 @@ def test_ctrl_c_never_comes_within_llvmlite() -> None:
     assert play(Scene(work, lambda _: None), Place(-1, (str(home),))).seen == 0
 
 
-def test_an_engine_is_closed_once_wherever_ctrl_c_comes() -> None:
+def test_an_engine_is_closed_once_wherever_ctrl_c_comes():
     class Half:
         """An object of llvmlite that Ctrl-C ends in `close`."""
 
         closed = 0
 
-        def close(self) -> None:
+        def close(self):
             Half.closed += 1
             raise KeyboardInterrupt
 
-        def __del__(self) -> None:
+        def __del__(self):
             with suppress(KeyboardInterrupt):
                 self.close()
 
@@ -72,13 +72,13 @@ def test_an_engine_is_closed_once_wherever_ctrl_c_comes() -> None:
     assert Half.closed == 1
 
 
-def test_another_loader_is_refused_when_the_device_opens() -> None:
+def test_another_loader_is_refused_when_the_device_opens():
     with pytest.raises(hal.InvalidArgument, match="expected elf or llvmlite"):
         open_device(HAL_CPU_LOADER="dlopen")
 
 
 @pytest.mark.full
-def test_the_engine_keeps_the_contract() -> None:
+def test_the_engine_keeps_the_contract():
     """The kit's chapter about code; `nox -s conformance` runs all of them."""
     command = [sys.executable, "-m", "hal_core", "check", "CPU", "--pair", "llvm"]
     command += ["--require-device", "--chapter", "program"]

@@ -141,7 +141,7 @@ KERNELS = [
 ]  # fmt: skip
 
 
-def of(kernel: hal.KernelFunction, kind: str, name: str = "") -> list[str]:
+def of(kernel, kind, name=""):
     """Return how a kernel's nodes of a kind are written."""
     found = explained(kernel.name, kernel).rows
     return [row.how for row in found if (row.kind, row.name) == (kind, name)]
@@ -150,7 +150,7 @@ def of(kernel: hal.KernelFunction, kind: str, name: str = "") -> list[str]:
 # -- the machine code
 
 
-def assembly(kernel: hal.KernelFunction) -> tuple[str, str]:
+def assembly(kernel):
     """Return LLVM's assembly of a kernel, and that of the body for whole gangs.
 
     Blocks keep the names of the text's labels, as comments.
@@ -183,7 +183,7 @@ def assembly(kernel: hal.KernelFunction) -> tuple[str, str]:
     return whole, body
 
 
-def accessed(body: str, store: bool) -> int:
+def accessed(body, store):
     """Return the bytes of buffers that vectors load or store in a text of x86's assembly."""
     total = 0
     for line in body.splitlines():
@@ -263,7 +263,7 @@ def test_every_loop_branch_and_access_has_a_row(kernel: hal.KernelFunction) -> N
     assert sum(row.times for row in explained(kernel.name, kernel).rows) == len(expected)
 
 
-def test_each_row_begins_with_words_that_the_page_explains() -> None:
+def test_each_row_begins_with_words_that_the_page_explains():
     table = PAGE.partition("| it begins with |")[2].partition("\n\n")[0]
     words = tuple(", ".join(re.findall(r"^\| ([a-z, ]+) \|", table, re.MULTILINE)).split(", "))
     hows = {
@@ -274,20 +274,20 @@ def test_each_row_begins_with_words_that_the_page_explains() -> None:
     assert len(words) == 18 and [how for how in hows if not how.startswith(words)] == []
 
 
-def test_nodes_of_a_line_that_are_alike_are_one_row() -> None:
+def test_nodes_of_a_line_that_are_alike_are_one_row():
     (row,) = [row for row in explained("greys", greys).rows if row.kind == "load"]
     assert (row.times, row.name, row.how) == (3, "x", "part of one load at stride 3")
     assert row.text.strip() == "y[i] = x[3 * i] + x[3 * i + 1] + x[3 * i + 2]"
     assert Path(__file__).read_text(encoding="utf-8").splitlines()[row.line - 1] == row.text
 
 
-def test_a_loop_that_is_written_out_has_a_row() -> None:
+def test_a_loop_that_is_written_out_has_a_row():
     rows = [row for row in explained("fours", fours).rows if row.kind == "loop"]
     assert [(row.how, row.times) for row in rows] == [("written out: each iteration by itself", 1)]
     assert "part of one store at stride 4" in of(fours, "store", "y")
 
 
-def test_a_kernel_with_barriers_has_regions() -> None:
+def test_a_kernel_with_barriers_has_regions():
     found = explained("bins", rows_of_blocks)
     assert (found.regions, found.width) == (3, 1)
     assert found.why.startswith("it updates shared memory")
@@ -307,7 +307,7 @@ def in_subgroups(y: Out, x: In) -> None:
     y[i] = hal.shuffle(x[i], 3) + hal.shuffle_xor(x[i], 1) + hal.float32(hal.ballot(x[i] > 0))
 
 
-def test_a_kernel_with_subgroups_has_gangs_of_their_size() -> None:
+def test_a_kernel_with_subgroups_has_gangs_of_their_size():
     found = explained("in_subgroups", in_subgroups)
     assert found.subgroup == found.width == found.rest_width and found.width in (8, 16)
     calls = {row.kind: row.how for row in found.rows if row.kind in ("shuffle", "ballot")}
@@ -315,7 +315,7 @@ def test_a_kernel_with_subgroups_has_gangs_of_their_size() -> None:
     assert "one lane, as a scalar" in [row.how for row in found.rows]
 
 
-def test_a_kernel_that_is_nested_deep_has_regions_and_rows() -> None:
+def test_a_kernel_that_is_nested_deep_has_regions_and_rows():
     lines = ["t = hal.thread_idx(0)", "s = hal.shared(hal.float32, 64)", "s[t] = x[t]"]
     lines += ["hal.barrier()", *(f"{'  ' * n}if x[{n}] > 0:" for n in range(70))]
     lines += [f"{'  ' * 70}y[t] = s[63 - t]"]
@@ -332,7 +332,7 @@ def test_a_kernel_that_is_nested_deep_has_regions_and_rows() -> None:
     assert rows[-2:] == [(2, "load", "s"), (2, "store", "y")]
 
 
-def test_threads_that_run_one_by_one_have_a_reason() -> None:
+def test_threads_that_run_one_by_one_have_a_reason():
     found = explained("sparse", sparse)
     assert (found.width, found.rest_width) == (1, 1) and found.why.startswith("it gathers more")
     assert {row.how for row in found.rows} == {"one thread at a time"}
@@ -372,13 +372,13 @@ other = Program()
 
 
 @pytest.fixture
-def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def file(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "kernels.py").write_text(FILE, encoding="utf-8")
     return str(tmp_path / "kernels.py")
 
 
-def test_programs_read_json(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_programs_read_json(file, capsys):
     assert main(["explain", f"{file}:scale", "--json"]) == 0
     (found,) = json.loads(capsys.readouterr().out)
     assert list(found) == [
@@ -395,7 +395,7 @@ def test_programs_read_json(file: str, capsys: pytest.CaptureFixture[str]) -> No
     assert all(f"`{key}`" in PAGE for key in (*found, *found["rows"][0], "error"))
 
 
-def test_all_kernels_of_a_file_are_explained(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_kernels_of_a_file_are_explained(file, capsys):
     assert main(["explain", file, "--json"]) == 1
     scale, idle, text, other = json.loads(capsys.readouterr().out)
     assert scale["width"] > 1 and list(text) == ["kernel", "error"] and text["kernel"] == "text"
@@ -408,7 +408,7 @@ def test_all_kernels_of_a_file_are_explained(file: str, capsys: pytest.CaptureFi
     assert said[-2:] == [text["error"], other["error"]]
 
 
-def test_a_call_makes_a_kernel(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_call_makes_a_kernel(file, capsys):
     assert main(["explain", f"{file}:filled(3)"]) == 0
     said = capsys.readouterr().out
     assert said.startswith("filled(3): threads run one by one: nothing differs along x\n")
@@ -428,9 +428,7 @@ def test_what_is_no_kernel_is_refused(
     assert out == "" and re.search(said, err), err
 
 
-def test_the_page_shows_what_is_printed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_page_shows_what_is_printed(tmp_path, monkeypatch, capsys):
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(processor, "vector_registers", lambda: (32, 64))  # of AVX-512
     example = PAGE.partition("## How a kernel is written")[2]

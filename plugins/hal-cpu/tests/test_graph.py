@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
-from collections.abc import Iterator
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pytest
@@ -27,13 +25,11 @@ def smooth(b: hal.Ptr[hal.float32], a: hal.ConstPtr[hal.float32], n: hal.int32):
 
 
 @pytest.fixture
-def device() -> hal.Compiled:
+def device():
     return hal.Device["CPU"]
 
 
-def steps(
-    device: hal.Compiled, count: int, kernel: Any = smooth
-) -> tuple[hal.Graph, hal.Buffer, hal.Buffer]:
+def steps(device, count, kernel=smooth):
     start = np.random.default_rng(1).random(N, "f4")
     a, b = hal.Buffer.from_numpy(start, device), hal.Buffer.from_numpy(start, device)
     program = device.compile(kernel)
@@ -45,16 +41,14 @@ def steps(
 
 
 @pytest.mark.parametrize("split_from", [1, 1 << 60], ids=["split", "whole"])
-def test_G6_large_sequences(
-    split_from: int, device: hal.Compiled, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_G6_large_sequences(split_from, device, monkeypatch):
     shared(monkeypatch, split_from)
     monkeypatch.setattr(kit, "N", 3000)
     for seed in range(1000, 1040):
         kit.check_sequence(device, seed)
 
 
-def test_G3_a_profile_sees_each_step_of_a_replay(device: hal.Compiled) -> None:
+def test_G3_a_profile_sees_each_step_of_a_replay(device):
     graph, a, _ = steps(device, 3)
     graph.replay()
     once = a.numpy()
@@ -64,14 +58,14 @@ def test_G3_a_profile_sees_each_step_of_a_replay(device: hal.Compiled) -> None:
     assert not np.array_equal(a.numpy(), once)
 
 
-def shared(monkeypatch: pytest.MonkeyPatch, split_from: int = 1) -> None:
+def shared(monkeypatch, split_from=1):
     """Cut every step for all cores, and let them take part in each replay."""
     monkeypatch.setattr(native, "SPLIT_FROM", split_from)
     monkeypatch.setattr(native, "SHARED_FROM", 0)
 
 
 @pytest.fixture
-def opened(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+def opened(request, monkeypatch):
     """A device of so many threads, whose replays they share."""
     monkeypatch.setenv("HAL_CPU_THREADS", request.param)
     shared(monkeypatch)
@@ -81,10 +75,8 @@ def opened(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
 
 
 @pytest.mark.parametrize("opened", ["4"], indirect=True)
-def test_G3_cores_that_never_come_are_not_missed(
-    opened: hal.Compiled, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(thread: threading.Thread) -> None:
+def test_G3_cores_that_never_come_are_not_missed(opened, monkeypatch):
+    def refuse(thread):
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(threading.Thread, "start", refuse)
@@ -99,9 +91,7 @@ def test_G3_cores_that_never_come_are_not_missed(
     assert np.array_equal(a.numpy(), wanted.numpy())
 
 
-def test_G5_replays_of_several_threads_have_counters_of_their_own(
-    device: hal.Compiled, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_G5_replays_of_several_threads_have_counters_of_their_own(device, monkeypatch):
     shared(monkeypatch)
     graphs = [steps(device, 20) for _ in range(4)]
     expected, a, _ = graphs[0]
@@ -109,7 +99,7 @@ def test_G5_replays_of_several_threads_have_counters_of_their_own(
         expected.replay()
     wanted = a.numpy()
 
-    def work(graph: hal.Graph) -> None:
+    def work(graph):
         for _ in range(10):
             graph.replay()
 
@@ -118,14 +108,14 @@ def test_G5_replays_of_several_threads_have_counters_of_their_own(
 
 
 @pytest.mark.parametrize("opened", ["8"], indirect=True)
-def test_G3_more_threads_than_cores_do_not_hang(opened: hal.Compiled) -> None:
+def test_G3_more_threads_than_cores_do_not_hang(opened):
     """Cores that wait yield to those that work."""
     graph, a, _ = steps(opened, 100)
     graph.replay()
     assert np.isfinite(a.numpy()).all()
 
 
-def test_A7_memory_that_another_thread_frees_during_a_replay(device: hal.Compiled) -> None:
+def test_A7_memory_that_another_thread_frees_during_a_replay(device):
     graph, a, b = steps(device, 2000)
     graph.replay()
     thread = threading.Thread(target=graph.replay)
@@ -137,19 +127,19 @@ def test_A7_memory_that_another_thread_frees_during_a_replay(device: hal.Compile
     assert np.isfinite(b.numpy()).all()
 
 
-def test_G2_code_of_a_dropped_program_stays(device: hal.Compiled) -> None:
+def test_G2_code_of_a_dropped_program_stays(device):
     graph, a, _ = steps(device, 2, smooth.lower())  # of which nothing else knows
     graph.replay()
     gc.collect()
     graph.replay()
-    graph[0].program.unload()  # type: ignore[union-attr]
+    graph[0].program.unload()
     before = a.numpy()
     with pytest.raises(hal.InvalidState, match="unloaded"):
         graph.replay()
     assert np.array_equal(a.numpy(), before)
 
 
-def test_Q5_a_launch_that_fails_in_the_middle_of_a_replay(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_Q5_a_launch_that_fails_in_the_middle_of_a_replay(monkeypatch):
     """Steps before it have run, steps behind it have not, and the graph can run again."""
     monkeypatch.setenv("HAL_CHECK", "1")
     hal.Device["CPU"].close()
@@ -180,7 +170,7 @@ def test_Q5_a_launch_that_fails_in_the_middle_of_a_replay(monkeypatch: pytest.Mo
         monkeypatch.undo()
 
 
-def test_P10_a_queue_keeps_the_code_of_a_program_that_is_unloaded(device: hal.Compiled) -> None:
+def test_P10_a_queue_keeps_the_code_of_a_program_that_is_unloaded(device):
     graph, a, _ = steps(device, 1)
     again, other, _ = steps(device, 1)
     program, gate = again[0].program, hal.Event()

@@ -16,7 +16,6 @@ import hal_core as hal
 from hal_core.dtypes import DTYPES
 from hal_core.errors import DeviceFault
 from hal_cpu.checked import interpreted
-from hal_cpu.checked.device import CheckedDevice
 from hal_kernel.errors import KernelFault, OutOfBounds
 from hal_kernel.interpreter import execute
 
@@ -34,14 +33,14 @@ def first_then_second(a: hal.Ptr[hal.int32], b: hal.Ptr[hal.int32]) -> None:
     b[i] = a[i] + b[i]
 
 
-def floats(device: hal.Compiled, *numbers: float) -> hal.Buffer:
+def floats(device, *numbers):
     return hal.Buffer.from_numpy(np.array(numbers, "f4"), device)
 
 
 # -- what counts as written
 
 
-def unread(checked: CheckedDevice, buffer: hal.Buffer) -> list[int]:
+def unread(checked, buffer):
     """Return the elements that a kernel may not read."""
     into, found = hal.empty(1, buffer.dtype, checked), []
     for place in range(buffer.size):
@@ -53,14 +52,14 @@ def unread(checked: CheckedDevice, buffer: hal.Buffer) -> list[int]:
     return found
 
 
-def test_B14_fresh_memory_may_not_be_read_by_a_kernel(checked: CheckedDevice) -> None:
+def test_B14_fresh_memory_may_not_be_read_by_a_kernel(checked):
     assert unread(checked, hal.empty(4, hal.float32, checked)) == [0, 1, 2, 3]
     assert unread(checked, hal.zeros(4, hal.float32, checked)) == []
     fresh = hal.empty(4, hal.uint8, checked)
     assert fresh.numpy().tolist() == [0xCB] * 4  # for who copies it out
 
 
-def test_what_writes_memory(checked: CheckedDevice) -> None:
+def test_what_writes_memory(checked):
     """Copies, fills and kernels write memory, and so may anything that is given its address."""
     fresh = hal.empty(8, hal.float32, checked)
     fresh[0:1].copyin(np.ones(1, "f4"))
@@ -83,7 +82,7 @@ def test_what_writes_memory(checked: CheckedDevice) -> None:
     assert unread(checked, other) == []
 
 
-def test_memory_of_others_counts_as_written(checked: CheckedDevice) -> None:
+def test_memory_of_others_counts_as_written(checked):
     array = np.arange(4, dtype="f4")
     wrapped = hal.Buffer.from_dlpack(array, checked)
     assert unread(checked, wrapped) == []
@@ -93,7 +92,7 @@ def test_memory_of_others_counts_as_written(checked: CheckedDevice) -> None:
     assert array.tolist() == [5, 6, 7, 8]
 
 
-def test_an_array_is_written_before_a_kernel_ends_with_a_fault(checked: CheckedDevice) -> None:
+def test_an_array_is_written_before_a_kernel_ends_with_a_fault(checked):
     """The stores ahead of the fault are in memory, and recorded."""
     y, p = hal.empty(4, hal.int32, checked), np.array([0, 1, 9], "i8")
     with pytest.raises(OutOfBounds):
@@ -103,11 +102,11 @@ def test_an_array_is_written_before_a_kernel_ends_with_a_fault(checked: CheckedD
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "float16", "bfloat16", "float32", "float64"])
-def test_every_width_of_elements_is_watched(checked: CheckedDevice, dtype: str) -> None:
+def test_every_width_of_elements_is_watched(checked, dtype):
     kind = DTYPES[dtype]
 
     @hal.kernel
-    def move(y: hal.Ptr[kind], x: hal.ConstPtr[kind]) -> None:  # type: ignore[valid-type]
+    def move(y: hal.Ptr[kind], x: hal.ConstPtr[kind]) -> None:
         i = hal.global_idx(0)
         y[i] = x[i]
 
@@ -121,7 +120,7 @@ def test_every_width_of_elements_is_watched(checked: CheckedDevice, dtype: str) 
         checked.compile(move)(x, y, threads=4)
 
 
-def test_two_views_of_one_block_know_what_the_other_has_written(checked: CheckedDevice) -> None:
+def test_two_views_of_one_block_know_what_the_other_has_written(checked):
     whole = hal.empty(8, hal.int32, checked)
     whole[4:].fill(7)
     with pytest.raises(KernelFault, match="element 0 of 'b', which nothing has written"):
@@ -133,18 +132,18 @@ def test_two_views_of_one_block_know_what_the_other_has_written(checked: Checked
 # -- memory
 
 
-def address(buffer: hal.Buffer) -> int:
+def address(buffer):
     return np.asarray(buffer).ctypes.data
 
 
-def test_A1_a_freed_block_is_not_used_again(checked: CheckedDevice) -> None:
+def test_A1_a_freed_block_is_not_used_again(checked):
     assert len({address(hal.empty(100, hal.uint8, checked)) for _ in range(300)}) == 300
     assert checked.allocator.statistics()[:3] == (0, 100, 0)
     checked.allocator.cache_limit = 1 << 20
     assert checked.allocator.cache_limit == 0
 
 
-def test_B11_nothing_is_left_of_freed_blocks(checked: CheckedDevice) -> None:
+def test_B11_nothing_is_left_of_freed_blocks(checked):
     hal.empty(1, hal.uint8, checked)
     checked.allocator.free_cache()
     before = len(mappings())
@@ -181,15 +180,13 @@ for size in (1, 63, 64, 100, 4095, 4096, 4097, 70000):
 """
 
 
-def test_guard_pages_cannot_be_touched() -> None:
+def test_guard_pages_cannot_be_touched():
     """A process ends that reads behind a block, before it, or where a freed one was."""
     printed(_TOUCH, HAL_CHECK="1")
 
 
 @pytest.mark.parametrize(("offset", "where"), [(100, "after the end"), (-1, "before the begin")])
-def test_a_write_beside_a_block_is_reported_when_it_is_freed(
-    checked: CheckedDevice, offset: int, where: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_write_beside_a_block_is_reported_when_it_is_freed(checked, offset, where, caplog):
     buffer = hal.empty(100, hal.uint8, checked)
     ctypes.memset(address(buffer) + offset, 1, 1)
     buffer.deallocate()
@@ -201,9 +198,7 @@ def test_a_write_beside_a_block_is_reported_when_it_is_freed(
 
 
 @pytest.mark.parametrize("wait", ["synchronize", "close"])
-def test_a_write_beside_a_block_in_use_is_raised_by_a_wait(
-    checked: CheckedDevice, wait: str
-) -> None:
+def test_a_write_beside_a_block_in_use_is_raised_by_a_wait(checked, wait):
     buffer = hal.empty(100, hal.uint8, checked)
     ctypes.memset(address(buffer) + 100, 1, 1)
     with pytest.raises(DeviceFault, match="wait: a write after the end of block"):
@@ -249,14 +244,14 @@ device.synchronize()
 
 
 @pytest.mark.parametrize("same_thread", [True, False])
-def test_X1_a_block_is_freed_while_a_wait_searches_it(same_thread: bool) -> None:
+def test_X1_a_block_is_freed_while_a_wait_searches_it(same_thread):
     """A block that is freed during the search stays accessible until the search ends."""
     code = _FREE_DURING_A_SEARCH.replace("{same_thread}", str(same_thread))
     assert printed(code, HAL_CHECK="1") == "0\n"
 
 
-def test_A4_freed_addresses_go_before_memory_is_refused(checked: CheckedDevice) -> None:
-    freed: Any = checked.allocator._quarantine  # type: ignore[attr-defined]
+def test_A4_freed_addresses_go_before_memory_is_refused(checked):
+    freed: Any = checked.allocator._quarantine
     hal.empty(100, hal.uint8, checked)
     assert freed._blocks
     with pytest.raises(hal.OutOfMemory):
@@ -264,7 +259,7 @@ def test_A4_freed_addresses_go_before_memory_is_refused(checked: CheckedDevice) 
     assert not freed._blocks
 
 
-def test_A8_the_limit_is_kept_after_blocks_were_freed(checked: CheckedDevice) -> None:
+def test_A8_the_limit_is_kept_after_blocks_were_freed(checked):
     """It counts what was asked for. Each free gave back a rounded size, and the limit grew."""
     checked.allocator.limit = 300
     for _ in range(10):
@@ -276,14 +271,12 @@ def test_A8_the_limit_is_kept_after_blocks_were_freed(checked: CheckedDevice) ->
     hal.zeros(100, hal.uint8, checked)
 
 
-def test_A7_a_block_freed_under_a_launch_waits_for_it(
-    checked: CheckedDevice, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_A7_a_block_freed_under_a_launch_waits_for_it(checked, monkeypatch):
     """Without the wait the interpreter would touch inaccessible pages, which ends the process."""
     x, y = floats(checked, *range(8)), floats(checked, *range(8))
     live = []
 
-    def frees(*arguments: Any, **options: Any) -> None:
+    def frees(*arguments, **options):
         y.deallocate()
         live.append(checked.allocator.statistics().live)
         execute(*arguments, **options)
@@ -294,7 +287,7 @@ def test_A7_a_block_freed_under_a_launch_waits_for_it(
     assert live == [2, 1]
 
 
-def test_B3_empty_buffers_have_no_element(checked: CheckedDevice) -> None:
+def test_B3_empty_buffers_have_no_element(checked):
     nothing = hal.empty(0, hal.float32, checked)
     with pytest.raises(OutOfBounds, match=r"a read of 'x' by .* \(got 0; it has no element\)"):
         checked.compile(copy)(floats(checked, 1), nothing, threads=1)

@@ -19,9 +19,7 @@ WIDE = {"x86-64": r"v?(mulps|fm\w+ps) .*%[xyz]mm", "aarch64": r"fml?[al]?\w* .*v
 
 
 @pytest.fixture(params=usual(["llvm", "clang", "gcc", "zig"], "llvm", "clang"))
-def pair(
-    request: pytest.FixtureRequest, device: hal.Compiled, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def pair(request, device, monkeypatch):
     """Let one compiler serve; skip the test where it is not installed."""
     monkeypatch.setenv("CPU_CC", request.param)
     try:
@@ -30,7 +28,7 @@ def pair(
         pytest.skip(str(error))
 
 
-def disassembled(device: hal.Compiled, kernel: hal.KernelFunction) -> str:
+def disassembled(device, kernel):
     """Return the machine code of a kernel as text; skip the test without objdump."""
     try:
         return device.compiler.disassemble(device.compile(kernel.lower()).binary.image)
@@ -62,7 +60,7 @@ def chase_atomically(y: hal.Ptr[hal.int32], x: hal.ConstPtr[hal.int32], n: hal.i
 
 
 @pytest.mark.usefixtures("pair")
-def test_an_atomic_load_costs_what_a_plain_one_does(device: hal.Compiled) -> None:
+def test_an_atomic_load_costs_what_a_plain_one_does(device):
     """It takes no lock, no fence and no exchange."""
     text = disassembled(device, chase_atomically)
     dear = re.search(r"\block\b|\bmfence\b|\bxchg\b.*\(|\bldx|\bcas|\bdmb\b|\bldadd", text)
@@ -81,9 +79,7 @@ def divided(y: hal.Ptr[hal.int32], x: hal.ConstPtr[hal.int32], n: hal.int32) -> 
 
 
 @pytest.mark.usefixtures("pair")
-def test_threads_that_divide_where_data_say_load_what_the_first_does_not(
-    device: hal.Compiled,
-) -> None:
+def test_threads_that_divide_where_data_say_load_what_the_first_does_not(device):
     """LLVM 22 computed the address in the first lane of a vector, which may not run the IF."""
     program = device.compile(divided.lower())
     x = np.random.default_rng(0).integers(0, 50, 100).astype("i4")
@@ -108,7 +104,7 @@ def of_four(
 
 
 @pytest.mark.usefixtures("pair")
-def test_low_bits_of_an_index_in_a_loop_are_no_neighbours(device: hal.Compiled) -> None:
+def test_low_bits_of_an_index_in_a_loop_are_no_neighbours(device):
     """clang 22 loaded a vector of neighbours from the first lane's address on."""
     program = device.compile(of_four.lower())
     x = np.arange(36, dtype="i2")
@@ -123,16 +119,14 @@ def test_low_bits_of_an_index_in_a_loop_are_no_neighbours(device: hal.Compiled) 
     [("emeraldrapids", "+avx2,+avx512f", True), ("znver4", "+avx2,+avx512f", True),
      ("cascadelake", "+avx2,+avx512f", False), ("haswell", "+avx2,-avx512f", False)],
 )  # fmt: skip
-def test_vectors_are_as_wide_as_the_processor_has_them_at_full_speed(
-    name: str, features: str, wide: bool
-) -> None:
+def test_vectors_are_as_wide_as_the_processor_has_them_at_full_speed(name, features, wide):
     found = SimpleNamespace(flatten=lambda: features)
     llvm = SimpleNamespace(get_host_cpu_name=lambda: name, get_host_cpu_features=lambda: found)
     expected = f"{features},+fast-gather" + (",-prefer-256-bit" if wide else "")
     assert llvm_module._features(llvm) == expected
 
 
-def test_vectors_have_512_bits_here(device: hal.Compiled, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_vectors_have_512_bits_here(device, monkeypatch):
     monkeypatch.setenv("CPU_CC", "llvm")
     with llvm_module.llvm_lock:
         if "-prefer-256-bit" not in llvm_module._features(llvm_module.import_llvm()):

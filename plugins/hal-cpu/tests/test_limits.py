@@ -3,56 +3,52 @@
 LLVM recurses, and some of its passes take the square of a text's length.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 import hal_core as hal
-from hal_core.dtypes import DType, bool_, int32
+from hal_core.dtypes import bool_, int32
 from hal_core.signature import Signature
 from hal_cpu.compilers import llvm
 from hal_kernel.ir import UOp
 
 
-def long(size: int) -> Any:
+def long(size):
     return pytest.param(size, marks=pytest.mark.full)
 
 
 class Nodes(list[UOp]):
     """Nodes of a kernel with the parameters y and x; `nodes(op, dtype, *sources)` appends one."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.y, self.x = (self("PARAM", int32, arg=position) for position in (0, 1))
         self.i = self("SPECIAL", int32, arg=("global_idx", 0))
 
-    def __call__(self, op: str, dtype: DType | None, *src: UOp, arg: object = None) -> UOp:
+    def __call__(self, op, dtype, *src, arg=None):
         self.append(UOp(op, dtype, src, arg))
         return self[-1]
 
-    def const(self, value: int) -> UOp:
+    def const(self, value):
         return self("CONST", int32, arg=value)
 
-    def kernel(self, block: tuple[int, int, int] | None = None) -> hal.Kernel:
+    def kernel(self, block=None):
         signature = Signature.parse("large", "y: int32*, x: const int32*")
         return hal.Kernel("large", signature, tuple(self), block)
 
 
-def run(device: hal.Compiled, kernel: hal.Kernel, x: np.ndarray, threads: int) -> np.ndarray:
+def run(device, kernel, x, threads):
     program = device.compile(kernel)
     y = hal.zeros(threads, hal.int32, device)
     program(y, hal.Buffer.from_numpy(x, device), threads=threads, block=threads)
     return y.numpy()
 
 
-def selections(count: int) -> hal.Kernel:
+def selections(count):
     add = Nodes()
     value = add("LOAD", int32, add.x, add.i)
     for number in range(count):
@@ -63,7 +59,7 @@ def selections(count: int) -> hal.Kernel:
     return add.kernel()
 
 
-def selected(x: np.ndarray, count: int) -> list[int]:
+def selected(x, count):
     found = []
     for i, value in enumerate(x.tolist()):
         for number in range(count):
@@ -73,7 +69,7 @@ def selected(x: np.ndarray, count: int) -> list[int]:
 
 
 @pytest.mark.parametrize("levels", [300, long(5000)])
-def test_deep_branches(own_device: hal.Compiled, levels: int) -> None:
+def test_deep_branches(own_device, levels):
     add = Nodes()
     blocks = []
     for level in range(levels):
@@ -87,13 +83,13 @@ def test_deep_branches(own_device: hal.Compiled, levels: int) -> None:
 
 
 @pytest.mark.parametrize("count", [300, long(20_000)])
-def test_long_chains(own_device: hal.Compiled, count: int) -> None:
+def test_long_chains(own_device, count):
     x = np.array([5, -3, 400, 10**6], "i4")
     assert run(own_device, selections(count), x, 4).tolist() == selected(x, count)
 
 
 @pytest.mark.parametrize("barriers", [60, long(600)])
-def test_many_barriers(own_device: hal.Compiled, barriers: int) -> None:
+def test_many_barriers(own_device, barriers):
     """Numbers go round in a block, one place at each barrier."""
     add = Nodes()
     tiles = [add("SHARED", int32, arg=(name, 8)) for name in "ab"]
@@ -108,9 +104,7 @@ def test_many_barriers(own_device: hal.Compiled, barriers: int) -> None:
     assert run(own_device, add.kernel((8, 1, 1)), x, 8).tolist() == np.roll(x, -barriers).tolist()
 
 
-def test_beyond_the_limit_texts_are_not_optimised(
-    own_device: hal.Compiled, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_beyond_the_limit_texts_are_not_optimised(own_device, monkeypatch):
     short, x = selections(100), np.arange(64, dtype="i4")
     assert run(own_device, short, x, 64).tolist() == selected(x, 100)
     quick = own_device.compile(short).binary.image
@@ -133,9 +127,7 @@ thread.join()
 """
 
 
-def test_a_thread_with_a_small_stack_may_compile(
-    device: hal.Compiled, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_thread_with_a_small_stack_may_compile(device, monkeypatch):
     """LLVM takes more than 64 KiB of stack for this one: the process ended."""
     monkeypatch.setenv("HAL_CCACHE", "0")
     command = [sys.executable, "-c", _SMALL_STACK, str(Path(__file__).parent)]
@@ -172,7 +164,7 @@ print([compile_within(room, count) for room, count in ((0, 5), (8, 2000), (400, 
 """
 
 
-def test_A4_a_compilation_without_memory_is_refused(device: hal.Compiled) -> None:
+def test_A4_a_compilation_without_memory_is_refused(device):
     """LLVM ended the process, at its first kernel and at a later one."""
     command = [sys.executable, "-c", _SHORT_OF_MEMORY, str(Path(__file__).parent)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100)
@@ -180,6 +172,6 @@ def test_A4_a_compilation_without_memory_is_refused(device: hal.Compiled) -> Non
 
 
 @pytest.fixture(autouse=True)
-def no_cache(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def no_cache(monkeypatch):
     monkeypatch.setenv("HAL_CCACHE", "0")
     yield

@@ -52,7 +52,7 @@ void kernel(double *out) {
 BOTH = pytest.mark.parametrize("load", [loader.load, engine.load], ids=["elf", "llvmlite"])
 
 
-def refusal(image: bytes, *entries: str, load: Make = loader.load) -> str:
+def refusal(image, *entries, load=loader.load):
     with pytest.raises(CompileError) as caught:
         load(image, "kernel", *(entries or ("kernel",)))
     assert str(caught.value).startswith("load kernel: ")
@@ -65,9 +65,7 @@ def refusal(image: bytes, *entries: str, load: Make = loader.load) -> str:
     [(), ("-O0",), ("-O3", NATIVE), ("-fcommon", "-g"), ("-fno-builtin", "-Os"),
      ("-ffunction-sections", "-fdata-sections"), ("-fno-plt",), ("-fvisibility=hidden",)],
 )  # fmt: skip
-def test_every_section_and_symbol_kind(
-    load: Make, c_object: Make, options: tuple[str, ...]
-) -> None:
+def test_every_section_and_symbol_kind(load, c_object, options):
     code = load(c_object(EVERYTHING, *options), "kernel", "kernel")
     run = ctypes.CFUNCTYPE(None)(code.entry)
     out = (ctypes.c_double * 7)()
@@ -77,7 +75,7 @@ def test_every_section_and_symbol_kind(
 
 
 @pytest.mark.parametrize("where", ["static char big", "char big", "const char big"])
-def test_alignment_to_a_page_is_honoured_and_above_refused(c_object: Make, where: str) -> None:
+def test_alignment_to_a_page_is_honoured_and_above_refused(c_object, where):
     text = (
         where + "[64] __attribute__((aligned(%d)));"
         "void kernel(unsigned long *out) { const volatile char *p = big; *out = (unsigned long)p; }"
@@ -93,7 +91,7 @@ def test_alignment_to_a_page_is_honoured_and_above_refused(c_object: Make, where
 
 
 @BOTH
-def test_two_loads_share_no_data(load: Make, c_object: Make) -> None:
+def test_two_loads_share_no_data(load, c_object):
     image = c_object(EVERYTHING)
     first, second = (load(image, "kernel", "kernel") for _ in range(2))
     out = (ctypes.c_double * 7)()
@@ -103,7 +101,7 @@ def test_two_loads_share_no_data(load: Make, c_object: Make) -> None:
 
 
 @BOTH
-def test_P12_no_page_is_writable_and_executable(load: Make, c_object: Make) -> None:
+def test_P12_no_page_is_writable_and_executable(load, c_object):
     load(c_object(EVERYTHING), "kernel", "kernel")  # LLVM makes pages of its own
     was = {low for low, _, r in mappings() if "w" in r and "x" in r}
     code = load(c_object(EVERYTHING), "kernel", "kernel")
@@ -111,7 +109,7 @@ def test_P12_no_page_is_writable_and_executable(load: Make, c_object: Make) -> N
     assert [low for low, _, r in mappings() if "w" in r and "x" in r and low not in was] == []
 
 
-def test_P12_each_part_has_rights_of_its_own(c_object: Make) -> None:
+def test_P12_each_part_has_rights_of_its_own(c_object):
     code = loader.load(c_object(EVERYTHING), "kernel", "kernel")
     end = code.address + driver.pages(code.nbytes)
     # A part may be shown as one with memory of the same rights beside it.
@@ -121,7 +119,7 @@ def test_P12_each_part_has_rights_of_its_own(c_object: Make) -> None:
 
 
 @BOTH
-def test_P10_pages_go_with_the_code(load: Make, c_object: Make) -> None:
+def test_P10_pages_go_with_the_code(load, c_object):
     code = load(c_object(EVERYTHING), "kernel", "kernel")
     entry = code.entry
     assert "x" in rights_at(entry)
@@ -131,7 +129,7 @@ def test_P10_pages_go_with_the_code(load: Make, c_object: Make) -> None:
 
 
 @BOTH
-def test_P10_loading_again_and_again_grows_nothing(load: Make, c_object: Make) -> None:
+def test_P10_loading_again_and_again_grows_nothing(load, c_object):
     image = c_object(EVERYTHING)
     load(image, "kernel", "kernel")
     before = len(mappings())
@@ -141,7 +139,7 @@ def test_P10_loading_again_and_again_grows_nothing(load: Make, c_object: Make) -
 
 
 @BOTH
-def test_P1_the_named_entry_not_the_first(load: Make, c_object: Make) -> None:
+def test_P1_the_named_entry_not_the_first(load, c_object):
     image = c_object("int first(void) { return 1; } int second(void) { return 2; }")
     code = load(image, "kernel", "second")
     assert ctypes.CFUNCTYPE(ctypes.c_int)(code.entry)() == 2
@@ -189,20 +187,18 @@ int kernel(void) { return maybe ? maybe() : 7; }
 """
 
 
-def test_P1_a_weak_symbol_may_be_missing(c_object: Make) -> None:
+def test_P1_a_weak_symbol_may_be_missing(c_object):
     code = loader.load(c_object(WEAK), "kernel", "kernel")
     assert ctypes.CFUNCTYPE(ctypes.c_int)(code.entry)() == 7
 
 
-def test_P1_llvms_engine_has_no_missing_symbols(c_object: Make) -> None:
+def test_P1_llvms_engine_has_no_missing_symbols(c_object):
     """LLVM ends the process at any symbol without an address, weak ones too."""
     said = refusal(c_object(WEAK), load=engine.load)
     assert "unresolved symbols: maybe" in said
 
 
-def test_P10_an_engine_dropped_while_llvm_is_busy_is_closed_by_the_next_load(
-    c_object: Make,
-) -> None:
+def test_P10_an_engine_dropped_while_llvm_is_busy_is_closed_by_the_next_load(c_object):
     image = c_object(EVERYTHING)
     codes = [engine.load(image, "kernel", "kernel")]
     entry = codes[0].entry
@@ -222,12 +218,12 @@ def test_P10_an_engine_dropped_while_llvm_is_busy_is_closed_by_the_next_load(
      (b"nonsense" * 20, "not an ELF object"), (b"MZ" + b"\0" * 100, "not an ELF object"),
      (b"\x7fELF\x02\x01\x01" + b"\0" * 57, "another machine (ELF machine 0")],
 )  # fmt: skip
-def test_P1_garbage(load: Make, image: bytes, cause: str) -> None:
+def test_P1_garbage(load, image, cause):
     assert cause in refusal(image, load=load)
 
 
 @BOTH
-def test_P1_foreign_objects(load: Make, c_object: Make) -> None:
+def test_P1_foreign_objects(load, c_object):
     image = bytearray(c_object(EVERYTHING))
     struct.pack_into("<H", image, 18, 40)
     assert "another machine (ELF machine 40" in refusal(bytes(image), load=load)
@@ -236,7 +232,7 @@ def test_P1_foreign_objects(load: Make, c_object: Make) -> None:
 
 
 @BOTH
-def test_P1_a_shared_library_or_program_is_no_object(load: Make) -> None:
+def test_P1_a_shared_library_or_program_is_no_object(load):
     library = None
     for line in Path("/proc/self/maps").read_text().splitlines():
         if "libc.so" in line or "libc-2" in line:
@@ -246,13 +242,13 @@ def test_P1_a_shared_library_or_program_is_no_object(load: Make) -> None:
 
 
 @BOTH
-def test_P1_every_truncation_is_refused(load: Make, c_object: Make) -> None:
+def test_P1_every_truncation_is_refused(load, c_object):
     image = c_object("int kernel(int x) { return x + 1; }")
     for length in range(len(image)):
         refusal(image[:length], load=load)
 
 
-def load_or_refuse(image: bytes) -> None:
+def load_or_refuse(image):
     """Only the two ordered answers; whatever else is raised, or a crash, fails the test."""
     try:
         code = loader.load(image, "kernel", "kernel")
@@ -261,7 +257,7 @@ def load_or_refuse(image: bytes) -> None:
     assert code.address <= code.entry < code.address + code.nbytes
 
 
-def test_P1_damaged_objects_never_crash(c_object: Make) -> None:
+def test_P1_damaged_objects_never_crash(c_object):
     """Any bytes, and those of the header, section, symbol and relocation tables."""
     good = c_object(EVERYTHING)
     (place,) = struct.unpack_from("<Q", good, 40)
@@ -278,7 +274,7 @@ def test_P1_damaged_objects_never_crash(c_object: Make) -> None:
 
 
 @BOTH
-def test_an_object_that_asks_for_too_much_memory(load: Make, c_object: Make) -> None:
+def test_an_object_that_asks_for_too_much_memory(load, c_object):
     assert "the limit is" in refusal(
         c_object("char big[1L << 30]; void kernel(void) { big[0]++; }")
     )
@@ -287,7 +283,7 @@ def test_an_object_that_asks_for_too_much_memory(load: Make, c_object: Make) -> 
 
 
 @BOTH
-def test_relocations_stay_inside_their_section(load: Make, c_object: Make) -> None:
+def test_relocations_stay_inside_their_section(load, c_object):
     image = bytearray(c_object('extern int puts(const char *); void kernel(void) { puts(""); }'))
     obj = elf.read(bytes(image), processor.machine())
     patch = next(p for p in obj.patches if obj.sections[p.section].flags & elf.EXECUTE)

@@ -12,7 +12,6 @@ import shutil
 import struct
 import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -40,7 +39,7 @@ class AppleCompiler(LLVMCompiler):
     system, format = "darwin", "macho"
     _code_model = "large"
 
-    def _triple(self, llvm: Any) -> str:
+    def _triple(self, llvm):
         return MACHINES[processor.machine()]
 
 
@@ -86,11 +85,11 @@ def device(library: None) -> Iterator[hal.Compiled]:
     opened.close()
 
 
-def test_C2_no_system_takes_the_code_of_another_from_the_cache() -> None:
+def test_C2_no_system_takes_the_code_of_another_from_the_cache():
     assert AppleCompiler().identity != LLVMCompiler().identity
 
 
-def compiled(text: str, entry: str = "kernel") -> bytes:
+def compiled(text, entry="kernel"):
     source = hal.Source(entry, text, "", language="llvm", rendered=True)
     return AppleCompiler().compile(source)
 
@@ -117,7 +116,7 @@ define void @kernel(ptr %out) {
 """
 
 
-def test_calls_constants_and_variables() -> None:
+def test_calls_constants_and_variables():
     code = engine.load(compiled(CALLS), "kernel", "absent", "kernel")
     out = ctypes.c_double()
     for times in (1, 2):
@@ -125,7 +124,7 @@ def test_calls_constants_and_variables() -> None:
         assert out.value == pytest.approx(2.718281828459045**times + 3)
 
 
-def test_our_own_loader_refuses_it() -> None:
+def test_our_own_loader_refuses_it():
     with pytest.raises(CompileError, match="not an ELF object"):
         loader.load(compiled(CALLS), "kernel", "kernel")
 
@@ -155,7 +154,7 @@ def test_P1_refused_with_the_cause(text: str, cause: str) -> None:
     assert cause in str(caught.value)
 
 
-def test_P1_garbage() -> None:
+def test_P1_garbage():
     good = compiled(CALLS)
     for image, cause in (
         (good[:20], "truncated: the header"),
@@ -166,7 +165,7 @@ def test_P1_garbage() -> None:
             engine.load(image, "kernel", "kernel")
 
 
-def test_P1_damaged_objects_are_read_or_refused() -> None:
+def test_P1_damaged_objects_are_read_or_refused():
     """The reader raises nothing but its refusal; every truncation is one."""
     good, dice = compiled(CALLS), random.Random(7)
     machine = processor.machine()
@@ -203,7 +202,7 @@ void kernel(double *out) {
 
 
 @pytest.mark.parametrize("options", [(), ("-O0", "-g"), ("-Os", "-fcommon")], ids=str)
-def test_objects_of_clang(tmp_path: Path, options: tuple[str, ...]) -> None:
+def test_objects_of_clang(tmp_path, options):
     clang = shutil.which("clang")
     if clang is None:
         pytest.skip("needs clang, which makes objects for macOS anywhere")

@@ -18,7 +18,7 @@ def softplus(y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32], n: hal.int32
         y[i] = hal.log(1.0 + hal.exp(x[i])) + hal.sin(x[i]) + hal.tanh(x[i])
 
 
-def text() -> str:
+def text():
     (renderer,) = (pair.renderer() for pair in PAIRS if pair.name.lower() == "llvm")
     return renderer.render(softplus.lower())
 
@@ -27,9 +27,7 @@ def text() -> str:
     ("machine", "flags", "fused"),
     [("x86-64", ("avx", "fma4"), False), ("x86-64", ("avx", "fma"), True), ("aarch64", (), True)],
 )
-def test_formulas_need_fused_multiply_add(
-    monkeypatch: pytest.MonkeyPatch, machine: str, flags: tuple[str, ...], fused: bool
-) -> None:
+def test_formulas_need_fused_multiply_add(monkeypatch, machine, flags, fused):
     monkeypatch.setattr(processor, "machine", lambda: machine)
     monkeypatch.setattr(processor, "cpu_flags", lambda: flags)
     assert bool(re.search(r"@llvm\.fma\.v\d+f32", text())) is fused

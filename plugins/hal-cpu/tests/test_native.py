@@ -24,7 +24,6 @@ from unregistered import open_device
 import hal_core as hal
 from hal_core.errors import DeviceFault
 from hal_cpu.checked import child_process
-from hal_cpu.checked.device import CheckedDevice
 from hal_cpu.checked.native import NativeProgram
 from hal_cpu.compilers.c import C_COMPILERS
 from hal_kernel.errors import KernelFault, OutOfBounds
@@ -43,17 +42,17 @@ void {name}(const hal_thread *t, float *y, const float *x, int32_t n) {{
 
 
 @pytest.fixture(autouse=True)
-def c_compiler() -> None:
+def c_compiler():
     if not any(row.command() for row in C_COMPILERS.values()):
         pytest.skip("no C compiler is installed: pip install ziglang")
 
 
-def source(body: str, name: str = "probe") -> hal.Source:
+def source(body, name="probe"):
     text = TEXT.format(name=name, body=body)
     return hal.Source(name, text, "y: float32*, x: const float32*, n: int32", language="c")
 
 
-def given_floats(device: hal.Compiled, size: int) -> tuple[hal.Buffer, hal.Buffer]:
+def given_floats(device, size):
     x = hal.Buffer.from_numpy(np.arange(size, dtype="f4"), device)
     return hal.Buffer.from_numpy(np.full(size, -1, "f4"), device), x
 
@@ -61,7 +60,7 @@ def given_floats(device: hal.Compiled, size: int) -> tuple[hal.Buffer, hal.Buffe
 _others: set[str] = set()  # children that other tests of the process keep
 
 
-def _of_process() -> set[str]:
+def _of_process():
     found: set[str] = set()
     for path in Path("/proc/self/task").glob("*/children"):
         with suppress(FileNotFoundError):  # its thread has ended meanwhile
@@ -70,12 +69,12 @@ def _of_process() -> set[str]:
 
 
 @pytest.fixture(autouse=True)
-def without_others() -> None:
+def without_others():
     _others.clear()
     _others.update(_of_process())
 
 
-def children() -> bool:
+def children():
     """Return whether this test has a child, running or not waited for."""
     return bool(_of_process() - _others)
 
@@ -97,9 +96,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_P9_a_native_fault_is_an_exception_that_names_the_program(
-    checked: CheckedDevice, name: str
-) -> None:
+def test_P9_a_native_fault_is_an_exception_that_names_the_program(checked, name):
     """The failed launch changes no memory, and the next one works."""
     body, text = FAULTS[name]
     body = body if "raise" not in body else "extern int raise(int); raise(9);"
@@ -115,7 +112,7 @@ def test_P9_a_native_fault_is_an_exception_that_names_the_program(
     assert y.numpy().tolist() == (2 * np.arange(1024)).tolist()
 
 
-def test_a_kernel_that_hangs_is_ended() -> None:
+def test_a_kernel_that_hangs_is_ended():
     checked = open_device(HAL_CHECK="1", HAL_CPU_CHECK_SECONDS="0.3")
     y, x = given_floats(checked, 4)
     hang = checked.compile(source("for (volatile int k = 0; k >= 0;) ;"))
@@ -130,9 +127,7 @@ def test_a_kernel_that_hangs_is_ended() -> None:
 
 @LIVE
 @given(data=st.data())
-def test_a_write_raises_exactly_if_it_is_outside_of_the_view(
-    checked: CheckedDevice, data: st.DataObject
-) -> None:
+def test_a_write_raises_exactly_if_it_is_outside_of_the_view(checked, data):
     """Draw any view: writes ahead of a fault, or outside of the view, are not copied back."""
     size = data.draw(st.integers(1, 40))
     first = data.draw(st.integers(0, size - 1))
@@ -153,21 +148,21 @@ def test_a_write_raises_exactly_if_it_is_outside_of_the_view(
 
 
 @pytest.mark.parametrize("type", ["double", "int8_t"])
-def test_an_update_outside_changes_the_guard_bytes(checked: CheckedDevice, type: str) -> None:
+def test_an_update_outside_changes_the_guard_bytes(checked, type):
     y, x = given_floats(checked, 4)
     body = f"if (i == 0) {{ {type} *p = ({type} *)(y + 4); *p += 1; }}"
     with pytest.raises(OutOfBounds, match="a write of 'y'"):
         checked.compile(source(body))(y, x, vals=(4,), threads=1)
 
 
-def test_a_write_of_a_const_argument(checked: CheckedDevice) -> None:
+def test_a_write_of_a_const_argument(checked):
     y, x = given_floats(checked, 8)
     with pytest.raises(KernelFault, match=r"a write of 'x', which is const \(got 3; limit 0 to 7"):
         checked.compile(source("((float *)x)[3] = 1;"))(y, x, vals=(8,), threads=1)
     assert x.numpy().tolist() == list(range(8))
 
 
-def test_one_buffer_twice_and_views_that_overlap(checked: CheckedDevice) -> None:
+def test_one_buffer_twice_and_views_that_overlap(checked):
     y, _ = given_floats(checked, 8)
     program = checked.compile(source("if (i < n) y[i] = x[i] + i;"))
     program(y[2:6], y[0:4], vals=(4,), threads=4)
@@ -176,7 +171,7 @@ def test_one_buffer_twice_and_views_that_overlap(checked: CheckedDevice) -> None
     assert y.numpy().tolist() == [-1, 0, 1, 3, 5, 8, 5, 6]
 
 
-def test_memory_of_others_is_written_back(checked: CheckedDevice) -> None:
+def test_memory_of_others_is_written_back(checked):
     array = np.zeros(6, "f4")
     wrapped, (_, x) = hal.Buffer.from_dlpack(array, checked), given_floats(checked, 6)
     checked.compile(source("if (i < n) y[i] = x[i];"))(wrapped, x, vals=(6,), threads=6)
@@ -185,7 +180,7 @@ def test_memory_of_others_is_written_back(checked: CheckedDevice) -> None:
     assert array.tolist() == list(range(6))
 
 
-def test_empty_buffers(checked: CheckedDevice) -> None:
+def test_empty_buffers(checked):
     y, x = given_floats(checked, 4)
     nothing = hal.empty(0, hal.float32, checked)
     checked.compile(source("if (i < n) y[i] = 3;"))(y, nothing, vals=(4,), threads=4)
@@ -193,7 +188,7 @@ def test_empty_buffers(checked: CheckedDevice) -> None:
     checked.compile(source("if (0) y[i] = 3;"))(nothing, x, vals=(4,), threads=4)
 
 
-def test_what_a_kernel_wrote_counts_as_written(checked: CheckedDevice) -> None:
+def test_what_a_kernel_wrote_counts_as_written(checked):
     @hal.kernel
     def copy(y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32]) -> None:
         y[hal.global_idx(0)] = x[hal.global_idx(0)]
@@ -205,7 +200,7 @@ def test_what_a_kernel_wrote_counts_as_written(checked: CheckedDevice) -> None:
         checked.compile(copy)(x, y, threads=8)
 
 
-def test_a_freed_block_is_named(checked: CheckedDevice) -> None:
+def test_a_freed_block_is_named(checked):
     y, x = given_floats(checked, 1024)
     gone = hal.empty(1024, hal.float32, checked)
     address, number = int(gone._buf), gone._buf.block.number
@@ -218,9 +213,7 @@ def test_a_freed_block_is_named(checked: CheckedDevice) -> None:
 # -- rendered kernels, and the process around
 
 
-def test_CPU_CC_still_chooses_machine_code(
-    checked: CheckedDevice, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_CPU_CC_still_chooses_machine_code(checked, monkeypatch):
     @hal.kernel
     def fill(y: hal.Ptr[hal.float32], n: hal.int32) -> None:
         i = hal.global_idx(0)
@@ -235,7 +228,7 @@ def test_CPU_CC_still_chooses_machine_code(
         program(y, vals=(500,), grid=10, block=100)
 
 
-def test_a_write_beside_a_freed_block_is_raised_by_the_next_launch(checked: CheckedDevice) -> None:
+def test_a_write_beside_a_freed_block_is_raised_by_the_next_launch(checked):
     y, x = given_floats(checked, 4)
     program = checked.compile(source("y[i] = x[i];"))
     gone = hal.empty(100, hal.uint8, checked)
@@ -247,7 +240,7 @@ def test_a_write_beside_a_freed_block_is_raised_by_the_next_launch(checked: Chec
     assert y.numpy().tolist() == [0, 1, 2, 3]
 
 
-def test_a_stack_that_runs_out_in_any_thread(checked: CheckedDevice) -> None:
+def test_a_stack_that_runs_out_in_any_thread(checked):
     """The signal handler needs a stack of its own, also outside of the first thread."""
     y, x = given_floats(checked, 4)
     # From its end on, page for page: far below the stack there may be other memory.
@@ -255,7 +248,7 @@ def test_a_stack_that_runs_out_in_any_thread(checked: CheckedDevice) -> None:
     program = checked.compile(source(f"volatile char many[200 << 20]; {down}"))
     errors: list[str] = []
 
-    def launch() -> None:
+    def launch():
         try:
             program(y, x, vals=(4,), threads=4)
         except DeviceFault as error:
@@ -267,12 +260,12 @@ def test_a_stack_that_runs_out_in_any_thread(checked: CheckedDevice) -> None:
     assert errors and re.match("kernel probe: SIGSEGV at 0x", errors[0])
 
 
-def test_launches_of_several_threads(checked: CheckedDevice) -> None:
+def test_launches_of_several_threads(checked):
     """Each thread launches on its part of one buffer; the writes of others are no fault."""
     whole, x = given_floats(checked, 64)
     program = checked.compile(source("for (int k = 0; k < n; k++) y[k] += x[k];"))
 
-    def work(part: int) -> None:
+    def work(part):
         view = whole[16 * part : 16 * part + 16]
         for _ in range(6):
             program(view, x, vals=(16,), threads=1)
@@ -282,7 +275,7 @@ def test_launches_of_several_threads(checked: CheckedDevice) -> None:
     assert not children()
 
 
-def test_a_small_stack_is_no_hindrance(checked: CheckedDevice) -> None:
+def test_a_small_stack_is_no_hindrance(checked):
     y, x = given_floats(checked, 4)
     program = checked.compile(source("volatile char big[200 << 10]; big[i] = 1; y[i] = big[i];"))
     before = threading.stack_size(128 << 10)
@@ -295,7 +288,7 @@ def test_a_small_stack_is_no_hindrance(checked: CheckedDevice) -> None:
     assert y.numpy().tolist() == [1] * 4
 
 
-def test_nothing_is_left_of_launches(checked: CheckedDevice) -> None:
+def test_nothing_is_left_of_launches(checked):
     y, x = given_floats(checked, 4)
     program = checked.compile(source("y[i] += x[i];"))
     program(y, x, vals=(4,), threads=4)
@@ -309,7 +302,7 @@ def test_nothing_is_left_of_launches(checked: CheckedDevice) -> None:
     assert y.numpy().tolist() == [26 * k - 1 for k in range(4)]
 
 
-def test_a_program_that_ignores_its_children(checked: CheckedDevice) -> None:
+def test_a_program_that_ignores_its_children(checked):
     """The system does not say how a child ended, but the child's own report does."""
     y, x = given_floats(checked, 4)
     good = checked.compile(source("y[i] = x[i];"))
@@ -324,7 +317,7 @@ def test_a_program_that_ignores_its_children(checked: CheckedDevice) -> None:
     assert y.numpy().tolist() == [0, 1, 2, 3]
 
 
-def test_no_process_to_be_had(checked: CheckedDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_process_to_be_had(checked, monkeypatch):
     y, x = given_floats(checked, 4)
     monkeypatch.setattr(child_process, "_forking_function", lambda: lambda *_: -1)
     with pytest.raises(DeviceFault, match=r"the system grants no process.*Look at ulimit -u"):
@@ -349,7 +342,7 @@ for _ in range(2):
 """
 
 
-def test_what_a_kernel_prints_is_printed_once() -> None:
+def test_what_a_kernel_prints_is_printed_once():
     """Text in the buffer of C's stdout at the fork is not printed by both processes."""
     assert printed(_PRINTS, HAL_CHECK="1", PYTHONUNBUFFERED="") == "before\nthread 1\nthread 1\n"
 
@@ -393,7 +386,7 @@ threading.Thread(target=interrupt).start()
     ],
     ids=["segfault", "interrupt"],
 )
-def test_the_process_survives(body: str, error: str, before: str) -> None:
+def test_the_process_survives(body, error, before):
     """Python's fault handlers print nothing, and its handlers of a fork do not run."""
     name = f"hal.errors.{error}" if error == "DeviceFault" else error
     code = _SCRIPT.format(body=body, error=name, before=before)

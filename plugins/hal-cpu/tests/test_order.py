@@ -28,7 +28,7 @@ def doubled(y: hal.Ptr[hal.int32], x: hal.ConstPtr[hal.int32], n: hal.int32):
 
 
 @pytest.fixture
-def device(monkeypatch: pytest.MonkeyPatch) -> hal.Compiled:
+def device(monkeypatch):
     monkeypatch.setenv("HAL_CHECK", "1")
     monkeypatch.setenv("HAL_CPU_DEVICES", "2")
     hal.Device["CPU"].close()
@@ -37,7 +37,7 @@ def device(monkeypatch: pytest.MonkeyPatch) -> hal.Compiled:
 
 
 @pytest.fixture(autouse=True)
-def closed_afterwards(monkeypatch: pytest.MonkeyPatch):
+def closed_afterwards(monkeypatch):
     yield
     for info in hal.Device.devices("CPU"):
         hal.Device[info.name].close()
@@ -45,7 +45,7 @@ def closed_afterwards(monkeypatch: pytest.MonkeyPatch):
     hal.Device.refresh()
 
 
-def test_Q7_a_missing_wait_is_found_and_named(device: hal.Compiled) -> None:
+def test_Q7_a_missing_wait_is_found_and_named(device):
     one, two = device.queue(), device.queue()
     x, y = hal.zeros(N, hal.int32, device), hal.zeros(N, hal.int32, device)
     device.compile(add_one)(x, vals=(N,), threads=N, queue=one)
@@ -62,7 +62,7 @@ def test_Q7_a_missing_wait_is_found_and_named(device: hal.Compiled) -> None:
     assert two.synchronize(20) and y.numpy().tolist() == [2] * N
 
 
-def test_Q7_a_program_that_is_wrong_by_chance_is_found_at_its_first_run(tmp_path: Path) -> None:
+def test_Q7_a_program_that_is_wrong_by_chance_is_found_at_its_first_run(tmp_path):
     """The page's program ends well nearly always, and never in checked mode."""
     text = PAGE.read_text(encoding="utf-8")
     (code,) = re.findall(
@@ -76,7 +76,7 @@ def test_Q7_a_program_that_is_wrong_by_chance_is_found_at_its_first_run(tmp_path
     assert shown.replace("\n", " ") in done.stderr and "KernelFault" in done.stderr
 
 
-def test_Q7_the_host_is_a_queue_like_any_other(device: hal.Compiled) -> None:
+def test_Q7_the_host_is_a_queue_like_any_other(device):
     queue, x = device.queue(), hal.zeros(N, hal.int32, device)
     program = device.compile(add_one)
     program(x, vals=(N,), threads=N, queue=queue)
@@ -91,9 +91,7 @@ def test_Q7_the_host_is_a_queue_like_any_other(device: hal.Compiled) -> None:
 
 
 @pytest.mark.parametrize("late", ["recorded", "set"])
-def test_Q7_work_behind_an_event_without_a_place_is_no_fault(
-    device: hal.Compiled, late: str
-) -> None:
+def test_Q7_work_behind_an_event_without_a_place_is_no_fault(device, late):
     first, second, event = device.queue(), device.queue(), hal.Event()
     x, program = hal.zeros(N, hal.int32, device), device.compile(add_one)
     second.wait(event)
@@ -108,7 +106,7 @@ def test_Q7_work_behind_an_event_without_a_place_is_no_fault(
     assert x.numpy().tolist() == [2] * N
 
 
-def _polled(event: hal.Event) -> None:
+def _polled(event):
     while not event.done:
         pass
 
@@ -124,7 +122,7 @@ def _polled(event: hal.Event) -> None:
      lambda device, queue, event: device.default_queue.wait(event)],
     ids=["wait", "done", "await", "queue", "device", "close", "by another queue", "default queue"],
 )  # fmt: skip
-def test_Q7_each_way_to_wait_orders_the_host(wait: Callable[..., object], device: hal.Compiled):
+def test_Q7_each_way_to_wait_orders_the_host(wait, device):
     queue, x = device.queue(), hal.zeros(N, hal.int32, device)
     event = x.fill(3, queue=queue)
     wait(device, queue, event)
@@ -133,7 +131,7 @@ def test_Q7_each_way_to_wait_orders_the_host(wait: Callable[..., object], device
     x.fill(5, queue=device.queue())  # after what the host has done
 
 
-def test_Q7_what_the_host_has_waited_for_is_forgotten(device: hal.Compiled) -> None:
+def test_Q7_what_the_host_has_waited_for_is_forgotten(device):
     """So checked mode does not keep the memory of the host."""
 
     class Bytes(bytearray):
@@ -151,7 +149,7 @@ def test_Q7_what_the_host_has_waited_for_is_forgotten(device: hal.Compiled) -> N
         assert gone() is None
 
 
-def test_Q7_memory_of_the_host_counts_too(device: hal.Compiled) -> None:
+def test_Q7_memory_of_the_host_counts_too(device):
     one, two, host = device.queue(), device.queue(), np.zeros(N, "i4")
     x, y = hal.zeros(N, hal.int32, device).fill(7), hal.zeros(N, hal.int32, device)
     done = x.copyout(host, queue=one)
@@ -168,7 +166,7 @@ def test_Q7_memory_of_the_host_counts_too(device: hal.Compiled) -> None:
     y.copyin(host)
 
 
-def test_Q7_replays_are_compared_before_they_run(device: hal.Compiled) -> None:
+def test_Q7_replays_are_compared_before_they_run(device):
     one, two = device.queue(), device.queue()
     x, y = hal.zeros(N, hal.int32, device), hal.zeros(N, hal.int32, device)
     program = device.compile(add_one)
@@ -190,7 +188,7 @@ def test_Q7_replays_are_compared_before_they_run(device: hal.Compiled) -> None:
     assert (x.numpy()[0], y.numpy()[0]) == (6, 4)
 
 
-def test_Q7_devices_copy_from_each_other(device: hal.Compiled) -> None:
+def test_Q7_devices_copy_from_each_other(device):
     other = hal.Device["CPU:1"]
     x, y = hal.zeros(N, hal.int32, device), hal.zeros(N, hal.int32, other)
     one, two = device.queue(), other.queue()
@@ -215,7 +213,7 @@ def test_Q7_devices_copy_from_each_other(device: hal.Compiled) -> None:
     assert multi.numpy().max() == 2
 
 
-def test_Q7_random_programs_are_judged_as_their_order_says(device: hal.Compiled) -> None:
+def test_Q7_random_programs_are_judged_as_their_order_says(device):
     """Each access is compared with a search of all paths from call to call."""
     chance = random.Random(7)
     for _ in range(60):
@@ -259,5 +257,5 @@ def test_Q7_random_programs_are_judged_as_their_order_says(device: hal.Compiled)
         device.synchronize(20)
 
 
-async def _awaited(event: hal.Event) -> None:
+async def _awaited(event):
     await event

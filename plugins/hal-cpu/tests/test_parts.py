@@ -1,9 +1,5 @@
 """HAL_CPU_DEVICES splits the processor into devices, each with its share of the cores."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 from run_python import printed
 from slices import usual
@@ -19,9 +15,7 @@ COUNT = 70_000  # elements, of which a copy takes the long way
     ("cores", "count", "shares"),
     [(8, 2, [4, 4]), (7, 2, [3, 4]), (2, 2, [1, 1]), (8, 3, [2, 3, 3]), (2, 4, [1, 1, 1, 1])],
 )
-def test_each_has_its_share(
-    cores: int, count: int, shares: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_has_its_share(cores, count, shares, monkeypatch):
     monkeypatch.setattr(processor, "usable_cores", lambda: cores)
     monkeypatch.setenv("HAL_CPU_DEVICES", str(count))
     found = enumerate_devices("CPU")
@@ -32,14 +26,14 @@ def test_each_has_its_share(
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "65", "two", "1.5"])
-def test_another_number_is_refused(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_number_is_refused(text, monkeypatch):
     monkeypatch.setenv("HAL_CPU_DEVICES", text)
     with pytest.raises(hal.InvalidArgument, match=r"HAL_CPU_DEVICES: expected .* 1 to 64"):
         enumerate_devices("CPU")
 
 
 @pytest.mark.parametrize(("index", "advice"), [(1, "=2 splits"), (63, "=64 splits"), (64, "")])
-def test_R5_an_index_beyond_the_count_says_how_to_split(index: int, advice: str) -> None:
+def test_R5_an_index_beyond_the_count_says_how_to_split(index, advice):
     with pytest.raises(hal.UnknownDevice) as caught:
         hal.Device[f"CPU:{index}"]
     assert f"HAL_CPU_DEVICES{advice}" in str(caught.value) or not advice
@@ -65,7 +59,7 @@ print("done")
 
 
 @pytest.mark.parametrize("check", usual(["0", "1"], "0"))
-def test_T1_two_parts_copy_to_each_other(check: str, tmp_path: Path) -> None:
+def test_T1_two_parts_copy_to_each_other(check, tmp_path):
     program = tmp_path / "program.py"
     program.write_text(PROGRAM.replace("COUNT", str(COUNT)), encoding="utf-8")
     said = printed(program, HAL_CPU_DEVICES="2", HAL_CHECK=check)

@@ -8,17 +8,16 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
 from ctypes import CFUNCTYPE, byref, c_char_p, c_int32, c_int64, c_void_p, cast
 from functools import partial
 from pathlib import Path
 from struct import pack
 from types import SimpleNamespace
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import pytest
-from ctrl_c import Heard, Scene, press_everywhere
+from ctrl_c import Scene, press_everywhere
 from hypothesis import given
 from hypothesis import strategies as st
 from in_threads import results
@@ -31,7 +30,7 @@ from hal_cpu.threads.stacks import start_thread
 
 
 @given(blocks=st.integers(1, 2**40), threads=st.integers(1, 64))
-def test_split_covers_every_block_once(blocks: int, threads: int) -> None:
+def test_split_covers_every_block_once(blocks, threads):
     chunks = [(first.value, last.value) for first, last in split(blocks, threads)]
     assert chunks[0][0] == 0 and chunks[-1][1] == blocks
     assert all(a[1] == b[0] for a, b in itertools.pairwise(chunks))
@@ -40,30 +39,30 @@ def test_split_covers_every_block_once(blocks: int, threads: int) -> None:
 
 
 class Recorder:
-    def __init__(self, pause: float = 0.0) -> None:
+    def __init__(self, pause=0.0):
         self.seen: list[tuple[int, str]] = []
         self.pause = pause
 
-    def __call__(self, args: bytes, launch: Any, first: c_int64, last: c_int64) -> None:
+    def __call__(self, args, launch, first, last):
         time.sleep(self.pause)
         self.seen.append((first.value, threading.current_thread().name))
 
 
 @pytest.fixture
-def workers() -> Callable[[], list[str]]:
+def workers():
     """A function that names the threads of pools that were started since."""
     before = set(threading.enumerate())
     return lambda: sorted(one.name for one in set(threading.enumerate()) - before if one.is_alive())
 
 
 @pytest.fixture
-def pool(workers: Callable[[], list[str]]) -> Any:
+def pool(workers):
     made = Pool(4)
     yield made
     made.close()
 
 
-def wait_until(true: Callable[[], object]) -> None:
+def wait_until(true):
     """Wait, for as long as a busy machine may take."""
     end = time.monotonic() + 30
     while not true():
@@ -72,10 +71,10 @@ def wait_until(true: Callable[[], object]) -> None:
         time.sleep(0.001)
 
 
-def test_P6_every_chunk_runs_once_on_several_threads(pool: Pool) -> None:
+def test_P6_every_chunk_runs_once_on_several_threads(pool):
     seen: list[tuple[int, str]] = []
 
-    def run(args: bytes, launch: Any, first: c_int64, last: c_int64) -> None:
+    def run(args, launch, first, last):
         seen.append((first.value, threading.current_thread().name))
         wait_until(lambda: len({name for _, name in seen}) > 1)
 
@@ -83,10 +82,10 @@ def test_P6_every_chunk_runs_once_on_several_threads(pool: Pool) -> None:
     assert sorted(first for first, _ in seen) == [100 * n // 16 for n in range(16)]
 
 
-def test_X1_concurrent_callers_each_get_their_own(pool: Pool) -> None:
+def test_X1_concurrent_callers_each_get_their_own(pool):
     records = [Recorder(0.001) for _ in range(8)]
 
-    def call(record: Recorder) -> None:
+    def call(record):
         for _ in range(10):
             pool.run(record, b"", None, split(16, 4))
 
@@ -96,10 +95,10 @@ def test_X1_concurrent_callers_each_get_their_own(pool: Pool) -> None:
 
 
 @pytest.mark.parametrize("bad", [0, 5, 15])
-def test_an_exception_of_any_thread_reaches_the_caller(pool: Pool, bad: int) -> None:
+def test_an_exception_of_any_thread_reaches_the_caller(pool, bad):
     seen = []
 
-    def run(args: bytes, launch: Any, first: c_int64, last: c_int64) -> None:
+    def run(args, launch, first, last):
         time.sleep(0.001)
         seen.append(first.value)
         if first.value == bad:
@@ -116,32 +115,32 @@ def test_an_exception_of_any_thread_reaches_the_caller(pool: Pool, bad: int) -> 
 class Interrupts:
     """Ctrl-C, sent from another thread; each is handled before the next."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.handled = 0
 
-    def __enter__(self) -> Self:
+    def __enter__(self):
         self.before = signal.signal(signal.SIGINT, self._handle)
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_):
         signal.signal(signal.SIGINT, self.before)
 
-    def _handle(self, *_: object) -> None:
+    def _handle(self, *_):
         self.handled += 1
         raise KeyboardInterrupt
 
-    def send(self) -> None:
+    def send(self):
         sent = self.handled + 1
         os.kill(os.getpid(), signal.SIGINT)
         wait_until(lambda: self.handled == sent)
 
 
-def test_interrupts_wait_for_running_chunks(pool: Pool) -> None:
+def test_interrupts_wait_for_running_chunks(pool):
     """The kernel writes the caller's memory: it has stopped when control is back."""
     running: list[str] = []
     done: list[str] = []
 
-    def run(args: bytes, launch: Any, first: c_int64, last: c_int64) -> None:
+    def run(args, launch, first, last):
         name = threading.current_thread().name
         running.append(name)
         wait_until(lambda: len(running) == 4)
@@ -158,11 +157,11 @@ def test_interrupts_wait_for_running_chunks(pool: Pool) -> None:
     assert caught.value.__context__ is None  # the first interrupt, nothing of the later ones
 
 
-def test_an_interrupt_waits_for_a_call_in_a_thread() -> None:
+def test_an_interrupt_waits_for_a_call_in_a_thread():
     """LLVM would be at work while Python ends, and its own finalizers with it."""
     done: list[str] = []
 
-    def work() -> None:
+    def work():
         interrupts.send()
         interrupts.send()
         done.append(threading.current_thread().name)
@@ -172,8 +171,8 @@ def test_an_interrupt_waits_for_a_call_in_a_thread() -> None:
     assert done == ["hal-cpu-call"]
 
 
-def test_a_call_is_made_here_where_there_can_be_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    def start(thread: threading.Thread) -> None:
+def test_a_call_is_made_here_where_there_can_be_no_thread(monkeypatch):
+    def start(thread):
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(threading.Thread, "start", start)
@@ -184,12 +183,12 @@ def test_a_call_is_made_here_where_there_can_be_no_thread(monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("granted", [0, 2, 7])
 def test_threads_start_at_the_first_launch_as_many_as_can_and_end_with_the_pool(
-    monkeypatch: pytest.MonkeyPatch, workers: Callable[[], list[str]], granted: int
-) -> None:
+    monkeypatch, workers, granted
+):
     left = [granted]
     start = threading.Thread.start
 
-    def limited(thread: threading.Thread) -> None:
+    def limited(thread):
         if not left[0]:
             raise RuntimeError("can't start new thread")
         left[0] -= 1
@@ -212,20 +211,20 @@ def test_threads_start_at_the_first_launch_as_many_as_can_and_end_with_the_pool(
 # -- launches that machine code shares
 
 
-def as_machine_code(kernel: Callable[[int, int, int, int], None]) -> tuple[Any, int]:
+def as_machine_code(kernel):
     """Return what a team calls as it calls a kernel, and its address."""
     called = CFUNCTYPE(None, c_void_p, c_void_p, c_int64, c_int64)(kernel)
     return called, cast(called, c_void_p).value or 0
 
 
-def launched(kernel: Callable[[int, int, int, int], None]) -> Any:
+def launched(kernel):
     """Return a function that a pool runs as the machine code of a kernel."""
 
-    def run(args: bytes, launch: Any, first: c_int64, last: c_int64) -> None:
+    def run(args, launch, first, last):
         kernel(0, 0, first.value, last.value)
 
     kept, entry = as_machine_code(kernel)
-    run.code = SimpleNamespace(entry=entry, kept=kept)  # type: ignore[attr-defined]
+    run.code = SimpleNamespace(entry=entry, kept=kept)
     return run
 
 
@@ -234,14 +233,14 @@ def count(hits: hal.Ptr[hal.int32]) -> None:
     hal.atomic_add(hits, hal.global_idx(0), 1)
 
 
-def test_P6_machine_code_runs_every_block_once(pool: Pool, device: hal.Compiled) -> None:
+def test_P6_machine_code_runs_every_block_once(pool, device):
     """Three callers at once, and workers that look, sleep, or come late."""
     program = device.compile(count)
     assert isinstance(program, CPUProgram) and program.code is not None
     run: Any = CFUNCTYPE(None, c_char_p, c_void_p, c_int64, c_int64)(program.code.entry)
     run.code = program.code
 
-    def launch(blocks: int) -> None:
+    def launch(blocks):
         hits = np.zeros(blocks * 8, np.int32)
         args, where = pack("@Q", hits.ctypes.data), byref((c_int32 * 6)(blocks, 1, 1, 8, 1, 1))
         for k in range(200):
@@ -266,9 +265,7 @@ go_on:
 """
 
 
-def test_P6_a_worker_that_comes_when_the_launch_is_over_runs_nothing(
-    device: hal.Compiled, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_P6_a_worker_that_comes_when_the_launch_is_over_runs_nothing(device, monkeypatch):
     """It has seen the job open, and enters while the caller fills in the next one."""
     monkeypatch.setattr(team_module, "_TEXT", team_module._TEXT.replace("enter:\n", _HELD))
     code = team_module._functions.__wrapped__()
@@ -277,11 +274,11 @@ def test_P6_a_worker_that_comes_when_the_launch_is_over_runs_nothing(
     ran: list[tuple[int, str]] = []
     over = threading.Event()
 
-    def serve() -> None:
+    def serve():
         while not over.is_set():
             team.serve(1)
 
-    def kernel(args: int, launch: int, first: int, last: int) -> None:
+    def kernel(args, launch, first, last):
         ran.append((first, threading.current_thread().name))
         wait_until(lambda: team._job[22])  # until the worker has seen the job
 
@@ -299,11 +296,11 @@ def test_P6_a_worker_that_comes_when_the_launch_is_over_runs_nothing(
 
 
 @pytest.mark.parametrize("blocks", [1, 2, 3, 7, 24, 25, 1000])
-def test_P6_the_caller_runs_the_parts_of_workers_that_never_come(blocks: int) -> None:
+def test_P6_the_caller_runs_the_parts_of_workers_that_never_come(blocks):
     team = team_module.Team(3)
     ran: list[tuple[int, int]] = []
 
-    def kernel(args: int, launch: int, first: int, last: int) -> None:
+    def kernel(args, launch, first, last):
         ran.append((first, last))
 
     called, address = as_machine_code(kernel)
@@ -313,18 +310,18 @@ def test_P6_the_caller_runs_the_parts_of_workers_that_never_come(blocks: int) ->
     assert len(ran) >= min(blocks, 9)
 
 
-def test_a_thread_begins_with_the_same_part_of_each_launch(pool: Pool) -> None:
+def test_a_thread_begins_with_the_same_part_of_each_launch(pool):
     """It finds what it wrote in the launch before in the cache of its core."""
     begun: dict[str, int] = {}
     seen: list[dict[str, int]] = []  # of launches in which all threads took part
 
-    def kernel(args: int, launch: int, first: int, last: int) -> None:
+    def kernel(args, launch, first, last):
         begun.setdefault(threading.current_thread().name, first)
         end = time.monotonic() + 0.2  # a worker that was about to sleep does not come
         while len(begun) < 4 and time.monotonic() < end:
             time.sleep(0.001)
 
-    def all_begin() -> bool:
+    def all_begin():
         begun.clear()
         pool.run(run, b"", None, split(4, 4))
         if len(begun) == 4:
@@ -337,11 +334,11 @@ def test_a_thread_begins_with_the_same_part_of_each_launch(pool: Pool) -> None:
     assert seen == [{me: 0, "hal-cpu-1": 1, "hal-cpu-2": 2, "hal-cpu-3": 3}] * 3
 
 
-def test_P6_a_worker_that_wakes_before_the_job_is_open_helps() -> None:
+def test_P6_a_worker_that_wakes_before_the_job_is_open_helps():
     """One may wake on the core of the caller, which opens its job when that worker sleeps."""
     team, names = team_module.Team(2), set[str]()
 
-    def kernel(args: int, launch: int, first: int, last: int) -> None:
+    def kernel(args, launch, first, last):
         names.add(threading.current_thread().name)
         time.sleep(0.01)
 
@@ -357,15 +354,15 @@ def test_P6_a_worker_that_wakes_before_the_job_is_open_helps() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux says which threads sleep")
-def test_workers_that_have_done_their_part_sleep_though_the_launch_runs_on(pool: Pool) -> None:
+def test_workers_that_have_done_their_part_sleep_though_the_launch_runs_on(pool):
     """Those that look on have used up their share of the processor when the next launch begins."""
     slept: list[str] = []
 
-    def asleep(worker: threading.Thread) -> bool:
+    def asleep(worker):
         stat = Path(f"/proc/self/task/{worker.native_id}/stat").read_text()
         return stat.rpartition(") ")[2][0] == "S"
 
-    def kernel(args: int, launch: int, first: int, last: int) -> None:
+    def kernel(args, launch, first, last):
         workers = [one for one in threading.enumerate() if one.name.startswith("hal-cpu-")]
         if threading.current_thread() is threading.main_thread() and workers and not slept:
             wait_until(lambda: all(map(asleep, workers)))
@@ -378,18 +375,18 @@ def test_workers_that_have_done_their_part_sleep_though_the_launch_runs_on(pool:
         assert len(slept) >= 3
 
 
-def test_ctrl_c_while_a_team_is_led_and_a_thread_is_started() -> None:
+def test_ctrl_c_while_a_team_is_led_and_a_thread_is_started():
     """The team is free again, and threads of others get the stack that they got before."""
     team, usual = team_module.Team(1), threading.stack_size(1 << 20)
     called, address = as_machine_code(lambda *_: None)
     try:
 
-        def scene() -> Scene:
-            def work() -> None:
+        def scene():
+            def work():
                 team.lead(address, b"", None, c_int64(1))
                 start_thread("served", int)
 
-            def check(heard: Heard) -> None:
+            def check(heard):
                 assert called and team.lead(address, b"", None, c_int64(1))
                 assert threading.stack_size(1 << 20) == 1 << 20
 
@@ -400,15 +397,13 @@ def test_ctrl_c_while_a_team_is_led_and_a_thread_is_started() -> None:
         threading.stack_size(usual)
 
 
-def test_P6_ctrl_c_at_the_first_launch_leaves_each_number_one_thread(
-    workers: Callable[[], list[str]],
-) -> None:
+def test_P6_ctrl_c_at_the_first_launch_leaves_each_number_one_thread(workers):
     """Two threads of one number would both run its part of a launch, and one too few is slow."""
 
-    def scene() -> Scene:
+    def scene():
         pool, first, again = Pool(3), Recorder(), Recorder()
 
-        def check(heard: Heard) -> None:
+        def check(heard):
             ran = len(first.seen)
             pool.run(again, b"", None, split(12, 3))
             assert sorted(number for number, _ in again.seen) == list(range(12))

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 
 import pytest
 from run_python import printed
@@ -41,7 +40,7 @@ def launch():
 PATHS = os.pathsep.join(filter(None, sys.path))
 
 
-def run(program: str, tmp_path: Path, *options: str, **environment: str) -> str:
+def run(program, tmp_path, *options, **environment):
     """Return what the program prints; it must end well and say nothing on stderr."""
     script = tmp_path / "program.py"
     script.write_text(PREFACE + program)
@@ -54,7 +53,7 @@ def run(program: str, tmp_path: Path, *options: str, **environment: str) -> str:
     return done.stdout.strip()
 
 
-def test_X2_a_fork_while_another_thread_compiles(tmp_path: Path) -> None:
+def test_X2_a_fork_while_another_thread_compiles(tmp_path):
     """The child compiles too: it holds no lock of this project or of llvmlite."""
     program = """
 import os, threading, time
@@ -106,7 +105,7 @@ print(codes)
     assert run(program, tmp_path, HAL_CACHE_DIR=str(tmp_path)) == "[0, 0, 0, 0]"
 
 
-def test_X2_a_fork_while_another_thread_imports(tmp_path: Path) -> None:
+def test_X2_a_fork_while_another_thread_imports(tmp_path):
     """The child waited for ever for the module that its parent's thread was importing."""
     program = """
 import os, sys, threading, time
@@ -162,7 +161,7 @@ HOMES: dict[str, dict[str, str]] = {
 
 
 @pytest.mark.parametrize("home", usual(HOMES, "no home at all", "a home that is a file"))
-def test_X4_the_cpu_needs_no_home(tmp_path: Path, home: str) -> None:
+def test_X4_the_cpu_needs_no_home(tmp_path, home):
     """`-I` and warnings as errors besides; kernels are compiled, and nothing is said."""
     (tmp_path / "seven.py").write_text(KERNEL_FILE)
     program = f"""
@@ -212,7 +211,7 @@ run("isolated", "try: hal.Device['CPU'].close()\\n"
 """
 
 
-def test_X4_a_sub_interpreter(tmp_path: Path) -> None:
+def test_X4_a_sub_interpreter(tmp_path):
     """One that shares the GIL does everything. An isolated one lists; it opens the CPU where
     Python has ctypes for it, and else gets an error that says so."""
     (tmp_path / "seven.py").write_text(KERNEL_FILE)
@@ -220,13 +219,13 @@ def test_X4_a_sub_interpreter(tmp_path: Path) -> None:
     assert printed(INTERPRETERS, PYTHONPATH=paths) == "works\n" * 3
 
 
-def test_X3_R15_exit_under_python_O_with_an_open_device_and_idle_threads(tmp_path: Path) -> None:
+def test_X3_R15_exit_under_python_O_with_an_open_device_and_idle_threads(tmp_path):
     program = "launch(); print('last line')"
     assert run(program, tmp_path, "-O", HAL_CPU_THREADS="4") == "last line"
 
 
 @pytest.mark.parametrize("closed", ["", 'hal.Device["CPU"].close()'])
-def test_B8_memory_and_code_that_outlive_the_plugin_go_quietly(tmp_path: Path, closed: str) -> None:
+def test_B8_memory_and_code_that_outlive_the_plugin_go_quietly(tmp_path, closed):
     """At exit Python empties modules that something still holds, before the last buffers go."""
     program = """
 import ctypes, sys
@@ -243,7 +242,7 @@ print("last line")
     assert run(program.replace("{closed}", closed), tmp_path) == "last line"
 
 
-def test_exit_while_another_thread_launches(tmp_path: Path) -> None:
+def test_exit_while_another_thread_launches(tmp_path):
     program = """
 import threading, time
 launch()
@@ -269,9 +268,7 @@ def count_up(y: hal.Ptr[hal.int32], rounds: hal.int32) -> None:
 
 
 @pytest.mark.parametrize(("threads", "started"), [("1", 0), ("3", 2)])
-def test_the_setting_decides_how_many_threads(
-    own_device: hal.Compiled, monkeypatch: pytest.MonkeyPatch, threads: str, started: int
-) -> None:
+def test_the_setting_decides_how_many_threads(own_device, monkeypatch, threads, started):
     monkeypatch.setenv("HAL_CPU_THREADS", threads)
     program, before = own_device.compile(count_up), set(threading.enumerate())
     y = hal.zeros(1 << 20, hal.int32, own_device)
@@ -287,23 +284,19 @@ def test_the_setting_decides_how_many_threads(
 
 
 @pytest.mark.parametrize("text", ["1025", "1000000", "9" * 100])
-def test_a_setting_beyond_reason_is_cut(
-    own_device: hal.Compiled, monkeypatch: pytest.MonkeyPatch, text: str
-) -> None:
+def test_a_setting_beyond_reason_is_cut(own_device, monkeypatch, text):
     monkeypatch.setenv("HAL_CPU_THREADS", text)
     assert own_device.pool.threads == 1024
 
 
 @pytest.mark.parametrize("text", ["0", "-2", "many", ""])
-def test_a_setting_that_is_no_number_is_refused(
-    own_device: hal.Compiled, monkeypatch: pytest.MonkeyPatch, text: str
-) -> None:
+def test_a_setting_that_is_no_number_is_refused(own_device, monkeypatch, text):
     monkeypatch.setenv("HAL_CPU_THREADS", text)
     with pytest.raises(hal.InvalidArgument, match="HAL_CPU_THREADS"):
         own_device.pool
 
 
-def test_doctor_names_every_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_names_every_compiler(monkeypatch):
     checks = {check.title: check for check in plugin.hal_doctor("CPU")}
     assert {"processor", "share", "compiler llvm", "compiler gcc"} <= set(checks)
     assert all(check.ok for check in checks.values())

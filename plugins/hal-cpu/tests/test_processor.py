@@ -1,12 +1,9 @@
 """Facts of processors and cgroups, read from files that other hosts gave."""
 
-from __future__ import annotations
-
 import os
-from pathlib import Path
 
 import pytest
-from ctrl_c import Heard, Scene, press_everywhere
+from ctrl_c import Scene, press_everywhere
 
 from hal_cpu import driver, processor
 from hal_cpu.system import linux
@@ -14,7 +11,7 @@ from hal_cpu.system import linux
 pytestmark = pytest.mark.arm
 
 
-def host(root: Path, groups: str, files: dict[str, str]) -> str:
+def host(root, groups, files):
     (root / "proc/self").mkdir(parents=True)
     (root / "proc/self/cgroup").write_text(groups)
     for name, text in files.items():
@@ -25,7 +22,7 @@ def host(root: Path, groups: str, files: dict[str, str]) -> str:
 
 
 @pytest.fixture(autouse=True)
-def eight_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+def eight_cores(monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)))
 
 
@@ -54,11 +51,11 @@ V1 = "4:cpu,cpuacct:/mine\n3:memory:/mine\n2:name=systemd:/x\n0::/\n"
         ("broken line\n0\n", {}, 8),
     ],
 )  # fmt: skip
-def test_usable_cores(tmp_path: Path, groups: str, files: dict[str, str], cores: int) -> None:
+def test_usable_cores(tmp_path, groups, files, cores):
     assert processor.usable_cores(host(tmp_path, groups, files)) == cores
 
 
-def test_usable_cores_by_affinity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_usable_cores_by_affinity(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {3, 5, 6})
     assert processor.usable_cores(str(tmp_path)) == 3
 
@@ -70,7 +67,7 @@ def test_usable_cores_by_affinity(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
      (V1, {"memory/mine/memory.limit_in_bytes": "4194304\n"}, 4 << 20),
      (V1, {"memory/mine/memory.limit_in_bytes": "9223372036854771712\n"}, 0)],
 )  # fmt: skip
-def test_usable_memory(tmp_path: Path, groups: str, files: dict[str, str], limit: int) -> None:
+def test_usable_memory(tmp_path, groups, files, limit):
     total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     assert processor.usable_memory(host(tmp_path, groups, files)) == (limit or total)
 
@@ -80,7 +77,7 @@ ARM = "processor\t: 0\nFeatures\t: fp asimd\nCPU implementer\t: 0x41\nCPU part\t
 
 
 @pytest.fixture
-def fresh() -> object:
+def fresh():
     for known in (processor._facts, processor.machine):
         known.cache_clear()
     yield
@@ -98,10 +95,7 @@ def fresh() -> object:
         ("", "x86_64", "x86-64 processor", "x86-64"),
     ],
 )
-def test_the_processor(
-    fresh: object, monkeypatch: pytest.MonkeyPatch,
-    text: str, machine: str, title: str, arch: str,
-) -> None:  # fmt: skip
+def test_the_processor(fresh, monkeypatch, text, machine, title, arch):
     monkeypatch.setattr(linux, "read", lambda path: text)
     monkeypatch.setattr(linux, "_arm_features", lambda: ("fp", "asimd"))
     monkeypatch.setattr("platform.machine", lambda: machine)
@@ -110,14 +104,14 @@ def test_the_processor(
         assert flag in processor.cpu_identity()
 
 
-def test_symbols_of_the_c_run_time() -> None:
+def test_symbols_of_the_c_run_time():
     for name in ("expf", "memcpy", "__divti3", "environ"):
         assert driver.symbol_address(name)
     assert driver.symbol_address("nobody_has_this") is None
 
 
 @pytest.mark.parametrize("data", [b"read only", bytearray(b"writable")])
-def test_addresses_of_memory_that_is_held(data: bytes | bytearray) -> None:
+def test_addresses_of_memory_that_is_held(data):
     address, holder = driver.address_of(memoryview(data))
     assert bytes(driver.memory_at(address, len(data))) == data
     if isinstance(data, bytearray):
@@ -126,14 +120,14 @@ def test_addresses_of_memory_that_is_held(data: bytes | bytearray) -> None:
     del holder
 
 
-def test_ctrl_c_while_memory_is_held_and_released() -> None:
+def test_ctrl_c_while_memory_is_held_and_released():
     """It is held no longer than its holder lives, wherever Ctrl-C comes."""
 
-    def scene() -> Scene:
+    def scene():
         data = bytearray(8)
         view = memoryview(data).toreadonly()
 
-        def check(heard: Heard) -> None:
+        def check(heard):
             if not heard.in_finalizer():  # where Python swallows the signal, and the call with it
                 view.release()
                 data.append(1)

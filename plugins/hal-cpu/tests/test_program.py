@@ -7,14 +7,13 @@ import gc
 import os
 import threading
 import time
-from collections.abc import Callable
 from ctypes import c_int64
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-from ctrl_c import Heard, Scene, press_everywhere
+from ctrl_c import Scene, press_everywhere
 from mapped import rights_at
 
 import hal_core as hal
@@ -56,14 +55,14 @@ declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 """
 
 
-def binary(text: str, name: str, signature: str, **fields: object) -> hal.Binary:
+def binary(text, name, signature, **fields):
     source = hal.Source(name, text, signature, language="llvm", rendered=True)
     image = LLVMCompiler().compile(source)
     interface = source.interface._replace(**fields)
     return hal.Binary(image, "elf", processor.machine(), interface)
 
 
-def test_the_calling_convention_byte_by_byte(device: hal.Compiled) -> None:
+def test_the_calling_convention_byte_by_byte(device):
     """The kernel copies its raw arguments and the launch, eight bytes for each parameter."""
     kinds = [
         "bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float32",
@@ -83,25 +82,23 @@ def test_the_calling_convention_byte_by_byte(device: hal.Compiled) -> None:
         assert raw[start : start + dtype.itemsize].view(dtype)[0] == dtype.type(value), kind
 
 
-def test_launches_that_splitting_makes_slower_stay_on_one_core(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_launches_that_splitting_makes_slower_stay_on_one_core(monkeypatch):
     """Beside busy processes all threads may have to run on one core."""
     clock, ran, takes = [0.0], list[str](), {"one": 0.0, "all": 0.0}
     monkeypatch.setattr("hal_cpu.program.perf_counter", lambda: clock[0])
 
-    def run(*args: object) -> None:
+    def run(*args):
         ran.append("one")
         clock[0] += takes["one"]
 
-    def split(*args: object) -> None:
+    def split(*args):
         ran.append("all")
         clock[0] += takes["all"]
 
     pool: Any = SimpleNamespace(run=split)
     measured = AdaptiveLaunch(run, pool, [], False)
 
-    def launches(one: float, split: float, count: int) -> list[str]:
+    def launches(one, split, count):
         takes.update(one=one, all=split)
         del ran[:]
         for _ in range(count):
@@ -129,16 +126,14 @@ def test_launches_that_splitting_makes_slower_stay_on_one_core(
 
 
 @ordinary
-def test_the_gil_is_free_during_a_long_kernel(
-    device: hal.Compiled, releases_the_gil: Callable[..., bool]
-) -> None:
+def test_the_gil_is_free_during_a_long_kernel(device, releases_the_gil):
     program = device.compile(slow)
     y = hal.Buffer(device, 1, hal.float64).allocate()
     program(y, vals=(1,), grid=1, block=1)
     assert releases_the_gil(lambda: program(y, vals=(2_000_000,), grid=1, block=1), 1000)
 
 
-def test_P10_unloading_frees_the_code(own_device: hal.Compiled) -> None:
+def test_P10_unloading_frees_the_code(own_device):
     program = own_device.load(binary(RAW, "raw", "out: uint8*"))
     assert isinstance(program, CPUProgram) and program.code is not None
     address = program.code.address
@@ -152,7 +147,7 @@ def test_P10_unloading_frees_the_code(own_device: hal.Compiled) -> None:
         program(out, grid=1, block=1)
 
 
-def begun(device: Any, work: Callable[[], object]) -> threading.Thread:
+def begun(device, work):
     """Return a thread whose work is in flight by now."""
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
@@ -165,9 +160,7 @@ def begun(device: Any, work: Callable[[], object]) -> threading.Thread:
 
 @pytest.mark.parametrize("wait", ["synchronize", "close"])
 @pytest.mark.parametrize("kind", ["launch", "fill"])
-def test_P8_work_in_flight_on_other_threads_is_waited_for(
-    own_device: Any, wait: str, kind: str
-) -> None:
+def test_P8_work_in_flight_on_other_threads_is_waited_for(own_device, wait, kind):
     """The kernel wrote on behind the close."""
     program = own_device.compile(slow)
     y = hal.zeros(2 if kind == "launch" else 8 << 20, hal.float64, own_device)
@@ -182,7 +175,7 @@ def test_P8_work_in_flight_on_other_threads_is_waited_for(
     thread.join()
 
 
-def test_P8_a_wait_with_a_limit_ends_before_the_launch(own_device: Any) -> None:
+def test_P8_a_wait_with_a_limit_ends_before_the_launch(own_device):
     program = own_device.compile(slow)
     y = hal.zeros(2, hal.float64, own_device)
     thread = begun(own_device, lambda: program(y, vals=(3_000_000,), grid=2, block=1))
@@ -192,11 +185,11 @@ def test_P8_a_wait_with_a_limit_ends_before_the_launch(own_device: Any) -> None:
     thread.join()
 
 
-def test_a_wait_in_the_middle_of_the_threads_own_launch_returns(own_device: Any) -> None:
+def test_a_wait_in_the_middle_of_the_threads_own_launch_returns(own_device):
     """A signal handler may wait there; the launch cannot end before it does."""
     waits: list[bool] = []
 
-    def run(*args: object) -> None:
+    def run(*args):
         with own_device.in_flight.using(1000):
             waits.append(own_device.synchronize())
 
@@ -215,32 +208,30 @@ def test_a_wait_in_the_middle_of_the_threads_own_launch_returns(own_device: Any)
         ),
     ],
 )
-def test_P1_a_binary_of_another_kind(
-    device: hal.Compiled, fields: dict[str, object], cause: str
-) -> None:
+def test_P1_a_binary_of_another_kind(device, fields, cause):
     made = binary(RAW, "raw", "out: uint8*")
     with pytest.raises(hal.CompileError, match=cause):
         device.load(made._replace(**fields))
 
 
 @pytest.mark.parametrize("profiled", [False, True])
-def test_A7_ctrl_c_while_memory_in_flight_is_freed(own_device: Any, profiled: bool) -> None:
+def test_A7_ctrl_c_while_memory_in_flight_is_freed(own_device, profiled):
     """The block goes back once, when no work uses it any more: not twice, and not never."""
     allocator, in_flight = own_device.allocator, own_device.in_flight
     options = hal.BufferSpec(nolru=profiled)
 
-    def scene() -> Scene:
+    def scene():
         x = hal.Buffer(own_device, 64, hal.uint8, options).allocate()
         address = x._buf
 
-        def work() -> None:
+        def work():
             with in_flight.using(1), in_flight.using(address):
                 TrackedLaunch(lambda *_: None, in_flight)(b"arguments", None, None, None)
                 x.deallocate()
                 gone = not x.is_allocated
                 assert not gone or address in allocator._live, "freed under the work that uses it"
 
-        def check(heard: Heard) -> None:
+        def check(heard):
             assert not in_flight.work
             was_freed = not x.is_allocated
             facts = allocator.statistics()  # raises for a block that came back twice

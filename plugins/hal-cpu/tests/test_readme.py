@@ -1,7 +1,5 @@
 """The README's code runs, prints what it says, and keeps inside its buffers."""
 
-from __future__ import annotations
-
 import pytest
 from readme_example import (  # noqa: F401
     example,
@@ -15,7 +13,7 @@ pytestmark = pytest.mark.results
 
 
 @pytest.fixture(autouse=True)
-def c_compiler() -> None:
+def c_compiler():
     """The README says that Source kernels need one."""
     if not any(row.command() for row in C_COMPILERS.values()):
         pytest.skip("no C compiler is installed: pip install ziglang")

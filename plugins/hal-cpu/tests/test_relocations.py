@@ -30,7 +30,7 @@ define double @kernel(double %x, ptr %out) {
 
 
 @pytest.fixture(scope="module")
-def aarch64_object() -> bytes:
+def aarch64_object():
     import llvmlite.binding as llvm
 
     llvm.initialize_all_targets()
@@ -42,7 +42,7 @@ def aarch64_object() -> bytes:
     return image
 
 
-def test_aarch64_stubs_and_slots_hold_the_addresses(aarch64_object: bytes) -> None:
+def test_aarch64_stubs_and_slots_hold_the_addresses(aarch64_object):
     loading = mapped._Loading(aarch64_object, "aarch64", ("kernel",))
     memory = driver.memory_at(loading.code.address, loading.code.nbytes)
     names = {number: symbol.name for number, symbol in enumerate(loading.object.symbols)}
@@ -56,7 +56,7 @@ def test_aarch64_stubs_and_slots_hold_the_addresses(aarch64_object: bytes) -> No
     assert value == driver.symbol_address("environ")
 
 
-def test_an_aarch64_object_is_foreign_elsewhere(aarch64_object: bytes) -> None:
+def test_an_aarch64_object_is_foreign_elsewhere(aarch64_object):
     with pytest.raises(BadObject, match="another machine"):
         elf.read(aarch64_object, "x86-64")
 
@@ -70,7 +70,7 @@ SCALED = [rule for rule in RULES if rule.name.endswith("LO12_NC")]
 
 @pytest.mark.parametrize("rule", NEAR, ids=lambda rule: rule.name)
 @pytest.mark.parametrize("target", [1 << 45, -(1 << 45)])
-def test_a_target_out_of_reach_is_refused(rule: relocations.Rule, target: int) -> None:
+def test_a_target_out_of_reach_is_refused(rule, target):
     data = bytearray(4)
     with pytest.raises(BadObject, match="-fPIC"):
         relocations.apply(rule, memoryview(data), 0, target, 0)
@@ -78,7 +78,7 @@ def test_a_target_out_of_reach_is_refused(rule: relocations.Rule, target: int) -
 
 
 @pytest.mark.parametrize("rule", SCALED, ids=lambda rule: rule.name)
-def test_low_bits_must_be_aligned_to_the_access(rule: relocations.Rule) -> None:
+def test_low_bits_must_be_aligned_to_the_access(rule):
     data = bytearray(4)
     relocations.apply(rule, memoryview(data), 0, 0x7FF0, 0)
     assert data != bytes(4)
@@ -106,7 +106,7 @@ def test_low_bits_must_be_aligned_to_the_access(rule: relocations.Rule) -> None:
         ("R_AARCH64_ADR_PREL_LO21", 0x10000000, 0x1005, 0x1000, 0x30000020),
     ],
 )
-def test_aarch64_encodings(name: str, word: int, target: int, place: int, patched: int) -> None:
+def test_aarch64_encodings(name, word, target, place, patched):
     rule = next(rule for rule in RULES if rule.name == name)
     data = bytearray(struct.pack("<I", word))
     relocations.apply(rule, memoryview(data), 0, target, place)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -27,11 +25,11 @@ void add(const hal_thread *t, float complex *z, record r, const record *s, T v) 
 
 
 @pytest.fixture
-def device() -> hal.Compiled:
+def device():
     return hal.Device["CPU"]
 
 
-def test_P16_one_object_with_structs_and_complex_numbers(device: hal.Compiled) -> None:
+def test_P16_one_object_with_structs_and_complex_numbers(device):
     programs = device.compile(hal.Source(None, TEXT, language="c"))
     assert list(programs) == ["put", "add"]
     records = np.zeros(3, RECORD)
@@ -44,7 +42,7 @@ def test_P16_one_object_with_structs_and_complex_numbers(device: hal.Compiled) -
     assert z.numpy().tolist() == [107.75, 107.75 + 1j, 107.75 + 2j]
 
 
-def test_C3_faults_in_texts_of_several_kernels_are_named(device: hal.Compiled) -> None:
+def test_C3_faults_in_texts_of_several_kernels_are_named(device):
     """A kernel that the text lacks, a struct that is declared as something else, a line."""
     record = hal.as_dtype(RECORD)
     for name, signature, said in (
@@ -61,7 +59,7 @@ def test_C3_faults_in_texts_of_several_kernels_are_named(device: hal.Compiled) -
     assert "OPENCL" not in str(caught.value) and ">    2 | #error here" in str(caught.value)
 
 
-def test_P16_types_are_those_of_the_text_however_it_spells_them(device: hal.Compiled) -> None:
+def test_P16_types_are_those_of_the_text_however_it_spells_them(device):
     """To a compiler `char` is not int8_t, and one of `long` and `long long` is not int64_t."""
     text = """
     void later(const hal_thread *t, int *y);
@@ -79,7 +77,7 @@ def test_P16_types_are_those_of_the_text_however_it_spells_them(device: hal.Comp
 
 
 @pytest.mark.parametrize("type", ["long double", "double long", "long double _Complex"])
-def test_P16_a_long_double_is_no_integer(device: hal.Compiled, type: str) -> None:
+def test_P16_a_long_double_is_no_integer(device, type):
     text = f"void f(const hal_thread *t, {type} *y) {{}}"
     assert str(device.compile(hal.Source("f", text, language="c")).signature) == "y: any*"
     with pytest.raises(hal.CompileError, match="cannot be read"):
@@ -88,7 +86,7 @@ def test_P16_a_long_double_is_no_integer(device: hal.Compiled, type: str) -> Non
         device.compile(hal.Source("f", text, "y: int64*", language="c"))
 
 
-def test_C3_a_complex_number_that_is_too_large_is_refused(device: hal.Compiled) -> None:
+def test_C3_a_complex_number_that_is_too_large_is_refused(device):
     text = "void one(const hal_thread *t, float _Complex *z, float _Complex v) { z[0] = v; }"
     program = device.compile(hal.Source("one", text, "z: complex64*, v: complex64", language="c"))
     z = hal.zeros(1, hal.complex64, device)
@@ -99,9 +97,7 @@ def test_C3_a_complex_number_that_is_too_large_is_refused(device: hal.Compiled) 
     assert z.numpy()[0] == 1 + 2j
 
 
-def test_G7_a_saved_graph_keeps_values_of_structs_and_shared_variables(
-    device: hal.Compiled, tmp_path: Path
-) -> None:
+def test_G7_a_saved_graph_keeps_values_of_structs_and_shared_variables(device, tmp_path):
     programs = device.compile(hal.Source(None, TEXT, language="c"))
     y, z = hal.zeros(1, hal.int32, device), hal.zeros(3, hal.complex64, device)
     s = hal.Buffer.from_numpy(np.zeros(3, RECORD), device)
@@ -117,7 +113,7 @@ def test_G7_a_saved_graph_keeps_values_of_structs_and_shared_variables(
     assert found.tolist() == [107.75, 107.75, 0]
 
 
-def test_B_elements_of_several_numbers_are_copied_and_filled(device: hal.Compiled) -> None:
+def test_B_elements_of_several_numbers_are_copied_and_filled(device):
     records = np.zeros(3, RECORD)
     records["d"] = range(3)
     made = hal.Buffer(device, 3, hal.as_dtype(RECORD)).copyin(records)
@@ -153,6 +149,6 @@ def test_P18_what_does_not_fit_is_refused(
         device.compile(hal.Source("k", text, signature, language="c"))
 
 
-def test_P16_LLVM_takes_one_kernel_and_its_signature(device: hal.Compiled) -> None:
+def test_P16_LLVM_takes_one_kernel_and_its_signature(device):
     with pytest.raises(hal.Unsupported, match=r"one by one.*hal.Source of each"):
         device.compile(hal.Source(None, "", language="llvm"))

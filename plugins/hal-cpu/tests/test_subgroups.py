@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,6 @@ from slices import usual
 from vector_kernels import compiled
 
 import hal_core as hal
-from hal_core.dtypes import DType
 from hal_cpu import processor
 from hal_cpu.vectors import LLVMRenderer
 from hal_cpu.vectors.width import Registers, subgroup_of
@@ -22,7 +20,7 @@ from hal_kernel.interpreter import interpret
 P, C, I32, F = hal.Ptr, hal.ConstPtr, hal.int32, hal.float32
 
 
-def all_calls(dtype: DType) -> Any:
+def all_calls(dtype):
     @hal.kernel
     def calls(y: hal.Ptr[dtype], b: hal.Ptr[hal.uint64], x: hal.ConstPtr[dtype]) -> None:
         width = hal.grid_dim(0) * hal.block_dim(0)
@@ -125,11 +123,11 @@ SHAPES = [
 ]  # fmt: skip
 
 
-def size_of(width: int | None) -> int:
+def size_of(width):
     return width or subgroup_of(Registers(*processor.vector_registers()))
 
 
-def same(kernel: Any, cases: list[tuple[list[Any], Any, Any]], width: int | None) -> None:
+def same(kernel, cases, width):
     """Compare what a kernel leaves in arrays, for their values and launches."""
     program = compiled(kernel, width)
     for arrays, vals, geometry in cases:
@@ -143,7 +141,7 @@ def same(kernel: Any, cases: list[tuple[list[Any], Any, Any]], width: int | None
 
 @pytest.mark.parametrize("width", WIDTHS, ids=str)
 @pytest.mark.parametrize("name", ["int32", "uint32", "int64", "uint64", "float32", "float64"])
-def test_every_call_on_every_dtype(name: str, width: int | None) -> None:
+def test_every_call_on_every_dtype(name, width):
     cases = []
     for grid, block in SHAPES:
         count = int(np.prod(grid) * np.prod(block))
@@ -174,7 +172,7 @@ def test_control_flow_around_calls(kernel: Any, width: int | None, fixed: int) -
 
 
 @pytest.mark.parametrize("width", WIDTHS, ids=str)
-def test_small_numbers_are_cast(width: int | None) -> None:
+def test_small_numbers_are_cast(width):
     random = np.random.default_rng(0)
     x, b = random.random(90).astype("f2"), random.integers(0, 256, 90).astype("u1")
     arrays = [np.zeros(90, "f2"), np.zeros(90, "u1"), x, b]
@@ -186,7 +184,7 @@ def sums(y: P[F], x: C[F]) -> None:
     y[hal.global_idx(0)] = hal.subgroup_sum(x[hal.global_idx(0)])
 
 
-def test_a_sum_is_one_addition_of_vectors_for_each_step() -> None:
+def test_a_sum_is_one_addition_of_vectors_for_each_step():
     """Sixteen floats are added in four steps, and nothing goes through memory or lane by lane."""
     text = LLVMRenderer().render(sums.lower())
     whole, masked = text.split("\nmix.")
@@ -196,7 +194,7 @@ def test_a_sum_is_one_addition_of_vectors_for_each_step() -> None:
 
 
 @pytest.mark.skipif(processor.machine() != "x86-64", reason="it reads x86-64's code")
-def test_the_machine_code_of_a_sum_has_no_addition_per_thread() -> None:
+def test_the_machine_code_of_a_sum_has_no_addition_per_thread():
     device = hal.Device["CPU"]
     try:
         code = device.compiler.disassemble(device.compile(sums).binary.image)
@@ -206,12 +204,12 @@ def test_the_machine_code_of_a_sum_has_no_addition_per_thread() -> None:
     assert 0 < len(re.findall(r"addps|addss", code)) <= 3 * steps
 
 
-def test_the_size_is_what_a_register_holds() -> None:
+def test_the_size_is_what_a_register_holds():
     sizes = [subgroup_of(Registers(number, nbytes)) for number, nbytes in ((32, 64), (16, 32))]
     assert [*sizes, subgroup_of(Registers(32, 16))] == [16, 8, 8]
 
 
-def test_blocks_too_deep_for_vectors_are_refused(tmp_path: Path) -> None:
+def test_blocks_too_deep_for_vectors_are_refused(tmp_path):
     head = "@hal.kernel\ndef f(y: hal.Ptr[hal.int32], n: hal.int32):\n"
     body = "".join(f"{' ' * k}if n > {k}:\n" for k in range(4, 66))
     deep = load(tmp_path, f"{IMPORTS}{head}{body}{' ' * 66}y[0] = hal.int32(hal.ballot(n > 0))\n").f

@@ -44,7 +44,7 @@ def test_gangs_of_any_width_do_what_the_interpreter_does(
     compare([compiled(case.kernel, width) for width in widths], case, SIZES)
 
 
-def compare(programs: list[hal.Program], case: Case, sizes: list[int]) -> None:
+def compare(programs, case, sizes):
     for size, program in itertools.product(sizes, programs):
         arrays, vals, geometry = case.made(size, np.random.default_rng(size))
         if program is programs[0]:
@@ -66,7 +66,7 @@ LIMITS = [n for n in (0, 1, 5, 33, -1, -40, *NEAR) if n < 2**31]
 WIDE = [*LIMITS, *(s * (end + d) for end in (2**32, 2**62) for d in (-40, 1) for s in (1, -1))]
 
 
-def sizes_of(kernel: Any, part: int) -> list[tuple[int, int]]:
+def sizes_of(kernel, part):
     """A part of the pairs, with every number in either place."""
     if kernel in SHAPED:
         return SHAPES[part % 3 :: 3]
@@ -105,7 +105,7 @@ def test_gangs_of_any_processor_give_the_same(case: Case, registers: Registers) 
     compare([compiled(case.kernel, None, registers)], case, [65])
 
 
-def guarded(array: np.ndarray[Any, Any], at_end: bool) -> tuple[np.ndarray[Any, Any], object]:
+def guarded(array, at_end):
     """Return a copy that ends with the last byte of a page, or begins with the first of one.
 
     The pages on both sides of it cannot be read.
@@ -124,7 +124,7 @@ def guarded(array: np.ndarray[Any, Any], at_end: bool) -> tuple[np.ndarray[Any, 
     return copy, memory
 
 
-def touch_nothing_else() -> None:
+def touch_nothing_else():
     """Run all cases in memory between pages that end the process when they are touched."""
     for case in CASES:
         program = compiled(case.kernel, None)
@@ -137,42 +137,42 @@ def touch_nothing_else() -> None:
                 program(*buffers, vals=vals, wait=True, **geometry)
 
 
-def external(array: np.ndarray[Any, Any]) -> hal.Buffer:
+def external(array):
     spec = hal.BufferSpec(external_ptr=array.ctypes.data)
     return hal.Buffer(hal.Device["CPU"], array.size, DTYPES[array.dtype.name], spec).allocate()
 
 
 @pytest.mark.skipif(os.name == "nt", reason="it protects pages by mprotect")
-def test_a_gang_touches_nothing_that_no_lane_accesses() -> None:
+def test_a_gang_touches_nothing_that_no_lane_accesses():
     folders = [str(Path(__file__).parent), *sys.path]  # tests/render has a test_vectors, too
     code = f"import sys; sys.path[:] = {folders!r}\n"
     code += "import test_vectors; test_vectors.touch_nothing_else()"
     printed(code)
 
 
-def gangs_of(kernel: Any, registers: Registers = AVX2) -> Gangs:
+def gangs_of(kernel, registers=AVX2):
     folded = fold(kernel.lower())
     return Gangs(folded._replace(uops=at_barriers(folded)), True, True, registers)
 
 
-def notes(kernel: Any, registers: Registers = AVX2) -> list[str]:
+def notes(kernel, registers=AVX2):
     gangs = gangs_of(kernel, registers)
     gangs.text()
     return [f"{node.op}: {how}" for node, how in gangs.notes.items()]
 
 
-def test_what_is_usual_is_one_vector() -> None:
+def test_what_is_usual_is_one_vector():
     for kernel in (vector_kernels.clamped, vector_kernels.wrapped, vector_kernels.flat_index):
         assert not [note for note in notes(kernel) if "gathered" in note or "lane by lane" in note]
 
 
-def test_colours_are_one_load_and_one_store() -> None:
+def test_colours_are_one_load_and_one_store():
     found = notes(vector_kernels.colours)
     assert found.count("LOAD: part of one load at stride 3") == 3
     assert found.count("STORE: part of one store at stride 3") == 3
 
 
-def test_a_store_of_one_lane_leaves_what_lies_behind() -> None:
+def test_a_store_of_one_lane_leaves_what_lies_behind():
     """LLVM 22 made a wider store of a narrowed element whose mask it knew: of thread 4 of 5."""
     y = hal.Buffer.from_numpy(np.full(20, 1.0, ml_dtypes.bfloat16), "CPU")
     z, x = hal.zeros(10, hal.int64, "CPU"), hal.zeros(3, hal.uint64, "CPU")
@@ -181,7 +181,7 @@ def test_a_store_of_one_lane_leaves_what_lies_behind() -> None:
 
 
 @pytest.mark.parametrize("shift", [0, 1, 1024])
-def test_memories_that_overlap_keep_the_order_of_a_thread(shift: int) -> None:
+def test_memories_that_overlap_keep_the_order_of_a_thread(shift):
     """`y` is `x` some elements on: with 1, `x[4 * i + 1]` is what the thread has stored before."""
     count = 256
     for kernel in (vector_kernels.behind_the_first, vector_kernels.behind_the_first_in_turns):
@@ -206,7 +206,7 @@ def test_threads_run_one_by_one_for_a_reason(kernel: Any, why: str) -> None:
     assert gangs.widths.why.startswith(why)
 
 
-def test_the_variables_of_a_gang_fit_the_registers() -> None:
+def test_the_variables_of_a_gang_fit_the_registers():
     few = gangs_of(vector_kernels.sums).widths
     many = gangs_of(vector_kernels.sixteen_sums).widths
     assert few.whole > many.whole == many.few == 8
@@ -219,7 +219,7 @@ def scaled_quotients(y: hal.Ptr[hal.int32], w: hal.int32, n: hal.int32) -> None:
         y[i] = i // w + i // w
 
 
-def test_a_guess_that_does_not_hold_is_no_poison() -> None:
+def test_a_guess_that_does_not_hold_is_no_poison():
     """A test of its quotient is joined with the test of the guess: poison would be both."""
 
     @hal.kernel
@@ -231,13 +231,13 @@ def test_a_guess_that_does_not_hold_is_no_poison() -> None:
     assert re.search(r"= sdiv i32 %[\w.]+, 2\n", text) and " exact " not in text
 
 
-def test_what_no_loop_changes_is_written_once_ahead_of_all() -> None:
+def test_what_no_loop_changes_is_written_once_ahead_of_all():
     text = LLVMRenderer().render(scaled_quotients.lower())
     assert text.count("fdiv double 1.0") == 1  # for all bodies
     assert text.index("fdiv double 1.0") < text.index("\nblocks:")
 
 
-def test_a_variable_begins_empty_in_each_gang() -> None:
+def test_a_variable_begins_empty_in_each_gang():
     """Or what the gang before has left would go, as a vector, through all loops of the kernel."""
     text = LLVMRenderer().render(vector_kernels.leaves.lower())
     variables = re.findall(r"(%var\.\d+) = alloca <", text)
@@ -258,7 +258,7 @@ def loaded_again(y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32], n: hal.i
 
 
 @pytest.mark.parametrize("width", [None, 1, 4], ids=str)
-def test_a_store_may_change_what_is_loaded_through_another_pointer(width: int | None) -> None:
+def test_a_store_may_change_what_is_loaded_through_another_pointer(width):
     y = hal.Buffer.from_numpy(np.arange(100, dtype="f4"), "CPU")
     compiled(loaded_again, width)(y, y, vals=(100,), threads=100, wait=True)
     np.testing.assert_array_equal(y.numpy(), 2 * (np.arange(100, dtype="f4") + 3))
@@ -278,7 +278,7 @@ def above_a_limit(y: hal.Ptr[hal.int32], first: hal.uint32) -> None:
         y[i] = 1
 
 
-def test_numbers_that_wrap_in_one_lane_are_no_pattern() -> None:
+def test_numbers_that_wrap_in_one_lane_are_no_pattern():
     up, down = (compiled(kernel, 4) for kernel in (below_a_limit, above_a_limit))
     lanes = np.arange(8, dtype="u4")
     for far in np.arange(-9, 9).astype("u4"):
@@ -310,7 +310,7 @@ def wrap_by_factor(y: hal.Ptr[hal.int32], n: hal.int32) -> None:
 
 
 @pytest.mark.parametrize("n", [0, 1367863533, -(1 << 31)])
-def test_lanes_that_a_constant_factor_wraps_are_tested_as_what_they_hold(n: int) -> None:
+def test_lanes_that_a_constant_factor_wraps_are_tested_as_what_they_hold(n):
     expected, made = np.zeros(768, "i4"), hal.zeros(768, hal.int32, "CPU")
     interpret(wrap_by_factor, expected, vals=(n,), threads=256)
     compiled(wrap_by_factor, None)(made, vals=(n,), threads=256)
@@ -318,7 +318,7 @@ def test_lanes_that_a_constant_factor_wraps_are_tested_as_what_they_hold(n: int)
 
 
 @pytest.mark.parametrize("width", [None, 1, 4], ids=str)
-def test_a_loop_without_iterations_loads_nothing(width: int | None) -> None:
+def test_a_loop_without_iterations_loads_nothing(width):
     """Though what it loads is loaded ahead of it."""
     y, none = hal.zeros(100, hal.float32, "CPU"), hal.Buffer("CPU", 0, hal.float32)
     compiled(sums_of_none, width)(y, none, vals=(0,), threads=100, wait=True)
@@ -336,12 +336,12 @@ def short_loops(y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32]) -> None:
                         y[8 * i + e] = x[8 * i + e] + hal.float32(a + b + c + d)
 
 
-def test_loops_within_each_other_stay_loops() -> None:
+def test_loops_within_each_other_stay_loops():
     """Or 32,768 iterations stood one behind the other."""
     assert LLVMRenderer().render(short_loops.lower()).count("\n") < 4000
 
 
-def test_llvm_unrolls_only_short_loops_without_masks() -> None:
+def test_llvm_unrolls_only_short_loops_without_masks():
     for kernel, ends in (
         (sums_of_none, ["", "", ROLLED]),
         (vector_kernels.sixteen_sums, [ROLLED] * 3),

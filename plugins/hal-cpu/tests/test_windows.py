@@ -12,7 +12,6 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -61,12 +60,12 @@ SIGNATURES = {
 }  # fmt: skip
 
 
-def load_here(text: str, entry: str) -> Any:
+def load_here(text, entry):
     source = hal.Source(entry, text, "", language="llvm", rendered=True)
     return loader.load(LLVMCompiler().compile(source), entry, entry)
 
 
-def wrapper(name: str) -> str:
+def wrapper(name):
     """The IR of `wrapped`, for a function of the C library or libm."""
     if name in SIGNATURES:
         result, *types = SIGNATURES[name]
@@ -85,7 +84,7 @@ def wrapper(name: str) -> str:
 class WindowsCompiler(LLVMCompiler):
     system = "win32"
 
-    def _triple(self, llvm: Any) -> str:
+    def _triple(self, llvm):
         return "x86_64-pc-windows-msvc-elf"
 
 
@@ -101,7 +100,7 @@ def device(own_cache: None) -> Iterator[hal.Compiled]:
     find, made = driver.symbol_address, dict[str, Any]()
     run = load_here(CALL, "run")
 
-    def address(name: str) -> int | None:
+    def address(name):
         if find(name) is None and name != "__chkstk":
             return None
         if name not in made:
@@ -110,7 +109,7 @@ def device(own_cache: None) -> Iterator[hal.Compiled]:
             made[name] = load_here(text, "__chkstk" if name == "__chkstk" else "wrapped")
         return made[name].entry if made[name] else find(name)
 
-    def load(image: bytes, name: str, *entries: str) -> Any:
+    def load(image, name, *entries):
         patch.setattr(driver, "symbol_address", address)
         try:
             code = engine_load(image, name, *entries)
@@ -136,16 +135,16 @@ def device(own_cache: None) -> Iterator[hal.Compiled]:
 class Kept:
     """Code with all that it calls."""
 
-    def __init__(self, entry: int, parts: Any) -> None:
+    def __init__(self, entry, parts):
         self.entry, self.parts = entry, parts
 
 
-def compiled(text: str) -> bytes:
+def compiled(text):
     source = hal.Source("kernel", text, "", language="llvm", rendered=True)
     return WindowsCompiler().compile(source)
 
 
-def test_arguments_come_in_the_registers_of_windows() -> None:
+def test_arguments_come_in_the_registers_of_windows():
     text = """
     define void @kernel(ptr %args, ptr %launch, i64 %first, i64 %last) {
       store i64 %first, ptr %args
@@ -160,7 +159,7 @@ def test_arguments_come_in_the_registers_of_windows() -> None:
     assert code == bytes.fromhex("4c8901 4c890a c3")
 
 
-def test_a_large_frame_calls_chkstk_and_is_seen_as_large() -> None:
+def test_a_large_frame_calls_chkstk_and_is_seen_as_large():
     small, large = (
         compiled(
             f"declare void @use(ptr)\ndefine void @kernel() {{\n%x = alloca [{size} x i8]\n"
@@ -174,7 +173,7 @@ def test_a_large_frame_calls_chkstk_and_is_seen_as_large() -> None:
     assert not has_large_frame(small)
 
 
-def test_clang_makes_the_same_objects(tmp_path: Path) -> None:
+def test_clang_makes_the_same_objects(tmp_path):
     clang = shutil.which("clang")
     if clang is None:
         pytest.skip("needs clang, which makes objects for Windows anywhere")
@@ -187,14 +186,14 @@ def test_clang_makes_the_same_objects(tmp_path: Path) -> None:
     assert code == bytes.fromhex("4863c2 488901 c3")  # movsxd rax, edx; mov [rcx], rax; ret
 
 
-def test_gcc_is_not_there_on_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gcc_is_not_there_on_windows(monkeypatch):
     monkeypatch.setattr(processor, "is_windows", lambda: True)
     row = C_COMPILERS["gcc"]._replace(command=lambda: ("gcc",))
     with pytest.raises(CompilerUnavailable, match="makes COFF objects"):
         CCompilerProgram(row)
 
 
-def test_clang_on_windows_is_asked_for_elf(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clang_on_windows_is_asked_for_elf(monkeypatch):
     if shutil.which("clang") is None:
         pytest.skip("needs clang")
     monkeypatch.setattr(processor, "is_windows", lambda: True)

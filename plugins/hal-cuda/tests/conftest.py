@@ -34,7 +34,7 @@ from software_driver import *  # noqa: F403
 pytest.register_assert_rewrite("each_turn")
 
 
-def _software_driver() -> Any:
+def _software_driver():
     """Load it under the real driver's name, which the transports then find loaded already.
 
     It is as new as NVRTC, whose PTX an older driver would refuse.
@@ -51,7 +51,7 @@ except build.NoCompiler as error:
     WHY = f"the software driver cannot be built: {error}"
 
 
-def pytest_itemcollected(item: pytest.Item) -> None:
+def pytest_itemcollected(item):
     leave_dtypes(item)
 
 
@@ -66,7 +66,7 @@ def device(own_cache: None) -> Iterator[hal.Compiled]:
 
 
 @pytest.fixture
-def other(device: hal.Compiled) -> hal.Compiled:
+def other(device):
     """Return another GPU."""
     if len(hal.Device.devices("CUDA")) < 2:
         pytest.skip("the machine has one GPU")
@@ -74,7 +74,7 @@ def other(device: hal.Compiled) -> hal.Compiled:
 
 
 @pytest.fixture
-def simulator() -> Iterator[Simulator]:
+def simulator():
     if DRIVER is None:
         pytest.skip("the machine's own driver cannot be made to fail")
     made = Simulator(DRIVER)
@@ -83,5 +83,5 @@ def simulator() -> Iterator[Simulator]:
 
 
 @pytest.fixture
-def control(simulator: Simulator) -> Simulator:
+def control(simulator):
     return simulator

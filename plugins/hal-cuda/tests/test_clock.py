@@ -7,13 +7,11 @@ import gc
 import os
 import signal
 import threading
-from collections.abc import Callable
 from time import perf_counter_ns, sleep
-from typing import Any
 
 import numpy as np
 import pytest
-from simulator import SYSTEM, Simulator
+from simulator import SYSTEM
 
 import hal_core as hal
 from hal_testing.conformance.kernels import add_one
@@ -29,12 +27,12 @@ def astray(y: hal.Ptr[hal.int32], where: hal.int64) -> None:
 
 
 @pytest.fixture
-def y(device: hal.Compiled) -> hal.Buffer:
+def y(device):
     return hal.Buffer(device, 1000, hal.int32).allocate().fill(0)
 
 
 @pytest.fixture
-def launch(device: hal.Compiled, y: hal.Buffer) -> Callable[..., Any]:
+def launch(device, y):
     """Count the driver calls of a launch after the first."""
     program = device.compile(add_one)
     program(y, vals=(0,), threads=1)
@@ -42,17 +40,15 @@ def launch(device: hal.Compiled, y: hal.Buffer) -> Callable[..., Any]:
     return lambda **how: program(y, vals=(1000,), threads=1000, **how)
 
 
-def of_events(calls: dict[str, int]) -> dict[str, int]:
+def of_events(calls):
     return {name: n for name, n in calls.items() if "Event" in name or name == "cuStreamCreate"}
 
 
 # -- what it costs
 
 
-def test_F1_without_a_profile_no_event_is_asked_for(
-    device: hal.Compiled, y: hal.Buffer, launch: Callable[..., Any], simulator: Simulator
-) -> None:
-    def everything() -> dict[str, int]:
+def test_F1_without_a_profile_no_event_is_asked_for(device, y, launch, simulator):
+    def everything():
         before = simulator.all_calls()
         launch()
         y.fill(3)
@@ -68,9 +64,7 @@ def test_F1_without_a_profile_no_event_is_asked_for(
     assert everything() == expected
 
 
-def test_F1_a_launch_is_three_calls_and_not_waited_for(
-    device: hal.Compiled, launch: Callable[..., Any], simulator: Simulator
-) -> None:
+def test_F1_a_launch_is_three_calls_and_not_waited_for(device, launch, simulator):
     simulator.delay("cuLaunchKernel", SLOW)
     with hal.profile() as profile:
         launch()
@@ -87,14 +81,12 @@ def test_F1_a_launch_is_three_calls_and_not_waited_for(
 # -- what is left, and what goes wrong
 
 
-def live(simulator: Simulator) -> dict[str, int]:
+def live(simulator):
     gc.collect()
     return simulator.live()
 
 
-def test_F1_nothing_is_left_in_the_driver(
-    device: hal.Compiled, launch: Callable[..., Any], simulator: Simulator
-) -> None:
+def test_F1_nothing_is_left_in_the_driver(device, launch, simulator):
     """Also of events that nobody reads, and of work that failed."""
     clean = live(simulator)
     for limit in (1, 1000):
@@ -114,9 +106,7 @@ def test_F1_nothing_is_left_in_the_driver(
 
 
 @pytest.mark.parametrize("lost", [False, True])
-def test_F1_events_are_read_after_the_device_was_closed(
-    device: hal.Compiled, simulator: Simulator, lost: bool
-) -> None:
+def test_F1_events_are_read_after_the_device_was_closed(device, simulator, lost):
     device.close()
     clean = live(simulator)
     with hal.profile() as profile:
@@ -145,14 +135,7 @@ CALLS = [
 
 @pytest.mark.parametrize("nth", [1, 2, 3, 6, 7, 8])
 @pytest.mark.parametrize("call", CALLS)
-def test_F1_a_call_for_an_event_that_fails_costs_no_work(
-    device: hal.Compiled,
-    y: hal.Buffer,
-    launch: Callable[..., Any],
-    simulator: Simulator,
-    call: str,
-    nth: int,
-) -> None:
+def test_F1_a_call_for_an_event_that_fails_costs_no_work(device, y, launch, simulator, call, nth):
     y.fill(0)
     begin = perf_counter_ns()
     with hal.profile() as profile:
@@ -178,9 +161,7 @@ def test_F1_a_call_for_an_event_that_fails_costs_no_work(
 
 
 @pytest.mark.skipif(SYSTEM, reason="a real driver keeps the fault as long as the process lives")
-def test_P9_in_a_profile_too_a_fault_surfaces_at_the_next_wait_with_the_programs_name(
-    device: hal.Compiled, y: hal.Buffer
-) -> None:
+def test_P9_in_a_profile_too_a_fault_surfaces_at_the_next_wait_with_the_programs_name(device, y):
     program = device.compile(astray)
     with hal.profile() as profile:
         program(y, vals=(1 << 40,), threads=1)
@@ -192,9 +173,7 @@ def test_P9_in_a_profile_too_a_fault_surfaces_at_the_next_wait_with_the_programs
         device.close()
 
 
-def test_F1_another_context_that_became_current_is_no_hindrance(
-    device: hal.Compiled, launch: Callable[..., Any], simulator: Simulator
-) -> None:
+def test_F1_another_context_that_became_current_is_no_hindrance(device, launch, simulator):
     clean = live(simulator)
     for context in (0, hal.Device["CUDA:1"].context):
         for begun in (False, True):
@@ -211,9 +190,7 @@ def test_F1_another_context_that_became_current_is_no_hindrance(
     assert live(simulator)["events"] == clean["events"]
 
 
-def test_F1_others_launch_while_one_waits_for_what_it_reads(
-    device: hal.Compiled, launch: Callable[..., Any], simulator: Simulator
-) -> None:
+def test_F1_others_launch_while_one_waits_for_what_it_reads(device, launch, simulator):
     simulator.delay("cuLaunchKernel", 0.6)
     with hal.profile() as profile:
         launch()
@@ -227,12 +204,10 @@ def test_F1_others_launch_while_one_waits_for_what_it_reads(
 
 
 @pytest.mark.parametrize("unread", [False, True])
-def test_F1_a_forked_child_reads_without_the_driver_and_its_parents_locks(
-    device: hal.Compiled, launch: Callable[..., Any], unread: bool
-) -> None:
+def test_F1_a_forked_child_reads_without_the_driver_and_its_parents_locks(device, launch, unread):
     forked, held = threading.Event(), threading.Event()
 
-    def hold() -> None:
+    def hold():
         with device.clock._lock:
             held.set()
             forked.wait(60)

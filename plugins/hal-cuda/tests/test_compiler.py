@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from run_python import printed
-from simulator import Simulator
 
 import hal_core as hal
 from hal_core.compiler.seal import seal, unseal
@@ -15,12 +14,12 @@ from hal_testing.conformance.kernels import add_one
 
 
 @pytest.fixture
-def cuda(device: hal.Compiled) -> hal.Compiled:
+def cuda(device):
     nvrtc.find()  # which the tests' own requirements bring
     return device
 
 
-def _source(body: str, head: str = 'extern "C" ') -> hal.Source:
+def _source(body, head='extern "C" '):
     text = f"{head}__global__ void f(int *y) {{ {body} }}"
     return hal.Source("f", text, "y: int32*", language="cuda")
 
@@ -35,13 +34,13 @@ def _source(body: str, head: str = 'extern "C" ') -> hal.Source:
         ('asm("nonsense;");', "nonsense"),
     ],
 )
-def test_C_broken_source_is_refused_with_the_log(cuda: hal.Compiled, body: str, said: str) -> None:
+def test_C_broken_source_is_refused_with_the_log(cuda, body, said):
     with pytest.raises(hal.CompileError, match=r"f.*CUDA") as caught:
         cuda.compile(_source(body))
     assert said in caught.value.log or "asm" in body, caught.value.log
 
 
-def test_C_broken_PTX_is_refused_with_its_line(device: hal.Compiled) -> None:
+def test_C_broken_PTX_is_refused_with_its_line(device):
     text = (
         ".version 8.0\n.target sm_50\n.address_size 64\n.visible .entry f() {\n  ld.nowhere;\n}\n"
     )
@@ -50,12 +49,12 @@ def test_C_broken_PTX_is_refused_with_its_line(device: hal.Compiled) -> None:
     assert "line 5" in caught.value.log and "ld.nowhere" in str(caught.value)
 
 
-def test_C_an_entry_that_is_not_there_says_how_to_name_it(cuda: hal.Compiled) -> None:
+def test_C_an_entry_that_is_not_there_says_how_to_name_it(cuda):
     with pytest.raises(hal.CompileError, match=r'load f: .*no such entry.*CUDA.*extern "C"'):
         cuda.compile(_source("y[0] = 1;", head=""))
 
 
-def test_C_an_option_that_no_encoding_takes_is_refused(cuda: hal.Compiled) -> None:
+def test_C_an_option_that_no_encoding_takes_is_refused(cuda):
     text = 'extern "C" __global__ void f(int *y) { y[0] = 1; }'
     for extra in ({"options": ("-D\udc80",)}, {"options": ("--no-such-option",)}):
         with pytest.raises(hal.HalError):
@@ -69,9 +68,7 @@ def test_C_an_option_that_no_encoding_takes_is_refused(cuda: hal.Compiled) -> No
      ((".version", ".version 99.0 //"), "refuses the binary")],
     ids=["architecture", "instruction", "version"],
 )  # fmt: skip
-def test_C_an_image_for_something_else_is_refused_at_loading(
-    device: hal.Compiled, simulator: Simulator, change: tuple[str, str], said: str
-) -> None:
+def test_C_an_image_for_something_else_is_refused_at_loading(device, simulator, change, said):
     text = (
         next(pair for pair in device.compilers if pair.name == "ptx")
         .renderer()
@@ -88,9 +85,7 @@ def test_C_an_image_for_something_else_is_refused_at_loading(
 
 
 @pytest.mark.parametrize("place", [0, 20, 60, -1])
-def test_C_a_damaged_or_foreign_binary_never_gets_to_the_driver(
-    device: hal.Compiled, simulator: Simulator, place: int
-) -> None:
+def test_C_a_damaged_or_foreign_binary_never_gets_to_the_driver(device, simulator, place):
     binary = device.compile(add_one).binary
     damaged = bytearray(binary.image)
     damaged[place] ^= 1
@@ -102,7 +97,7 @@ def test_C_a_damaged_or_foreign_binary_never_gets_to_the_driver(
     assert unseal(MAKER, binary.image, "load", "CUDA")[1]
 
 
-def test_C_machine_code_of_another_GPU_is_named(device: hal.Compiled, simulator: Simulator) -> None:
+def test_C_machine_code_of_another_GPU_is_named(device, simulator):
     binary = device.compile(add_one).binary
     simulator.fail("cuModuleLoadDataEx", 209)
     with pytest.raises(hal.CompileError, match=r"load add_one: .*(NO_BINARY_FOR_GPU|IMAGE).*CUDA"):
@@ -126,9 +121,7 @@ def with_zero(
 
 
 @pytest.mark.parametrize("pair", ["ptx", "nvrtc"])
-def test_the_sign_of_a_zero_beside_zero(
-    pair: str, device: hal.Compiled, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_sign_of_a_zero_beside_zero(pair, device, monkeypatch):
     """NVRTC would make one instruction of the third and the next ones, which orders the zeros."""
     monkeypatch.setenv("CUDA_CC", pair)
     y, z = hal.zeros(6, hal.float32, device), hal.zeros(3, hal.float64, device)
@@ -147,9 +140,7 @@ def zero_over_integers(
 
 
 @pytest.mark.parametrize("pair", ["ptx", "nvrtc"])
-def test_zero_over_an_integer_that_is_zero_is_nan(
-    pair: str, device: hal.Compiled, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_zero_over_an_integer_that_is_zero_is_nan(pair, device, monkeypatch):
     """NVRTC 13 would take the sign of the integer, and no division."""
     monkeypatch.setenv("CUDA_CC", pair)
     x = hal.Buffer.from_numpy(np.array([0, 1, -1], "i2"), device=device)
@@ -160,7 +151,7 @@ def test_zero_over_an_integer_that_is_zero_is_nan(
         assert np.signbit(result[1:]).tolist() == [False, True]
 
 
-def test_C6_a_driver_refuses_machine_code_of_a_newer_major_version(cuda: hal.Compiled) -> None:
+def test_C6_a_driver_refuses_machine_code_of_a_newer_major_version(cuda):
     """hal-cuda makes none for it. Inferred from the format; a real older driver has to show it."""
     library, capability = nvrtc.find(), cuda.info.vendor["compute_capability"]
     if library.version[0] <= cuda.driver_version[0]:
@@ -172,7 +163,7 @@ def test_C6_a_driver_refuses_machine_code_of_a_newer_major_version(cuda: hal.Com
 
 
 @pytest.mark.parametrize("option", ["--gpu-architecture=sm_50", "-arch=sm_50"])
-def test_a_source_names_no_architecture(option: str, cuda: hal.Compiled) -> None:
+def test_a_source_names_no_architecture(option, cuda):
     text = 'extern "C" __global__ void f() {}'
     with pytest.raises(hal.InvalidArgument, match=f"cannot name an architecture.*{option}"):
         cuda.compile(hal.Source("f", text, "", language="cuda", options=(option,)))
@@ -201,9 +192,7 @@ def test_P18_the_compiler_confirms_what_a_kernel_takes(
         cuda.compile(hal.Source("f", text, signature, language="cuda"))
 
 
-def test_P16_kernels_of_one_text_share_the_drivers_module(
-    cuda: hal.Compiled, simulator: Simulator
-) -> None:
+def test_P16_kernels_of_one_text_share_the_drivers_module(cuda, simulator):
     text = "".join(f'extern "C" __global__ void k{n}(int *y) {{ *y = {n}; }}\n' for n in range(8))
     before, y = simulator.all_calls(), hal.zeros(1, hal.int32, cuda)
     programs = cuda.compile(hal.Source(None, text, language="cuda"))
@@ -216,7 +205,7 @@ def test_P16_kernels_of_one_text_share_the_drivers_module(
     assert "cuModuleUnload" in simulator.calls_since(before)
 
 
-def test_P18_types_that_only_the_compiler_knows_are_taken(cuda: hal.Compiled) -> None:
+def test_P18_types_that_only_the_compiler_knows_are_taken(cuda):
     text = f'{PAIR_TEXT}#define HIDDEN(x) T x\nextern "C" __global__ void f(HIDDEN(v), int n) {{}}'
     cuda.compile(hal.Source("f", text, "v: float64, n: int32", language="cuda"))
     text = 'extern "C" __global__ void f(cudaTextureObject_t image) {}'
@@ -228,7 +217,7 @@ def test_P18_types_that_only_the_compiler_knows_are_taken(cuda: hal.Compiled) ->
     cuda.compile(hal.Source("f", text, "p: any*", language="cuda"))
 
 
-def test_P18_macros_of_a_text_are_no_names_of_the_check(cuda: hal.Compiled) -> None:
+def test_P18_macros_of_a_text_are_no_names_of_the_check(cuda):
     macros = dict.fromkeys("NFRAB", 7)  # NVRTC has T of its own
     text = 'extern "C" __global__ void f(int *y) { *y = N; }'
     program = cuda.compile(hal.Source("f", text, "y: int32*", language="cuda", defines=macros))
@@ -237,7 +226,7 @@ def test_P18_macros_of_a_text_are_no_names_of_the_check(cuda: hal.Compiled) -> N
     assert y.numpy().tolist() == [7]
 
 
-def test_P17_structs_and_vectors_are_values(cuda: hal.Compiled) -> None:
+def test_P17_structs_and_vectors_are_values(cuda):
     text = (
         PAIR_TEXT
         + """extern "C" __global__ void f(char c, pair p, float4 v, double *y) {
@@ -288,6 +277,6 @@ except KeyboardInterrupt:
 """
 
 
-def test_ctrl_c_in_NVRTC_neither_ends_the_process_nor_is_deaf_behind_it() -> None:
+def test_ctrl_c_in_NVRTC_neither_ends_the_process_nor_is_deaf_behind_it():
     nvrtc.find()
     assert printed(CTRL_C) == "heard\n"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from external import hal_external  # noqa: F401  # pytest finds it here
 from simulator import SYSTEM, Simulator
@@ -21,7 +19,7 @@ def hal_device_name(own_cache: None) -> str:
 
 
 @pytest.fixture
-def hal_fault(request: pytest.FixtureRequest) -> Callable[[hal.Program], None]:
+def hal_fault(request):
     """Let the driver accept a launch whose kernel faults."""
     if SYSTEM:
         nothing_to_try("a fault on a real GPU takes the process along; test_faults.py has them")

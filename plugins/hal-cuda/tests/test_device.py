@@ -6,17 +6,15 @@ import gc
 import sys
 import threading
 import time
-from collections.abc import Callable
 from functools import partial
 
 import pytest
-from simulator import Simulator
 
 import hal_core as hal
 from hal_testing.conformance.kernels import add_one
 
 
-def _everything(device: hal.Compiled) -> list[Callable[[], object]]:
+def _everything(device):
     """Return each operation that may come first after another library changed the context."""
     program = device.compile(add_one)
     y = hal.Buffer(device, 1000, hal.int32).allocate().fill(0)
@@ -26,13 +24,13 @@ def _everything(device: hal.Compiled) -> list[Callable[[], object]]:
     staged = hal.Buffer(device, len(large), hal.uint8).allocate()
     program(y, vals=(1000,), threads=1000)
 
-    def fresh() -> None:
+    def fresh():
         made = hal.Buffer(device, 999, hal.int32, hal.BufferSpec(nolru=True)).allocate().fill(1)
         program(made, vals=(999,), threads=999)
         assert set(made.numpy().tolist()) == {2}
         made.deallocate()
 
-    def loaded() -> None:
+    def loaded():
         again = device.load(program.binary)
         again(y, vals=(1000,), threads=1000)
 
@@ -50,9 +48,7 @@ def _everything(device: hal.Compiled) -> list[Callable[[], object]]:
 
 
 @pytest.mark.parametrize("other", ["none", "another device"])
-def test_a_context_that_others_change_is_made_current_again(
-    device: hal.Compiled, simulator: Simulator, other: str
-) -> None:
+def test_a_context_that_others_change_is_made_current_again(device, simulator, other):
     handle_owner = None if other == "none" else hal.Device["CUDA:1"].context
     handle = 0 if handle_owner is None else int(handle_owner)
     for work in _everything(device):
@@ -62,9 +58,7 @@ def test_a_context_that_others_change_is_made_current_again(
         device.synchronize()
 
 
-def test_a_launch_that_fails_for_a_reason_of_its_own_is_no_endless_try(
-    device: hal.Compiled, simulator: Simulator
-) -> None:
+def test_a_launch_that_fails_for_a_reason_of_its_own_is_no_endless_try(device, simulator):
     program = device.compile(add_one)
     y = hal.Buffer(device, 10, hal.int32).allocate().fill(0)
     program(y, vals=(10,), threads=10)
@@ -76,10 +70,10 @@ def test_a_launch_that_fails_for_a_reason_of_its_own_is_no_endless_try(
     assert set(y.numpy().tolist()) == {2}
 
 
-def _hold_at(call: str, inside: threading.Event, go_on: threading.Event) -> None:
+def _hold_at(call, inside, go_on):
     """Stop this thread, a fifth of a second at most, at its next return from that C function."""
 
-    def come_in(_frame: object, event: str, called: object) -> None:
+    def come_in(_frame, event, called):
         if event == "c_return" and getattr(called, "__name__", "") == call:
             sys.setprofile(None)
             inside.set()
@@ -91,8 +85,8 @@ def _hold_at(call: str, inside: threading.Event, go_on: threading.Event) -> None
 @pytest.mark.parametrize("end", ["close", "unload"])
 @pytest.mark.parametrize("timed", [False, True])
 def test_P10_a_launch_under_way_ends_before_its_handles_are_destroyed(
-    device: hal.Compiled, simulator: Simulator, end: str, timed: bool
-) -> None:
+    device, simulator, end, timed
+):
     device.close()
     opened = hal.Device["CUDA"]
     program = opened.compile(add_one)
@@ -102,7 +96,7 @@ def test_P10_a_launch_under_way_ends_before_its_handles_are_destroyed(
     raised: list[BaseException] = []
     stale = simulator.stale()
 
-    def work() -> None:
+    def work():
         _hold_at("pack_into", inside, go_on)
         try:
             program(y, vals=(100,), threads=100, wait=timed)
@@ -120,9 +114,7 @@ def test_P10_a_launch_under_way_ends_before_its_handles_are_destroyed(
     assert all("closed" in str(error) or "unloaded" in str(error) for error in raised), raised
 
 
-def test_P10_a_launch_that_is_interrupted_by_its_end_is_refused(
-    device: hal.Compiled, simulator: Simulator
-) -> None:
+def test_P10_a_launch_that_is_interrupted_by_its_end_is_refused(device, simulator):
     """A signal handler may close the device in the middle of a launch: nobody can wait for it."""
     device.close()
     opened = hal.Device["CUDA"]
@@ -131,7 +123,7 @@ def test_P10_a_launch_that_is_interrupted_by_its_end_is_refused(
     program(y, vals=(100,), threads=100)
     stale = simulator.stale()
 
-    def come_in(_frame: object, event: str, called: object) -> None:
+    def come_in(_frame, event, called):
         if event == "c_return" and getattr(called, "__name__", "") == "pack_into":
             sys.setprofile(None)
             opened.close()
@@ -145,12 +137,12 @@ def test_P10_a_launch_that_is_interrupted_by_its_end_is_refused(
     assert simulator.stale() == stale
 
 
-def _errors_while(end: Callable[[], None], work: Callable[[], object]) -> set[str]:
+def _errors_while(end, work):
     """Return the texts of what four threads that do `work` all the time raise after `end`."""
     raised: list[BaseException] = []
     running = threading.Barrier(5)
 
-    def repeat() -> None:
+    def repeat():
         try:
             for _ in range(4):
                 work()
@@ -175,9 +167,7 @@ def _errors_while(end: Callable[[], None], work: Callable[[], object]) -> set[st
 
 
 @pytest.mark.parametrize("end", ["close", "unload"])
-def test_P10_ending_while_others_launch_gives_them_errors_of_ours(
-    device: hal.Compiled, simulator: Simulator, end: str
-) -> None:
+def test_P10_ending_while_others_launch_gives_them_errors_of_ours(device, simulator, end):
     stale = simulator.stale()
     for _ in range(3):
         opened = hal.Device["CUDA"]
@@ -191,9 +181,7 @@ def test_P10_ending_while_others_launch_gives_them_errors_of_ours(
     assert simulator.stale() == stale
 
 
-def test_a_program_goes_with_its_last_reference_though_its_kernel_runs(
-    device: hal.Compiled, simulator: Simulator
-) -> None:
+def test_a_program_goes_with_its_last_reference_though_its_kernel_runs(device, simulator):
     y = hal.Buffer(device, 100, hal.int32).allocate().fill(0)
     binary = device.compile(add_one).binary
     device.load(binary)  # what went before is unloaded here
@@ -216,7 +204,7 @@ def test_a_program_goes_with_its_last_reference_though_its_kernel_runs(
     assert set(y.numpy().tolist()) == {5}
 
 
-def _refused_when_lost(program: hal.Program, y: hal.Buffer) -> list[Callable[[], object]]:
+def _refused_when_lost(program, y):
     device = program.device
     return [
         lambda: program(y, vals=(100,), threads=100),
@@ -227,9 +215,7 @@ def _refused_when_lost(program: hal.Program, y: hal.Buffer) -> list[Callable[[],
 
 
 @pytest.mark.parametrize("code", [700, 716, 719, 702])
-def test_P9_a_fault_of_a_kernel_is_raised_at_the_next_wait(
-    device: hal.Compiled, simulator: Simulator, code: int
-) -> None:
+def test_P9_a_fault_of_a_kernel_is_raised_at_the_next_wait(device, simulator, code):
     device.close()
     with hal.Device["CUDA"] as opened:
         y = hal.Buffer(opened, 100, hal.int32).allocate().fill(0)
@@ -252,9 +238,7 @@ def test_P9_a_fault_of_a_kernel_is_raised_at_the_next_wait(
     assert set(fresh.numpy().tolist()) == {1}
 
 
-def test_P9_a_fault_that_outlives_its_context_says_to_restart_the_process(
-    device: hal.Compiled, simulator: Simulator
-) -> None:
+def test_P9_a_fault_that_outlives_its_context_says_to_restart_the_process(device, simulator):
     """CUDA documents that nothing less ends a fault."""
     device.close()
     opened = hal.Device["CUDA"]
@@ -276,15 +260,13 @@ def test_P9_a_fault_that_outlives_its_context_says_to_restart_the_process(
     assert hal.zeros(3, hal.int32, hal.Device["CUDA"]).numpy().tolist() == [0, 0, 0]
 
 
-def test_copying_while_another_closes_gives_errors_of_ours(
-    device: hal.Compiled, simulator: Simulator
-) -> None:
+def test_copying_while_another_closes_gives_errors_of_ours(device, simulator):
     stale = simulator.stale()
     for _ in range(3):
         opened, other = hal.Device["CUDA"], hal.Device["CUDA:1"]
         y, there = (hal.Buffer(one, 100, hal.int32).allocate() for one in (opened, other))
 
-        def copy(y: hal.Buffer = y, there: hal.Buffer = there) -> None:
+        def copy(y=y, there=there):
             y.copyin(bytes(400)).fill(2)
             there.copy_from(y)
             y.copyout(bytearray(400))
@@ -294,9 +276,7 @@ def test_copying_while_another_closes_gives_errors_of_ours(
     assert simulator.stale() == stale
 
 
-def test_freeing_while_another_closes_finds_the_stream_or_needs_none(
-    device: hal.Compiled, simulator: Simulator
-) -> None:
+def test_freeing_while_another_closes_finds_the_stream_or_needs_none(device, simulator):
     """Pytest fails the test if a `__del__` raises."""
     device.close()
     gc.collect()
@@ -307,7 +287,7 @@ def test_freeing_while_another_closes_finds_the_stream_or_needs_none(
         allocator = opened.allocator
         running = threading.Barrier(4)
 
-        def work() -> None:
+        def work():
             made = [hal.Buffer(opened, 9, hal.int32, no_cache).allocate() for _ in range(300)]  # noqa: B023
             running.wait(60)  # noqa: B023
             while made:

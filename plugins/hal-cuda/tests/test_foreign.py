@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import pytest
-from simulator import Simulator
 from test_interchange import Theirs
 
 import hal_core as hal
@@ -24,11 +21,11 @@ def add_one(y: hal.Ptr[hal.float32], n: hal.int32) -> None:
 
 
 @pytest.fixture
-def row(device: hal.Compiled) -> hal.Buffer:
+def row(device):
     return hal.Buffer.from_numpy(np.zeros(40, "f4"), device)
 
 
-def test_numbers_of_numpy_are_numbers(device: hal.Compiled, row: hal.Buffer) -> None:
+def test_numbers_of_numpy_are_numbers(device, row):
     place = np.uint64(row.__cuda_array_interface__["data"][0]), np.bool_(False)
     shape, strides = (np.int64(40),), (np.int32(4),)
     taken = hal.Buffer.wrap(
@@ -39,9 +36,7 @@ def test_numbers_of_numpy_are_numbers(device: hal.Compiled, row: hal.Buffer) -> 
 
 
 @pytest.mark.parametrize("way", ["wrap", "external_ptr", "from_dlpack"])
-def test_an_address_between_elements_is_refused(
-    device: hal.Compiled, row: hal.Buffer, way: str
-) -> None:
+def test_an_address_between_elements_is_refused(device, row, way):
     """A kernel that used it would fault, and the context be lost."""
     address = row.__cuda_array_interface__["data"][0] + 2
     with pytest.raises(hal.InvalidArgument, match=r"not a multiple of the element size.*float32"):
@@ -57,21 +52,19 @@ def test_an_address_between_elements_is_refused(
 class _Odd:
     """An array of nine float32 whose address is two bytes off."""
 
-    def __init__(self, address: int) -> None:
+    def __init__(self, address):
         self.address = address
 
-    def __dlpack_device__(self) -> tuple[int, int]:
+    def __dlpack_device__(self):
         return 2, 0
 
-    def __dlpack__(self, **_: Any) -> Any:
+    def __dlpack__(self, **_):
         from hal_core.buffer import capsule
 
         return capsule.make(self.address, 9, hal.float32, (2, 0), self)
 
 
-def test_any_kernel_of_ours_takes_a_part_of_an_array_and_a_source_what_is_aligned(
-    device: hal.Compiled, row: hal.Buffer
-) -> None:
+def test_any_kernel_of_ours_takes_a_part_of_an_array_and_a_source_what_is_aligned(device, row):
     """Alignment is that of the address; the array's own start does not matter."""
     pytest.importorskip("cuda.pathfinder")
     source = device.compile(hal.Source("first", VECTORS, "y: float32*", language="cuda"))
@@ -93,7 +86,7 @@ def test_any_kernel_of_ours_takes_a_part_of_an_array_and_a_source_what_is_aligne
 
 
 @pytest.fixture
-def elsewhere(device: hal.Compiled, simulator: Simulator) -> Iterator[int]:
+def elsewhere(device, simulator):
     """Return memory of a second context on the same device, as pycuda.autoinit makes one."""
     context, address = ctypes.c_void_p(), ctypes.c_uint64()
     assert simulator.driver.cuCtxCreate_v2(ctypes.byref(context), 0, 0) == 0
@@ -103,9 +96,7 @@ def elsewhere(device: hal.Compiled, simulator: Simulator) -> Iterator[int]:
     assert simulator.driver.cuCtxDestroy_v2(context) == 0
 
 
-def test_memory_of_another_context_is_refused(
-    device: hal.Compiled, row: hal.Buffer, elsewhere: int
-) -> None:
+def test_memory_of_another_context_is_refused(device, row, elsewhere):
     """The driver says it is our device's, but a kernel of ours that used it would fault."""
     with pytest.raises(hal.InvalidArgument, match=r"another context of this device.*autoprimary"):
         hal.Buffer.wrap(Theirs(row, data=(elsewhere, False)), device)
@@ -114,9 +105,7 @@ def test_memory_of_another_context_is_refused(
 
 
 @pytest.mark.parametrize("pooled", [False, True])
-def test_memory_that_others_allocate_in_our_context_is_taken(
-    device: hal.Compiled, row: hal.Buffer, simulator: Simulator, pooled: bool
-) -> None:
+def test_memory_that_others_allocate_in_our_context_is_taken(device, row, simulator, pooled):
     with device.own("test"):
         address = device.api.allocate(160, device.stream, device.allocator.pool if pooled else None)
     taken = hal.Buffer.wrap(Theirs(row, data=(address, False)), device).fill(2)
@@ -130,9 +119,7 @@ def test_memory_that_others_allocate_in_our_context_is_taken(
     assert simulator.driver.cuMemFree_v2(managed) == 0
 
 
-def test_pinned_memory_of_one_device_is_copied_by_another(
-    device: hal.Compiled, other: hal.Compiled
-) -> None:
+def test_pinned_memory_of_one_device_is_copied_by_another(device, other):
     """The buffer belongs to the other device, its memory was pinned through this one."""
     pinned = hal.Buffer(device, 4096, hal.uint8, hal.BufferSpec(host=True)).allocate().fill(7)
     device.synchronize()

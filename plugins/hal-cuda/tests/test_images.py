@@ -4,12 +4,10 @@ what all devices do."""
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
-from simulator import Simulator
 
 import hal_core as hal
 
@@ -33,10 +31,10 @@ READS = {1: "tex1D<float4>(im, i)", 2: "tex2D<float4>(im, i, j)", 3: "tex3D<floa
 
 
 @pytest.fixture
-def compiled(device: hal.Compiled, monkeypatch: pytest.MonkeyPatch) -> Any:
+def compiled(device, monkeypatch):
     monkeypatch.setenv("CUDA_CC", "nvrtc")
 
-    def compile(text: str, signature: str | None = TAKES) -> hal.Program:
+    def compile(text, signature=TAKES):
         return device.compile(hal.Source("k", text, signature, language="cuda"))
 
     return compile
@@ -59,9 +57,7 @@ def test_kernels_read_images_of_each_number_of_axes(
     assert (y.numpy().reshape(pixels.shape[:-1]) == pixels[..., 0] + pixels[..., 3]).all()
 
 
-def test_normalised_integers_and_float16_are_floats_in_a_kernel(
-    device: hal.Compiled, compiled: Any
-) -> None:
+def test_normalised_integers_and_float16_are_floats_in_a_kernel(device, compiled):
     program = compiled(SAMPLED.format(call=READS[2]), "y: float32*, im: const image2d")
     pixels = np.arange(3 * 5 * 4).reshape(3, 5, 4)
     for dtype, normalised, most in (
@@ -75,7 +71,7 @@ def test_normalised_integers_and_float16_are_floats_in_a_kernel(
         np.testing.assert_allclose(y.numpy().reshape(3, 5), wanted, rtol=1e-6)
 
 
-def test_a_texture_gives_the_edge_beyond_it(device: hal.Compiled, compiled: Any) -> None:
+def test_a_texture_gives_the_edge_beyond_it(device, compiled):
     call = READS[2].replace("i, j", "i - 4, 9")
     program = compiled(SAMPLED.format(call=call), "y: float32*, im: const image2d")
     x, y = made(device, hal.Image(4, 1)), hal.zeros(12, hal.float32, device)
@@ -84,9 +80,7 @@ def test_a_texture_gives_the_edge_beyond_it(device: hal.Compiled, compiled: Any)
     assert y.numpy().tolist() == [0, 0, 0, 0, 0, 2, 4, 6, 6, 6, 6, 6]
 
 
-def test_a_replay_that_was_refused_leaves_copies_of_images_as_they_are(
-    device: hal.Compiled, compiled: Any, simulator: Simulator
-) -> None:
+def test_a_replay_that_was_refused_leaves_copies_of_images_as_they_are(device, compiled, simulator):
     program = compiled(DOUBLED)
     x, y, z, other = (made(device, hal.Image(8, 4)).fill(n) for n in range(4))
     with device.capture() as graph:
@@ -102,9 +96,7 @@ def test_a_replay_that_was_refused_leaves_copies_of_images_as_they_are(
     assert (z.numpy() == 6).all()
 
 
-def test_large_images_are_copied_in_a_queue_and_to_those_of_another_shape(
-    device: hal.Compiled,
-) -> None:
+def test_large_images_are_copied_in_a_queue_and_to_those_of_another_shape(device):
     wide, high = hal.Image(1024, 1536), hal.Image(1536, 1024)  # 24 MiB, beyond one pinned block
     data = np.random.default_rng(2).random(wide.shape, np.float32)
     first, second, there = made(device, wide), made(device, high), np.empty(high.shape, np.float32)
@@ -126,9 +118,7 @@ def test_large_images_are_copied_in_a_queue_and_to_those_of_another_shape(
 
 
 @pytest.mark.parametrize("seed", range(1, 9))
-def test_queues_copy_images_in_any_order_that_streams_allow(
-    device: hal.Compiled, compiled: Any, shuffle: Callable[[int], None], seed: int
-) -> None:
+def test_queues_copy_images_in_any_order_that_streams_allow(device, compiled, shuffle, seed):
     program, shape = compiled(DOUBLED), hal.Image(8, 4)
     x, y, z = (made(device, shape).fill(n) for n in range(3))
     there, wanted = [np.empty(shape.shape, np.float32) for _ in range(4)], []
@@ -148,12 +138,12 @@ def test_queues_copy_images_in_any_order_that_streams_allow(
 
 
 @pytest.mark.parametrize("declared", ["unsigned long long x", "float *x", "cudaTextureObject_t *x"])
-def test_P18_an_image_is_an_object_in_the_text(compiled: Any, declared: str) -> None:
+def test_P18_an_image_is_an_object_in_the_text(compiled, declared):
     with pytest.raises(hal.CompileError, match="argument 0 of the kernel is"):
         compiled(f'extern "C" __global__ void k({declared}) {{}}', "x: const image2d")
 
 
-def test_P18_functions_tell_the_axes_of_an_image(compiled: Any) -> None:
+def test_P18_functions_tell_the_axes_of_an_image(compiled):
     assert str(compiled(DOUBLED, None).signature) == TAKES
     shaped = "float v; surf3Dread(&v, s, 4 * i, 0, 0); s2 = tex1Dfetch<float>(t, i) + v;"
     text = f"""extern "C" __global__ void k(cudaSurfaceObject_t s, cudaTextureObject_t t) {{
@@ -169,13 +159,13 @@ def test_P18_functions_tell_the_axes_of_an_image(compiled: Any) -> None:
     compiled(helped, "x: const image2d, y: float32*")
 
 
-def test_an_object_of_the_users_own_is_a_number(compiled: Any) -> None:
+def test_an_object_of_the_users_own_is_a_number(compiled):
     text = "typedef cudaTextureObject_t Tex;" + DOUBLED.replace("cudaTextureObject_t x", "Tex x")
     assert str(compiled(text, "x: uint64, y: image2d").signature) == "x: uint64, y: image2d"
     compiled(text)
 
 
-def test_an_image_has_no_address_for_other_libraries(device: hal.Compiled) -> None:
+def test_an_image_has_no_address_for_other_libraries(device):
     x = made(device, hal.Image(8, 4)).fill(1)
     for share in (lambda: x.__cuda_array_interface__, x.__dlpack__):
         with pytest.raises(hal.NotShareable, match="address"):
@@ -183,15 +173,13 @@ def test_an_image_has_no_address_for_other_libraries(device: hal.Compiled) -> No
     assert (np.from_dlpack(x, device="cpu", copy=True) == 1).all()
 
 
-def test_an_image_is_no_memory_of_the_host(device: hal.Compiled) -> None:
+def test_an_image_is_no_memory_of_the_host(device):
     options = hal.BufferSpec(image=hal.Image(4, 4), host=True)
     with pytest.raises(hal.Unsupported, match=r"memory of the device.*Leave out host"):
         hal.Buffer(device, 64, hal.float32, options).allocate()
 
 
-def test_an_image_outlives_its_device_and_leaves_nothing(
-    device: hal.Compiled, simulator: Simulator
-) -> None:
+def test_an_image_outlives_its_device_and_leaves_nothing(device, simulator):
     device.close()
     gc.collect()  # graphs of other tests, which are cycles
     clean = simulator.live()
@@ -205,9 +193,7 @@ def test_an_image_outlives_its_device_and_leaves_nothing(
 
 
 @pytest.mark.parametrize("name", ["cuArray3DCreate", "cuTexObjectCreate", "cuSurfObjectCreate"])
-def test_A4_an_image_that_there_is_no_memory_for(
-    device: hal.Compiled, simulator: Simulator, name: str
-) -> None:
+def test_A4_an_image_that_there_is_no_memory_for(device, simulator, name):
     image, clean = made(device, hal.Image(8, 4)), simulator.live()
     for nth in (1, 2):  # it tries again without the cache
         simulator.fail(name, 2, nth)

@@ -1,17 +1,13 @@
 """Each driver call of a long program fails once: an exception of ours names it, nothing leaks, and
 the program then runs again."""
 
-from __future__ import annotations
-
 import inspect
 import re
 import sys
-from collections.abc import Iterator
 
 import pytest
 from each_turn import IN_QUEUE, OUT_OF_MEMORY, UNKNOWN, EachTurn, Failure, failures_of
 from every_call import Family, same
-from simulator import Simulator
 
 import hal_core as hal
 from hal_cuda import calls, driver
@@ -100,18 +96,18 @@ NO_MEMORY = {
 class Allocation:
     """Memory as PyCUDA offers it: an address, whose size the driver knows."""
 
-    def __init__(self, address: int) -> None:
+    def __init__(self, address):
         self.address = address
 
-    def __int__(self) -> int:
+    def __int__(self):
         return self.address
 
 
 Allocation.__module__ = "pycuda.driver"
 
 
-def share(device: hal.Compiled, y: hal.Buffer) -> None:
-    y.__dlpack__(stream=int(y._device.stream))  # type: ignore[attr-defined]
+def share(device, y):
+    y.__dlpack__(stream=int(y._device.stream))
     y._device.synchronize()  # what is given back while work is queued takes more calls
     address = int(y.__cuda_array_interface__["data"][0])
     if hal.Buffer.wrap(Allocation(address), device).view(4000).nbytes != 4000:
@@ -122,17 +118,15 @@ def share(device: hal.Compiled, y: hal.Buffer) -> None:
 
 
 @pytest.fixture
-def watched(
-    device: hal.Compiled, simulator: Simulator, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[EachTurn]:
+def watched(device, simulator, monkeypatch):
     """Close all devices, but retain their contexts: destroying one would hide a leak."""
     monkeypatch.setenv("CUDA_CC", "ptx")  # which asks the driver while it compiles, too
     monkeypatch.setenv("HAL_CCACHE", "0")
 
-    def leave() -> None:
+    def leave():
         simulator.set_context(0)
 
-    def after(name: str, error: hal.HalError) -> None:
+    def after(name, error):
         if name == "cuDevicePrimaryCtxRelease":
             simulator.release_contexts(1, first=int(error.device == "CUDA:1"))
 
@@ -145,16 +139,16 @@ def watched(
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_a_call_that_fails_raises_and_leaks_nothing(watched: EachTurn, name: str) -> None:
+def test_a_call_that_fails_raises_and_leaks_nothing(watched, name):
     watched.check(name, UNKNOWN, EXPECTED[name])
 
 
 @pytest.mark.parametrize("name", NO_MEMORY)
-def test_A4_a_call_that_finds_no_memory_raises_OutOfMemory(watched: EachTurn, name: str) -> None:
+def test_A4_a_call_that_finds_no_memory_raises_OutOfMemory(watched, name):
     watched.check(name, OUT_OF_MEMORY, NO_MEMORY[name])
 
 
-def test_no_driver_call_is_missing_here(watched: EachTurn) -> None:
+def test_no_driver_call_is_missing_here(watched):
     """`everything` calls each driver function that the sources name; each fails once above."""
     called = set(watched.calls())
     assert called == {*EXPECTED, _MODE}
@@ -169,9 +163,7 @@ def test_no_driver_call_is_missing_here(watched: EachTurn) -> None:
     assert named - called - others == {"cuGetErrorName", "cuGetErrorString"}
 
 
-def test_A4_the_drivers_out_of_memory_says_what_is_free(
-    device: hal.Compiled, simulator: Simulator
-) -> None:
+def test_A4_the_drivers_out_of_memory_says_what_is_free(device, simulator):
     for nth in range(1, 5):  # it tries again after a wait, and both once more with no cache
         simulator.fail("cuMemAllocFromPoolAsync", OUT_OF_MEMORY, nth)
     with pytest.raises(hal.OutOfMemory) as caught:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import gc
-from typing import Any
 
 import numpy as np
 import pytest
-from simulator import Simulator
 
 import hal_core as hal
 from hal_core.buffer import capsule
@@ -18,13 +16,13 @@ from hal_testing.conformance.kernels import add_one
 class Theirs:
     """An array of another library."""
 
-    def __init__(self, buffer: hal.Buffer, **changes: Any) -> None:
+    def __init__(self, buffer, **changes):
         self.__cuda_array_interface__ = {**buffer.__cuda_array_interface__, **changes}
         self.keeps = buffer
 
 
 @pytest.fixture
-def matrix(device: hal.Compiled) -> hal.Buffer:
+def matrix(device):
     return hal.Buffer.from_numpy(np.arange(12, dtype="i4"), device)
 
 
@@ -32,9 +30,7 @@ def matrix(device: hal.Compiled) -> hal.Buffer:
     ("shape", "strides"),
     [((3, 4), None), ((3, 4), (16, 4)), ((1, 12), (999, 4)), ((12, 1), (4, 7)), ((12,), (4,))],
 )
-def test_what_is_dense_is_taken_and_shared(
-    device: hal.Compiled, matrix: hal.Buffer, shape: Any, strides: Any
-) -> None:
+def test_what_is_dense_is_taken_and_shared(device, matrix, shape, strides):
     taken = hal.Buffer.wrap(Theirs(matrix, shape=shape, strides=strides), device)
     device.compile(add_one)(taken, vals=(12,), threads=12)
     assert matrix.numpy().tolist() == list(range(1, 13))
@@ -55,14 +51,12 @@ def test_what_is_dense_is_taken_and_shared(
      ({"stream": -1}, "stream"), ({"stream": 1 << 64}, "stream"), ({"stream": "abc"}, "garbles"),
      ({"stream": 2.5}, "garbles")],
 )  # fmt: skip
-def test_what_cannot_be_shared_is_refused_with_the_reason(
-    device: hal.Compiled, matrix: hal.Buffer, changes: dict[str, Any], said: str
-) -> None:
+def test_what_cannot_be_shared_is_refused_with_the_reason(device, matrix, changes, said):
     with pytest.raises(hal.InvalidArgument, match=rf"wrap: .*{said}"):
         hal.Buffer.wrap(Theirs(matrix, **changes), device)
 
 
-def test_an_interface_that_is_no_dictionary_is_refused(device: hal.Compiled) -> None:
+def test_an_interface_that_is_no_dictionary_is_refused(device):
     class Odd:
         __cuda_array_interface__ = 5
 
@@ -71,18 +65,14 @@ def test_an_interface_that_is_no_dictionary_is_refused(device: hal.Compiled) -> 
 
 
 @pytest.mark.parametrize("strides", [None, (4,), (12,)])
-def test_an_empty_array_is_an_empty_buffer(
-    device: hal.Compiled, matrix: hal.Buffer, strides: Any
-) -> None:
+def test_an_empty_array_is_an_empty_buffer(device, matrix, strides):
     empty = Theirs(matrix, shape=(0,), strides=strides, data=(0, False))
     assert hal.Buffer.wrap(empty, device).numpy().tolist() == []
     made = hal.Buffer(device, 0, hal.int32).allocate()
     assert made.__cuda_array_interface__["shape"] == (0,)
 
 
-def test_work_on_the_stream_of_an_interface_is_waited_for(
-    device: hal.Compiled, matrix: hal.Buffer, simulator: Simulator
-) -> None:
+def test_work_on_the_stream_of_an_interface_is_waited_for(device, matrix, simulator):
     theirs = device.api.make_stream()
     number = int(getattr(getattr(theirs, "it", theirs), "handle", 0) or int(theirs))
     simulator.delay("cuMemsetD32Async", 0.2)
@@ -95,17 +85,13 @@ def test_work_on_the_stream_of_an_interface_is_waited_for(
     device.api.destroy_stream(theirs)
 
 
-def test_the_array_of_another_device_is_refused_by_name(
-    device: hal.Compiled, other: hal.Compiled
-) -> None:
+def test_the_array_of_another_device_is_refused_by_name(device, other):
     there = hal.Buffer(other, 12, hal.int32).allocate()
     with pytest.raises(hal.InvalidArgument, match=r"another device, CUDA:1"):
         hal.Buffer.wrap(Theirs(there), device)
 
 
-def test_a_consumer_that_refuses_a_capsule_says_why_and_keeps_nothing(
-    device: hal.Compiled, matrix: hal.Buffer
-) -> None:
+def test_a_consumer_that_refuses_a_capsule_says_why_and_keeps_nothing(device, matrix):
     gc.collect()
     live = device.allocator.statistics().live
     with pytest.raises((BufferError, RuntimeError), match=r"(?i)unsupported device"):
@@ -114,9 +100,7 @@ def test_a_consumer_that_refuses_a_capsule_says_why_and_keeps_nothing(
     assert device.allocator.statistics().live == live - 1
 
 
-def test_a_copy_is_done_when_the_producer_gets_its_memory_back(
-    device: hal.Compiled, matrix: hal.Buffer, simulator: Simulator
-) -> None:
+def test_a_copy_is_done_when_the_producer_gets_its_memory_back(device, matrix, simulator):
     """Its stream may be independent of ours."""
     theirs = device.api.make_stream(independent=True)
     simulator.delay("cuMemcpyAsync", 0.2)
@@ -131,7 +115,7 @@ def test_a_copy_is_done_when_the_producer_gets_its_memory_back(
 
 
 @pytest.mark.skipif(driver.DRIVER.read() != "pycuda", reason="PyCUDA is not what is used")
-def test_PyCUDAs_arrays_and_allocations_in_and_out(device: hal.Compiled) -> None:
+def test_PyCUDAs_arrays_and_allocations_in_and_out(device):
     import pycuda.driver as cuda
     from pycuda import gpuarray
 
@@ -163,9 +147,7 @@ def test_PyCUDAs_arrays_and_allocations_in_and_out(device: hal.Compiled) -> None
 
 
 @pytest.mark.skipif(driver.DRIVER.read() != "pycuda", reason="PyCUDA is not what is used")
-def test_PyCUDAs_current_context_is_shared_and_left_alone(
-    device: hal.Compiled, simulator: Simulator
-) -> None:
+def test_PyCUDAs_current_context_is_shared_and_left_alone(device, simulator):
     import pycuda.driver as cuda
     from pycuda import gpuarray
 
@@ -192,8 +174,8 @@ def test_PyCUDAs_current_context_is_shared_and_left_alone(
 @pytest.mark.parametrize("consumer", ["none", "legacy", "per thread", "made", "independent"])
 @pytest.mark.parametrize("copy", [None, True])
 def test_T1_an_export_is_ordered_with_the_consumers_stream_and_the_host_waits_for_nothing(
-    device: hal.Compiled, matrix: hal.Buffer, simulator: Simulator, consumer: str, copy: bool | None
-) -> None:
+    device, matrix, simulator, consumer, copy
+):
     made = {"made": False, "independent": True}
     number: int | None = {"none": None, "legacy": 1, "per thread": 2}.get(consumer)
     if consumer in made:
@@ -214,9 +196,7 @@ def test_T1_an_export_is_ordered_with_the_consumers_stream_and_the_host_waits_fo
         device.api.destroy_stream(number)
 
 
-def test_an_export_to_an_unknown_stream_or_to_the_host_waits_as_before(
-    device: hal.Compiled, matrix: hal.Buffer, simulator: Simulator
-) -> None:
+def test_an_export_to_an_unknown_stream_or_to_the_host_waits_as_before(device, matrix, simulator):
     program = device.compile(add_one)
     program(matrix, vals=(12,), threads=12)
     device.synchronize()

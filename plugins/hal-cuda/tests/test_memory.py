@@ -1,13 +1,10 @@
 """Memory: the order of copies, pinned and foreign memory, two devices, leaks."""
 
-from __future__ import annotations
-
 import ctypes
 import gc
 
 import numpy as np
 import pytest
-from simulator import Simulator
 
 import hal_core as hal
 from hal_testing.conformance.kernels import add_one
@@ -17,14 +14,12 @@ RELEASE_THRESHOLD, RESERVED = 4, 5  # CU_MEMPOOL_ATTR_...
 SLOW = 0.15  # seconds of a kernel that host code must not overtake
 
 
-def address_of(buffer: hal.Buffer) -> int:
-    return buffer.__cuda_array_interface__["data"][0]  # type: ignore[attr-defined, no-any-return]
+def address_of(buffer):
+    return buffer.__cuda_array_interface__["data"][0]
 
 
 @pytest.mark.parametrize("nbytes", [64, 100_000, 3 << 20])
-def test_B_copyin_from_pinned_memory_is_done_with_it_on_return(
-    device: hal.Compiled, simulator: Simulator, nbytes: int
-) -> None:
+def test_B_copyin_from_pinned_memory_is_done_with_it_on_return(device, simulator, nbytes):
     pinned = hal.Buffer(device, nbytes, hal.uint8, hal.BufferSpec(host=True)).allocate()
     there = hal.Buffer(device, nbytes, hal.uint8).allocate().fill(0)
     host = np.asarray(pinned)
@@ -43,9 +38,7 @@ def test_B_copyin_from_pinned_memory_is_done_with_it_on_return(
 
 
 @pytest.mark.parametrize("nbytes", [64, 4096, 65536, 100_000])
-def test_B5_copyin_holds_what_the_driver_may_read_late(
-    device: hal.Compiled, simulator: Simulator, nbytes: int
-) -> None:
+def test_B5_copyin_holds_what_the_driver_may_read_late(device, simulator, nbytes):
     """CUDA says only that an asynchronous copy of pageable memory "might be synchronous"."""
     made = [hal.Buffer(device, nbytes, hal.uint8).allocate() for _ in range(200)]
     work = hal.Buffer(device, 4, hal.int32).allocate().fill(0)
@@ -66,9 +59,7 @@ def test_B5_copyin_holds_what_the_driver_may_read_late(
 
 @pytest.mark.parametrize("pinned", [False, True])
 @pytest.mark.parametrize("offset", [1, 3, 4097])
-def test_views_at_odd_offsets_of_memory_of_others(
-    device: hal.Compiled, offset: int, pinned: bool
-) -> None:
+def test_views_at_odd_offsets_of_memory_of_others(device, offset, pinned):
     size = (2 << 20) + 5
     whole = hal.Buffer(device, size + offset, hal.uint8, hal.BufferSpec(host=pinned)).allocate()
     whole.fill(1)
@@ -84,25 +75,21 @@ def test_views_at_odd_offsets_of_memory_of_others(
     assert whole.numpy()[offset + 3 : offset + 103].tolist() == [5] * 100
 
 
-def test_B_external_ptr_of_another_device_is_refused_by_name(
-    device: hal.Compiled, other: hal.Compiled
-) -> None:
+def test_B_external_ptr_of_another_device_is_refused_by_name(device, other):
     there = hal.Buffer(other, 64, hal.uint8).allocate()
     address = address_of(there)
     with pytest.raises(hal.InvalidArgument, match=r"external_ptr.*CUDA:1.*CUDA.*copy"):
         hal.Buffer(device, 64, hal.uint8, hal.BufferSpec(external_ptr=address)).allocate()
 
 
-def test_B_external_ptr_of_nobody_is_refused(device: hal.Compiled) -> None:
+def test_B_external_ptr_of_nobody_is_refused(device):
     with pytest.raises(hal.InvalidArgument, match=r"external_ptr.*no memory.*0x10000.*device addr"):
         hal.Buffer(device, 64, hal.uint8, hal.BufferSpec(external_ptr=0x10000)).allocate()
 
 
 @pytest.mark.parametrize("pinned", ["neither", "source", "target"])
 @pytest.mark.parametrize("back", [False, True])
-def test_T1_copies_between_devices_wait_for_the_work_of_both(
-    device: hal.Compiled, simulator: Simulator, pinned: str, back: bool
-) -> None:
+def test_T1_copies_between_devices_wait_for_the_work_of_both(device, simulator, pinned, back):
     one, two = device, hal.Device["CUDA:1"]
     if back:
         one, two = two, one
@@ -123,9 +110,7 @@ def test_T1_copies_between_devices_wait_for_the_work_of_both(
     simulator.clear()
 
 
-def test_T1_a_pool_is_opened_to_each_device_that_copies_from_it_once(
-    device: hal.Compiled, other: hal.Compiled, simulator: Simulator
-) -> None:
+def test_T1_a_pool_is_opened_to_each_device_that_copies_from_it_once(device, other, simulator):
     """Access between contexts, which kernels of others share, does not cover memory of pools."""
     place, access = (ctypes.c_int * 2)(1, other.index), ctypes.c_int()
     here = hal.Buffer(device, 100, hal.int32).allocate().fill(1)
@@ -140,9 +125,7 @@ def test_T1_a_pool_is_opened_to_each_device_that_copies_from_it_once(
     assert set(there.numpy().tolist()) == {1}
 
 
-def test_memory_that_an_export_kept_is_freed_after_the_work_of_others(
-    device: hal.Compiled, simulator: Simulator
-) -> None:
+def test_memory_that_an_export_kept_is_freed_after_the_work_of_others(device, simulator):
     """The driver does not wait before it frees memory of a pool."""
     device.close()
     with hal.Device["CUDA"] as opened:
@@ -165,13 +148,13 @@ def test_memory_that_an_export_kept_is_freed_after_the_work_of_others(
         simulator.release_contexts(1)
 
 
-def test_a_failed_step_leaves_no_event(device: hal.Compiled, simulator: Simulator) -> None:
+def test_a_failed_step_leaves_no_event(device, simulator):
     """The device stays open: closing it would destroy what was left."""
     program = device.compile(add_one)
     here = hal.Buffer(device, 100, hal.int32).allocate().fill(0)
     there = hal.Buffer(hal.Device["CUDA:1"], 100, hal.int32).allocate()
 
-    def work() -> None:
+    def work():
         there.copy_from(here)
         program(here, vals=(100,), threads=100, wait=True)
 
@@ -196,9 +179,7 @@ def test_a_failed_step_leaves_no_event(device: hal.Compiled, simulator: Simulato
             assert simulator.live() == clean, (name, nth)
 
 
-def test_staging_that_cannot_be_made_leaves_nothing(
-    device: hal.Compiled, simulator: Simulator, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_staging_that_cannot_be_made_leaves_nothing(device, simulator, monkeypatch):
     device.close()
     with hal.Device["CUDA"] as opened:
         monkeypatch.setattr(type(opened.api), "is_done", lambda *_: False)
@@ -214,9 +195,7 @@ def test_staging_that_cannot_be_made_leaves_nothing(
         assert made.numpy()[-1] == 7
 
 
-def test_A4_memory_whose_free_is_queued_serves_the_next_allocation(
-    device: hal.Compiled, simulator: Simulator
-) -> None:
+def test_A4_memory_whose_free_is_queued_serves_the_next_allocation(device, simulator):
     """CUDA counts it as used until the stream was waited for."""
     device.close()
     no_cache = hal.BufferSpec(nolru=True)
@@ -232,9 +211,7 @@ def test_A4_memory_whose_free_is_queued_serves_the_next_allocation(
         assert y.numpy()[0] == 1
 
 
-def test_memory_that_passes_the_cache_by_is_kept_by_a_pool_of_our_own(
-    device: hal.Compiled, simulator: Simulator
-) -> None:
+def test_memory_that_passes_the_cache_by_is_kept_by_a_pool_of_our_own(device, simulator):
     """The pool that other libraries share stays as it is."""
     device.close()
     pools = simulator.live()["pools"]
@@ -257,9 +234,7 @@ def test_memory_that_passes_the_cache_by_is_kept_by_a_pool_of_our_own(
     assert simulator.live()["pools"] == pools
 
 
-def test_a_wide_fill_needs_no_host_memory_of_its_size(
-    device: hal.Compiled, simulator: Simulator
-) -> None:
+def test_a_wide_fill_needs_no_host_memory_of_its_size(device, simulator):
     size = 300_001
     made = hal.Buffer(device, size + 1, hal.float64).allocate().fill(0)
     before = simulator.all_calls()
@@ -274,9 +249,7 @@ def test_a_wide_fill_needs_no_host_memory_of_its_size(
 @pytest.mark.parametrize("pinned", [False, True])
 @pytest.mark.parametrize("closed", [False, True])
 @pytest.mark.parametrize("index", [None, 0, 1])
-def test_a_finalizer_leaves_the_context_that_it_found(
-    device: hal.Compiled, simulator: Simulator, index: int | None, closed: bool, pinned: bool
-) -> None:
+def test_a_finalizer_leaves_the_context_that_it_found(device, simulator, index, closed, pinned):
     """A finalizer may run in the middle of another library's work on another device."""
     device.close()
     simulator.retain_contexts(2)
@@ -304,9 +277,7 @@ def test_a_finalizer_leaves_the_context_that_it_found(
     simulator.release_contexts(2)
 
 
-def test_memory_that_an_export_kept_outlives_the_device(
-    device: hal.Compiled, simulator: Simulator
-) -> None:
+def test_memory_that_an_export_kept_outlives_the_device(device, simulator):
     device.close()
     gc.collect()
     clean = simulator.live()
@@ -328,11 +299,11 @@ def test_memory_that_an_export_kept_outlives_the_device(
 
 
 class _Export:
-    def __init__(self, buffer: hal.Buffer) -> None:
+    def __init__(self, buffer):
         self._capsule, self._place = buffer.__dlpack__(), buffer.__dlpack_device__()
 
-    def __dlpack__(self, stream: object = None) -> object:
+    def __dlpack__(self, stream=None):
         return self._capsule
 
-    def __dlpack_device__(self) -> tuple[int, int]:
+    def __dlpack_device__(self):
         return self._place

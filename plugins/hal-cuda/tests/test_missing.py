@@ -46,9 +46,7 @@ _run = partial(printed, env={"PATH": "/usr/bin:/bin", "LD_LIBRARY_PATH": "/nonex
         ),
     ],
 )  # fmt: skip
-def test_R10_without_a_package_it_says_what_to_install(
-    hidden: str, binding: str, said: str
-) -> None:
+def test_R10_without_a_package_it_says_what_to_install(hidden, binding, said):
     text = _run(HIDE.format(hidden=[hidden]) + ASK, HAL_CUDA_DRIVER=binding)
     assert text == f"PluginError enumerate CUDA: {said}\nbroken\n"
 
@@ -61,7 +59,7 @@ NEEDED = {"cuda-bindings": "cuda.bindings.driver", "pycuda": "pycuda"}
 
 
 @pytest.fixture(params=NEEDED)
-def binding(request: pytest.FixtureRequest) -> str:
+def binding(request):
     """Return an installed package that reaches the driver, on a machine without a driver."""
     name: str = request.param
     if importlib.util.find_spec(NEEDED[name].partition(".")[0]) is None:
@@ -71,12 +69,12 @@ def binding(request: pytest.FixtureRequest) -> str:
     return name
 
 
-def test_R10_without_a_driver_it_says_so_in_a_line(binding: str) -> None:
+def test_R10_without_a_driver_it_says_so_in_a_line(binding):
     text = _run(ASK, HAL_CUDA_DRIVER=binding)
     assert text == f"DeviceUnavailable {NO_DRIVER}\nno hardware\n"
 
 
-def test_hal_doctor_without_a_driver_has_the_raw_reason_with_v_only(binding: str) -> None:
+def test_hal_doctor_without_a_driver_has_the_raw_reason_with_v_only(binding):
     doctor = "from hal_core.cli import main; import sys; sys.exit(main(['doctor', 'CUDA'{}]))"
     short = _run(doctor.format(""), HAL_CUDA_DRIVER=binding)
     [line] = [line for line in short.splitlines() if "CUDA" in line]
@@ -86,13 +84,13 @@ def test_hal_doctor_without_a_driver_has_the_raw_reason_with_v_only(binding: str
     assert raw in _run(doctor.format(", '-v'"), HAL_CUDA_DRIVER=binding)
 
 
-def test_R10_on_a_system_that_NVIDIA_has_no_driver_for() -> None:
+def test_R10_on_a_system_that_NVIDIA_has_no_driver_for():
     mac = "import sys; sys.platform = 'darwin'\n"
     text = _run(HIDE.format(hidden=["cuda"]) + mac + ASK)
     assert "NVIDIA has no driver for macOS. Use METAL or CPU.\nno hardware\n" in text
 
 
-def test_C6_without_NVRTC_one_line_says_so_and_nothing_is_wrong() -> None:
+def test_C6_without_NVRTC_one_line_says_so_and_nothing_is_wrong():
     pytest.importorskip("cuda.pathfinder", reason="cuda-pathfinder is not installed")
     text = _run("""
 import cuda.pathfinder as finder
@@ -106,6 +104,6 @@ print(doctor.checks("CUDA")[1])
     assert "python -m pip install 'hal-cuda[nvrtc]'" in text, text
 
 
-def test_another_binding_is_refused_with_the_names_of_both() -> None:
+def test_another_binding_is_refused_with_the_names_of_both():
     said = _run(ASK, HAL_CUDA_DRIVER="cupy")
     assert "InvalidArgument" in said and "cuda-bindings or pycuda" in said

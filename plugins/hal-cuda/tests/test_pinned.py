@@ -1,13 +1,10 @@
 """Pinned memory, which the host and kernels share: arrays over it, and its lifetime."""
 
-from __future__ import annotations
-
 import gc
 from typing import Any
 
 import numpy as np
 import pytest
-from simulator import Simulator
 
 import hal_core as hal
 from hal_core.buffer import capsule
@@ -20,28 +17,26 @@ SELDOM = hal.BufferSpec(host=True, nolru=True)  # freed at once
 
 
 @pytest.fixture
-def pinned(device: hal.Compiled) -> hal.Buffer:
+def pinned(device):
     return hal.Buffer(device, 64, hal.int32, PINNED).allocate().copyin(np.arange(64, dtype="i4"))
 
 
 class Theirs:
     """An array of another library in pinned memory; its capsule says host memory, as PyTorch's."""
 
-    def __init__(self, array: Any, place: tuple[int, int] = (3, 0)) -> None:
+    def __init__(self, array, place=(3, 0)):
         self.array, self.place, self.streams = array, place, list[Any]()
 
-    def __dlpack_device__(self) -> tuple[int, int]:
+    def __dlpack_device__(self):
         return self.place
 
-    def __dlpack__(self, stream: Any = None, **options: Any) -> Any:
+    def __dlpack__(self, stream=None, **options):
         self.streams.append(stream)
         return self.array.__dlpack__(**options)
 
 
 @pytest.mark.parametrize("way", [np.asarray, np.from_dlpack])
-def test_an_array_shows_what_was_queued_before_it(
-    device: hal.Compiled, pinned: hal.Buffer, simulator: Simulator, way: Any
-) -> None:
+def test_an_array_shows_what_was_queued_before_it(device, pinned, simulator, way):
     program = device.compile(add_one)
     program(pinned, vals=(64,), threads=64)
     device.synchronize()
@@ -50,14 +45,14 @@ def test_an_array_shows_what_was_queued_before_it(
     assert way(pinned).tolist() == list(range(2, 66))
 
 
-def test_bfloat16_goes_to_the_host_too(device: hal.Compiled) -> None:
+def test_bfloat16_goes_to_the_host_too(device):
     made = hal.Buffer(device, 8, hal.bfloat16, PINNED).allocate().fill(1)
     for place in (None, (1, 0)):
         taken = capsule.take(made.__dlpack__(dl_device=place))
         assert (taken.pointer, taken.dtype) == (made._opaque_for("test"), hal.bfloat16)
 
 
-def test_another_GPU_computes_on_it(pinned: hal.Buffer, other: hal.Compiled) -> None:
+def test_another_GPU_computes_on_it(pinned, other):
     taken = hal.Buffer.from_dlpack(pinned, other, copy=False)
     other.compile(add_one)(taken, vals=(64,), threads=64)
     other.synchronize()
@@ -67,9 +62,7 @@ def test_another_GPU_computes_on_it(pinned: hal.Buffer, other: hal.Compiled) -> 
     assert copied.numpy().tolist() == list(range(1, 65))
 
 
-def test_pinned_arrays_of_others_are_shared_and_asked_without_a_stream(
-    device: hal.Compiled, pinned: hal.Buffer
-) -> None:
+def test_pinned_arrays_of_others_are_shared_and_asked_without_a_stream(device, pinned):
     theirs = Theirs(np.asarray(pinned))
     taken = hal.Buffer.from_dlpack(theirs, device)
     device.compile(add_one)(taken, vals=(64,), threads=64)
@@ -79,22 +72,20 @@ def test_pinned_arrays_of_others_are_shared_and_asked_without_a_stream(
         np.asarray(taken)  # whose memory that is, only its owner knows
 
 
-def test_what_is_not_dense_is_copied_or_refused(device: hal.Compiled, pinned: hal.Buffer) -> None:
+def test_what_is_not_dense_is_copied_or_refused(device, pinned):
     theirs = Theirs(np.asarray(pinned)[::2])
     assert hal.Buffer.from_dlpack(theirs, device).numpy().tolist() == list(range(0, 64, 2))
     with pytest.raises(hal.NotShareable, match="cannot share: the array is not C-contiguous"):
         hal.Buffer.from_dlpack(theirs, device, copy=False)
 
 
-def test_memory_that_is_not_pinned_is_refused_though_it_says_so(device: hal.Compiled) -> None:
+def test_memory_that_is_not_pinned_is_refused_though_it_says_so(device):
     with pytest.raises(hal.InvalidArgument, match=r"external_ptr.*no memory that the CUDA driver"):
         hal.Buffer.from_dlpack(Theirs(np.zeros(64, "i4")), device)
 
 
 @pytest.mark.parametrize("way", [np.asarray, np.from_dlpack])
-def test_it_outlives_its_buffer_and_its_device(
-    device: hal.Compiled, simulator: Simulator, way: Any
-) -> None:
+def test_it_outlives_its_buffer_and_its_device(device, simulator, way):
     device.close()
     gc.collect()
     clean = simulator.live()
@@ -109,7 +100,7 @@ def test_it_outlives_its_buffer_and_its_device(
     assert simulator.live() == clean
 
 
-def test_it_outlives_a_context_that_was_lost(device: hal.Compiled, simulator: Simulator) -> None:
+def test_it_outlives_a_context_that_was_lost(device, simulator):
     """An array over memory that the driver has taken back would end the process."""
     device.close()
     gc.collect()

@@ -1,13 +1,9 @@
 """Tests in a process of their own: no driver, no device, fork, exit with work in flight."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from forked import Programs
-from simulator import Simulator
 
 from hal_cuda import nvrtc
 
@@ -23,14 +19,14 @@ from test_device import add_one
 
 
 @pytest.fixture(scope="module")
-def programs() -> Iterator[Programs]:
+def programs():
     with Programs(HEAD) as programs:
         yield programs
 
 
 @pytest.fixture
-def run(simulator: Simulator, programs: Programs, tmp_path: Path) -> Callable[..., str]:
-    def run(text: str, **environment: str) -> str:
+def run(simulator, programs, tmp_path):
+    def run(text, **environment):
         done = programs.run(text, **{"HAL_CACHE_DIR": str(tmp_path)} | environment)
         assert (done.returncode, done.stderr) == (0, ""), done.stderr
         return done.stdout
@@ -86,21 +82,17 @@ NO_GPU = (
         ),
     ],
 )
-def test_R10_a_driver_that_does_not_start_says_why(
-    run: Callable[..., str], text: str, said: str
-) -> None:
+def test_R10_a_driver_that_does_not_start_says_why(run, text, said):
     assert run(text + ASK) == f"DeviceUnavailable enumerate CUDA: {said}\nno hardware\n"
 
 
-def test_one_GPU_has_no_peer(run: Callable[..., str]) -> None:
+def test_one_GPU_has_no_peer(run):
     ask = "print('peer' in hal.Device.info('CUDA').capabilities)"
     assert run(ask, SIM_CUDA_DEVICES="1") == "False\n"
     assert run(ask) == "True\n"
 
 
-def test_a_fault_that_nobody_waits_for_is_told_at_exit(
-    simulator: Simulator, programs: Programs
-) -> None:
+def test_a_fault_that_nobody_waits_for_is_told_at_exit(simulator, programs):
     """R15 leaves the exit code as it is."""
     done = programs.run(f"{END}sim.fail('run', 700)\nprogram(y, vals=(1000,), threads=1000)")
     assert done.returncode == 0
@@ -121,7 +113,7 @@ except hal.HalError as error:
 """
 
 
-def test_a_driver_too_old_for_NVRTC_leaves_our_own_PTX(run: Callable[..., str]) -> None:
+def test_a_driver_too_old_for_NVRTC_leaves_our_own_PTX(run):
     text = run(OWN_PTX_ONLY, SIM_CUDA_DRIVER="12.0")
     assert text.startswith("ptx {1}\n") and "CompilerUnavailable" in text, text
     assert "too new for this driver" in text, text
@@ -129,9 +121,7 @@ def test_a_driver_too_old_for_NVRTC_leaves_our_own_PTX(run: Callable[..., str]) 
     assert "uninstall nvidia-cuda-nvrtc" in text, "the newer one would still be found first"
 
 
-def test_C6_machine_code_of_a_newer_CUDA_than_the_drivers_is_not_made(
-    run: Callable[..., str],
-) -> None:
+def test_C6_machine_code_of_a_newer_CUDA_than_the_drivers_is_not_made(run):
     """A driver refuses machine code of a newer major version; doctor says it beforehand."""
     major = nvrtc.find().version[0]
     if major < 13:
@@ -148,7 +138,7 @@ def test_C6_machine_code_of_a_newer_CUDA_than_the_drivers_is_not_made(
     assert "ok=False" in checked and said in checked, text
 
 
-def test_a_GPU_of_an_architecture_that_nobody_compiles_for_says_so(run: Callable[..., str]) -> None:
+def test_a_GPU_of_an_architecture_that_nobody_compiles_for_says_so(run):
     text = run(
         """
 for kernel in (add_one, hal.Source("f", 'extern "C" __global__ void f() {}', "", language="cuda")):
@@ -210,9 +200,7 @@ time.sleep(0.05)
         "threads that allocate",
     ],
 )  # fmt: skip
-def test_the_interpreter_ends_with_work_in_flight(
-    simulator: Simulator, programs: Programs, text: str
-) -> None:
+def test_the_interpreter_ends_with_work_in_flight(simulator, programs, text):
     done = programs.run(END + text)
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr, done.stderr

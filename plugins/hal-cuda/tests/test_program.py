@@ -1,26 +1,23 @@
 """Launches: the number of driver calls, refused arguments, faults."""
 
-from __future__ import annotations
-
 import sys
 import threading
 
 import numpy as np
 import pytest
 from kernel_files import saxpy
-from simulator import Simulator
 
 import hal_core as hal
 
 pytestmark = pytest.mark.results
 
 
-def _pair(device: hal.Compiled, size: int = 1000) -> tuple[hal.Buffer, hal.Buffer]:
+def _pair(device, size=1000):
     x = hal.Buffer.from_numpy(np.arange(size, dtype="f4"), device)
     return hal.Buffer.from_numpy(np.ones(size, dtype="f4"), device), x
 
 
-def test_a_launch_is_one_call_of_the_driver(device: hal.Compiled, simulator: Simulator) -> None:
+def test_a_launch_is_one_call_of_the_driver(device, simulator):
     program, (y, x) = device.compile(saxpy), _pair(device)
     program(y, x, vals=(2.0, 1000), threads=1000)
     device.synchronize()
@@ -30,7 +27,7 @@ def test_a_launch_is_one_call_of_the_driver(device: hal.Compiled, simulator: Sim
     assert simulator.calls_since(before) == {"cuLaunchKernel": 10}
 
 
-def test_a_wait_is_one_call_and_a_poll_three(device: hal.Compiled, simulator: Simulator) -> None:
+def test_a_wait_is_one_call_and_a_poll_three(device, simulator):
     device.synchronize()
     before = simulator.all_calls()
     device.synchronize()
@@ -41,7 +38,7 @@ def test_a_wait_is_one_call_and_a_poll_three(device: hal.Compiled, simulator: Si
     assert simulator.calls_since(before) == {"cuStreamQuery": 1, **mode}
 
 
-def test_a_cached_allocation_is_no_call_at_all(device: hal.Compiled, simulator: Simulator) -> None:
+def test_a_cached_allocation_is_no_call_at_all(device, simulator):
     hal.empty(5000, hal.float32, device).deallocate()
     before = simulator.all_calls()
     for _ in range(10):
@@ -49,7 +46,7 @@ def test_a_cached_allocation_is_no_call_at_all(device: hal.Compiled, simulator: 
     assert simulator.calls_since(before) == {}
 
 
-def test_zeros_from_the_cache_are_one_call(device: hal.Compiled, simulator: Simulator) -> None:
+def test_zeros_from_the_cache_are_one_call(device, simulator):
     hal.zeros(5000, hal.float32, device).fill(1).deallocate()
     before = simulator.all_calls()
     made = hal.zeros(5000, hal.float32, device)
@@ -57,7 +54,7 @@ def test_zeros_from_the_cache_are_one_call(device: hal.Compiled, simulator: Simu
     assert set(made.numpy().tolist()) == {0}
 
 
-def test_a_small_copy_is_one_call_and_a_wait(device: hal.Compiled, simulator: Simulator) -> None:
+def test_a_small_copy_is_one_call_and_a_wait(device, simulator):
     made = hal.Buffer.from_numpy(np.arange(1000, dtype="i4"), device)
     before = simulator.all_calls()
     made.copyin(bytes(4000))
@@ -67,15 +64,13 @@ def test_a_small_copy_is_one_call_and_a_wait(device: hal.Compiled, simulator: Si
     assert simulator.calls_since(before) == {"cuMemcpyDtoHAsync": 1, "cuStreamSynchronize": 1}
 
 
-def test_each_thread_makes_the_context_current_once(
-    device: hal.Compiled, simulator: Simulator
-) -> None:
+def test_each_thread_makes_the_context_current_once(device, simulator):
     """No launch asks; a thread's first one is refused, and repeated in the context."""
     program, (y, x) = device.compile(saxpy), _pair(device)
     program(y, x, vals=(0.0, 1000), threads=1000)
     before = simulator.all_calls()
 
-    def work() -> None:
+    def work():
         for _ in range(5):
             program(y, x, vals=(0.0, 1000), threads=1000)
 
@@ -87,15 +82,13 @@ def test_each_thread_makes_the_context_current_once(
     assert set(y.numpy().tolist()) == {1}
 
 
-def test_a_launch_in_the_middle_of_a_launch_leaves_its_arguments_alone(
-    device: hal.Compiled,
-) -> None:
+def test_a_launch_in_the_middle_of_a_launch_leaves_its_arguments_alone(device):
     """Finalizers and signal handlers launch in the middle of another launch."""
     program, (y, x), (other, _) = device.compile(saxpy), _pair(device), _pair(device)
     program(y, x, vals=(0.0, 1000), threads=1000)
     came = []
 
-    def come_in(_frame: object, event: str, called: object) -> None:
+    def come_in(_frame, event, called):
         if event == "c_return" and getattr(called, "__name__", "") == "pack_into":
             sys.setprofile(None)
             came.append(called)
@@ -111,7 +104,7 @@ def test_a_launch_in_the_middle_of_a_launch_leaves_its_arguments_alone(
     assert other.numpy().tolist() == [1 + 10 * k if k < 500 else 1 for k in range(1000)]
 
 
-def test_P5_much_dynamic_shared_memory_is_asked_for(device: hal.Compiled) -> None:
+def test_P5_much_dynamic_shared_memory_is_asked_for(device):
     text = """
     extern "C" __global__ void hold(int *y) {
         extern __shared__ int tile[];
@@ -130,7 +123,7 @@ def test_P5_much_dynamic_shared_memory_is_asked_for(device: hal.Compiled) -> Non
     assert y.numpy().tolist() == list(range(31, -1, -1))
 
 
-def test_P5_what_one_geometry_was_allowed_another_does_not_take_away(device: hal.Compiled) -> None:
+def test_P5_what_one_geometry_was_allowed_another_does_not_take_away(device):
     program = device.compile(_holding(device, static=0))
     y = hal.Buffer(device, 32, hal.int32).allocate()
     for shared in (96_000, 60_000, 96_000, 1_000, 60_000, 96_000):
@@ -138,7 +131,7 @@ def test_P5_what_one_geometry_was_allowed_another_does_not_take_away(device: hal
         assert y.numpy().tolist() == list(range(31, -1, -1)), shared
 
 
-def test_P5_static_and_dynamic_shared_memory_count_together(device: hal.Compiled) -> None:
+def test_P5_static_and_dynamic_shared_memory_count_together(device):
     program = device.compile(_holding(device, static=10_000))
     assert program.info.shared_nbytes >= 40_000
     y = hal.Buffer(device, 32, hal.int32).allocate()
@@ -146,7 +139,7 @@ def test_P5_static_and_dynamic_shared_memory_count_together(device: hal.Compiled
     assert y.numpy().tolist() == list(range(31, -1, -1))
 
 
-def _holding(device: hal.Compiled, static: int) -> hal.Source:
+def _holding(device, static):
     """Return a kernel with `static` integers of shared memory besides the dynamic kind."""
     pytest.importorskip("cuda.pathfinder")
     text = f"""

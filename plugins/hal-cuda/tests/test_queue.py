@@ -8,14 +8,13 @@ import pytest
 from any_order import *  # noqa: F403
 from any_order import N, twofold
 from captures import *  # noqa: F403
-from simulator import Simulator
 
 import hal_core as hal
 from hal_streams.queue import StreamQueue
 from hal_streams.stretch import StreamEvent
 
 
-def test_a_wait_takes_one_call_and_no_host(device: hal.Compiled, simulator: Simulator) -> None:
+def test_a_wait_takes_one_call_and_no_host(device, simulator):
     first, second = device.queue(), device.queue()
     assert first.synchronize(20)
     simulator.shuffle(1)  # nothing is done while nobody asks
@@ -30,7 +29,7 @@ def test_a_wait_takes_one_call_and_no_host(device: hal.Compiled, simulator: Simu
     assert second.synchronize(20)
 
 
-def test_Q1_a_launch_in_a_queue_takes_one_call(device: hal.Compiled, simulator: Simulator) -> None:
+def test_Q1_a_launch_in_a_queue_takes_one_call(device, simulator):
     program, queue = device.compile(twofold), device.queue()
     x, y = hal.zeros(N, hal.int32, device), hal.zeros(N, hal.int32, device)
     program(y, x, vals=(N,), threads=N, queue=queue)
@@ -45,16 +44,14 @@ def test_Q1_a_launch_in_a_queue_takes_one_call(device: hal.Compiled, simulator: 
 class Stream:
     """A stream of another library."""
 
-    def __init__(self, handle: int) -> None:
+    def __init__(self, handle):
         self.handle = handle
 
-    def __cuda_stream__(self) -> tuple[int, int]:
+    def __cuda_stream__(self):
         return 0, self.handle
 
 
-def test_Q6_a_borrowed_stream_is_ordered_with_ours_and_not_destroyed(
-    device: hal.Compiled, simulator: Simulator
-) -> None:
+def test_Q6_a_borrowed_stream_is_ordered_with_ours_and_not_destroyed(device, simulator):
     with device.own("test"):
         theirs = device.api.make_stream(independent=True)
     simulator.shuffle(5)
@@ -73,9 +70,7 @@ def test_Q6_a_borrowed_stream_is_ordered_with_ours_and_not_destroyed(
         hal.Queue.wrap("stream", device)
 
 
-def test_Q6_exports_come_after_the_work_of_queues(
-    device: hal.Compiled, simulator: Simulator
-) -> None:
+def test_Q6_exports_come_after_the_work_of_queues(device, simulator):
     with device.own("test"):
         theirs = device.api.make_stream(independent=True)
     try:

@@ -11,7 +11,6 @@ import weakref
 import numpy as np
 import pytest
 from any_order import N, twofold
-from simulator import Simulator
 
 import hal_core as hal
 from hal_streams.driver import Refused, explain
@@ -25,17 +24,15 @@ def put(y: hal.Ptr[hal.float32], v: hal.float32, n: hal.int32) -> None:
         y[i] = v
 
 
-def live(device: hal.Compiled) -> int:
+def live(device):
     return device.allocator.statistics().live
 
 
-def ints(device: hal.Compiled, value: int) -> hal.Buffer:
+def ints(device, value):
     return hal.Buffer.from_numpy(np.full(N, value, "i4"), device)
 
 
-def test_G2_a_replay_that_was_refused_half_way_leaves_nothing_half_set(
-    device: hal.Compiled, simulator: Simulator
-) -> None:
+def test_G2_a_replay_that_was_refused_half_way_leaves_nothing_half_set(device, simulator):
     program = device.compile(twofold)
     x, y, z, other = (ints(device, value) for value in (3, 0, 0, 0))
     with device.capture() as graph:
@@ -51,7 +48,7 @@ def test_G2_a_replay_that_was_refused_half_way_leaves_nothing_half_set(
     assert [one.numpy()[0] for one in (y, z, other)] == [6, 12, 0]
 
 
-def test_G2_minus_zero_is_another_value(device: hal.Compiled) -> None:
+def test_G2_minus_zero_is_another_value(device):
     y = hal.zeros(N, hal.float32, device)
     with device.capture() as graph:
         device.compile(put)(y, vals=(0.0, N), threads=N)
@@ -63,8 +60,8 @@ def test_G2_minus_zero_is_another_value(device: hal.Compiled) -> None:
 
 @pytest.mark.parametrize("gate_is_first", [True, False])
 def test_Q3_a_copyin_reads_what_an_earlier_copyout_has_still_to_write(
-    device: hal.Compiled, simulator: Simulator, gate_is_first: bool
-) -> None:
+    device, simulator, gate_is_first
+):
     queue, gate, host = device.queue(), hal.Event(), np.zeros(N, "i4")
     x, y = ints(device, 7), ints(device, 1)
     simulator.shuffle(1)
@@ -80,9 +77,7 @@ def test_Q3_a_copyin_reads_what_an_earlier_copyout_has_still_to_write(
     assert y.numpy().tolist() == [7] * N
 
 
-def test_Q4_memory_of_a_copy_that_failed_half_way_is_kept_until_the_half_is_done(
-    device: hal.Compiled, simulator: Simulator
-) -> None:
+def test_Q4_memory_of_a_copy_that_failed_half_way_is_kept_until_the_half_is_done(device, simulator):
     queue, nbytes = device.queue(), 12 << 20
     x = hal.empty(nbytes, hal.uint8, device)
     lease = weakref.ref(x._share())
@@ -98,18 +93,16 @@ def test_Q4_memory_of_a_copy_that_failed_half_way_is_kept_until_the_half_is_done
     assert lease() is None
 
 
-def test_Q6_the_owner_of_a_borrowed_stream_lives_until_its_work_is_done(
-    device: hal.Compiled, simulator: Simulator
-) -> None:
+def test_Q6_the_owner_of_a_borrowed_stream_lives_until_its_work_is_done(device, simulator):
     class Owner:
-        def __init__(self) -> None:
+        def __init__(self):
             with device.own("test"):
                 self.handle = device.api.make_stream(independent=True)
 
-        def __cuda_stream__(self) -> tuple[int, int]:
+        def __cuda_stream__(self):
             return 0, int(self.handle)
 
-        def __del__(self) -> None:
+        def __del__(self):
             with device.own("test"):
                 device.api.destroy_stream(self.handle)
 
@@ -129,15 +122,13 @@ def test_Q6_the_owner_of_a_borrowed_stream_lives_until_its_work_is_done(
     assert kept() is None and simulator.stale() == stale
 
 
-def test_P10_closing_a_queue_while_others_launch_in_it(
-    device: hal.Compiled, simulator: Simulator
-) -> None:
+def test_P10_closing_a_queue_while_others_launch_in_it(device, simulator):
     program, x, y = device.compile(twofold), ints(device, 1), ints(device, 0)
     stale = simulator.stale()
     for _ in range(10):
         queue, raised = device.queue(), list[type]()
 
-        def launch() -> None:
+        def launch():
             try:
                 limit = time.monotonic() + 60
                 while time.monotonic() < limit:
@@ -156,9 +147,7 @@ def test_P10_closing_a_queue_while_others_launch_in_it(
     assert simulator.stale() == stale
 
 
-def test_Q4_memory_of_work_that_nobody_knows_to_be_done_is_kept(
-    device: hal.Compiled, simulator: Simulator
-) -> None:
+def test_Q4_memory_of_work_that_nobody_knows_to_be_done_is_kept(device, simulator):
     """A status that is no fault says nothing about the work."""
     for dropped in (False, True):
         queue, x = device.queue(), hal.empty(9 << 20, hal.uint8, device)
@@ -187,9 +176,7 @@ def test_Q4_memory_of_work_that_nobody_knows_to_be_done_is_kept(
             assert live(device) == before - 1
 
 
-def test_Q4_memory_is_kept_when_work_of_another_device_failed(
-    device: hal.Compiled, other: hal.Compiled, simulator: Simulator
-) -> None:
+def test_Q4_memory_is_kept_when_work_of_another_device_failed(device, other, simulator):
     """The work here is as far as it was."""
     queue, there = device.queue(), other.queue()
     x, y = hal.empty(N, hal.uint8, device), hal.empty(N, hal.uint8, other)
@@ -213,9 +200,7 @@ def test_Q4_memory_is_kept_when_work_of_another_device_failed(
             one.close()
 
 
-def test_Q1_a_device_is_not_idle_while_a_queue_that_failed_still_works(
-    device: hal.Compiled, simulator: Simulator
-) -> None:
+def test_Q1_a_device_is_not_idle_while_a_queue_that_failed_still_works(device, simulator):
     queue, x, y = device.queue(), ints(device, 1), ints(device, 0)
     simulator.delay("cuLaunchKernel", 0.2)
     device.compile(twofold)(y, x, vals=(N,), threads=N, queue=queue)
@@ -228,7 +213,7 @@ def test_Q1_a_device_is_not_idle_while_a_queue_that_failed_still_works(
         queue.close()
 
 
-def test_Q2_asking_again_makes_no_events(device: hal.Compiled, simulator: Simulator) -> None:
+def test_Q2_asking_again_makes_no_events(device, simulator):
     queue, x = device.queue(), ints(device, 0)
     device.synchronize()
     simulator.delay("cuMemsetD32Async", 0.2)
@@ -247,15 +232,13 @@ def test_Q2_asking_again_makes_no_events(device: hal.Compiled, simulator: Simula
     assert queue.synchronize(20)
 
 
-def test_Q2_done_does_not_wait_for_a_launch_of_another_thread(
-    device: hal.Compiled, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_Q2_done_does_not_wait_for_a_launch_of_another_thread(device, monkeypatch):
     """A launch waits while the driver's queue is full."""
     queue, x = device.queue(), ints(device, 0)
     event, entered, leave = x.fill(3, queue=queue), threading.Event(), threading.Event()
     fill, left = device.api.fill, list[bool]()
 
-    def slow(*given: object) -> None:
+    def slow(*given):
         entered.set()
         left.append(leave.wait(20))
         fill(*given)
@@ -271,9 +254,7 @@ def test_Q2_done_does_not_wait_for_a_launch_of_another_thread(
     assert all(left) and event.wait(20) and queue.synchronize(20)
 
 
-def test_Q6_the_default_stream_of_another_library_is_that_of_our_context(
-    device: hal.Compiled, other: hal.Compiled, simulator: Simulator
-) -> None:
+def test_Q6_the_default_stream_of_another_library_is_that_of_our_context(device, other, simulator):
     """Its handles, 0 and 1, mean the stream of whichever context is current."""
     ours = int(other.context)
     with other.own("test"):
@@ -297,9 +278,7 @@ def test_Q6_the_default_stream_of_another_library_is_that_of_our_context(
     assert int(other.context) == ours
 
 
-def test_Q6_a_stream_of_another_device_or_of_each_thread_is_refused(
-    device: hal.Compiled, other: hal.Compiled
-) -> None:
+def test_Q6_a_stream_of_another_device_or_of_each_thread_is_refused(device, other):
     queue = other.queue()
     elsewhere = r"^wrap: (no|a stream of another)"
     for stream, why in (
@@ -311,7 +290,7 @@ def test_Q6_a_stream_of_another_device_or_of_each_thread_is_refused(
     queue.close()
 
 
-def test_Q4_queues_that_are_wrapped_and_dropped_do_not_pile_up(device: hal.Compiled) -> None:
+def test_Q4_queues_that_are_wrapped_and_dropped_do_not_pile_up(device):
     with device.own("test"):
         stream = device.api.make_stream()
     before = live(device)
@@ -325,7 +304,7 @@ def test_Q4_queues_that_are_wrapped_and_dropped_do_not_pile_up(device: hal.Compi
         device.api.destroy_stream(stream)
 
 
-def test_A8_memory_that_queues_have_done_with_counts_as_free(device: hal.Compiled) -> None:
+def test_A8_memory_that_queues_have_done_with_counts_as_free(device):
     queue, nbytes = device.queue(), 1 << 20
     device.allocator.free_cache()
     limit, used = device.allocator.limit, device.allocator.statistics().current
@@ -338,9 +317,7 @@ def test_A8_memory_that_queues_have_done_with_counts_as_free(device: hal.Compile
         device.allocator.limit = limit
 
 
-def test_Q6_an_event_of_a_closed_device_is_given_to_no_driver(
-    device: hal.Compiled, other: hal.Compiled, simulator: Simulator
-) -> None:
+def test_Q6_an_event_of_a_closed_device_is_given_to_no_driver(device, other, simulator):
     event = hal.zeros(N, hal.int32, other).fill(1, queue=other.queue())
     assert event.wait(20)
     other.close()
@@ -352,20 +329,18 @@ def test_Q6_an_event_of_a_closed_device_is_given_to_no_driver(
 
 
 @pytest.mark.parametrize("code", [214, 220, 226, 700, 702, 710, 714, 715, 716, 717, 718, 719, 721])
-def test_every_status_of_a_lost_context_is_a_fault(code: int) -> None:
+def test_every_status_of_a_lost_context_is_a_fault(code):
     error = explain(Refused("cuStreamSynchronize", code, "NAME", "words"), "wait", "CUDA")
     assert type(error) is hal.DeviceFault and "context is lost" in str(error)
 
 
-def test_X2_a_forked_child_that_sets_an_event_calls_no_driver(
-    device: hal.Compiled, simulator: Simulator
-) -> None:
+def test_X2_a_forked_child_that_sets_an_event_calls_no_driver(device, simulator):
     queue, gate, x = device.queue(), hal.Event(), ints(device, 1)
     device.synchronize()
     queue.wait(gate)
     x.fill(3, queue=queue)
 
-    def in_the_child() -> list[str]:
+    def in_the_child():
         before = simulator.all_calls()
         gate.set()
         return [*simulator.calls_since(before)]
@@ -376,9 +351,7 @@ def test_X2_a_forked_child_that_sets_an_event_calls_no_driver(
 
 
 @pytest.mark.parametrize("seed", range(1, 5))
-def test_T1_a_queue_comes_after_what_an_import_waits_for(
-    device: hal.Compiled, simulator: Simulator, seed: int
-) -> None:
+def test_T1_a_queue_comes_after_what_an_import_waits_for(device, simulator, seed):
     program, queue = device.compile(twofold), device.queue()
     x, y = ints(device, 1), ints(device, 0)
     program(y, y, vals=(N,), threads=N, queue=queue)  # so that the queue knows all but the import
@@ -394,9 +367,7 @@ def test_T1_a_queue_comes_after_what_an_import_waits_for(
 
 
 @pytest.mark.parametrize("code", [700, 900, 999])
-def test_a_repr_raises_nothing_whatever_the_driver_answers(
-    device: hal.Compiled, simulator: Simulator, code: int
-) -> None:
+def test_a_repr_raises_nothing_whatever_the_driver_answers(device, simulator, code):
     queue, x = device.queue(), ints(device, 1)
     with device.capture() as graph:
         x.fill(2)
@@ -416,9 +387,7 @@ def test_a_repr_raises_nothing_whatever_the_driver_answers(
         assert repr(one) and str(one)
 
 
-def test_Q4_a_dropped_queue_waits_for_its_own_work_on_the_stream_of_others(
-    device: hal.Compiled, simulator: Simulator
-) -> None:
+def test_Q4_a_dropped_queue_waits_for_its_own_work_on_the_stream_of_others(device, simulator):
     with device.own("test"):
         stream = device.api.make_stream(independent=True)
     x, theirs = ints(device, 1), ints(device, 2)
@@ -429,7 +398,7 @@ def test_Q4_a_dropped_queue_waits_for_its_own_work_on_the_stream_of_others(
     del x
     gc.collect()
     assert lease() is not None
-    address = theirs.__cuda_array_interface__["data"][0]  # type: ignore[attr-defined]
+    address = theirs.__cuda_array_interface__["data"][0]
     for _ in range(200):
         device.api.fill(address, b"\0", N, stream)
     while lease() is not None:
@@ -443,15 +412,15 @@ def test_Q4_a_dropped_queue_waits_for_its_own_work_on_the_stream_of_others(
 
 @pytest.mark.parametrize("known", ["before the wait", "by an event", "by a launch"])
 def test_Q5_a_failure_of_another_device_does_not_end_the_default_queue(
-    device: hal.Compiled, other: hal.Compiled, simulator: Simulator, known: str
-) -> None:
+    device, other, simulator, known
+):
     default, there, program = device.default_queue, other.queue(), device.compile(twofold)
     x, y, z = ints(device, 1), ints(device, 0), hal.zeros(N, hal.int32, other)
     device.synchronize()
     simulator.shuffle(1)
     event = z.fill(1, queue=there)
 
-    def fail() -> None:
+    def fail():
         simulator.fail("cuEventQuery", 999)
         with pytest.raises(hal.DeviceFault):
             there.synchronize(20)

@@ -1,25 +1,19 @@
 """Queues that several threads use at once, and that end in the middle of their work."""
 
-from __future__ import annotations
-
 import threading
-from typing import Any
 
 import numpy as np
 import pytest
 from any_order import N, twofold
-from simulator import Simulator
 
 import hal_core as hal
 
 
-def ints(device: hal.Compiled, value: int) -> hal.Buffer:
+def ints(device, value):
     return hal.Buffer.from_numpy(np.full(N, value, "i4"), device)
 
 
-def test_Q5_work_before_a_failure_does_not_fail_with_it(
-    device: hal.Compiled, simulator: Simulator
-) -> None:
+def test_Q5_work_before_a_failure_does_not_fail_with_it(device, simulator):
     """Also where it waits for data of the host, which ends with a step there."""
     first, later, host = device.queue(), device.queue(), np.zeros(N, "i4")
     x, y = ints(device, 7), ints(device, 1)
@@ -35,9 +29,7 @@ def test_Q5_work_before_a_failure_does_not_fail_with_it(
         bad.wait(20)
 
 
-def test_Q6_a_queue_that_two_threads_close_is_destroyed_once(
-    device: hal.Compiled, simulator: Simulator, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_Q6_a_queue_that_two_threads_close_is_destroyed_once(device, simulator, monkeypatch):
     queue, both, stale = device.queue(), threading.Barrier(2), simulator.stale()
     monkeypatch.setattr(queue, "synchronize", lambda: both.wait(20))
     threads = [threading.Thread(target=queue.close) for _ in range(2)]
@@ -49,15 +41,15 @@ def test_Q6_a_queue_that_two_threads_close_is_destroyed_once(
 
 
 def test_P10_a_graph_is_given_no_kernel_that_another_thread_unloads_meanwhile(
-    device: hal.Compiled, simulator: Simulator, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    device, simulator, monkeypatch
+):
     program, (x, y) = device.compile(twofold.lower()), (ints(device, 1), ints(device, 0))
     with device.capture() as graph:
         program(y, x, vals=(N,), threads=N)
     make, stale = device.api.make_graph, simulator.stale()
     unload = threading.Thread(target=program.unload)
 
-    def unload_first() -> Any:
+    def unload_first():
         unload.start()
         unload.join(0.5)
         return make()
@@ -70,8 +62,8 @@ def test_P10_a_graph_is_given_no_kernel_that_another_thread_unloads_meanwhile(
 
 
 def test_Q4_a_queue_that_is_made_and_dropped_while_its_device_closes_is_waited_for(
-    device: hal.Compiled, simulator: Simulator, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    device, simulator, monkeypatch
+):
     """The device has looked for its queues by then."""
     wait, stale, x = device.api.wait, simulator.stale(), ints(device, 1)
     device.synchronize()
@@ -79,7 +71,7 @@ def test_Q4_a_queue_that_is_made_and_dropped_while_its_device_closes_is_waited_f
     before = simulator.live()["streams"]
     idle = list[bool]()
 
-    def make_one(stream: Any) -> None:
+    def make_one(stream):
         monkeypatch.setattr(device.api, "wait", wait)
         simulator.shuffle(1)  # nothing is done while nobody waits
         queue = device.queue()
@@ -91,7 +83,7 @@ def test_Q4_a_queue_that_is_made_and_dropped_while_its_device_closes_is_waited_f
     monkeypatch.setattr(device.api, "wait", make_one)
     destroy = device.api.destroy_stream
 
-    def see(stream: Any) -> None:
+    def see(stream):
         idle.append(device.api.is_done(stream))
         destroy(stream)
 

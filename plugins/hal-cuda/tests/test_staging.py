@@ -1,12 +1,7 @@
 """Large copies to a busy device that fail half-way, or are interrupted by those of the thread."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-
 import numpy as np
 import pytest
-from simulator import Simulator
 
 import hal_core as hal
 
@@ -15,20 +10,18 @@ NBYTES = 5 << 20  # more than one half
 
 
 @pytest.fixture
-def pair(device: hal.Compiled, monkeypatch: pytest.MonkeyPatch) -> tuple[hal.Buffer, hal.Buffer]:
+def pair(device, monkeypatch):
     """Return a buffer of ones and one of twos; the staging memory exists, and is always used."""
     monkeypatch.setattr(type(device.api), "is_done", lambda *_: False)
     made = [hal.Buffer(device, NBYTES, hal.uint8).copyin(bytes([k]) * NBYTES) for k in (1, 2)]
     return made[0], made[1]
 
 
-def _once_in_the_middle(
-    monkeypatch: pytest.MonkeyPatch, device: hal.Compiled, call: str, work: Callable[[], object]
-) -> None:
+def _once_in_the_middle(monkeypatch, device, call, work):
     """Do `work` on the calling thread after the next such call, as a finalizer would."""
     real = getattr(device.api, call)
 
-    def come_in(*arguments: object) -> None:
+    def come_in(*arguments):
         real(*arguments)
         monkeypatch.undo()
         work()
@@ -37,9 +30,7 @@ def _once_in_the_middle(
 
 
 @pytest.mark.parametrize("nth", [1, 2])
-def test_a_copy_that_failed_half_way_does_not_disturb_the_next(
-    device: hal.Compiled, simulator: Simulator, pair: tuple[hal.Buffer, hal.Buffer], nth: int
-) -> None:
+def test_a_copy_that_failed_half_way_does_not_disturb_the_next(device, simulator, pair, nth):
     """The failed copy's queued work still reads pinned memory when the error is raised."""
     device.synchronize()
     simulator.delay("cuMemcpyHtoDAsync", 0.2)
@@ -53,15 +44,10 @@ def test_a_copy_that_failed_half_way_does_not_disturb_the_next(
 
 
 @pytest.mark.parametrize("call", ["wait_event", "copy_in", "record"])
-def test_a_copy_in_the_middle_of_a_copy_in(
-    device: hal.Compiled,
-    pair: tuple[hal.Buffer, hal.Buffer],
-    monkeypatch: pytest.MonkeyPatch,
-    call: str,
-) -> None:
+def test_a_copy_in_the_middle_of_a_copy_in(device, pair, monkeypatch, call):
     back = bytearray(NBYTES)
 
-    def inner() -> None:
+    def inner():
         pair[1].copyin(bytes([9]) * NBYTES).copyout(back)
 
     _once_in_the_middle(monkeypatch, device, call, inner)
@@ -74,9 +60,7 @@ def test_a_copy_in_the_middle_of_a_copy_in(
 
 @pytest.mark.parametrize("is_busy", [False, True])
 @pytest.mark.parametrize("source", [bytes, bytearray])
-def test_B5_a_large_copy_leaves_its_source_to_the_caller(
-    device: hal.Compiled, simulator: Simulator, is_busy: bool, source: type
-) -> None:
+def test_B5_a_large_copy_leaves_its_source_to_the_caller(device, simulator, is_busy, source):
     """A driver may read pageable memory late."""
     y = hal.empty(NBYTES, hal.uint8, device).fill(0)
     device.synchronize()
@@ -95,9 +79,7 @@ def test_B5_a_large_copy_leaves_its_source_to_the_caller(
     assert set(y.numpy().tolist()) == {9}
 
 
-def test_free_cache_gives_back_pinned_memory_that_nobody_uses(
-    device: hal.Compiled, simulator: Simulator, pair: tuple[hal.Buffer, hal.Buffer]
-) -> None:
+def test_free_cache_gives_back_pinned_memory_that_nobody_uses(device, simulator, pair):
     queue, data = device.queue(), bytes([3]) * NBYTES
     device.synchronize()
     device.allocator.free_cache()

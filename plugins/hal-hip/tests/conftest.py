@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +40,7 @@ except hip_build.NoCompiler as error:
     WHY = f"the software runtime cannot be built: {error}"
 
 
-def pytest_itemcollected(item: pytest.Item) -> None:
+def pytest_itemcollected(item):
     leave_dtypes(item)
 
 
@@ -57,7 +56,7 @@ def library(own_cache: None) -> hiprtc.Found:
 
 
 @pytest.fixture
-def device(library: hiprtc.Found) -> Iterator[hal.Compiled]:
+def device(library):
     """Return an open HIP device."""
     if "HIP" not in hal.Device:  # run from a checkout
         hal.Device.register_plugin("HIP", plugin)
@@ -67,7 +66,7 @@ def device(library: hiprtc.Found) -> Iterator[hal.Compiled]:
 
 
 @pytest.fixture
-def runtime() -> Iterator[Runtime]:
+def runtime():
     if LIBRARY is None:
         pytest.skip("the machine's own runtime cannot be made to fail")
     made = Runtime(LIBRARY)
@@ -76,5 +75,5 @@ def runtime() -> Iterator[Runtime]:
 
 
 @pytest.fixture
-def control(runtime: Runtime) -> Runtime:
+def control(runtime):
     return runtime

@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 from functools import partial
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -49,18 +48,18 @@ def missing(y: hal.Ptr[hal.uint64], x: hal.ConstPtr[hal.float32]) -> None:
     y[3 * i + 2] = hal.ballot(hal.isnan(x[i]) or hal.isnan(x[i + 1]))
 
 
-def compiler_for(arch: str) -> HIPRTCCompiler:
+def compiler_for(arch):
     """Return the compiler of a GPU of this architecture, which nobody has."""
     device: Any = SimpleNamespace(name="HIP", info=SimpleNamespace(arch=arch))
     return HIPRTCCompiler(device)
 
 
-def _compile(text: str, arch: str = FULL, **given: Any) -> bytes:
+def _compile(text, arch=FULL, **given):
     return compiler_for(arch).compile(hal.Source("scale", text, SIGNATURE, language="hip", **given))
 
 
 @pytest.mark.parametrize("arch", usual(TARGETS, FULL))
-def test_a_rendered_kernel_becomes_a_code_object_for_the_whole_target(arch: str) -> None:
+def test_a_rendered_kernel_becomes_a_code_object_for_the_whole_target(arch):
     kernel, compiler = twice.lower(), compiler_for(arch)
     renderer = HIPRenderer()
     source = hal.Source(
@@ -76,13 +75,13 @@ def test_a_rendered_kernel_becomes_a_code_object_for_the_whole_target(arch: str)
 
 
 @pytest.mark.parametrize("arch", usual(TARGETS, FULL))
-def test_a_ballot_of_tests_of_nan_is_compiled(arch: str) -> None:
+def test_a_ballot_of_tests_of_nan_is_compiled(arch):
     """hiprtc 5.2 ends its process for `__ballot(isnan(x))`."""
     renderer = HIPRenderer()
     assert _compile(renderer.render(missing.lower()), arch)
 
 
-def test_defines_folders_and_the_usual_header(tmp_path: Path) -> None:
+def test_defines_folders_and_the_usual_header(tmp_path):
     (tmp_path / "factor.h").write_text("#define FACTOR 3.0f\n")
     text = TEXT.replace("#include", '#include "factor.h"\n#include', 1)
     assert _compile(text, includes=(str(tmp_path),))
@@ -92,7 +91,7 @@ def test_defines_folders_and_the_usual_header(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text", ["", " ", "\x01\x02\x1b[31m", "\N{SNOWMAN}", "int x = ;", "{" * 5000]
 )
-def test_texts_of_nothing_and_of_anything(text: str) -> None:
+def test_texts_of_nothing_and_of_anything(text):
     try:
         image = _compile(text)
     except hal.CompileError as error:
@@ -101,7 +100,7 @@ def test_texts_of_nothing_and_of_anything(text: str) -> None:
         assert not text.strip() and image
 
 
-def test_a_compiler_that_dies_is_a_CompileError_and_is_replaced() -> None:
+def test_a_compiler_that_dies_is_a_CompileError_and_is_replaced():
     """hiprtc 5.2 ends its process for an architecture that it does not know."""
     text = TEXT.replace("FACTOR", "1.0f")
     with pytest.raises(hal.CompileError, match=r"HIPRTC|died"):
@@ -113,20 +112,18 @@ def test_a_compiler_that_dies_is_a_CompileError_and_is_replaced() -> None:
     "option",
     ["--gpu-architecture=gfx906", "--offload-arch=gfx906", "-march=gfx906", "-mcpu=gfx906"],
 )
-def test_a_source_names_no_architecture(option: str) -> None:
+def test_a_source_names_no_architecture(option):
     with pytest.raises(hal.InvalidArgument, match=f"cannot name an architecture.*{option}"):
         _compile(TEXT, options=(option,))
 
 
 @pytest.mark.parametrize("option", ["-I/usr", "-include x.h", "-isystem/usr", "-fpass-plugin=x.so"])
-def test_C2_a_source_names_no_file_in_its_options(option: str) -> None:
+def test_C2_a_source_names_no_file_in_its_options(option):
     with pytest.raises(hal.InvalidArgument, match="cannot name files"):
         _compile(TEXT, options=(option,))
 
 
-def test_C2_the_key_has_the_version_the_target_and_the_folder_of_headers(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_C2_the_key_has_the_version_the_target_and_the_folder_of_headers(monkeypatch, tmp_path):
     names = {compiler_for(arch).identity for arch in TARGETS}
     (tmp_path / "include" / "hip").mkdir(parents=True)
     (tmp_path / "include" / "hip" / "hip_runtime.h").touch()
@@ -139,7 +136,7 @@ def test_C2_the_key_has_the_version_the_target_and_the_folder_of_headers(
     assert len(names) == len(TARGETS) + 2
 
 
-def test_code_that_is_damaged_is_not_taken_apart() -> None:
+def test_code_that_is_damaged_is_not_taken_apart():
     image = _compile(TEXT, defines={"FACTOR": "1.0f"})
     with pytest.raises(hal.CompileError, match="damaged"):
         compiler_for(FULL).disassemble(image[:-1])
@@ -147,13 +144,13 @@ def test_code_that_is_damaged_is_not_taken_apart() -> None:
         compiler_for(FULL).disassemble(b"\x7fELF")
 
 
-def test_threads_compile_in_turns() -> None:
+def test_threads_compile_in_turns():
     factors = [{"FACTOR": f"{number}.0f"} for number in range(3)]
     assert len(set(results(*(partial(_compile, TEXT, defines=one) for one in factors)))) == 3
 
 
 @pytest.mark.full  # `nox -s hip` has no hal-opencl
-def test_it_lives_beside_another_LLVM() -> None:
+def test_it_lives_beside_another_LLVM():
     """Debian's hiprtc and Debian's PoCL end a process that has both."""
     code = f"""
 import hal_core as hal

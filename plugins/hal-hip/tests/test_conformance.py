@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from external import hal_external  # noqa: F401  # pytest finds it here
 from runtime_control import SYSTEM, Runtime
 
 import hal_core as hal
-from hal_hip import hiprtc
 from hal_testing.conformance import *  # noqa: F403
 from hal_testing.kit.abilities import nothing_to_try
 
@@ -17,12 +14,12 @@ ILLEGAL_ADDRESS = 700
 
 
 @pytest.fixture(scope="session")
-def hal_device_name(library: hiprtc.Found) -> str:
+def hal_device_name(library):
     return hal.Device.canonicalize("HIP")
 
 
 @pytest.fixture
-def hal_fault(request: pytest.FixtureRequest) -> Callable[[hal.Program], None]:
+def hal_fault(request):
     """Let the runtime accept a launch whose kernel faults."""
     if SYSTEM:
         nothing_to_try("a fault on a real GPU takes the process along")

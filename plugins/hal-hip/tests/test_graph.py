@@ -1,25 +1,18 @@
 """Graphs of the HIP runtime."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-
 import pytest
 from any_order import SEEDS, N, twofold
 from graphs import *  # noqa: F403
 from graphs import ints
-from runtime_control import Runtime
 
 import hal_core as hal
 
 
-def test_graphs_of_the_driver_are_a_capability(device: hal.Compiled) -> None:
+def test_graphs_of_the_driver_are_a_capability(device):
     assert "graphs" in device.info.capabilities
 
 
-def test_G5_a_replay_comes_after_one_whose_end_could_not_be_marked(
-    device: hal.Compiled, runtime: Runtime, shuffle: Callable[[int], None]
-) -> None:
+def test_G5_a_replay_comes_after_one_whose_end_could_not_be_marked(device, runtime, shuffle):
     x, other, y = ints(device, 3), ints(device, 5), ints(device)
     with device.capture() as graph:
         device.compile(twofold)(y, x, vals=(N,), threads=N)

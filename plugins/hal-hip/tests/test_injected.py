@@ -1,14 +1,9 @@
 """Each call of the runtime in a long program fails once: an exception of ours names it, nothing
 leaks, and the program then runs again."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 import pytest
 from each_turn import IN_QUEUE, OUT_OF_MEMORY, UNKNOWN, EachTurn, Failure, failures_of
 from every_call import Family
-from runtime_control import Runtime
 
 import hal_core as hal
 from hal_hip import driver
@@ -78,8 +73,8 @@ _ELSEWHERE = {"hipDeviceReset", "hipGetErrorName", "hipGetErrorString", "hipStre
 
 
 @pytest.fixture
-def watched(device: hal.Compiled, runtime: Runtime) -> Iterator[EachTurn]:
-    def leave() -> None:
+def watched(device, runtime):
+    def leave():
         runtime.set_device(1)
 
     family = Family("HIP", driver.api.cache_clear, leave)
@@ -89,16 +84,16 @@ def watched(device: hal.Compiled, runtime: Runtime) -> Iterator[EachTurn]:
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_a_call_that_fails_raises_and_leaks_nothing(watched: EachTurn, name: str) -> None:
+def test_a_call_that_fails_raises_and_leaks_nothing(watched, name):
     watched.check(name, UNKNOWN, EXPECTED[name])
 
 
 @pytest.mark.parametrize("name", NO_MEMORY)
-def test_A4_a_call_that_finds_no_memory_raises_OutOfMemory(watched: EachTurn, name: str) -> None:
+def test_A4_a_call_that_finds_no_memory_raises_OutOfMemory(watched, name):
     watched.check(name, OUT_OF_MEMORY, NO_MEMORY[name])
 
 
-def test_no_function_of_the_runtime_is_missing_here(watched: EachTurn) -> None:
+def test_no_function_of_the_runtime_is_missing_here(watched):
     """Each function of the binding's tables is called by the program, and fails once above."""
     api = driver.api()
     bound = {api.symbol_of(name) for name in api._functions}

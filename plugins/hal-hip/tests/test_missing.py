@@ -1,7 +1,5 @@
 """R10: where the library, the hardware or a permission is missing, one error says which."""
 
-from __future__ import annotations
-
 import os
 from functools import partial
 from pathlib import Path
@@ -29,7 +27,7 @@ NONE = "no HIP runtime is installed: none of libnever.so.7 is found. Install AMD
 _run = partial(printed, env={"PATH": "/usr/bin:/bin"})
 
 
-def _ask(change: str, **environment: str) -> str:
+def _ask(change, **environment):
     first, second, state = _run(ASK.format(change=change), **environment).splitlines()
     assert first == second and state == "no hardware"
     kind, _, text = first.partition(" enumerate HIP: ")
@@ -37,32 +35,30 @@ def _ask(change: str, **environment: str) -> str:
     return text
 
 
-def test_R10_without_a_runtime_it_says_what_to_install() -> None:
+def test_R10_without_a_runtime_it_says_what_to_install():
     said = _ask("driver.LIBRARIES = ('libnever.so.7',)")
     assert said.startswith(NONE) and "libamdhip64-5" in said
 
 
-def test_R10_a_library_that_is_no_runtime_is_named_with_what_it_lacks() -> None:
+def test_R10_a_library_that_is_no_runtime_is_named_with_what_it_lacks():
     said = _ask("driver.LIBRARIES = ('libnever.so.7', 'libm.so.6')")
     assert said.startswith("libm.so.6 is no HIP runtime, or one older than 5.2: ")
     assert "undefined symbol: hip" in said
 
 
-def test_R10_a_library_that_cannot_be_loaded_says_why(tmp_path: Path) -> None:
+def test_R10_a_library_that_cannot_be_loaded_says_why(tmp_path):
     broken = tmp_path / "libamdhip64.so.7"
     broken.write_bytes(b"not a library")
     said = _ask(f"driver.LIBRARIES = ({str(broken)!r},)")
     assert said.startswith(f"{broken} cannot be loaded: ") and "file too short" in said
 
 
-def test_R10_on_a_system_without_HIP() -> None:
+def test_R10_on_a_system_without_HIP():
     said = _ask("import sys; sys.platform = 'darwin'")
     assert said == "macOS has no HIP. Use METAL or CPU."
 
 
-def test_R10_a_kernel_without_the_driver_and_a_user_without_permission(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_R10_a_kernel_without_the_driver_and_a_user_without_permission(monkeypatch, tmp_path):
     for name in driver._HIDE:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(driver, "_KFD", str(tmp_path / "kfd"))
@@ -76,13 +72,13 @@ def test_R10_a_kernel_without_the_driver_and_a_user_without_permission(
 
 @pytest.mark.skipif(Path("/dev/kfd").exists(), reason="this machine has an AMD GPU")
 @pytest.mark.usefixtures("library")
-def test_R10_AMDs_own_runtime_without_a_GPU() -> None:
+def test_R10_AMDs_own_runtime_without_a_GPU():
     said = _ask("", HIP_VISIBLE_DEVICES="0")
     assert said.startswith("the HIP runtime finds no GPU under HIP_VISIBLE_DEVICES=0.")
     assert "there is no /dev/kfd" in _ask("")
 
 
-def test_hal_doctor_says_what_to_install() -> None:
+def test_hal_doctor_says_what_to_install():
     text = _run("""
 from hal_hip import doctor, driver, hiprtc
 driver.LIBRARIES = ("libnever.so.7",)

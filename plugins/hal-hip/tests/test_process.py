@@ -1,9 +1,7 @@
 """Tests in a process of their own: no GPU, fork, exit with work in flight, memory faults."""
 
-from __future__ import annotations
-
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -27,15 +25,15 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def run() -> Iterator[Run]:
+def run():
     """The cache on disk is that of the session: the kernels are compiled once."""
     with Programs(HEAD) as programs:
         yield programs.run
 
 
 @pytest.fixture
-def said(run: Run) -> Callable[..., str]:
-    def said(text: str, **environment: str) -> str:
+def said(run):
+    def said(text, **environment):
         done = run(text, **environment)
         assert (done.returncode, done.stderr) == (0, ""), done.stderr
         return done.stdout
@@ -68,15 +66,13 @@ print(hal.Device.states()["HIP"])
         ),
     ],
 )
-def test_R10_a_runtime_that_does_not_start_says_why(
-    said: Callable[..., str], text: str, words: str
-) -> None:
+def test_R10_a_runtime_that_does_not_start_says_why(said, text, words):
     error, state = said(text + ASK).splitlines()
     assert error.startswith("DeviceUnavailable enumerate HIP: the HIP runtime ") and words in error
     assert state == "no hardware"
 
 
-def test_R4_an_index_that_no_GPU_has(said: Callable[..., str]) -> None:
+def test_R4_an_index_that_no_GPU_has(said):
     ask = "try:\n    hal.Device['HIP:7']\nexcept hal.UnknownDevice as error: print(error)"
     assert "HIP:7" in said(ask)
     assert said("print(hal.Device['HIP:1'].name)", HIP_VISIBLE_DEVICES="0,1") == "HIP:1\n"
@@ -106,13 +102,13 @@ for number in range(3):
      "sim.fail('run', 700)\nprogram(y, vals=(1000,), threads=1000)"],
     ids=["queued", "dropped", "threads that compile", "fault"],
 )  # fmt: skip
-def test_the_interpreter_ends_with_work_in_flight(run: Run, text: str) -> None:
+def test_the_interpreter_ends_with_work_in_flight(run, text):
     done = run(END + text)
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr or "DeviceFault" in done.stderr, done.stderr
 
 
-def test_a_memory_fault_ends_the_process_as_ROCm_does(run: Run) -> None:
+def test_a_memory_fault_ends_the_process_as_ROCm_does(run):
     """The README says so: no exception can tell of it."""
     fault = """
 device = hal.Device["HIP"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from runtime_control import Runtime
 
 import hal_core as hal
 from hal_testing.conformance.kernels import add_one
@@ -16,9 +15,7 @@ def far(y: hal.Ptr[hal.int32], at: hal.int32) -> None:
     y[at] = 1
 
 
-def test_calls_of_launches_copies_and_cached_allocations(
-    device: hal.Compiled, runtime: Runtime
-) -> None:
+def test_calls_of_launches_copies_and_cached_allocations(device, runtime):
     """No call asks for or sets the current device."""
     program, y = device.compile(add_one), hal.zeros(100, hal.int32, device)
     program(y, vals=(100,), threads=100)

@@ -1,20 +1,15 @@
 """Queues as streams of the runtime: order and calls."""
 
-from __future__ import annotations
-
 import ctypes
 from concurrent.futures import ThreadPoolExecutor
 
 from any_order import *  # noqa: F403
 from captures import *  # noqa: F403
-from runtime_control import Runtime
 
 import hal_core as hal
 
 
-def test_a_stream_is_on_its_own_GPU_whichever_is_current(
-    device: hal.Compiled, runtime: Runtime
-) -> None:
+def test_a_stream_is_on_its_own_GPU_whichever_is_current(device, runtime):
     """A thread knows its GPU from an earlier time; another library has changed it since."""
     index = ctypes.c_int(-1)
     with ThreadPoolExecutor(1) as thread:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -24,7 +23,7 @@ from own_cache import *  # noqa: F403
 from slices import leave_dtypes
 
 
-def pytest_itemcollected(item: pytest.Item) -> None:
+def pytest_itemcollected(item):
     leave_dtypes(item)
 
 
@@ -41,7 +40,7 @@ def device(own_cache: None) -> Iterator[hal.Compiled]:
 
 
 @pytest.fixture
-def control(device: hal.Compiled) -> Iterator[Any]:
+def control(device):
     """Return the control of software Metal; nothing may be left behind after the test."""
     if SYSTEM:
         pytest.skip("the GPU of this machine cannot be made to fail")

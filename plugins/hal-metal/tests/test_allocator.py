@@ -1,9 +1,6 @@
 """Memory: what the host sees, blits, foreign buffers, no room."""
 
-from __future__ import annotations
-
 import ctypes
-from typing import Any
 
 import numpy as np
 import pytest
@@ -11,9 +8,7 @@ import pytest
 import hal_core as hal
 
 
-def test_copies_and_fills_go_by_blit_where_metal_takes_them(
-    device: hal.Compiled, control: Any
-) -> None:
+def test_copies_and_fills_go_by_blit_where_metal_takes_them(device, control):
     made = hal.zeros(64, hal.uint8, device)
     other = hal.zeros(64, hal.uint8, device)
     device.synchronize()
@@ -28,25 +23,25 @@ def test_copies_and_fills_go_by_blit_where_metal_takes_them(
     ]  # fmt: skip
     for number, (work, blits) in enumerate(rows):
         control.messages.clear()
-        work()  # type: ignore[no-untyped-call]
+        work()
         assert control.messages["blitCommandEncoder"] == blits, number
         device.synchronize()
 
 
-def test_B7_what_is_no_metal_buffer_is_refused(device: hal.Compiled, control: Any) -> None:
+def test_B7_what_is_no_metal_buffer_is_refused(device, control):
     import objc
 
     memory = ctypes.create_string_buffer(256)
     fake = (ctypes.c_uint64 * 2)(id(object), 0)
-    queue = device.commands  # type: ignore[attr-defined]
+    queue = device.commands
     for pointer in (ctypes.addressof(memory), ctypes.addressof(fake), 8, 1 << 60, (1 << 64) - 8,
-                    objc.pyobjc_id(queue), objc.pyobjc_id(device.nothing[0]) + 4):  # type: ignore[attr-defined]  # fmt: skip
+                    objc.pyobjc_id(queue), objc.pyobjc_id(device.nothing[0]) + 4):  # fmt: skip
         with pytest.raises(hal.InvalidArgument, match="no MTLBuffer lies at the address"):
             hal.Buffer(device, 4, hal.int32, hal.BufferSpec(external_ptr=pointer)).allocate()
 
 
 @pytest.mark.usefixtures("control")
-def test_B7_a_buffer_of_another_gpu_or_too_small_is_refused(device: hal.Compiled) -> None:
+def test_B7_a_buffer_of_another_gpu_or_too_small_is_refused(device):
     import objc
 
     with hal.Device["METAL:1"] as other:
@@ -60,7 +55,7 @@ def test_B7_a_buffer_of_another_gpu_or_too_small_is_refused(device: hal.Compiled
         hal.Buffer(device, 65, hal.int32, hal.BufferSpec(external_ptr=pointer)).allocate()
 
 
-def test_A4_out_of_memory_in_the_middle(device: hal.Compiled, control: Any) -> None:
+def test_A4_out_of_memory_in_the_middle(device, control):
     device.allocator.free_cache()
     control.room = 8 << 20
     kept = []
@@ -76,7 +71,7 @@ def test_A4_out_of_memory_in_the_middle(device: hal.Compiled, control: Any) -> N
     hal.Buffer(device, 1 << 20, hal.uint8).allocate()
 
 
-def test_dlpack_has_the_id_and_a_byte_offset(device: hal.Compiled) -> None:
+def test_dlpack_has_the_id_and_a_byte_offset(device):
     import objc
 
     from hal_core.buffer import capsule

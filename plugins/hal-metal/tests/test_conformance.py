@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from metal_software import SYSTEM
 
-import hal_core as hal
 from hal_testing.conformance import *  # noqa: F403
 from hal_testing.kit.abilities import nothing_to_try
 from hal_testing.plugin import External, device  # noqa: F401  # it is closed by some
@@ -20,27 +18,27 @@ def hal_device_name(own_cache: None) -> str:
 
 
 @pytest.fixture
-def hal_external(device: hal.Compiled) -> External:  # noqa: F811
+def hal_external(device):  # noqa: F811
     """An MTLBuffer that Metal made."""
     import objc
 
     buffer = device.hardware.newBufferWithLength_options_(64, 0)
     buffer.contents().as_buffer(64)[:] = bytes(64)
 
-    def content() -> bytes:
+    def content():
         return bytes(buffer.contents().as_buffer(64))
 
     return External(objc.pyobjc_id(buffer), 64, content)
 
 
 @pytest.fixture
-def hal_fault(request: pytest.FixtureRequest) -> Callable[[hal.Program], None]:
+def hal_fault(request):
     """Let the next command buffer that does anything fail."""
     if SYSTEM:
         nothing_to_try("override the fixture hal_fault: no GPU can be made to fail")
     control: Any = request.getfixturevalue("control")
 
-    def arm(program: hal.Program) -> None:
+    def arm(program):
         control.faults.append(control.Fault(3, "Caused GPU Address Fault Error"))
 
     return arm

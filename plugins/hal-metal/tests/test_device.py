@@ -10,7 +10,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +20,7 @@ import hal_core as hal
 
 
 @pytest.fixture
-def opened(device: hal.Compiled, control: Any) -> Any:
+def opened(device, control):
     """A device of the test's own."""
     device.close()
     with hal.Device["METAL"] as made:
@@ -29,7 +28,7 @@ def opened(device: hal.Compiled, control: Any) -> Any:
         control.reset()
 
 
-def alive(control: Any) -> Any:
+def alive(control):
     gc.collect()
     return control.alive()
 
@@ -44,9 +43,7 @@ def alive(control: Any) -> Any:
      (77, "MTLCommandBufferErrorDomain 77")],
 )  # fmt: skip
 @pytest.mark.parametrize("wait", ["synchronize", "numpy", "wait=True", "asarray"])
-def test_P9_a_failed_command_buffer_surfaces_at_the_next_wait(
-    opened: hal.Compiled, control: Any, code: int, says: str, wait: str
-) -> None:
+def test_P9_a_failed_command_buffer_surfaces_at_the_next_wait(opened, control, code, says, wait):
     program, made = opened.compile(add), hal.zeros(4, hal.int32, opened)
     opened.synchronize()
     for _ in range(2):
@@ -68,7 +65,7 @@ def test_P9_a_failed_command_buffer_surfaces_at_the_next_wait(
 
 
 @pytest.mark.parametrize("queued", [False, True])
-def test_70_launches_in_flight(opened: hal.Compiled, control: Any, queued: bool) -> None:
+def test_70_launches_in_flight(opened, control, queued):
     """Metal blocks at 64; the launch waits then, and what was launched is done in order."""
     program, made = opened.compile(add), hal.zeros(4, hal.int32, opened)
     queue = opened.queue() if queued else None
@@ -82,7 +79,7 @@ def test_70_launches_in_flight(opened: hal.Compiled, control: Any, queued: bool)
     assert made.numpy().tolist() == [sum(range(70))] * 4
 
 
-def test_a_second_thread_does_not_think_the_device_idle(opened: hal.Compiled, control: Any) -> None:
+def test_a_second_thread_does_not_think_the_device_idle(opened, control):
     """While one thread waits, another one that reads must wait, too."""
     program, made = opened.compile(add), hal.zeros(4, hal.int32, opened)
     opened.synchronize()
@@ -97,14 +94,14 @@ def test_a_second_thread_does_not_think_the_device_idle(opened: hal.Compiled, co
     first.join()
 
 
-def test_a_wait_for_work_that_was_queued_while_the_device_closed_ends(opened: Any) -> None:
+def test_a_wait_for_work_that_was_queued_while_the_device_closed_ends(opened):
     """Closing waits, then forgets what is queued; another thread may have queued in between."""
     work = opened.submit("nothing", lambda commands: None)
     opened.pending.clear()
     assert opened.wait_for(work, 10) and work.done
 
 
-def test_2000_launches_leave_nothing(opened: hal.Compiled, control: Any) -> None:
+def test_2000_launches_leave_nothing(opened, control):
     program, made = opened.compile(add), hal.zeros(4, hal.int32, opened)
     program(made, vals=(1, 4), threads=4)
     opened.synchronize()
@@ -113,10 +110,10 @@ def test_2000_launches_leave_nothing(opened: hal.Compiled, control: Any) -> None
         program(made, vals=(1, 4), threads=4)
     assert made.numpy().tolist() == [2_001] * 4
     assert alive(control) == before
-    assert len(opened.pending) == 0  # type: ignore[attr-defined]
+    assert len(opened.pending) == 0
 
 
-def test_opening_and_closing_leaves_nothing(opened: hal.Compiled, control: Any) -> None:
+def test_opening_and_closing_leaves_nothing(opened, control):
     opened.close()
     before = alive(control)
     for _ in range(5):
@@ -131,9 +128,9 @@ def test_opening_and_closing_leaves_nothing(opened: hal.Compiled, control: Any) 
 # -- each message fails
 
 
-def steps(device: hal.Compiled, queue: bool) -> list[int]:
+def steps(device, queue):
     """Do everything that sends messages; return what is computed."""
-    device.libraries.clear()  # type: ignore[attr-defined]
+    device.libraries.clear()
     program = device.compile(add.lower())
     made, other = (hal.Buffer(device, 64, hal.int32).allocate() for _ in range(2))
     made.fill(0)
@@ -149,9 +146,7 @@ def steps(device: hal.Compiled, queue: bool) -> list[int]:
 
 
 @pytest.mark.parametrize("queue", [False, True])
-def test_each_selector_fails_at_each_of_its_turns(
-    opened: hal.Compiled, control: Any, queue: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_selector_fails_at_each_of_its_turns(opened, control, queue, monkeypatch):
     monkeypatch.setenv("HAL_CCACHE", "0")
     expected = steps(opened, queue)
     opened.synchronize()
@@ -175,10 +170,10 @@ def test_each_selector_fails_at_each_of_its_turns(
             control._failures.clear()
             opened.synchronize()
             gc.collect()
-    opened.libraries.clear()  # type: ignore[attr-defined]
+    opened.libraries.clear()
     assert steps(opened, queue) == expected
     opened.synchronize()  # the device keeps queues that it has not seen idle
-    opened.libraries.clear()  # type: ignore[attr-defined]
+    opened.libraries.clear()
     opened.allocator.free_cache()
     left = alive(control) - before
     assert not left, left
@@ -201,7 +196,7 @@ QUEUED = "queue = device.queue(); program(y, vals=(1, 64), threads=64, queue=que
 
 @pytest.mark.parametrize("lines", ["", QUEUED])
 @pytest.mark.usefixtures("control")
-def test_R15_the_interpreter_exits_with_work_in_flight(device: hal.Compiled, lines: str) -> None:
+def test_R15_the_interpreter_exits_with_work_in_flight(device, lines):
     code = f"""
 import numpy as np, hal_core as hal, metal_control
 metal_control.seconds = 0.02

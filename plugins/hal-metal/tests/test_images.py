@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -23,21 +21,21 @@ kernel void k(texture2d<float, access::read> x [[texture(0)]],
 }"""  # noqa: E501
 
 
-def compiled(device: hal.Compiled, text: str, signature: str | None = None) -> hal.Program:
+def compiled(device, text, signature=None):
     return device.compile(hal.Source("k", HEAD + text, signature, language="metal"))
 
 
-def made(device: hal.Compiled, image: Any, dtype: hal.DType = hal.float32) -> hal.Buffer:
+def made(device, image, dtype=hal.float32):
     return hal.Buffer(device, int(np.prod(image.shape)), dtype, hal.BufferSpec(image=image))
 
 
-def filled(device: hal.Compiled, pixels: Any, **options: Any) -> hal.Buffer:
+def filled(device, pixels, **options):
     *sizes, channels = pixels.shape
     image = hal.Image(*sizes[::-1], channels=channels, **options)
     return hal.Buffer.from_numpy(pixels, device, hal.BufferSpec(image=image))
 
 
-def test_normalised_integers_are_floats_in_a_kernel(device: hal.Compiled) -> None:
+def test_normalised_integers_are_floats_in_a_kernel(device):
     program = compiled(device, SAMPLED)
     assert str(program.signature) == "y: float32x4*, n: int32, im: const image2d"
     pixels = np.arange(3 * 5 * 4, dtype=np.uint8).reshape(3, 5, 4)
@@ -51,9 +49,7 @@ def test_normalised_integers_are_floats_in_a_kernel(device: hal.Compiled) -> Non
 
 @pytest.mark.parametrize(("axes", "place"), [(1, "at.x"), (3, "at")])
 @pytest.mark.parametrize("kind", ["half", "short", "ushort"])
-def test_images_of_one_and_three_axes(
-    device: hal.Compiled, axes: int, place: str, kind: str
-) -> None:
+def test_images_of_one_and_three_axes(device, axes, place, kind):
     copier = compiled(device, f"""
 kernel void k(texture{axes}d<{kind}, access::read> x [[texture(0)]],
               texture{axes}d<{kind}, access::write> y [[texture(1)]],
@@ -67,7 +63,7 @@ kernel void k(texture{axes}d<{kind}, access::read> x [[texture(0)]],
     assert (y.numpy() == pixels).all()
 
 
-def test_each_kind_of_argument_is_in_the_order_of_its_numbers(device: hal.Compiled) -> None:
+def test_each_kind_of_argument_is_in_the_order_of_its_numbers(device):
     """Images have a table of their own; what stands first in the text is an argument first."""
     program = compiled(device, """
 kernel void k(metal::texture2d<float, metal::access::read_write> b [[ texture(1) ]],
@@ -93,7 +89,7 @@ kernel void k(metal::texture2d<float, metal::access::read_write> b [[ texture(1)
     ("address::repeat, filter::nearest", "(i + 0.5) / 4.0", [0, 1, 2, 3, 0, 1]),
     ("address::mirrored_repeat, filter::nearest", "(i + 0.5) / 4.0", [0, 1, 2, 3, 3, 2]),
 ])  # fmt: skip
-def test_samplers(device: hal.Compiled, sampler: str, place: str, wanted: list[float]) -> None:
+def test_samplers(device, sampler, place, wanted):
     program = compiled(device, f"""
 kernel void k(texture1d<float> im [[texture(0)]], device float *y [[buffer(0)]],
               uint i [[thread_position_in_grid]]) {{
@@ -127,9 +123,7 @@ def test_P18_a_signature_has_the_image_of_the_text(
     ((", access::write>", ">"), r"writes argument 'y', which is texture2d<float> y \[\[texture"),
     (("x.read(at)", "x.sample(sampler(), float2(at))"), "samples argument 'x', which is texture2d"),
 ])  # fmt: skip
-def test_an_image_that_the_text_uses_against_its_access(
-    device: hal.Compiled, wrong: tuple[str, str], why: str
-) -> None:
+def test_an_image_that_the_text_uses_against_its_access(device, wrong, why):
     with pytest.raises(hal.CompileError, match=why) as caught:
         compiled(device, DOUBLED.replace(*wrong))
     assert caught.value.line == 6 and "no matching member function" in caught.value.log
@@ -140,7 +134,7 @@ kernel void k(texture2d<uint, access::read_write> x [[texture(0)]],
               uint2 at [[thread_position_in_grid]]) { x.write(x.read(at) + 1, at); }"""
 
 
-def test_a_texture_takes_images_of_its_type(device: hal.Compiled) -> None:
+def test_a_texture_takes_images_of_its_type(device):
     """Metal does not compare them, and what a kernel read would be undefined."""
     program, both = compiled(device, DOUBLED), compiled(device, BOTH)
     x, y = made(device, hal.Image(4, 4)).fill(1), made(device, hal.Image(4, 4), hal.int8)
@@ -163,7 +157,7 @@ def test_a_texture_takes_images_of_its_type(device: hal.Compiled) -> None:
         program(x, y, threads=(4, 4), queue=queue)
 
 
-def test_a_gpu_that_reads_and_writes_few_formats(device: hal.Compiled, control: Any) -> None:
+def test_a_gpu_that_reads_and_writes_few_formats(device, control):
     control.read_write_tier = 1
     both = compiled(device, BOTH)
     with pytest.raises(hal.InvalidArgument, match="got 'RGBA8Uint'; expected R32Uint"):
@@ -174,13 +168,13 @@ def test_a_gpu_that_reads_and_writes_few_formats(device: hal.Compiled, control: 
 
 
 @pytest.mark.parametrize("option", ["host", "cpu_access"])
-def test_an_image_is_no_memory_of_the_host(device: hal.Compiled, option: str) -> None:
-    options = hal.BufferSpec(image=hal.Image(4, 4), **{option: True})  # type: ignore[arg-type]
+def test_an_image_is_no_memory_of_the_host(device, option):
+    options = hal.BufferSpec(image=hal.Image(4, 4), **{option: True})
     with pytest.raises(hal.Unsupported, match=r"memory of the device.*Leave out host"):
         hal.Buffer(device, 64, hal.float32, options).allocate()
 
 
-def test_copies_to_and_from_parts_of_a_buffer(device: hal.Compiled) -> None:
+def test_copies_to_and_from_parts_of_a_buffer(device):
     """Metal copies pixels at multiples of bytes that few views begin at."""
     numbers = np.arange(200, dtype=np.float32)
     plain, image = hal.Buffer.from_numpy(numbers, device), made(device, hal.Image(4, 2))
@@ -198,7 +192,7 @@ def test_copies_to_and_from_parts_of_a_buffer(device: hal.Compiled) -> None:
     assert bytes_.numpy().tolist() == [0] * 5 + [*range(9)] + [0] * 18
 
 
-def test_other_libraries_take_a_copy_of_an_image(device: hal.Compiled) -> None:
+def test_other_libraries_take_a_copy_of_an_image(device):
     image = filled(device, np.arange(16, dtype=np.float32).reshape(2, 2, 4))
     with pytest.raises(hal.NotShareable):
         image.__dlpack__()

@@ -6,7 +6,6 @@ import re
 import runpy
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -31,7 +30,7 @@ def saxpy(
         y[i] = a * x[i] + y[i]
 
 
-def source(name: str, head: str, body: str, signature: str, **options: Any) -> hal.Source:
+def source(name, head, body, signature, **options):
     text = f"{HEAD}kernel void {name}({head}) {{ {body} }}\n"
     return hal.Source(name, text, signature, language="metal", **options)
 
@@ -43,8 +42,8 @@ PLACE = "uint i [[thread_position_in_grid]]"
 
 
 def test_a_launch_sends_six_messages_and_one_for_each_pointer_and_one_for_all_values(
-    device: hal.Compiled, control: Any
-) -> None:
+    device, control
+):
     program = device.compile(saxpy)
     y, x = (hal.zeros(64, hal.float32, device) for _ in range(2))
     program(y, x, vals=(2.0, 64), threads=64)
@@ -59,9 +58,7 @@ def test_a_launch_sends_six_messages_and_one_for_each_pointer_and_one_for_all_va
         assert sent == LAUNCH | {"setBuffer:offset:atIndex:": 2, "setBytes:length:atIndex:": 1}
 
 
-def test_an_allocation_from_the_cache_and_a_copy_to_an_idle_device_send_nothing(
-    device: hal.Compiled, control: Any
-) -> None:
+def test_an_allocation_from_the_cache_and_a_copy_to_an_idle_device_send_nothing(device, control):
     hal.Buffer(device, 1000, hal.float32).allocate().deallocate()
     control.messages.clear()
     made = hal.Buffer(device, 1000, hal.float32).allocate().copyin(np.ones(1000, "f4"))
@@ -70,9 +67,7 @@ def test_an_allocation_from_the_cache_and_a_copy_to_an_idle_device_send_nothing(
     assert not control.messages
 
 
-def test_opening_a_device_sends_less_than_twenty_messages(
-    device: hal.Compiled, control: Any
-) -> None:
+def test_opening_a_device_sends_less_than_twenty_messages(device, control):
     device.close()
     control.messages.clear()
     opened = hal.Device["METAL"]
@@ -80,7 +75,7 @@ def test_opening_a_device_sends_less_than_twenty_messages(
     assert sum(control.messages.values()) < 20
 
 
-def test_selectors_stand_in_the_driver_alone(control: Any) -> None:
+def test_selectors_stand_in_the_driver_alone(control):
     import pyobjc_table
 
     import hal_metal
@@ -97,7 +92,7 @@ def test_selectors_stand_in_the_driver_alone(control: Any) -> None:
 # -- arguments
 
 
-def test_thirty_pointers_and_many_values(device: hal.Compiled, tmp_path: Path) -> None:
+def test_thirty_pointers_and_many_values(device, tmp_path):
     """All values of a rendered kernel are one struct, in one of Metal's 31 entries."""
     kinds = ("int8", "int64", "bool_", "uint16", "float32")
     head = [f"p{n}: hal.Ptr[hal.float32]" for n in range(30)]
@@ -120,7 +115,7 @@ def test_thirty_pointers_and_many_values(device: hal.Compiled, tmp_path: Path) -
 
 
 @pytest.mark.parametrize(("pointers", "fits"), [(31, True), (32, False)])
-def test_a_source_has_31_entries(device: hal.Compiled, pointers: int, fits: bool) -> None:
+def test_a_source_has_31_entries(device, pointers, fits):
     head = ", ".join(f"device int *p{n} [[buffer({n})]]" for n in range(pointers))
     signature = ", ".join(f"p{n}: int32*" for n in range(pointers))
     body = " ".join(f"p{n}[0] = {n};" for n in range(pointers))
@@ -133,7 +128,7 @@ def test_a_source_has_31_entries(device: hal.Compiled, pointers: int, fits: bool
     assert [int(one.numpy()[0]) for one in buffers] == list(range(31))
 
 
-def test_empty_buffers_and_launches_without_threads(device: hal.Compiled, control: Any) -> None:
+def test_empty_buffers_and_launches_without_threads(device, control):
     program = device.compile(saxpy)
     none = hal.empty(0, hal.float32, device)
     y = hal.zeros(4, hal.float32, device)
@@ -145,7 +140,7 @@ def test_empty_buffers_and_launches_without_threads(device: hal.Compiled, contro
     assert not control.messages
 
 
-def test_values_are_limited_to_4096_bytes(device: hal.Compiled) -> None:
+def test_values_are_limited_to_4096_bytes(device):
     signature = ", ".join(["y: int64*", *(f"v{n}: int64" for n in range(513))])
     kernel = hal.Signature.parse("sum", signature)
     from hal_metal.arguments import check_room
@@ -158,7 +153,7 @@ def test_values_are_limited_to_4096_bytes(device: hal.Compiled) -> None:
 # -- blocks and shared memory
 
 
-def test_dynamic_shared_memory_is_rounded_to_16_and_limited(device: hal.Compiled) -> None:
+def test_dynamic_shared_memory_is_rounded_to_16_and_limited(device):
     program = device.compile(
         source("turn", "device int *y [[buffer(0)]], threadgroup int *t [[threadgroup(0)]], "
                "uint i [[thread_position_in_threadgroup]], uint n [[threads_per_threadgroup]]",
@@ -178,7 +173,7 @@ def test_dynamic_shared_memory_is_rounded_to_16_and_limited(device: hal.Compiled
         program(y, grid=1, block=5, shared=32769)
 
 
-def test_shared_memory_beside_the_kernels_own(device: hal.Compiled) -> None:
+def test_shared_memory_beside_the_kernels_own(device):
     program = device.compile(
         source("own", "device int *y [[buffer(0)]], threadgroup int *t [[threadgroup(0)]]",
                "threadgroup int a[4001]; a[0] = 1; t[0] = 2; y[0] = a[0] + t[0];", "y: int32*")
@@ -191,7 +186,7 @@ def test_shared_memory_beside_the_kernels_own(device: hal.Compiled) -> None:
         program(y, grid=1, block=1, shared=16753)
 
 
-def test_a_launch_has_one_piece_of_dynamic_shared_memory(device: hal.Compiled) -> None:
+def test_a_launch_has_one_piece_of_dynamic_shared_memory(device):
     head = "device int *y [[buffer(0)]], threadgroup int *t [[threadgroup(0)]]"
     head += ", threadgroup int *u [[threadgroup(1)]]"
     text = source("two", head, "u[0] = t[0] = y[0];", "y: int32*")
@@ -199,7 +194,7 @@ def test_a_launch_has_one_piece_of_dynamic_shared_memory(device: hal.Compiled) -
         device.compile(text)
 
 
-def test_a_pipeline_that_allows_fewer_threads(device: hal.Compiled, control: Any) -> None:
+def test_a_pipeline_that_allows_fewer_threads(device, control):
     control.most_threads = 64
     plain = device.compile(saxpy.lower())
     assert plain.info.max_block_threads == 64
@@ -258,16 +253,16 @@ REFUSED: dict[str, tuple[Callable[[], hal.Source], type[Exception], str]] = {
 
 
 @pytest.mark.parametrize("what", REFUSED)
-def test_texts_that_are_refused(device: hal.Compiled, what: str) -> None:
+def test_texts_that_are_refused(device, what):
     make, kind, says = REFUSED[what]
     with pytest.raises(kind, match=says) as caught:
         device.compile(make())
     assert "METAL" in str(caught.value) or kind is hal.InvalidArgument
     if what == "broken":
-        assert caught.value.line == 4 and "nothing" in caught.value.log  # type: ignore[attr-defined]
+        assert caught.value.line == 4 and "nothing" in caught.value.log
 
 
-def test_macros_are_lines_above_the_text(device: hal.Compiled) -> None:
+def test_macros_are_lines_above_the_text(device):
     kernel = source("scaled", f"device int *y [[buffer(0)]], {PLACE}", "y[i] = FACTOR * i;",
                     "y: int32*", defines={"FACTOR": "(3 + 4)"})  # fmt: skip
     y = hal.zeros(4, hal.int32, device)
@@ -278,13 +273,13 @@ def test_macros_are_lines_above_the_text(device: hal.Compiled) -> None:
 # -- images
 
 
-def test_a_kept_library_is_not_compiled_again(device: hal.Compiled, control: Any) -> None:
+def test_a_kept_library_is_not_compiled_again(device, control):
     program = device.compile(saxpy.lower())
     compiled = "newLibraryWithSource:options:error:"
     control.messages.clear()
     again = device.load(program.binary)
     assert control.messages[compiled] == 0
-    device.libraries.clear()  # type: ignore[attr-defined]
+    device.libraries.clear()
     device.load(program.binary)
     assert control.messages[compiled] == 1
     y = hal.zeros(3, hal.float32, device)
@@ -292,16 +287,16 @@ def test_a_kept_library_is_not_compiled_again(device: hal.Compiled, control: Any
     device.synchronize()
 
 
-def test_libraries_of_the_last_images_are_kept(device: hal.Compiled, control: Any) -> None:
+def test_libraries_of_the_last_images_are_kept(device, control):
     from hal_metal.device import KEPT_LIBRARIES
 
     for number in range(KEPT_LIBRARIES + 3):
-        device.keep_library(str(number).encode(), number)  # type: ignore[attr-defined]
-    kept = device.libraries  # type: ignore[attr-defined]
+        device.keep_library(str(number).encode(), number)
+    kept = device.libraries
     assert len(kept) == KEPT_LIBRARIES and b"2" not in kept and b"3" in kept
     kept.clear()
 
 
-def test_the_key_of_the_cache_has_system_language_and_math(device: hal.Compiled) -> None:
+def test_the_key_of_the_cache_has_system_language_and_math(device):
     said = device.compiler.identity
     assert re.match(r"Metal 3_\d, safe math, apple\d+, macOS Version \S+ \(Build \w+\)", said)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ctrl_c import Heard, Place, Scene, play, press_everywhere
+from ctrl_c import Place, Scene, play, press_everywhere
 from kernel_files import add
 
 import hal_core as hal
@@ -19,7 +19,7 @@ MOST = 60  # places of a scene; all of them under HAL_TEST_EVERY_PLACE=1
 
 
 @pytest.mark.parametrize("where", ["device", "queue", "graph"])
-def test_copies_and_fills_of_any_offset_size_and_overlap(device: hal.Compiled, where: str) -> None:
+def test_copies_and_fills_of_any_offset_size_and_overlap(device, where):
     """Metal's blits take multiples of 4; bytes between and overlapping ranges come out right."""
     made = hal.Buffer.from_numpy(np.arange(256, dtype=np.uint8), device)
     expected, choose = np.arange(256, dtype=np.uint8), random.Random(7)
@@ -30,7 +30,7 @@ def test_copies_and_fills_of_any_offset_size_and_overlap(device: hal.Compiled, w
             size, dest, src = (n & ~3 or 4 for n in (size, dest, src))
         steps.append((choose.choice(("copy", "fill", "wide", "copyin")), size, dest, src))
 
-    def work(queue: hal.Queue | None) -> None:
+    def work(queue):
         how: dict[str, Any] = {"queue": queue} if queue else {}
         for number, (kind, size, dest, src) in enumerate(steps):
             part = made.view(size, hal.uint8, dest)
@@ -67,9 +67,7 @@ def test_copies_and_fills_of_any_offset_size_and_overlap(device: hal.Compiled, w
     assert made.numpy().tolist() == expected.tolist()
 
 
-def test_a_replay_is_one_command_buffer_and_one_encoder_for_launches_in_a_row(
-    device: hal.Compiled, control: Any
-) -> None:
+def test_a_replay_is_one_command_buffer_and_one_encoder_for_launches_in_a_row(device, control):
     program, y = device.compile(add), hal.zeros(64, hal.int32, device)
     z = hal.zeros(64, hal.int32, device)
     with device.capture() as graph:
@@ -88,9 +86,7 @@ def test_a_replay_is_one_command_buffer_and_one_encoder_for_launches_in_a_row(
     assert y.numpy()[0] == 20 and z.numpy()[0] == 21
 
 
-def test_queues_of_two_devices_are_ordered_by_a_shared_event(
-    device: hal.Compiled, control: Any
-) -> None:
+def test_queues_of_two_devices_are_ordered_by_a_shared_event(device, control):
     other = hal.Device["METAL:1"]
     first, second = device.queue(), other.queue()
     y, z = hal.zeros(64, hal.int32, device), hal.zeros(64, hal.int32, other)
@@ -107,7 +103,7 @@ def test_queues_of_two_devices_are_ordered_by_a_shared_event(
     other.close()
 
 
-def test_a_queue_waits_for_an_event_of_the_host(device: hal.Compiled, control: Any) -> None:
+def test_a_queue_waits_for_an_event_of_the_host(device, control):
     queue, event = device.queue(), hal.Event()
     y = hal.zeros(64, hal.int32, device)
     device.synchronize()
@@ -120,8 +116,8 @@ def test_a_queue_waits_for_an_event_of_the_host(device: hal.Compiled, control: A
     assert control.messages["encodeWaitForEvent:value:"] == 1
 
 
-def test_Q6_a_command_queue_of_others_is_borrowed(device: hal.Compiled, control: Any) -> None:
-    theirs = device.hardware.newCommandQueue()  # type: ignore[attr-defined]
+def test_Q6_a_command_queue_of_others_is_borrowed(device, control):
+    theirs = device.hardware.newCommandQueue()
     queue = hal.Queue.wrap(theirs, device)
     y = hal.zeros(64, hal.int32, device)
     queue.wait(device.default_queue.record())  # which fills `y`
@@ -136,21 +132,21 @@ def test_Q6_a_command_queue_of_others_is_borrowed(device: hal.Compiled, control:
     other.close()
 
 
-def test_ctrl_c_leaves_no_encoder_open(device: hal.Compiled, control: Any) -> None:
+def test_ctrl_c_leaves_no_encoder_open(device, control):
     """Metal ends the process when an open one is released; `control` finds that."""
     program, x = device.compile(add), hal.zeros(64, hal.int32, device)
     options = hal.BufferSpec(image=hal.Image(4, 4))
     image = hal.Buffer.from_numpy(np.zeros((4, 4, 4), np.int32), device, options)
     here = tuple(str(Path(module.__file__ or "").parent) for module in (hal, hal_metal))
 
-    def work() -> None:
+    def work():
         program(x, vals=(1, 64), threads=64)
         x[1:9].fill(0)
         x[8:16].copy_from(x[32:40])
         image.copy_from(x)
         device.synchronize()
 
-    def check(heard: Heard) -> None:
+    def check(heard):
         if heard.frames and heard.frames[-1][1] == "send":  # a message is C on a Mac, and ends
             control.aborts.clear()
         assert not control.aborts, heard.where
@@ -163,15 +159,15 @@ def test_ctrl_c_leaves_no_encoder_open(device: hal.Compiled, control: Any) -> No
 
 
 @pytest.mark.parametrize("of_device", [False, True])
-def test_Q2_ctrl_c_in_a_wait_loses_no_event(device: hal.Compiled, of_device: bool) -> None:
+def test_Q2_ctrl_c_in_a_wait_loses_no_event(device, of_device):
     queue, made = device.queue(), hal.zeros(64, hal.int32, device)
     assert isinstance(queue, MetalQueue)
 
-    def scene() -> Scene:
+    def scene():
         events = [made.fill(value, queue=queue) for value in range(3)]
         made.fill(3)
 
-        def check(heard: Heard) -> None:
+        def check(heard):
             assert all(event.wait(10) for event in events)
             assert queue._wait_rest(10)  # also for what `synchronize` has put behind them
 

@@ -5,13 +5,10 @@ from __future__ import annotations
 import gc
 import re
 import threading
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 from metal_software import SYSTEM
-
-import hal_core as hal
 
 pytestmark = pytest.mark.skipif(SYSTEM, reason="this is about Metal in software")
 
@@ -33,7 +30,7 @@ kernel void both(texture2d<uint, access::read_write> x [[texture(0)]]) {
 class Bench:
     """A GPU, used by hand."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         import Metal
         import objc
 
@@ -51,10 +48,10 @@ class Bench:
         self.buffer = self.device.newBufferWithLength_options_(256, 0)
         self.buffer.contents().as_buffer(256)[:] = bytes(256)
 
-    def commands(self) -> Any:
+    def commands(self):
         return self.queue.commandBuffer()
 
-    def encoder(self, commands: Any) -> Any:
+    def encoder(self, commands):
         encoder = commands.computeCommandEncoder()
         encoder.setComputePipelineState_(self.pipeline)
         encoder.setBuffer_offset_atIndex_(self.buffer, 0, 0)
@@ -62,10 +59,10 @@ class Bench:
         encoder.setThreadgroupMemoryLength_atIndex_(16, 0)
         return encoder
 
-    def dispatch(self, encoder: Any, grid: Any = (2, 1, 1), block: Any = (4, 1, 1)) -> None:
+    def dispatch(self, encoder, grid=(2, 1, 1), block=(4, 1, 1)):
         encoder.dispatchThreadgroups_threadsPerThreadgroup_(grid, block)
 
-    def texture(self, format: int = 123, device: Any = None, **fields: int) -> Any:
+    def texture(self, format=123, device=None, **fields):
         """Make one of 4 x 2 pixels, of RGBA32Uint if no other format is asked for."""
         import Metal
 
@@ -81,9 +78,7 @@ class Bench:
             getattr(asked, f"set{name}_")(value)
         return (device or self.device).newTextureWithDescriptor_(asked)
 
-    def pixels(
-        self, offset: int = 0, row: int = 64, layer: int = 0, size: Any = (4, 2, 1), level: int = 0
-    ) -> None:
+    def pixels(self, offset=0, row=64, layer=0, size=(4, 2, 1), level=0):
         encoder = self.commands().blitCommandEncoder()
         try:
             encoder.copyFromBuffer_sourceOffset_sourceBytesPerRow_sourceBytesPerImage_sourceSize_toTexture_destinationSlice_destinationLevel_destinationOrigin_(
@@ -92,7 +87,7 @@ class Bench:
         finally:
             encoder.endEncoding()
 
-    def blit(self, *span: int, overlap: bool = False) -> None:
+    def blit(self, *span, overlap=False):
         src, dest, nbytes = span
         to = self.buffer if overlap else self.device.newBufferWithLength_options_(256, 0)
         encoder = self.commands().blitCommandEncoder()
@@ -105,7 +100,7 @@ class Bench:
 
 
 @pytest.fixture
-def bench(device: hal.Compiled) -> Iterator[Bench]:
+def bench(device):
     import metal_control as control
     import objc
 
@@ -114,7 +109,7 @@ def bench(device: hal.Compiled) -> Iterator[Bench]:
     control.reset()
 
 
-def _open_at_commit(bench: Bench) -> None:
+def _open_at_commit(bench):
     commands = bench.commands()
     encoder = bench.encoder(commands)
     try:
@@ -123,7 +118,7 @@ def _open_at_commit(bench: Bench) -> None:
         encoder.endEncoding()
 
 
-def _second_encoder(bench: Bench) -> None:
+def _second_encoder(bench):
     commands = bench.commands()
     encoder = bench.encoder(commands)
     try:
@@ -132,30 +127,30 @@ def _second_encoder(bench: Bench) -> None:
         encoder.endEncoding()
 
 
-def _second_commit(bench: Bench) -> None:
+def _second_commit(bench):
     commands = bench.commands()
     commands.commit()
     commands.commit()
 
 
-def _after_commit(bench: Bench) -> None:
+def _after_commit(bench):
     commands = bench.commands()
     commands.commit()
     commands.computeCommandEncoder()
 
 
-def _after_the_end(bench: Bench) -> None:
+def _after_the_end(bench):
     encoder = bench.encoder(bench.commands())
     encoder.endEncoding()
     bench.dispatch(encoder)
 
 
-def _dropped(bench: Bench) -> None:
+def _dropped(bench):
     bench.encoder(bench.commands())  # released when its pool ends, which is what is checked
 
 
-def _encoding(do: Callable[[Bench, Any], object]) -> Callable[[Bench], None]:
-    def run(bench: Bench) -> None:
+def _encoding(do):
+    def run(bench):
         encoder = bench.encoder(bench.commands())
         try:
             do(bench, encoder)
@@ -165,30 +160,30 @@ def _encoding(do: Callable[[Bench, Any], object]) -> Callable[[Bench], None]:
     return run
 
 
-def _bare(bench: Bench, encoder: Any) -> None:
+def _bare(bench, encoder):
     encoder.setBuffer_offset_atIndex_(None, 0, 0)
     bench.dispatch(encoder)
 
 
-def _without_memory(bench: Bench, encoder: Any) -> None:
+def _without_memory(bench, encoder):
     encoder._shared.clear()
     bench.dispatch(encoder)
 
 
-def _odd_offset(bench: Bench, encoder: Any) -> None:
+def _odd_offset(bench, encoder):
     encoder.setBuffer_offset_atIndex_(bench.buffer, 2, 0)
     bench.dispatch(encoder)
 
 
-def _of_another(bench: Bench, encoder: Any) -> None:
+def _of_another(bench, encoder):
     theirs = bench.other.newBufferWithLength_options_(16, 0)
     encoder.setBuffer_offset_atIndex_(theirs, 0, 0)
 
 
-def _bound(format: int = 123, **fields: int) -> Callable[[Bench], None]:
+def _bound(format=123, **fields):
     """Launch a kernel that reads and writes a texture."""
 
-    def run(bench: Bench, encoder: Any) -> None:
+    def run(bench, encoder):
         encoder.setComputePipelineState_(bench.both)
         if format:
             encoder.setTexture_atIndex_(bench.texture(format, **fields), 0)
@@ -197,7 +192,7 @@ def _bound(format: int = 123, **fields: int) -> Callable[[Bench], None]:
     return _encoding(run)
 
 
-def _much_shared(bench: Bench, encoder: Any) -> None:
+def _much_shared(bench, encoder):
     encoder.setThreadgroupMemoryLength_atIndex_(32768 + 16, 0)
     bench.dispatch(encoder)
 
@@ -250,7 +245,7 @@ RULES: dict[str, Callable[[Bench], object]] = {
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_what_ends_the_process_is_an_error_that_is_remembered(bench: Bench, rule: str) -> None:
+def test_what_ends_the_process_is_an_error_that_is_remembered(bench, rule):
     import metal_control as control
 
     with pytest.raises(control.ProcessEnds, match=re.escape(rule)):
@@ -258,7 +253,7 @@ def test_what_ends_the_process_is_an_error_that_is_remembered(bench: Bench, rule
     assert len(control.aborts) == 1
 
 
-def test_an_encoder_that_is_dropped_ends_the_process(bench: Bench) -> None:
+def test_an_encoder_that_is_dropped_ends_the_process(bench):
     import metal_control as control
 
     with bench.objc.autorelease_pool():
@@ -280,21 +275,21 @@ WRONG: dict[str, tuple[Callable[[Bench], object], str]] = {
 
 
 @pytest.mark.parametrize("what", WRONG)
-def test_arguments_are_those_of_pyobjcs_table(bench: Bench, what: str) -> None:
+def test_arguments_are_those_of_pyobjcs_table(bench, what):
     do, says = WRONG[what]
     with pytest.raises(TypeError, match=re.escape(says)):
         do(bench)
     gc.collect()
 
 
-def test_in_buffers_have_their_length(bench: Bench) -> None:
+def test_in_buffers_have_their_length(bench):
     encoder = bench.encoder(bench.commands())
     with pytest.raises(ValueError, match="3 bytes, and the length 4"):
         encoder.setBytes_length_atIndex_(b"123", 4, 1)
     encoder.endEncoding()
 
 
-def test_a_selector_that_the_table_lacks_cannot_be_written(bench: Bench) -> None:
+def test_a_selector_that_the_table_lacks_cannot_be_written(bench):
     import Metal
 
     with pytest.raises(TypeError, match="no selector newBufferWithSize:"):
@@ -304,7 +299,7 @@ def test_a_selector_that_the_table_lacks_cannot_be_written(bench: Bench) -> None
     assert (Metal.MTLCommandBufferStatusError, Metal.MTLMathModeSafe) == (5, 0)
 
 
-def test_ownership_is_counted(bench: Bench) -> None:
+def test_ownership_is_counted(bench):
     import metal_control as control
     import objc
 
@@ -315,7 +310,7 @@ def test_ownership_is_counted(bench: Bench) -> None:
         objc._registered["newSharedEvent"] = rows
     assert len(control.over_retained) == 1
 
-    def elsewhere() -> None:  # a thread has no pool
+    def elsewhere():  # a thread has no pool
         bench.device.name()
 
     thread = threading.Thread(target=elsewhere)
@@ -324,7 +319,7 @@ def test_ownership_is_counted(bench: Bench) -> None:
     assert control.outside == [("name", "Software GPU 0")]
 
 
-def test_metadata_that_comes_after_the_first_device_is_not_seen(bench: Bench) -> None:
+def test_metadata_that_comes_after_the_first_device_is_not_seen(bench):
     import objc
 
     before = dict(objc._registered)
@@ -332,7 +327,7 @@ def test_metadata_that_comes_after_the_first_device_is_not_seen(bench: Bench) ->
     assert objc._registered == before
 
 
-def test_an_out_parameter_that_is_not_restated_is_forgotten(bench: Bench) -> None:
+def test_an_out_parameter_that_is_not_restated_is_forgotten(bench):
     import objc
 
     selector = "newLibraryWithSource:options:error:"

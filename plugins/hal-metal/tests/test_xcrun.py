@@ -1,12 +1,7 @@
 """Xcode's compiler, for which a script stands in: it takes what it is given for a metallib."""
 
-from __future__ import annotations
-
 import os
 import sys
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -35,10 +30,10 @@ kernel void scale(device int *y [[buffer(0)]], uint i [[thread_position_in_grid]
 
 
 @pytest.fixture
-def xcrun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, control: Any) -> Callable[..., Path]:
+def xcrun(tmp_path, monkeypatch, control):
     """Put the script on PATH, or one that fails; return the file of what it was given."""
 
-    def install(status: int = 0) -> Path:
+    def install(status=0):
         log, path = tmp_path / "given", tmp_path / "xcrun"
         path.write_text(SCRIPT.format(python=sys.executable, log=str(log), status=status))
         path.chmod(0o755)
@@ -50,19 +45,17 @@ def xcrun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, control: Any) -> Call
 
 
 @pytest.fixture
-def opened(device: hal.Compiled, xcrun: Any) -> Any:
+def opened(device, xcrun):
     device.close()
     with hal.Device["METAL"] as made:
         yield made
 
 
-def scale(text: str = TEXT, **options: Any) -> hal.Source:
+def scale(text=TEXT, **options):
     return hal.Source("scale", text, "y: int32*", language="metal", **options)
 
 
-def test_it_makes_a_metallib_that_is_loaded(
-    opened: hal.Compiled, xcrun: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_it_makes_a_metallib_that_is_loaded(opened, xcrun, tmp_path):
     log = xcrun()
     (tmp_path / "headers").mkdir()
     program = opened.compile(
@@ -73,7 +66,7 @@ def test_it_makes_a_metallib_that_is_loaded(
     version, compiled = log.read_text().splitlines()
     assert version == "--version"
     assert compiled.startswith(f"-std=metal3.2 -fno-fast-math -O2 -I{tmp_path}/headers -o ")
-    opened.libraries.clear()  # type: ignore[attr-defined]
+    opened.libraries.clear()
     y = hal.Buffer.from_numpy(np.arange(4, dtype="i4"), opened)
     opened.load(program.binary)(y, threads=4, block=4)
     assert y.numpy().tolist() == [0, 3, 6, 9]
@@ -89,9 +82,7 @@ kernel void k(texture1d<float, access::write> y [[texture(1)]], texture1d<float>
 """
 
 
-def test_the_images_of_a_metallib_are_those_of_its_signature(
-    opened: hal.Compiled, xcrun: Callable[..., Path]
-) -> None:
+def test_the_images_of_a_metallib_are_those_of_its_signature(opened, xcrun):
     xcrun()
     options = hal.BufferSpec(image=hal.Image(4))
     x = hal.Buffer.from_numpy(np.ones((4, 4), "f4"), opened, options)
@@ -107,25 +98,21 @@ def test_the_images_of_a_metallib_are_those_of_its_signature(
             opened.compile(hal.Source("k", IMAGES, signature, language="metal"))
 
 
-def test_its_errors_have_log_and_line(opened: hal.Compiled, xcrun: Callable[..., Path]) -> None:
+def test_its_errors_have_log_and_line(opened, xcrun):
     xcrun()
     with pytest.raises(hal.CompileError, match="xcrun metal refuses the text") as caught:
         opened.compile(scale(TEXT.replace("FACTOR", "nothing")))
     assert caught.value.line == 3 and "undeclared" in caught.value.log
 
 
-def test_options_that_name_files_are_refused(
-    opened: hal.Compiled, xcrun: Callable[..., Path]
-) -> None:
+def test_options_that_name_files_are_refused(opened, xcrun):
     xcrun()
     with pytest.raises(hal.InvalidArgument, match="cannot name files"):
         opened.compile(scale(options=("-include=/etc/passwd",)))
 
 
 @pytest.mark.parametrize("there", [False, True])
-def test_C6_without_it_the_error_says_what_to_install(
-    opened: hal.Compiled, xcrun: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, there: bool
-) -> None:
+def test_C6_without_it_the_error_says_what_to_install(opened, xcrun, monkeypatch, there):
     if there:
         xcrun(status=72)  # Xcode without the Metal toolchain
     else:

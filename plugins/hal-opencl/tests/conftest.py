@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -26,7 +26,7 @@ __kernel void saxpy(__global float *y, __global const float *x, float a, int n) 
 """
 
 
-def pytest_itemcollected(item: pytest.Item) -> None:
+def pytest_itemcollected(item):
     leave_dtypes(item)
 
 
@@ -46,7 +46,7 @@ def device(own_cache: None) -> Iterator[hal.Compiled]:
 
 
 @pytest.fixture
-def hardware(device: hal.Compiled) -> hal.Compiled:
+def hardware(device):
     """A device that runs kernels in threads of its own, not in the thread that calls."""
     if "oclgrind" in device.info.vendor["platform"].lower():
         pytest.skip("Oclgrind runs kernels in the calling thread, and hangs when two call")
@@ -54,7 +54,7 @@ def hardware(device: hal.Compiled) -> hal.Compiled:
 
 
 @pytest.fixture
-def saxpy(device: hal.Compiled) -> hal.Program:
+def saxpy(device):
     return device.compile(
         hal.Source(
             "saxpy",
@@ -66,11 +66,11 @@ def saxpy(device: hal.Compiled) -> hal.Program:
 
 
 @pytest.fixture
-def vendor_error() -> Callable[[str, str], Exception]:
+def vendor_error():
     """Make an exception of PyOpenCL: `vendor_error("clFinish", "OUT_OF_RESOURCES")`."""
     from hal_opencl import driver
 
-    def make(routine: str, name: str) -> Exception:
+    def make(routine, name):
         code = getattr(driver.cl.status_code, name)
         return driver.cl.Error(driver.inner._ErrorRecord(msg="", code=code, routine=routine))
 

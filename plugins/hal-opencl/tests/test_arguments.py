@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 from slices import usual
@@ -19,7 +17,7 @@ SCALARS = {
 }  # fmt: skip
 
 
-def source(text: str, signature: str, name: str = "one") -> hal.Source:
+def source(text, signature, name="one"):
     return hal.Source(name, text, signature, language="opencl")
 
 
@@ -38,7 +36,7 @@ def test_P2_a_signature_the_kernel_does_not_have(
 
 
 @pytest.mark.parametrize("dtype", usual(SCALARS, "uint16", "float32"))
-def test_P2_every_scalar_fits_its_own_dtype_only(device: hal.Compiled, dtype: str) -> None:
+def test_P2_every_scalar_fits_its_own_dtype_only(device, dtype):
     if dtype == "float64" and "fp64" not in device.info.capabilities:
         pytest.skip("the device has no double")
     text = f"__kernel void one(__global {SCALARS[dtype]} *x) {{}}"
@@ -67,9 +65,7 @@ def test_P2_every_scalar_fits_its_own_dtype_only(device: hal.Compiled, dtype: st
         ("void", "int16", True),
     ],
 )
-def test_P2_vectors_of_the_dtype_and_types_of_the_kernels_own(
-    device: hal.Compiled, written: str, dtype: str, fits: bool
-) -> None:
+def test_P2_vectors_of_the_dtype_and_types_of_the_kernels_own(device, written, dtype, fits):
     text = f"""typedef float real;
     typedef struct {{ float a, b; }} pair;
     struct whole {{ int a; }};
@@ -82,19 +78,15 @@ def test_P2_vectors_of_the_dtype_and_types_of_the_kernels_own(
 
 
 @pytest.mark.parametrize("written", ["unsigned char*", "uchar *", "uchar*", "unsigned char4 *"])
-def test_P2_drivers_spell_types_in_their_own_way(written: str) -> None:
+def test_P2_drivers_spell_types_in_their_own_way(written):
     [param] = hal.Signature.parse("one", "x: uint8*").params
     [other] = hal.Signature.parse("one", "x: int8*").params
     found = Text("", three="4").dtype(written.rstrip("* "))
     assert holds(found, param) and not holds(found, other)
 
 
-def test_P2_a_driver_that_gives_no_types_is_trusted(
-    device: hal.Compiled,
-    monkeypatch: pytest.MonkeyPatch,
-    vendor_error: Callable[[str, str], Exception],
-) -> None:
-    def refuse(*args: object) -> None:
+def test_P2_a_driver_that_gives_no_types_is_trusted(device, monkeypatch, vendor_error):
+    def refuse(*args):
         raise vendor_error("clGetKernelArgInfo", "KERNEL_ARG_INFO_NOT_AVAILABLE")
 
     monkeypatch.setattr(driver.cl.Kernel, "get_arg_info", refuse)
@@ -115,9 +107,7 @@ PAIR = np.dtype([("a", "i4"), ("b", "i4")])
 
 @pytest.mark.parametrize("offsets", [False, True])
 @pytest.mark.parametrize("signature", [None, "c: int8, p: PAIR, v: int32x8, y: int32*"])
-def test_P5_shared_is_the_size_of_a_local_argument(
-    device: hal.Compiled, signature: str | None, offsets: bool
-) -> None:
+def test_P5_shared_is_the_size_of_a_local_argument(device, signature, offsets):
     pair = hal.as_dtype(PAIR).name
     text = LOCAL.replace("*y", "*y, long y0") if offsets else LOCAL
     given = signature and signature.replace("PAIR", pair)
@@ -140,7 +130,7 @@ def test_P5_shared_is_the_size_of_a_local_argument(
         program(y, vals=values, threads=16, shared=too_much)
 
 
-def test_P5_one_argument_is_local(device: hal.Compiled) -> None:
+def test_P5_one_argument_is_local(device):
     text = "__kernel void one(__global int *x, __local int *s, __local int *t) { x[0] = s[0]; }"
     with pytest.raises(hal.Unsupported, match=r"'t' is __local.*so is 's'.*defines"):
         device.compile(hal.Source("one", text, language="opencl"))
@@ -152,7 +142,7 @@ def test_P5_one_argument_is_local(device: hal.Compiled) -> None:
         program(vals=(1,), threads=8, shared=8)
 
 
-def test_P5_a_text_declares_no_more_local_memory_than_there_is(device: hal.Compiled) -> None:
+def test_P5_a_text_declares_no_more_local_memory_than_there_is(device):
     """PoCL ends the process that launches such a kernel."""
     most = device.info.limits.shared_nbytes
     text = """__kernel void one(__global int *y) {
@@ -171,7 +161,7 @@ def test_P5_a_text_declares_no_more_local_memory_than_there_is(device: hal.Compi
             assert y.numpy()[0] == 1
 
 
-def test_a_source_kernel_takes_pointers_without_a_dtype(device: hal.Compiled) -> None:
+def test_a_source_kernel_takes_pointers_without_a_dtype(device):
     """The signature says `any*`, and the text whatever it takes the memory for."""
     text = """__kernel void copied(__global float *y, __global const float *x, int n) {
         int i = get_global_id(0);

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import textwrap
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -115,7 +114,7 @@ while True:
 
 
 @pytest.mark.parametrize("name", BODIES)
-def test_P7_all_threads_meet(device: hal.Compiled, name: str, tmp_path: Path) -> None:
+def test_P7_all_threads_meet(device, name, tmp_path):
     kernel = load(tmp_path, IMPORTS + HEAD + textwrap.indent(BODIES[name], "    ")).k
     program = device.compile(kernel)
     x = (np.arange(12) * 7 % 11).astype("i4")
@@ -139,7 +138,7 @@ def neighbours(y: Ints, x: Ints, width: hal.int32):
 
 
 @pytest.mark.parametrize("block", [(4, 1), (2, 3), (1, 1), (8, 6)])
-def test_P6_blocks_of_any_size_meet(device: hal.Compiled, block: tuple[int, int]) -> None:
+def test_P6_blocks_of_any_size_meet(device, block):
     width, height = 8, 6
     expected = np.zeros(width * height, "i4")
     interpret(
@@ -156,7 +155,7 @@ def test_P6_blocks_of_any_size_meet(device: hal.Compiled, block: tuple[int, int]
         program(base[3:], x, vals=(width,), grid=1, block=most + 1)
 
 
-def test_more_may_live_across_barriers_than_a_block_has_room_for(device: hal.Compiled) -> None:
+def test_more_may_live_across_barriers_than_a_block_has_room_for(device):
     @hal.kernel(block=(1024, 1, 1))
     def many(y: Ints, x: Given):
         i = hal.global_idx(0)

@@ -1,11 +1,8 @@
 """F1: the queue's timestamps are translated to the host's clock."""
 
-from __future__ import annotations
-
 import gc
 import weakref
 from time import perf_counter_ns, sleep
-from typing import Any
 
 import numpy as np
 
@@ -16,7 +13,7 @@ from hal_opencl.driver import cl
 SLACK_NS = 500_000
 
 
-def test_F1_what_was_queued_lies_inside_of_the_call_that_queued_it(device: Any) -> None:
+def test_F1_what_was_queued_lies_inside_of_the_call_that_queued_it(device):
     """Also when samples of both clocks lie between the calls."""
     made = OpenCLClock(device)
     seen = []
@@ -30,7 +27,7 @@ def test_F1_what_was_queued_lies_inside_of_the_call_that_queued_it(device: Any) 
         assert before - SLACK_NS <= start <= end <= after + SLACK_NS
 
 
-def test_F1_pending_markers_are_bounded(device: Any) -> None:
+def test_F1_pending_markers_are_bounded(device):
     made = OpenCLClock(device)
     made.most_pending = 10
     (first,) = made._pending
@@ -39,7 +36,7 @@ def test_F1_pending_markers_are_bounded(device: Any) -> None:
         assert len(made._pending) <= 10 and made._pending[0] is first
 
 
-def test_F1_work_is_read_though_later_work_is_not_done(hardware: Any) -> None:
+def test_F1_work_is_read_though_later_work_is_not_done(hardware):
     device, made = hardware, OpenCLClock(hardware)
     _, times = made.measure(lambda: cl.enqueue_marker(device.commands))
     gate = cl.UserEvent(device.context)
@@ -55,7 +52,7 @@ def test_F1_work_is_read_though_later_work_is_not_done(hardware: Any) -> None:
     assert start <= end
 
 
-def test_F1_a_copy_that_was_recorded_lets_go_of_the_host_memory(device: hal.Compiled) -> None:
+def test_F1_a_copy_that_was_recorded_lets_go_of_the_host_memory(device):
     class Bytes(bytearray):
         pass
 
@@ -70,7 +67,7 @@ def test_F1_a_copy_that_was_recorded_lets_go_of_the_host_memory(device: hal.Comp
     assert [event.kind for event in profile.events] == ["copyin"]
 
 
-def test_F1_work_that_failed_has_the_time_of_its_call(device: Any) -> None:
+def test_F1_work_that_failed_has_the_time_of_its_call(device):
     made = OpenCLClock(device)
     failed = cl.UserEvent(device.context)
     before = perf_counter_ns()
@@ -81,7 +78,7 @@ def test_F1_work_that_failed_has_the_time_of_its_call(device: Any) -> None:
     assert before <= start <= end <= after
 
 
-def test_F1_events_are_read_after_the_device_was_closed(device: hal.Compiled) -> None:
+def test_F1_events_are_read_after_the_device_was_closed(device):
     own = type(device)("OPENCL", device.info)
     own._backend = device._backend
     own._backend.on_closing, before = lambda _: None, own._backend.on_closing

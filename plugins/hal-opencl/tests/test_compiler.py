@@ -6,11 +6,10 @@ import os
 import subprocess
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import numpy as np
 import pytest
-from ctrl_c import Heard, Scene, press_everywhere
+from ctrl_c import Scene, press_everywhere
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,11 +22,11 @@ from hal_opencl.stderr import quietly
 ONE = "__kernel void one(__global int *x) { x[get_global_id(0)] = VALUE; }"
 
 
-def source(text: str, signature: str, name: str = "one", **more: object) -> hal.Source:
+def source(text, signature, name="one", **more):
     return hal.Source(name, text, signature, language="opencl", **more)
 
 
-def value_of(device: hal.Compiled, kernel: hal.Source) -> int:
+def value_of(device, kernel):
     x = hal.zeros(1, hal.int32, device)
     device.compile(kernel)(x, threads=1)
     return int(x.numpy()[0])
@@ -58,9 +57,7 @@ def test_C5_a_compile_error_shows_log_source_and_line_and_prints_nothing(
     assert capfd.readouterr() == ("", "")
 
 
-def test_C2_identity_has_what_the_environment_tells_pocl(
-    device: hal.Compiled, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_C2_identity_has_what_the_environment_tells_pocl(device, monkeypatch):
     before = driver.identity_of(device.hardware)
     monkeypatch.setenv("POCL_EXTRA_BUILD_FLAGS", "-cl-opt-disable")
     after = driver.identity_of(device.hardware)
@@ -69,18 +66,14 @@ def test_C2_identity_has_what_the_environment_tells_pocl(
 
 
 @pytest.mark.parametrize("option", ["-I{0}", "-I", "-cl-mad-enable -I {0}", "-include"])
-def test_C2_options_that_name_files_are_refused(
-    device: hal.Compiled, tmp_path: Path, option: str
-) -> None:
+def test_C2_options_that_name_files_are_refused(device, tmp_path, option):
     """The cache key knows the files of `includes`; others could change unseen."""
     kernel = source(ONE, "x: int32*", defines={"VALUE": 1}, options=(option.format(tmp_path),))
     with pytest.raises(hal.InvalidArgument, match="includes="):
         device.compile(kernel)
 
 
-def test_C5_an_error_in_a_header_is_not_shown_as_a_line_of_the_kernel(
-    device: hal.Compiled, tmp_path: Path
-) -> None:
+def test_C5_an_error_in_a_header_is_not_shown_as_a_line_of_the_kernel(device, tmp_path):
     (tmp_path / "bad.h").write_text("\n\nint broken(\n")
     text = '#include "bad.h"\n' + ONE
     with pytest.raises(hal.CompileError, match=r"bad\.h") as caught:
@@ -88,29 +81,23 @@ def test_C5_an_error_in_a_header_is_not_shown_as_a_line_of_the_kernel(
     assert caught.value.line != 3
 
 
-def test_C5_a_warning_prints_nothing_and_fails_nothing(
-    device: hal.Compiled, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_C5_a_warning_prints_nothing_and_fails_nothing(device, capfd):
     text = "#warning look\n" + ONE.replace("VALUE", "3")
     assert value_of(device, source(text, "x: int32*")) == 3
     assert capfd.readouterr() == ("", "")
 
 
-def test_other_output_to_stderr_during_a_build_gets_through(
-    capfd: pytest.CaptureFixture[str],
-) -> None:
+def test_other_output_to_stderr_during_a_build_gets_through(capfd):
     quietly(
         lambda: os.write(2, b"mine\n2 errors generated.\n1 warning and 1 error generated.\nmore\n")
     )
     assert capfd.readouterr().err == "mine\nmore\n"
 
 
-def test_a_build_takes_stderr_from_no_other_thread_and_no_child(
-    capfd: pytest.CaptureFixture[str],
-) -> None:
+def test_a_build_takes_stderr_from_no_other_thread_and_no_child(capfd):
     building, end = threading.Event(), threading.Event()
 
-    def build() -> str:
+    def build():
         os.write(2, b"1 warning generated.\n")
         building.set()
         assert end.wait(30)
@@ -127,16 +114,16 @@ def test_a_build_takes_stderr_from_no_other_thread_and_no_child(
     assert capfd.readouterr().err == ""
 
 
-def test_what_a_build_raises_gets_out() -> None:
+def test_what_a_build_raises_gets_out():
     with pytest.raises(ZeroDivisionError):
         quietly(lambda: 1 // 0)
 
 
-def test_ctrl_c_while_a_build_begins() -> None:
+def test_ctrl_c_while_a_build_begins():
     """The build's thread ends, wherever Ctrl-C comes: the exit of the process waits for it."""
 
-    def scene() -> Scene:
-        def check(heard: Heard) -> None:
+    def scene():
+        def check(heard):
             assert poll(lambda: not any(map(_builds, threading.enumerate())), 10)
 
         return Scene(lambda: quietly(lambda: None), check)
@@ -144,14 +131,12 @@ def test_ctrl_c_while_a_build_begins() -> None:
     assert press_everywhere(scene, 60) > 10
 
 
-def _builds(thread: threading.Thread) -> bool:
+def _builds(thread):
     # Python keeps a thread without a number in a list where Ctrl-C comes before its start.
     return thread.name == "hal-opencl build" and thread.ident is not None
 
 
-def test_defines_options_and_includes_reach_the_compiler(
-    device: hal.Compiled, tmp_path: Path
-) -> None:
+def test_defines_options_and_includes_reach_the_compiler(device, tmp_path):
     assert value_of(device, source(ONE, "x: int32*", defines={"VALUE": "(2 + 3) * 2"})) == 10
     assert value_of(device, source(ONE, "x: int32*", options=("-DVALUE=11",))) == 11
     (tmp_path / "value.h").write_text("#define VALUE 12\n")
@@ -159,22 +144,20 @@ def test_defines_options_and_includes_reach_the_compiler(
     assert value_of(device, source(text, "x: int32*", includes=(str(tmp_path),))) == 12
 
 
-def test_an_include_folder_that_no_option_can_carry_is_refused(
-    device: hal.Compiled, tmp_path: Path
-) -> None:
+def test_an_include_folder_that_no_option_can_carry_is_refused(device, tmp_path):
     folder = tmp_path / "a b"
     folder.mkdir()
     with pytest.raises(hal.Unsupported, match="blanks"):
         device.compile(source(ONE, "x: int32*", includes=(str(folder),)))
 
 
-def test_C2_the_identity_names_platform_device_and_driver(device: hal.Compiled) -> None:
+def test_C2_the_identity_names_platform_device_and_driver(device):
     for fact in ("platform_version", "version", "driver_version"):
         assert device.info.vendor[fact] in device.compiler.identity
     assert device.info.title in device.compiler.identity
 
 
-def test_C8_disassembly_of_a_binary_that_is_text(device: hal.Compiled) -> None:
+def test_C8_disassembly_of_a_binary_that_is_text(device):
     sealed = Sealed("binary", "somebody", b".version 7.0\n.entry one\n")
     assert device.compiler.disassemble(sealed.to_bytes()) == ".version 7.0\n.entry one\n"
 
@@ -182,9 +165,7 @@ def test_C8_disassembly_of_a_binary_that_is_text(device: hal.Compiled) -> None:
 # -- what kernels may hold
 
 
-def test_D1_half_floats_are_storage_without_arithmetic(
-    device: hal.Compiled, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_D1_half_floats_are_storage_without_arithmetic(device, capfd):
     text = """__kernel void one(__global half *x, __global float *y) {
         y[0] = vload_half(0, x);
     }"""
@@ -201,7 +182,7 @@ def test_D1_half_floats_are_storage_without_arithmetic(
         device.compile(source(text, "x: float32*, h: bfloat16"))
 
 
-def test_P1_a_kernel_may_be_called_like_a_built_in_function(device: hal.Compiled) -> None:
+def test_P1_a_kernel_may_be_called_like_a_built_in_function(device):
     text = "__kernel void {0}(__global int *x) {{ x[0] = 4; }}\n"
     names = ("dot", "mix", "step", "select")
     for name in names:
@@ -216,32 +197,30 @@ def test_P1_a_kernel_may_be_called_like_a_built_in_function(device: hal.Compiled
 # -- what is stored
 
 
-def load(device: hal.Compiled, image: bytes, entry: str = "one") -> hal.Program:
+def load(device, image, entry="one"):
     signature = hal.Signature.parse(entry, "x: int32*")
     return device.load(hal.Binary(image, "opencl", "", hal.Interface(signature)))
 
 
 @pytest.fixture(scope="module")
-def image(device: hal.Compiled) -> bytes:
+def image(device):
     return device.compile(source(ONE, "x: int32*", defines={"VALUE": 5})).binary.image
 
 
-def test_P1_a_binary_of_another_driver_is_refused(device: hal.Compiled, image: bytes) -> None:
+def test_P1_a_binary_of_another_driver_is_refused(device, image):
     sealed = Sealed.of_bytes(image, "test", "")
     with pytest.raises(hal.CompileError, match="another driver"):
         load(device, sealed._replace(identity="somebody else").to_bytes())
     assert sealed.identity == device.compiler.identity
 
 
-def test_P1_a_binary_the_driver_refuses_is_an_error(device: hal.Compiled) -> None:
+def test_P1_a_binary_the_driver_refuses_is_an_error(device):
     sealed = Sealed("binary", device.compiler.identity, b"garbage" * 100)
     with pytest.raises(hal.CompileError, match=r"refuses|no __kernel"):
         load(device, sealed.to_bytes())
 
 
-def test_without_binaries_the_source_is_stored(
-    device: hal.Compiled, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_binaries_the_source_is_stored(device, monkeypatch):
     monkeypatch.setattr(driver, "binary_of", lambda program: b"")
     kernel = source(ONE, "x: int32*", options=("-DVALUE=31",))
     assert value_of(device, kernel) == 31
@@ -251,8 +230,8 @@ def test_without_binaries_the_source_is_stored(
 
 @pytest.mark.parametrize("rendered", [False, True])
 def test_C_a_text_is_built_once_and_a_binary_that_pocl_would_compile_for_is_not_asked_for(
-    device: hal.Compiled, monkeypatch: pytest.MonkeyPatch, rendered: bool
-) -> None:
+    device, monkeypatch, rendered
+):
     if "Portable" not in device.info.vendor["platform"]:
         pytest.skip("another platform than PoCL")
 
@@ -271,8 +250,6 @@ def test_C_a_text_is_built_once_and_a_binary_that_pocl_would_compile_for_is_not_
 
 
 @given(st.binary(), st.text(), st.lists(st.text()))
-def test_a_sealed_binary_is_read_as_it_was_written(
-    payload: bytes, identity: str, flags: list[str]
-) -> None:
+def test_a_sealed_binary_is_read_as_it_was_written(payload, identity, flags):
     sealed = Sealed("binary", identity, payload, tuple(flags))
     assert Sealed.of_bytes(sealed.to_bytes(), "test", "") == sealed

@@ -17,14 +17,14 @@ def hal_device_name(own_cache: None) -> str:
 
 
 @pytest.fixture
-def hal_external(device: hal.Compiled) -> External:  # noqa: F811
+def hal_external(device):  # noqa: F811
     """A cl_mem that PyOpenCL made, in the device's context."""
     import pyopencl as cl
 
     zeros, flags = bytes(64), cl.mem_flags
     memory = cl.Buffer(device.context, flags.READ_WRITE | flags.COPY_HOST_PTR, hostbuf=zeros)
 
-    def content() -> bytes:
+    def content():
         data = bytearray(64)
         cl.enqueue_copy(device.commands, data, memory)
         return bytes(data)

@@ -6,7 +6,7 @@ import gc
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 
 import numpy as np
@@ -26,14 +26,14 @@ VendorError = Callable[[str, str], Exception]
 NOTHING = hal.Source("nothing", "__kernel void nothing() {}", "", language="opencl")
 
 
-def buffer(device: hal.Compiled, data: bytes) -> hal.Buffer:
+def buffer(device, data):
     return hal.Buffer(device, len(data), hal.uint8).copyin(data)
 
 
 # -- what there is
 
 
-def test_enumeration_is_stable_and_simulators_come_last(device: hal.Compiled) -> None:
+def test_enumeration_is_stable_and_simulators_come_last(device):
     infos = enumerate_devices("OPENCL")
     assert [info.name for info in infos][:2] == ["OPENCL", "OPENCL:1"][: len(infos)]
     assert [info.title for info in infos] == [i.title for i in enumerate_devices("OPENCL")]
@@ -41,7 +41,7 @@ def test_enumeration_is_stable_and_simulators_come_last(device: hal.Compiled) ->
     assert simulated == sorted(simulated)
 
 
-def test_facts_are_those_of_the_platform(device: hal.Compiled) -> None:
+def test_facts_are_those_of_the_platform(device):
     hardware, info = device.hardware, device.info
     assert info == describe(device.name, hardware)
     assert info.kind == "cpu" or not hardware.type & cl.device_type.CPU
@@ -53,10 +53,8 @@ def test_facts_are_those_of_the_platform(device: hal.Compiled) -> None:
     assert ("fp64" in info.capabilities) == ("cl_khr_fp64" in hardware.extensions.split())
 
 
-def test_R10_no_platform_is_no_hardware_and_says_what_to_install(
-    monkeypatch: pytest.MonkeyPatch, vendor_error: VendorError
-) -> None:
-    def none() -> None:
+def test_R10_no_platform_is_no_hardware_and_says_what_to_install(monkeypatch, vendor_error):
+    def none():
         raise vendor_error("clGetPlatformIDs", "PLATFORM_NOT_FOUND_KHR")
 
     monkeypatch.setattr(cl, "get_platforms", none)
@@ -64,10 +62,8 @@ def test_R10_no_platform_is_no_hardware_and_says_what_to_install(
         enumerate_devices("OPENCL")
 
 
-def test_a_platform_that_cannot_compile_is_refused_and_reported(
-    device: hal.Compiled, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*args: object) -> None:
+def test_a_platform_that_cannot_compile_is_refused_and_reported(device, monkeypatch):
+    def fail(*args):
         raise driver.BuildError("clBuildProgram failed", "error: unknown target CPU 'generic'")
 
     monkeypatch.setattr(driver, "build", fail)
@@ -79,13 +75,13 @@ def test_a_platform_that_cannot_compile_is_refused_and_reported(
     )
 
 
-def test_doctor_says_that_the_device_compiles(device: hal.Compiled) -> None:
+def test_doctor_says_that_the_device_compiles(device):
     checks = plugin.hal_doctor("OPENCL")
     assert checks[device.index].ok
     assert device.info.title in checks[device.index].title
 
 
-def test_X1_a_call_that_close_overtakes_raises_InvalidState(device: hal.Compiled) -> None:
+def test_X1_a_call_that_close_overtakes_raises_InvalidState(device):
     """One thread has passed the checks of a launch or a wait when another closes the device."""
     second = plugin.hal_open_device(
         "OPENCL", device.index, enumerate_devices("OPENCL")[device.index]
@@ -110,9 +106,7 @@ def test_X1_a_call_that_close_overtakes_raises_InvalidState(device: hal.Compiled
 # -- memory
 
 
-def test_B6_two_buffers_of_one_device_copy_without_the_host(
-    device: hal.Compiled, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_B6_two_buffers_of_one_device_copy_without_the_host(device, monkeypatch):
     a, b = buffer(device, bytes(range(200))), hal.empty(100, hal.uint8, device)
     monkeypatch.setattr(type(device.allocator), "_copyout", None)
     b.copy_from(a.view(100, offset=33))
@@ -120,7 +114,7 @@ def test_B6_two_buffers_of_one_device_copy_without_the_host(
     assert b.copyout(bytearray(100)) == bytes(range(33, 133))
 
 
-def test_B7_external_memory_that_does_not_fit_is_refused(device: hal.Compiled) -> None:
+def test_B7_external_memory_that_does_not_fit_is_refused(device):
     memory = cl.Buffer(device.context, cl.mem_flags.READ_WRITE, 64)
     foreign = cl.Context([device.hardware])
     other = cl.Buffer(foreign, cl.mem_flags.READ_WRITE, 64)
@@ -131,7 +125,7 @@ def test_B7_external_memory_that_does_not_fit_is_refused(device: hal.Compiled) -
         hal.empty(64, hal.uint8, device, hal.BufferSpec(external_ptr=0))
 
 
-def test_B7_what_is_no_memory_object_is_refused_and_not_followed(device: hal.Compiled) -> None:
+def test_B7_what_is_no_memory_object_is_refused_and_not_followed(device):
     """The driver would follow any address, and end the process at one that is not its own."""
     array = np.zeros(64, "f4")
     freed = cl.Buffer(device.context, cl.mem_flags.READ_WRITE, 64)
@@ -143,13 +137,11 @@ def test_B7_what_is_no_memory_object_is_refused_and_not_followed(device: hal.Com
             hal.empty(16, hal.uint8, device, hal.BufferSpec(external_ptr=pointer))
 
 
-def test_A4_an_allocation_that_was_tried_twice_is_freed_at_once(
-    device: hal.Compiled, monkeypatch: pytest.MonkeyPatch, vendor_error: VendorError
-) -> None:
+def test_A4_an_allocation_that_was_tried_twice_is_freed_at_once(device, monkeypatch, vendor_error):
     failures = [vendor_error("clCreateBuffer", "OUT_OF_RESOURCES")]
     real = cl.Buffer
 
-    def fail_once(*args: object) -> object:
+    def fail_once(*args):
         if failures:
             raise failures.pop()
         return real(*args)
@@ -172,13 +164,9 @@ def test_A4_an_allocation_that_was_tried_twice_is_freed_at_once(
      ("OUT_OF_HOST_MEMORY", hal.OutOfMemory), ("INVALID_VALUE", hal.HalError)],
 )  # fmt: skip
 def test_A4_the_vendors_error_is_translated_with_call_code_and_name(
-    device: hal.Compiled,
-    monkeypatch: pytest.MonkeyPatch,
-    vendor_error: VendorError,
-    code: str,
-    kind: type[Exception],
-) -> None:
-    def fail(*args: object) -> None:
+    device, monkeypatch, vendor_error, code, kind
+):
+    def fail(*args):
         raise vendor_error("clCreateBuffer", code)
 
     monkeypatch.setattr(cl, "Buffer", fail)
@@ -191,7 +179,7 @@ def test_A4_the_vendors_error_is_translated_with_call_code_and_name(
 # -- waiting
 
 
-def test_exit_finds_three_objects_for_each_live_buffer(device: hal.Compiled) -> None:
+def test_exit_finds_three_objects_for_each_live_buffer(device):
     """The collector visits each object a few times as Python ends: the buffer, its memory's place
     and the driver's memory, which makes less than 5 ms for a thousand of them."""
     hal.zeros(1000, hal.float32, device)
@@ -202,7 +190,7 @@ def test_exit_finds_three_objects_for_each_live_buffer(device: hal.Compiled) -> 
     assert len(gc.get_objects()) - before <= 3 * len(live) + 30
 
 
-def test_synchronize_has_a_time_limit(hardware: hal.Compiled) -> None:
+def test_synchronize_has_a_time_limit(hardware):
     device = hardware
     gate = cl.UserEvent(device.context)
     cl.enqueue_barrier(device.commands, wait_for=[gate])
@@ -215,12 +203,12 @@ def test_synchronize_has_a_time_limit(hardware: hal.Compiled) -> None:
 
 
 @pytest.fixture
-def busy(hardware: hal.Compiled, saxpy: hal.Program) -> Iterator[hal.Buffer]:
+def busy(hardware, saxpy):
     """A buffer that a launch uses which does not end before the test, or for ten seconds."""
     gate = cl.UserEvent(hardware.context)
     cl.enqueue_barrier(hardware.commands, wait_for=[gate])
 
-    def open_gate() -> None:
+    def open_gate():
         with suppress(cl.Error):  # it is open
             gate.set_status(cl.command_execution_status.COMPLETE)
 
@@ -237,10 +225,8 @@ def busy(hardware: hal.Compiled, saxpy: hal.Program) -> Iterator[hal.Buffer]:
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="the system has no alarms")
 @pytest.mark.parametrize("wait", ["synchronize", "copyout", "copyin", "launch"])
-def test_Q2_ctrl_c_ends_a_wait_before_the_work_ends(
-    hardware: hal.Compiled, saxpy: hal.Program, busy: hal.Buffer, wait: str
-) -> None:
-    def interrupt(*_: object) -> None:
+def test_Q2_ctrl_c_ends_a_wait_before_the_work_ends(hardware, saxpy, busy, wait):
+    def interrupt(*_):
         raise KeyboardInterrupt
 
     waits: dict[str, Callable[[], object]] = {
@@ -259,14 +245,9 @@ def test_Q2_ctrl_c_ends_a_wait_before_the_work_ends(
         signal.signal(signal.SIGALRM, before)
 
 
-def test_P9_a_failure_on_the_device_surfaces_at_the_wait(
-    device: hal.Compiled,
-    saxpy: hal.Program,
-    monkeypatch: pytest.MonkeyPatch,
-    vendor_error: VendorError,
-) -> None:
+def test_P9_a_failure_on_the_device_surfaces_at_the_wait(device, saxpy, monkeypatch, vendor_error):
     class Lost:
-        def finish(self) -> None:
+        def finish(self):
             raise vendor_error("clFinish", "OUT_OF_RESOURCES")
 
     x = hal.zeros(4, hal.float32, device)
@@ -277,9 +258,7 @@ def test_P9_a_failure_on_the_device_surfaces_at_the_wait(
         device.synchronize()
 
 
-def test_P9_failed_work_is_told_once(
-    device: hal.Compiled,
-) -> None:
+def test_P9_failed_work_is_told_once(device):
     failed = cl.UserEvent(device.context)
     failed.set_status(-5)
     device.last_event, device.last_launched = failed, "saxpy"

@@ -1,7 +1,5 @@
 """Errors of PyOpenCL become exceptions of hal-core."""
 
-from __future__ import annotations
-
 import traceback
 from collections.abc import Callable
 
@@ -14,12 +12,12 @@ from hal_opencl.driver import cl
 VendorError = Callable[[str, str], Exception]
 
 
-def shown(error: BaseException) -> str:
+def shown(error):
     """Return the traceback that Python prints for an error."""
     return "".join(traceback.format_exception(error))
 
 
-def test_C5_a_compile_error_is_one_traceback(device: hal.Compiled) -> None:
+def test_C5_a_compile_error_is_one_traceback(device):
     text = "__kernel void one(__global int *x) {\n  x[0] = y;\n}"
     with pytest.raises(hal.CompileError) as caught:
         device.compile(hal.Source("one", text, "x: int32*", language="opencl"))
@@ -29,7 +27,7 @@ def test_C5_a_compile_error_is_one_traceback(device: hal.Compiled) -> None:
     assert ">    2 |   x[0] = y;" in printed
 
 
-def test_a_failed_call_is_one_traceback_that_says_all(vendor_error: VendorError) -> None:
+def test_a_failed_call_is_one_traceback_that_says_all(vendor_error):
     with pytest.raises(hal.DeviceFault) as caught, driver.check("copyin", "OPENCL"):
         raise vendor_error("clFinish", "OUT_OF_RESOURCES")
     assert shown(caught.value).count("Traceback") == 1
@@ -38,7 +36,7 @@ def test_a_failed_call_is_one_traceback_that_says_all(vendor_error: VendorError)
     )
 
 
-def test_the_text_that_the_binding_adds_is_shown() -> None:
+def test_the_text_that_the_binding_adds_is_shown():
     record = driver.inner._ErrorRecord(msg="the wires are loose", code=-5, routine="clFinish")
     text = driver.sentence(cl.Error(record))
     assert text == "clFinish failed with OUT_OF_RESOURCES: the wires are loose"

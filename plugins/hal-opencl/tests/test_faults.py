@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -24,7 +23,7 @@ def three_views(
         f[i] = f[i] * 2.0
 
 
-def test_views_of_one_buffer_may_have_several_dtypes(device: hal.Compiled) -> None:
+def test_views_of_one_buffer_may_have_several_dtypes(device):
     n = 64
     buffer = hal.zeros(n, hal.float32, device)
     views = buffer.view(n, hal.int32), buffer.view(2 * n, hal.int16)
@@ -35,8 +34,8 @@ def test_views_of_one_buffer_may_have_several_dtypes(device: hal.Compiled) -> No
     assert (buffer.numpy() == expected * 2).all()
 
 
-def test_only_pointers_that_may_meet_are_declared_so(device: hal.Compiled) -> None:
-    def text(signature: str) -> str:
+def test_only_pointers_that_may_meet_are_declared_so(device):
+    def text(signature):
         kernel = hal.Kernel("k", hal.Signature.parse("k", signature), ())
         return device.compile(kernel).source
 
@@ -60,7 +59,7 @@ def whole(y: hal.Ptr[hal.int32], n: hal.int32):
     y[4 * i + 3] = 1 if wide == round(wide) and wide == hal.trunc(wide) else 2
 
 
-def test_numbers_that_no_int_holds_are_rounded_while_compiling(device: hal.Compiled) -> None:
+def test_numbers_that_no_int_holds_are_rounded_while_compiling(device):
     y = hal.zeros(16, hal.int32, device)
     device.compile(whole)(y, vals=(4,), threads=4)
     assert y.numpy().tolist() == [1] * 16
@@ -77,7 +76,7 @@ def some_return_behind_a_barrier(y: hal.Ptr[hal.int32]):
     y[i] = y[i] * 6 + 1
 
 
-def test_threads_may_return_behind_a_barrier_in_a_branch(device: hal.Compiled) -> None:
+def test_threads_may_return_behind_a_barrier_in_a_branch(device):
     y = hal.Buffer.from_numpy(np.arange(6, dtype="i4"), device=device)
     device.compile(some_return_behind_a_barrier)(y, grid=2)
     assert y.numpy().tolist() == [1, 7, 2, 19, 25, 31]
@@ -124,14 +123,12 @@ def test_a_threads_own_accesses_keep_their_order(
 @pytest.mark.parametrize(
     ("dtype", "word"), [(hal.float32, hal.uint32), (hal.float64, hal.uint64)], ids=str
 )
-def test_bits_of_what_is_loaded_as_a_float_under_a_mask(
-    device: hal.Compiled, dtype: hal.DType, word: hal.DType
-) -> None:
+def test_bits_of_what_is_loaded_as_a_float_under_a_mask(device, dtype, word):
     """LLVM 15 ended the process on a machine with AVX-512."""
     sign = 1 << (8 * dtype.itemsize - 1)
 
     @hal.kernel
-    def signs(y: hal.Ptr[dtype], x: hal.ConstPtr[dtype], n: hal.int32):  # type: ignore[valid-type]
+    def signs(y: hal.Ptr[dtype], x: hal.ConstPtr[dtype], n: hal.int32):
         i = hal.global_idx(0)
         if i < n:
             y[6 * i] = x[i]
@@ -158,7 +155,7 @@ FUNCTIONS = [hal.exp, hal.exp2, hal.tanh, hal.sin, hal.log, hal.atan]
 
 
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
-def test_functions_of_a_constant_nan(device: hal.Compiled, function: Callable[..., float]) -> None:
+def test_functions_of_a_constant_nan(device, function):
     @hal.kernel
     def compare(y: hal.Ptr[hal.int32], n: hal.int32):
         i = hal.global_idx(0)

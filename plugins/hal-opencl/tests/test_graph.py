@@ -31,22 +31,22 @@ def turned(y: hal.Ptr[hal.int32]) -> None:
 TEXT = """__kernel void twice(__global int *y) { y[get_global_id(0)] *= 2; }"""
 
 
-def twice(device: hal.Compiled) -> hal.Program:
+def twice(device):
     return device.compile(hal.Source("twice", TEXT, "y: int32*", language="opencl"))
 
 
 @pytest.fixture
-def buffered(device: hal.Compiled) -> hal.Compiled:
+def buffered(device):
     if calls_of(device.hardware) is None:
         pytest.skip("the driver has no cl_khr_command_buffer of version 0.9.0 to 0.9.4")
     return device
 
 
-def numbers(device: hal.Compiled) -> hal.Buffer:
+def numbers(device):
     return hal.Buffer.from_numpy(np.arange(N, dtype="i4"), device)
 
 
-def all_kinds(device: hal.Compiled, y: hal.Buffer, spare: hal.Buffer) -> None:
+def all_kinds(device, y, spare):
     """Do work of every kind: launches with values, offsets, whole blocks and source; copies."""
     device.compile(add)(y, vals=(3, N), threads=N)
     device.compile(add)(y.view(N // 2, offset=4 * (N // 2)), vals=(5, N // 2), threads=N)
@@ -60,7 +60,7 @@ def all_kinds(device: hal.Compiled, y: hal.Buffer, spare: hal.Buffer) -> None:
     y.view(N // 4, offset=4 * (N // 4)).copy_from(spare.view(N // 4))
 
 
-def test_G6_a_command_buffer_does_what_the_steps_do(buffered: hal.Compiled) -> None:
+def test_G6_a_command_buffer_does_what_the_steps_do(buffered):
     y, spare = numbers(buffered), numbers(buffered)
     for _ in range(3):
         all_kinds(buffered, y, spare)
@@ -75,12 +75,10 @@ def test_G6_a_command_buffer_does_what_the_steps_do(buffered: hal.Compiled) -> N
     assert [y.numpy().tolist(), spare.numpy().tolist()] == expected
 
 
-def test_G6_a_replay_makes_as_many_calls_for_many_nodes_as_for_two(
-    buffered: hal.Compiled,
-) -> None:
+def test_G6_a_replay_makes_as_many_calls_for_many_nodes_as_for_two(buffered):
     program, y, counts = buffered.compile(add), numbers(buffered), list[int]()
 
-    def count(frame: object, what: str, _: object) -> None:
+    def count(frame, what, _):
         counts[-1] += what in ("call", "c_call")
 
     for nodes in (2, 200):
@@ -99,7 +97,7 @@ def test_G6_a_replay_makes_as_many_calls_for_many_nodes_as_for_two(
     assert y.numpy().tolist() == [k + 2 * 202 for k in range(N)]
 
 
-def test_G6_other_buffers_and_updates_are_recorded_anew(buffered: hal.Compiled) -> None:
+def test_G6_other_buffers_and_updates_are_recorded_anew(buffered):
     program, y, other = buffered.compile(add), numbers(buffered), numbers(buffered)
     with buffered.capture() as graph:
         program(y, vals=(1, N), threads=N)
@@ -111,7 +109,7 @@ def test_G6_other_buffers_and_updates_are_recorded_anew(buffered: hal.Compiled) 
     assert other.numpy().tolist() == [i + 1 for i in range(N)]
 
 
-def test_Q4_what_a_replay_needs_stays_until_it_is_done(buffered: hal.Compiled) -> None:
+def test_Q4_what_a_replay_needs_stays_until_it_is_done(buffered):
     program = buffered.compile(add)
     gate = hal.Event()
     queue = buffered.queue().wait(gate)
@@ -132,9 +130,7 @@ def test_Q4_what_a_replay_needs_stays_until_it_is_done(buffered: hal.Compiled) -
 
 
 @pytest.mark.parametrize("version", [None, (1, 0, 0), (0, 9, 5)])
-def test_G6_without_command_buffers_of_a_known_form_the_steps_run(
-    device: hal.Compiled, monkeypatch: pytest.MonkeyPatch, version: tuple[int, int, int] | None
-) -> None:
+def test_G6_without_command_buffers_of_a_known_form_the_steps_run(device, monkeypatch, version):
     versions = []
     if version:
         number = version[0] << 22 | version[1] << 12 | version[2]
@@ -153,7 +149,7 @@ def test_G6_without_command_buffers_of_a_known_form_the_steps_run(
     assert [y.numpy().tolist(), spare.numpy().tolist()] == expected
 
 
-def test_a_refused_command_names_the_call_and_leaves_nothing(buffered: hal.Compiled) -> None:
+def test_a_refused_command_names_the_call_and_leaves_nothing(buffered):
     calls = calls_of(buffered.hardware)
     assert calls is not None
     recorded = CommandBuffer(calls, buffered.commands)

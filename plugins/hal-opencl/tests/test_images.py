@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -25,20 +22,20 @@ __kernel void k(__read_only image2d_t x, __write_only image2d_t y) {
 
 
 @pytest.fixture(autouse=True)
-def need_images(device: hal.Compiled) -> None:
+def need_images(device):
     if "images" not in device.info.capabilities:
         pytest.skip("the device has no images")
 
 
-def compiled(device: hal.Compiled, text: str, signature: str | None = None) -> hal.Program:
+def compiled(device, text, signature=None):
     return device.compile(hal.Source("k", text, signature, language="opencl"))
 
 
-def made(device: hal.Compiled, image: Any, dtype: hal.DType = hal.float32) -> hal.Buffer:
+def made(device, image, dtype=hal.float32):
     return hal.Buffer(device, int(np.prod(image.shape)), dtype, hal.BufferSpec(image=image))
 
 
-def test_normalised_integers_are_floats_in_a_kernel(device: hal.Compiled) -> None:
+def test_normalised_integers_are_floats_in_a_kernel(device):
     program = compiled(device, SAMPLED)
     assert str(program.signature) == "y: float32x4*, n: int32, im: const image2d"
     pixels = np.arange(3 * 5 * 4, dtype=np.uint8).reshape(3, 5, 4)
@@ -52,7 +49,7 @@ def test_normalised_integers_are_floats_in_a_kernel(device: hal.Compiled) -> Non
 
 
 @pytest.mark.parametrize("offsets", [False, True])
-def test_a_text_with_offsets_has_none_for_images(device: hal.Compiled, offsets: bool) -> None:
+def test_a_text_with_offsets_has_none_for_images(device, offsets):
     offset = ", long y0" * offsets
     text = SAMPLED.replace("*y,", f"*y{offset},")
     signature = "y: float32x4*, n: int32, im: const image2d"
@@ -86,15 +83,13 @@ def test_P18_a_signature_has_the_image_of_the_text(
      (("__write_only", "read_only"), "writes argument 'y', which is read_only image2d_t y"),
      (("__write_only image2d_t y", "image2d_t y"), "writes argument 'y', which is image2d_t y")],
 )  # fmt: skip
-def test_an_image_that_the_text_uses_against_its_qualifier(
-    device: hal.Compiled, wrong: tuple[str, str], why: str
-) -> None:
+def test_an_image_that_the_text_uses_against_its_qualifier(device, wrong, why):
     with pytest.raises(hal.CompileError, match=why) as caught:
         compiled(device, DOUBLED.replace(*wrong))
     assert caught.value.line == 4 and "image" in caught.value.log
 
 
-def test_an_image_is_no_memory_of_any_type(device: hal.Compiled) -> None:
+def test_an_image_is_no_memory_of_any_type(device):
     x, plain = made(device, hal.Image(4, 4)).fill(1), hal.zeros(64, hal.float32, device)
     takes_any = compiled(device, "__kernel void k(__global float *p) {}", "p: any*")
     takes_any(plain, threads=1)
@@ -107,7 +102,7 @@ def test_an_image_is_no_memory_of_any_type(device: hal.Compiled) -> None:
         graph.replay({plain: x})
 
 
-def test_a_graph_with_images_is_one_of_the_driver(device: hal.Compiled) -> None:
+def test_a_graph_with_images_is_one_of_the_driver(device):
     program = compiled(device, DOUBLED)
     x, y = (made(device, hal.Image(4, 4)) for _ in range(2))
     with device.capture() as graph:
@@ -122,8 +117,8 @@ def test_a_graph_with_images_is_one_of_the_driver(device: hal.Compiled) -> None:
     ("image", "dtype", "why"),
     [
         (hal.Image(4, 0), hal.uint8, "from 1 on"),
-        (hal.Image(None), hal.uint8, "from 1 on"),  # type: ignore[arg-type]
-        (hal.Image(4.0, 4), hal.uint8, "from 1 on"),  # type: ignore[arg-type]
+        (hal.Image(None), hal.uint8, "from 1 on"),
+        (hal.Image(4.0, 4), hal.uint8, "from 1 on"),
         (hal.Image(4, None, 4), hal.uint8, "depth needs a height"),
         (hal.Image(4, channels=3), hal.uint8, "channels is 1, 2 or 4.*channels=3"),
         (hal.Image(4), hal.float64, "dtype is no float64"),
@@ -140,16 +135,14 @@ def test_an_image_that_cannot_be(
         hal.empty(int(np.prod(size)), dtype, device, hal.BufferSpec(image=image))
 
 
-def test_the_sizes_of_an_image_may_be_of_numpy(device: hal.Compiled) -> None:
+def test_the_sizes_of_an_image_may_be_of_numpy(device):
     width, height, channels = np.array([4, 2, 1])
     image = made(device, hal.Image(width, height, channels=channels), hal.uint8)
     assert image.options.image == hal.Image(4, 2, channels=1, dtype=hal.uint8)
     assert [type(size) for size in image.options.image[:4]] == [int, int, type(None), int]
 
 
-def test_a_format_that_the_device_lacks(
-    device: hal.Compiled, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_format_that_the_device_lacks(device, monkeypatch):
     from hal_opencl.driver import cl
 
     program = compiled(device, DOUBLED)
@@ -162,9 +155,7 @@ def test_a_format_that_the_device_lacks(
         program(image, plain, threads=(4, 1))
 
 
-def test_F3_an_image_is_read_from_a_file_and_written_to_one(
-    device: hal.Compiled, tmp_path: Path
-) -> None:
+def test_F3_an_image_is_read_from_a_file_and_written_to_one(device, tmp_path):
     pixels = np.arange(3 * 5 * 4, dtype=np.float32).reshape(3, 5, 4)
     options = hal.BufferSpec(image=hal.Image(5, 3))
     path = tmp_path / "pixels"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +20,7 @@ def divide(out: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32], y: hal.Const
     out[i] = x[i] / y[i]
 
 
-def without_barriers(constant: float) -> hal.KernelFunction:
+def without_barriers(constant):
     @hal.kernel
     def without(y: hal.Ptr[hal.float32], n: hal.int32):
         i = hal.global_idx(0)
@@ -34,7 +33,7 @@ def without_barriers(constant: float) -> hal.KernelFunction:
     return without
 
 
-def with_barriers(constant: float) -> hal.KernelFunction:
+def with_barriers(constant):
     @hal.kernel
     def within(y: hal.Ptr[hal.float32], n: hal.int32):
         i = hal.global_idx(0)
@@ -50,16 +49,14 @@ def with_barriers(constant: float) -> hal.KernelFunction:
     return within
 
 
-def machine_code() -> set[str]:
+def machine_code():
     """Return the files with machine code in this process; PoCL writes one for each compilation."""
     lines = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
     return {line.split()[-1] for line in lines if line.endswith(".so")}
 
 
 @pytest.mark.parametrize("make", [with_barriers, without_barriers])
-def test_C_compile_compiles_and_the_first_launch_only_launches(
-    device: hal.Compiled, make: Callable[[float], hal.KernelFunction]
-) -> None:
+def test_C_compile_compiles_and_the_first_launch_only_launches(device, make):
     """PoCL makes its machine code when a kernel first runs, which was inside the first launch.
 
     It makes other code for another size of groups, and for 65535 groups and more.
@@ -89,7 +86,7 @@ def count_blocks(seen: hal.Ptr[hal.int32], blocks: hal.int32):
 
 
 @pytest.mark.parametrize("blocks", [1, 32768, 32769, 65536, 98305])
-def test_P_every_block_of_a_wide_launch_runs_once(device: hal.Compiled, blocks: int) -> None:
+def test_P_every_block_of_a_wide_launch_runs_once(device, blocks):
     """On PoCL a work-item runs several blocks of such a launch."""
     seen = hal.zeros(blocks, hal.int32, device)
     device.compile(count_blocks)(seen, vals=(blocks,), grid=(blocks, 2), block=2)
@@ -105,7 +102,7 @@ def angles(y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32], n: hal.int32):
         y[2 * n + i] = hal.tan(x[i])
 
 
-def test_sin_cos_and_tan_are_within_two_units_of_any_angle(device: hal.Compiled) -> None:
+def test_sin_cos_and_tan_are_within_two_units_of_any_angle(device):
     if not driver.is_pocl(device.hardware):
         pytest.skip("of the formulas that PoCL gets")
     rng = np.random.default_rng(4)
@@ -129,7 +126,7 @@ def test_sin_cos_and_tan_are_within_two_units_of_any_angle(device: hal.Compiled)
     assert np.signbit(out.numpy()[len(x) - 1]) and not np.signbit(out.numpy()[len(x) - 2])
 
 
-def test_division_is_correctly_rounded_where_the_device_can(device: hal.Compiled) -> None:
+def test_division_is_correctly_rounded_where_the_device_can(device):
     if not any("divide" in option for option in device.compiler._rendered):
         pytest.skip("the device divides float32 with an error of up to 2.5 ulp")
     rng = np.random.default_rng(1)
@@ -141,7 +138,7 @@ def test_division_is_correctly_rounded_where_the_device_can(device: hal.Compiled
 
 
 @pytest.mark.parametrize("short", [16, 17])
-def test_short_loops_of_a_thread_are_written_out(short: int, device: hal.Compiled) -> None:
+def test_short_loops_of_a_thread_are_written_out(short, device):
     """Threads are then the innermost loop, and become vectors: a product of tiles took 10 times.
 
     A loop around the loops over threads is none of a thread, and has no hint.

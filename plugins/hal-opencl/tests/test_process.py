@@ -1,15 +1,11 @@
 """Tests in a process of their own: two devices, imports, forks and the end of the process."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-import hal_core as hal
 from hal_opencl import driver
 
 HEAD = """
@@ -21,7 +17,7 @@ NAME = os.environ.get("HAL_TEST_OPENCL", "OPENCL")
 """
 
 
-def start(text: str, tmp_path: Path, **environment: str) -> subprocess.Popen[str]:
+def start(text, tmp_path, **environment):
     path = os.pathsep.join(entry for entry in sys.path if entry)
     env = {**os.environ, "PYTHONPATH": path, "HAL_CACHE_DIR": str(tmp_path), **environment}
     pipe = subprocess.PIPE
@@ -31,7 +27,7 @@ def start(text: str, tmp_path: Path, **environment: str) -> subprocess.Popen[str
     )  # fmt: skip
 
 
-def run(text: str, tmp_path: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+def run(text, tmp_path, **environment):
     process = start(text, tmp_path, **environment)
     try:
         out, error = process.communicate(timeout=120)
@@ -40,9 +36,7 @@ def run(text: str, tmp_path: Path, **environment: str) -> subprocess.CompletedPr
     return subprocess.CompletedProcess(process.args, process.returncode, out, error)
 
 
-def test_A4_memory_that_the_system_refuses_is_out_of_memory_and_not_the_end(
-    device: hal.Compiled, tmp_path: Path
-) -> None:
+def test_A4_memory_that_the_system_refuses_is_out_of_memory_and_not_the_end(device, tmp_path):
     """PoCL allocates lazily unless told otherwise, and ends the process where it cannot."""
     text = """
 import resource
@@ -74,9 +68,7 @@ assert hal.zeros(100 << 20, hal.uint8, dev)[-4:].numpy().tolist() == [0] * 4
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-def test_R15_the_process_ends_cleanly_with_work_in_flight(
-    device: hal.Compiled, tmp_path: Path
-) -> None:
+def test_R15_the_process_ends_cleanly_with_work_in_flight(device, tmp_path):
     """Also where the home cannot be written."""
     text = """
 code = '''__kernel void busy(__global float *x) {
@@ -97,9 +89,7 @@ for _ in range(5):
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-def test_X2_objects_of_the_parent_never_reach_the_driver_and_the_child_ends(
-    device: hal.Compiled, tmp_path: Path
-) -> None:
+def test_X2_objects_of_the_parent_never_reach_the_driver_and_the_child_ends(device, tmp_path):
     """The parent has work in flight; the child runs all its finalizers at its end.
 
     The kit has every other call.
@@ -144,9 +134,7 @@ assert set(x.numpy().tolist()) == {9}
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_R10_a_platform_without_devices_says_what_it_may_need(
-    device: hal.Compiled, tmp_path: Path
-) -> None:
+def test_R10_a_platform_without_devices_says_what_it_may_need(device, tmp_path):
     if len(driver.cl.get_platforms()) > 1 or "Portable" not in device.info.vendor["platform"]:
         pytest.skip("PoCL alone gives up its device when it has no cache folder")
     text = """
@@ -161,9 +149,7 @@ else:
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-def test_processes_that_build_one_kernel_take_turns_on_pocl(
-    device: hal.Compiled, tmp_path: Path
-) -> None:
+def test_processes_that_build_one_kernel_take_turns_on_pocl(device, tmp_path):
     """PoCL ends processes that build at once (pocl/pocl#1480); the second finds what is built."""
     if not driver.is_pocl(driver.find_devices()[0]):
         pytest.skip("only PoCL's builds read and write files that processes share")
@@ -181,16 +167,16 @@ print(len(built))
 """
     env = {"POCL_CACHE_DIR": str(tmp_path / "pocl")}
     processes = [start(HEAD + text, tmp_path, **env) for _ in range(2)]
-    said = [process.stdout.readline() for process in processes]  # type: ignore[union-attr]
+    said = [process.stdout.readline() for process in processes]
     for process in processes:
-        process.stdin.write("\n")  # type: ignore[union-attr]
-        process.stdin.flush()  # type: ignore[union-attr]
+        process.stdin.write("\n")
+        process.stdin.flush()
     ends = [process.communicate(timeout=120) for process in processes]
     assert (said, [error for _, error in ends]) == (["ready\n"] * 2, [""] * 2)
     assert sorted(out for out, _ in ends) == ["0\n", "1\n"]
 
 
-def test_pocl_without_a_linker_is_unavailable(device: hal.Compiled, tmp_path: Path) -> None:
+def test_pocl_without_a_linker_is_unavailable(device, tmp_path):
     """PoCL 3 ended the process."""
     if not driver.is_pocl(device.hardware):
         pytest.skip("another platform is first, which links by itself")

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -21,12 +18,10 @@ LIVE = settings(max_examples=25, suppress_health_check=[HealthCheck.function_sco
 
 
 @pytest.mark.parametrize(("grid", "of_each"), [(1, 1), (100, 1), (65, 2), (4099, 16), (40_000, 16)])
-def test_P6_a_work_item_is_several_short_blocks(
-    device: hal.Compiled, monkeypatch: pytest.MonkeyPatch, grid: int, of_each: int
-) -> None:
+def test_P6_a_work_item_is_several_short_blocks(device, monkeypatch, grid, of_each):
     """Beginning a work-item takes as long as many threads, so few blocks have one each."""
     program = device.compile(add_one)
-    if not program._whole_blocks:  # type: ignore[attr-defined]
+    if not program._whole_blocks:
         pytest.skip("blocks are work-groups here")
     units = 1 if grid == 65 else 2
     monkeypatch.setattr(device, "info", device.info._replace(compute_units=units))
@@ -37,8 +32,8 @@ def test_P6_a_work_item_is_several_short_blocks(
     assert (hits.numpy() == 1).all()
 
 
-def test_a_launch_of_more_groups_than_PoCL_counts_is_refused(device: hal.Compiled) -> None:
-    if not driver.is_pocl(device.hardware):  # type: ignore[attr-defined]
+def test_a_launch_of_more_groups_than_PoCL_counts_is_refused(device):
+    if not driver.is_pocl(device.hardware):
         pytest.skip("other drivers count groups in 64 bits")
     hits = hal.zeros(1, hal.int32, device)
     with pytest.raises(hal.InvalidArgument, match="too many work-groups for PoCL"):
@@ -60,9 +55,7 @@ __kernel void shift(__global int *y_base, long y_offset, int by,
 
 @LIVE
 @given(st.integers(0, 60), st.integers(0, 60), st.integers(1, 40))
-def test_V3_source_kernels_that_ask_for_offsets_take_any_view(
-    device: hal.Compiled, to: int, start: int, size: int
-) -> None:
+def test_V3_source_kernels_that_ask_for_offsets_take_any_view(device, to, start, size):
     signature = "y: int32*, by: int32, x: const float32*"
     program = device.compile(hal.Source("shift", SHIFT, signature, language="opencl", offsets=True))
     y = hal.zeros(100, hal.int32, device)
@@ -93,18 +86,16 @@ def test_P2_offsets_that_the_kernel_does_not_have(
         device.compile(kernel)
 
 
-def test_a_launch_in_the_middle_of_a_launch_leaves_its_arguments_alone(
-    device: hal.Compiled, saxpy: hal.Program, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_launch_in_the_middle_of_a_launch_leaves_its_arguments_alone(device, saxpy, monkeypatch):
     """Finalizers and signal handlers launch in the middle of another launch."""
     y, other = (hal.zeros(64, hal.float32, device) for _ in range(2))
     one = hal.empty(64, hal.float32, device).fill(1)
     to_come, setters = [other], driver.argument_setters
 
-    def watched(kernel: Any) -> tuple[Callable[..., None], Callable[..., None]]:
+    def watched(kernel):
         set_memory, set_numbers = setters(kernel)
 
-        def come_in(arguments: object) -> None:
+        def come_in(arguments):
             set_numbers(arguments)
             if to_come:
                 program(to_come.pop(), one, vals=(10.0, 32), threads=64)

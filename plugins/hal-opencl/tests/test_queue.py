@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 import pytest
-from ctrl_c import Heard, Scene, press_everywhere
+from ctrl_c import Scene, press_everywhere
 
 import hal_core as hal
 from hal_core.queue import Failure
@@ -21,11 +21,11 @@ N = 64
 MOST = 150  # places of a scene; all of them under HAL_TEST_EVERY_PLACE=1
 
 
-def ints(device: hal.Compiled, value: int = 0) -> hal.Buffer:
+def ints(device, value=0):
     return hal.Buffer.from_numpy(np.full(N, value, "i4"), device)
 
 
-def test_Q6_a_borrowed_queue_is_ordered_with_ours_and_not_destroyed(device: hal.Compiled) -> None:
+def test_Q6_a_borrowed_queue_is_ordered_with_ours_and_not_destroyed(device):
     theirs = cl.CommandQueue(device.context)
     gate = cl.UserEvent(device.context)
     cl.enqueue_barrier(theirs, wait_for=[gate])
@@ -48,9 +48,7 @@ def test_Q6_a_borrowed_queue_is_ordered_with_ours_and_not_destroyed(device: hal.
     assert found.tolist() == [7] * N and made.numpy().tolist() == [3] * N
 
 
-def test_Q2_an_event_of_the_default_queue_is_behind_work_without_a_queue(
-    device: hal.Compiled,
-) -> None:
+def test_Q2_an_event_of_the_default_queue_is_behind_work_without_a_queue(device):
     queue, made = device.default_queue, ints(device)
     first, second = cl.UserEvent(device.context), cl.UserEvent(device.context)
     cl.enqueue_barrier(device.commands, wait_for=[first])  # as long work that is given no queue
@@ -63,18 +61,18 @@ def test_Q2_an_event_of_the_default_queue_is_behind_work_without_a_queue(
     assert not early and after.wait(20)
 
 
-def test_Q6_a_queue_of_another_context_is_refused(device: hal.Compiled) -> None:
+def test_Q6_a_queue_of_another_context_is_refused(device):
     other = cl.CommandQueue(cl.Context([device.hardware]))
     with pytest.raises(hal.InvalidArgument, match="another context"):
         hal.Queue.wrap(other, device)
 
 
 @pytest.fixture
-def enqueued(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def enqueued(monkeypatch):
     """The calls of the driver that add a command to a queue or wait for one."""
     made: list[str] = []
 
-    def count(place: Any, name: str) -> None:
+    def count(place, name):
         call = getattr(place, name)
         counted = lambda *args, **more: [made.append(name), call(*args, **more)][1]  # noqa: E731
         monkeypatch.setattr(place, name, counted)
@@ -87,9 +85,7 @@ def enqueued(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return made
 
 
-def test_Q2_work_with_its_event_is_one_call_of_the_driver(
-    device: hal.Compiled, enqueued: list[str]
-) -> None:
+def test_Q2_work_with_its_event_is_one_call_of_the_driver(device, enqueued):
     text = "__kernel void one_call(__global int *y) { y[get_global_id(0)] = 5; }"
     program = device.compile(hal.Source("one_call", text, "y: int32*", language="opencl"))
     made, found, gate = ints(device), np.zeros(N, "i4"), hal.Event()
@@ -106,9 +102,7 @@ def test_Q2_work_with_its_event_is_one_call_of_the_driver(
     assert found.tolist() == [5] * N and made.numpy().tolist() == [7] * N
 
 
-def test_Q2_a_copy_and_a_wait_for_it_are_two_calls_of_the_driver(
-    device: hal.Compiled, enqueued: list[str]
-) -> None:
+def test_Q2_a_copy_and_a_wait_for_it_are_two_calls_of_the_driver(device, enqueued):
     queue, made = device.queue(), ints(device)
     assert isinstance(queue, OpenCLQueue)
     sent = np.arange(N, dtype="i4")
@@ -118,7 +112,7 @@ def test_Q2_a_copy_and_a_wait_for_it_are_two_calls_of_the_driver(
     assert len(enqueued) < 3 and made.numpy().tolist() == sent.tolist()
 
 
-def test_Q2_an_event_of_an_idle_queue_has_a_time_of_its_own(device: hal.Compiled) -> None:
+def test_Q2_an_event_of_an_idle_queue_has_a_time_of_its_own(device):
     queue, made = device.queue(), ints(device)
     assert made.fill(1, queue=queue).wait(20)
     early = made.fill(1, queue=queue)
@@ -127,7 +121,7 @@ def test_Q2_an_event_of_an_idle_queue_has_a_time_of_its_own(device: hal.Compiled
         time.sleep(0.01)  # the next one is later
 
 
-def test_Q5_a_command_that_the_driver_refuses_fails_its_queue(device: hal.Compiled) -> None:
+def test_Q5_a_command_that_the_driver_refuses_fails_its_queue(device):
     queue, made = device.queue(), ints(device)
     assert isinstance(queue, OpenCLQueue)
     before = queue.record()
@@ -140,9 +134,7 @@ def test_Q5_a_command_that_the_driver_refuses_fails_its_queue(device: hal.Compil
     assert before.wait(20) and made.numpy().tolist() == [0] * N
 
 
-def test_Q4_a_queue_that_is_garbage_in_a_cycle_keeps_memory_until_its_work_is_done(
-    device: hal.Compiled,
-) -> None:
+def test_Q4_a_queue_that_is_garbage_in_a_cycle_keeps_memory_until_its_work_is_done(device):
     queue, made = device.queue(), ints(device)
     assert isinstance(queue, OpenCLQueue)
     gate = cl.UserEvent(queue.device.context)
@@ -158,7 +150,7 @@ def test_Q4_a_queue_that_is_garbage_in_a_cycle_keeps_memory_until_its_work_is_do
     assert lease() is None
 
 
-def test_Q5_work_behind_the_failure_of_another_queue_does_not_run(device: hal.Compiled) -> None:
+def test_Q5_work_behind_the_failure_of_another_queue_does_not_run(device):
     failing, waiting, made = device.queue(), device.queue(), ints(device)
     assert isinstance(failing, OpenCLQueue)
     outside = hal.Event()
@@ -174,9 +166,7 @@ def test_Q5_work_behind_the_failure_of_another_queue_does_not_run(device: hal.Co
 
 
 @pytest.mark.parametrize("platform", ["the tests'", "a simulator's"])
-def test_Q1_a_queue_of_a_simulator_waits_for_events_on_the_host(
-    device: hal.Compiled, monkeypatch: pytest.MonkeyPatch, platform: str
-) -> None:
+def test_Q1_a_queue_of_a_simulator_waits_for_events_on_the_host(device, monkeypatch, platform):
     """Such a platform does the work of a command queue in the thread that calls."""
     opened: Any = device
     if platform == "a simulator's":
@@ -210,14 +200,14 @@ def test_Q1_a_queue_of_a_simulator_waits_for_events_on_the_host(
         one.close()
 
 
-def test_Q2_ctrl_c_in_a_wait_loses_no_event(device: hal.Compiled) -> None:
+def test_Q2_ctrl_c_in_a_wait_loses_no_event(device):
     queue, made = device.queue(), ints(device)
     assert isinstance(queue, OpenCLQueue)
 
-    def scene() -> Scene:
+    def scene():
         events = [made.fill(value, queue=queue) for value in range(3)]
 
-        def check(heard: Heard) -> None:
+        def check(heard):
             assert all(event.wait(10) for event in events)
             assert queue.synchronize(10)
 

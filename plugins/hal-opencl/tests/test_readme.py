@@ -1,7 +1,5 @@
 """The README's code runs, prints what it says, and keeps inside its buffers."""
 
-from __future__ import annotations
-
 import pytest
 from readme_example import (  # noqa: F401
     example,

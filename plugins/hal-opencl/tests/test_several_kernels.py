@@ -14,17 +14,15 @@ PAIR = np.dtype([("a", "f4"), ("b", "i4")])
 STRUCT = "typedef struct { float a; int b; } pair;\n"
 
 
-def compiled(device: hal.Compiled, text: str, signature: Any = None) -> hal.Program:
+def compiled(device, text, signature=None):
     return device.compile(hal.Source("k", text, signature, language="opencl"))
 
 
-def test_P16_eight_kernels_are_one_build(
-    device: hal.Compiled, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
-) -> None:
+def test_P16_eight_kernels_are_one_build(device, monkeypatch, tmp_path):
     monkeypatch.setenv("HAL_CACHE_DIR", str(tmp_path))
     texts, real = [], driver.build
 
-    def build(context: Any, code: Any, options: tuple[str, ...] = ()) -> Any:
+    def build(context, code, options=()):
         texts.append(type(code))
         return real(context, code, options)
 
@@ -68,7 +66,7 @@ def test_P18_what_does_not_fit_is_refused(
         compiled(device, text, signature)
 
 
-def test_P18_a_struct_has_the_layout_of_its_dtype(device: hal.Compiled) -> None:
+def test_P18_a_struct_has_the_layout_of_its_dtype(device):
     text = STRUCT + "__kernel void k(pair p, __global float *y) { y[0] = p.a + p.b; }"
     y = hal.zeros(1, hal.float32, device)
     value = np.array((1.5, 2), PAIR)[()]
@@ -85,7 +83,7 @@ def test_P18_a_struct_has_the_layout_of_its_dtype(device: hal.Compiled) -> None:
 
 
 @pytest.mark.parametrize("value", [1 + 2j, np.complex64(1 + 2j), (1, 2), np.float32([1, 2])])
-def test_P17_a_complex_number_is_a_vector_of_two(device: hal.Compiled, value: Any) -> None:
+def test_P17_a_complex_number_is_a_vector_of_two(device, value):
     text = "__kernel void k(__global float2 *z, float2 a) { z[0] = a; }"
     program, z = compiled(device, text), hal.zeros(1, hal.complex64, device)
     program(z, vals=(value,), threads=1)
@@ -94,7 +92,7 @@ def test_P17_a_complex_number_is_a_vector_of_two(device: hal.Compiled, value: An
         program(z, vals=(1.0,), threads=1)
 
 
-def test_P17_vectors_complex_numbers_and_the_fixed_block(device: hal.Compiled) -> None:
+def test_P17_vectors_complex_numbers_and_the_fixed_block(device):
     text = """
     #define ARGUMENTS __global float2 *z, float4 v, float3 w
     __attribute__((reqd_work_group_size(4, 1, 1))) __kernel void k(ARGUMENTS) {

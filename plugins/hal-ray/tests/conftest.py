@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -48,7 +48,7 @@ plugin = NPUPlugin()
 """
 
 
-def start_cluster(*names: str) -> Any:
+def start_cluster(*names):
     """Start a head and one more node for each name."""
     from ray.cluster_utils import Cluster
 
@@ -59,7 +59,7 @@ def start_cluster(*names: str) -> Any:
     return cluster
 
 
-def patiently(start: Callable[[], Any]) -> Any:
+def patiently(start):
     """Start a part of a cluster, again if Ray's own limit of 30 seconds was the load's fault."""
     for _ in range(3):
         try:
@@ -70,7 +70,7 @@ def patiently(start: Callable[[], Any]) -> Any:
     return start()
 
 
-def write_npu(folder: Path) -> None:
+def write_npu(folder):
     """Write a distribution with two simulated accelerators NPU, whose chip can fail on request.
 
     This process cannot import it, and so has no renderer for it.
@@ -83,7 +83,7 @@ def write_npu(folder: Path) -> None:
     facts.joinpath("entry_points.txt").write_text(group, encoding="utf-8")
 
 
-def join(cluster: Any) -> None:
+def join(cluster):
     """Connect this process."""
     import ray
 
@@ -116,7 +116,7 @@ def cluster(own_cache: None, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 @pytest.fixture
-def device(cluster: Any) -> Iterator[hal.Compiled]:
+def device(cluster):
     """The processor of the head."""
     opened = hal.Device[named("CPU", "head")]
     yield opened
@@ -125,7 +125,7 @@ def device(cluster: Any) -> Iterator[hal.Compiled]:
 
 
 @pytest.fixture
-def other(cluster: Any) -> Iterator[hal.Compiled]:
+def other(cluster):
     """The processor of node-a."""
     opened = hal.Device[named("CPU", "node-a")]
     yield opened
@@ -134,7 +134,7 @@ def other(cluster: Any) -> Iterator[hal.Compiled]:
 
 
 @pytest.fixture
-def npu(cluster: Any) -> Iterator[hal.Compiled]:
+def npu(cluster):
     """The simulated accelerator of the head, whose backend only the nodes have."""
     opened = hal.Device[named("NPU", "head")]
     yield opened

@@ -30,7 +30,7 @@ def mix(y: hal.Ptr[hal.int32], x: hal.ConstPtr[hal.int32], n: hal.int32) -> None
         y[i] = 3 * y[i] + x[(i + 1) % n]
 
 
-def turn(devices: list[hal.Compiled], rng: random.Random) -> None:
+def turn(devices, rng):
     """Mix on both devices, with copies between them; the same in numpy. Raises: DeviceFault."""
     start = [np.arange(SIZE, dtype="i4") * (one + 1) for one in range(2)]
     here = [hal.Buffer.from_numpy(start[one], devices[one]) for one in range(2)]
@@ -47,13 +47,13 @@ def turn(devices: list[hal.Compiled], rng: random.Random) -> None:
         assert np.array_equal(here[one].numpy(), start[one]), "a wrong result, and no fault"
 
 
-def kill(process: int) -> None:
+def kill(process):
     with suppress(ProcessLookupError):  # it has died already
         os.kill(process, signal.SIGKILL)
 
 
 @pytest.mark.timeout(SECONDS + 240)
-def test_workers_that_die_at_random(cluster: Any) -> None:
+def test_workers_that_die_at_random(cluster):
     names = [named("CPU", node) for node in ("head", "node-a")]
     rng, seed = random.Random(), random.randrange(1 << 32)
     rng.seed(seed)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from time import perf_counter_ns
 from typing import Any
 
@@ -22,7 +21,7 @@ def count(y: hal.Ptr[hal.int32], n: hal.int32, turns: hal.int32) -> None:
         y[i] = total
 
 
-def test_F1_work_comes_after_its_message_and_before_the_wait(device: Any, tmp_path: Path) -> None:
+def test_F1_work_comes_after_its_message_and_before_the_wait(device, tmp_path):
     program, y = device.compile(count), hal.zeros(1000, hal.int32, device)
     program(y, vals=(1000, 10), threads=1000, wait=True)
     with hal.profile() as profile:
@@ -45,7 +44,7 @@ def test_F1_work_comes_after_its_message_and_before_the_wait(device: Any, tmp_pa
     assert any("way to head" in name for name in named) and any(device.name in n for n in named)
 
 
-def test_F1_the_error_of_the_clock_is_what_a_question_takes(device: Any) -> None:
+def test_F1_the_error_of_the_clock_is_what_a_question_takes(device):
     clock: Any = device._make_clock()
     try:
         assert 0 < clock.error_ns < 50_000_000

@@ -8,7 +8,6 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 from runpy import run_path
-from typing import Any
 
 import pytest
 
@@ -17,11 +16,11 @@ NEEDS = {"dask": "distributed", "mpi4py": "mpi4py"}  # in a block -> what to ins
 START = "import numpy as np\n\nimport hal_core as hal\n"
 
 
-def blocks() -> list[str]:
+def blocks():
     return re.findall(r"^```python\n(.*?)^```", PAGE.read_text("utf-8"), re.M | re.S)
 
 
-def part(name: str) -> str:
+def part(name):
     """The kernel of the page, and the block that imports `name`."""
     if find_spec(NEEDS[name]) is None:
         pytest.skip(f"{NEEDS[name]} is not installed; nox -s ray has it")
@@ -30,9 +29,7 @@ def part(name: str) -> str:
     return f"{START}\n\n{kernel}\n\n{block}"
 
 
-def test_the_code_for_ray_runs(
-    cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_code_for_ray_runs(cluster, tmp_path, monkeypatch):
     code = [block for block in blocks() if not any(f"from {name}" in block for name in NEEDS)]
     assert len(code) == 4
     path = tmp_path / "page.py"  # kernels are read from their file

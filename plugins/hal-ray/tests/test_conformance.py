@@ -1,9 +1,5 @@
 """The conformance kit, on the processor of a node."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 from on_nodes import named
 
@@ -12,5 +8,5 @@ from hal_testing.plugin import device, second_device  # noqa: F401  # it is clos
 
 
 @pytest.fixture(scope="session")
-def hal_device_name(cluster: Any) -> str:
+def hal_device_name(cluster):
     return named("CPU", "head")

@@ -6,7 +6,6 @@ import sys
 import threading
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -21,37 +20,37 @@ class RayError(Exception):
 class FakeRay:
     """Answers nothing, until the actor ends: then each wait for it fails, as Ray's do."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         kinds = ("ObjectStoreFullError", "OutOfDiskError", "GetTimeoutError")
         self.exceptions = SimpleNamespace(
             RayError=RayError, **{name: type(name, (RayError,), {}) for name in kinds}
         )
         self.asked, self.ended = threading.Event(), threading.Event()
 
-    def is_initialized(self) -> bool:
+    def is_initialized(self):
         return True
 
-    def get_runtime_context(self) -> Any:
+    def get_runtime_context(self):
         return SimpleNamespace(get_job_id=lambda: "1", get_node_id=lambda: "here")
 
-    def get(self, ref: object, timeout: float | None = None) -> Any:
+    def get(self, ref, timeout=None):
         self.asked.set()
         assert self.ended.wait(20), "nobody has ended the actor"
         raise RayError("The actor died")
 
-    def kill(self, actor: object) -> None:
+    def kill(self, actor):
         self.ended.set()
 
 
 @pytest.fixture
-def ray(monkeypatch: pytest.MonkeyPatch) -> FakeRay:
+def ray(monkeypatch):
     made = FakeRay()
     monkeypatch.setitem(sys.modules, "ray", made)
     return made
 
 
 @pytest.fixture
-def connection(ray: FakeRay) -> Connection:
+def connection(ray):
     run = SimpleNamespace(remote=lambda *message: "an answer")
     run.options = lambda **how: run
     return Connection(ray, SimpleNamespace(run=run), "RAY", "node-a (CPU)")
@@ -64,12 +63,10 @@ USES: dict[str, Callable[[Connection], object]] = {
 }
 
 
-def told_to_one_who_waits(
-    use: Callable[[Connection], object], connection: Connection, ray: FakeRay, end: Any
-) -> BaseException:
+def told_to_one_who_waits(use, connection, ray, end):
     seen: list[BaseException] = []
 
-    def wait() -> None:
+    def wait():
         try:
             use(connection)
         except BaseException as error:
@@ -84,9 +81,7 @@ def told_to_one_who_waits(
 
 
 @pytest.mark.parametrize("use", USES.values(), ids=USES)
-def test_who_waits_for_a_device_that_another_thread_closes_is_told_so(
-    use: Callable[[Connection], object], connection: Connection, ray: FakeRay
-) -> None:
+def test_who_waits_for_a_device_that_another_thread_closes_is_told_so(use, connection, ray):
     error = told_to_one_who_waits(use, connection, ray, connection.close)
     assert type(error) is hal.InvalidState
     assert str(error).startswith("wait: the device was closed meanwhile on RAY. ")
@@ -96,9 +91,7 @@ def test_who_waits_for_a_device_that_another_thread_closes_is_told_so(
 
 
 @pytest.mark.parametrize("use", USES.values(), ids=USES)
-def test_a_death_stays_a_fault_when_the_device_is_closed_after_it(
-    use: Callable[[Connection], object], connection: Connection, ray: FakeRay
-) -> None:
+def test_a_death_stays_a_fault_when_the_device_is_closed_after_it(use, connection, ray):
     error = told_to_one_who_waits(use, connection, ray, ray.ended.set)
     assert type(error) is hal.DeviceFault and "node-a (CPU) is lost" in str(error)
     connection.close()

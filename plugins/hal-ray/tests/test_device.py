@@ -1,9 +1,5 @@
 """Tests of resources: the share that a device reserves, and its identity on the node."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 from on_nodes import until
 
@@ -15,7 +11,7 @@ from hal_testing.fake.device import enumerate_devices
 NODE = Node("f00", "node-x", {"CPU": 8.0, "GPU": 2.0})
 
 
-def info(kind: str, cores: int = 4) -> hal.DeviceInfo:
+def info(kind, cores=4):
     [made] = enumerate_devices("ACC", 1, kind=kind, compute_units=cores)
     return made
 
@@ -31,9 +27,7 @@ def info(kind: str, cores: int = 4) -> hal.DeviceInfo:
         ("interpreter", 1, None, {"num_cpus": 1}),
     ],
 )
-def test_needs(
-    kind: str, cores: int, setting: str | None, needs: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_needs(kind, cores, setting, needs, monkeypatch):
     if setting is not None:
         monkeypatch.setenv("HAL_RAY_CPUS", setting)
     made = describe("RAY:3", NODE, info(kind, cores))
@@ -42,10 +36,10 @@ def test_needs(
     assert not made.host_visible and "pinned" not in made.capabilities
 
 
-def test_an_open_device_reserves_and_a_closed_one_gives_back(cluster: Any, device: Any) -> None:
+def test_an_open_device_reserves_and_a_closed_one_gives_back(cluster, device):
     import ray
 
-    def cores() -> float:
+    def cores():
         return float(ray.available_resources().get("CPU", 0.0))
 
     busy = cores()
@@ -53,7 +47,7 @@ def test_an_open_device_reserves_and_a_closed_one_gives_back(cluster: Any, devic
     until(lambda: cores() > busy, "the core is still reserved")
 
 
-def test_where_ray_shows_a_part_of_the_devices_their_like_is_opened(cluster: Any) -> None:
+def test_where_ray_shows_a_part_of_the_devices_their_like_is_opened(cluster):
     """Open the second GPU of a node, which is the first that its actor sees."""
     [npu, *_] = [one for one in hal.Device.devices("RAY") if one.vendor["device"] == "NPU:1"]
     facts = {**npu.vendor, "device": "NPU:7"}
@@ -64,6 +58,6 @@ def test_where_ray_shows_a_part_of_the_devices_their_like_is_opened(cluster: Any
         RayDevice("RAY:90", npu._replace(name="RAY:90", vendor=facts))
 
 
-def test_no_device_of_the_family_is_a_default(cluster: Any) -> None:
+def test_no_device_of_the_family_is_a_default(cluster):
     assert not hal.Device.DEFAULT.startswith("RAY")
     assert any(name.startswith("RAY") for name in hal.Device.get_available_devices())

@@ -1,12 +1,9 @@
 """The examples that run on several devices run on a cluster, as a user would start them."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,7 +13,7 @@ EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 HERE = pytest.mark.skipif("CPU" not in hal.Device, reason="the examples compare with hal-cpu")
 
 
-def run(cluster: Any, folder: Path, example: str, *arguments: str) -> str:
+def run(cluster, folder, example, *arguments):
     done = subprocess.run(
         [sys.executable, str(EXAMPLES / example), *arguments],
         env=os.environ | {"HAL_RAY_ADDRESS": cluster.address},
@@ -27,22 +24,20 @@ def run(cluster: Any, folder: Path, example: str, *arguments: str) -> str:
 
 
 @pytest.fixture(autouse=True)
-def free_cores(cluster: Any) -> None:
+def free_cores(cluster):
     """Close what this process has open: each node has one core."""
     for info in hal.Device.devices("RAY"):
         if info.name in hal.Device._devices:
             hal.Device[info.name].close()
 
 
-def cpus() -> str:
+def cpus():
     infos = hal.Device.devices("RAY")
     return ",".join(info.name for info in infos if info.vendor["device"] == "CPU")
 
 
 @HERE
-def test_the_plate_is_the_same_on_nodes_and_after_a_worker_was_killed(
-    cluster: Any, tmp_path: Path
-) -> None:
+def test_the_plate_is_the_same_on_nodes_and_after_a_worker_was_killed(cluster, tmp_path):
     pytest.importorskip("PIL.Image", reason="pillow is not installed here")
     pictures = []
     for more in ((), ("--kill",)):
@@ -54,7 +49,7 @@ def test_the_plate_is_the_same_on_nodes_and_after_a_worker_was_killed(
 
 
 @HERE
-def test_M1_digits_learns_on_two_nodes(cluster: Any, tmp_path: Path) -> None:
+def test_M1_digits_learns_on_two_nodes(cluster, tmp_path):
     pytest.importorskip("sklearn", reason="scikit-learn is not installed here")
     devices = ",".join(cpus().split(",")[1:])
     run(cluster, tmp_path, "digits.py", "--devices", devices)  # ends with 1 where it read too few

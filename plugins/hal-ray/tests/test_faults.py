@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,7 +22,7 @@ from hal_ray import driver
 from hal_testing.conformance.kernels import add_one
 
 
-def adds_up(device: hal.Compiled) -> bool:
+def adds_up(device):
     y = hal.zeros(100, hal.int32, device)
     device.compile(add_one)(y, vals=(100,), threads=100)
     return y.numpy().tolist() == [1] * 100
@@ -31,7 +31,7 @@ def adds_up(device: hal.Compiled) -> bool:
 @pytest.fixture(
     params=["synchronize", "read", "timed launch", "copy to another", "allocate", "compile"]
 )
-def use(request: pytest.FixtureRequest, other: hal.Compiled) -> Callable[[Any, Any], object]:
+def use(request, other):
     """Things that wait for a device."""
     uses: dict[str, Callable[[Any, Any], object]] = {
         "synchronize": lambda device, y: device.synchronize(),
@@ -48,9 +48,7 @@ def use(request: pytest.FixtureRequest, other: hal.Compiled) -> Callable[[Any, A
     return uses[request.param]
 
 
-def test_a_dead_actor_is_a_fault_that_says_what_was_lost(
-    device: Any, other: hal.Compiled, use: Callable[[Any, Any], object]
-) -> None:
+def test_a_dead_actor_is_a_fault_that_says_what_was_lost(device, other, use):
     y, program = hal.zeros(100, hal.int32, device), device.compile(add_one)
     program(y, vals=(100,), threads=100)
     device.synchronize()
@@ -80,16 +78,14 @@ def test_a_dead_actor_is_a_fault_that_says_what_was_lost(
         fresh(y, vals=(100,), threads=100)
 
 
-def test_a_device_that_is_closed_has_given_what_others_copy(
-    device: Any, other: hal.Compiled
-) -> None:
+def test_a_device_that_is_closed_has_given_what_others_copy(device, other):
     x, y = hal.zeros(1 << 20, hal.uint8, device).fill(7), hal.empty(1 << 20, hal.uint8, other)
     y.copy_from(x)
     device.close()
     assert (y.numpy() == 7).all()
 
 
-def test_work_after_a_known_fault_is_refused_and_closing_is_quiet(device: Any) -> None:
+def test_work_after_a_known_fault_is_refused_and_closing_is_quiet(device):
     y, program = hal.zeros(100, hal.int32, device), device.compile(add_one)
     os.kill(device.process, signal.SIGKILL)
     with pytest.raises(hal.DeviceFault):
@@ -103,7 +99,7 @@ def test_work_after_a_known_fault_is_refused_and_closing_is_quiet(device: Any) -
     device.close()
 
 
-def test_a_queue_tells_the_fault_of_its_device(device: Any, other: hal.Compiled) -> None:
+def test_a_queue_tells_the_fault_of_its_device(device, other):
     queue, program = device.queue(), device.compile(add_one)
     y = hal.zeros(100, hal.int32, device)
     program(y, vals=(100,), threads=100, queue=queue)
@@ -115,8 +111,8 @@ def test_a_queue_tells_the_fault_of_its_device(device: Any, other: hal.Compiled)
     assert adds_up(other)
 
 
-def test_errors_keep_their_class_and_text(device: Any) -> None:
-    def limit(host: Any) -> None:
+def test_errors_keep_their_class_and_text(device):
+    def limit(host):
         host._device.allocator.limit = 1 << 20
 
     ray = device.connection.ray
@@ -130,9 +126,7 @@ def test_errors_keep_their_class_and_text(device: Any) -> None:
         device.close()
 
 
-def test_what_others_have_reserved_cannot_be_opened(
-    device: hal.Compiled, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_others_have_reserved_cannot_be_opened(device, monkeypatch):
     """The processor of the head has one core, and it is in use."""
     monkeypatch.setenv("HAL_RAY_SECONDS", "2")
     begin = time.monotonic()
@@ -142,9 +136,7 @@ def test_what_others_have_reserved_cannot_be_opened(
     assert adds_up(device)
 
 
-def test_a_node_that_joins_is_listed_and_one_that_leaves_is_a_fault(
-    cluster: Any, device: hal.Compiled
-) -> None:
+def test_a_node_that_joins_is_listed_and_one_that_leaves_is_a_fault(cluster, device):
     before = [info.title for info in hal.Device.devices("RAY")]
     node = cluster.add_node(
         node_name="node-c", num_cpus=1, object_store_memory=100 << 20, node_ip_address="127.0.0.2"
@@ -174,7 +166,7 @@ def test_a_node_that_joins_is_listed_and_one_that_leaves_is_a_fault(
     assert adds_up(device)
 
 
-def driver_device(name: str) -> Any:
+def driver_device(name):
     """Open a device of that number, beside the one that may be open with it."""
     known = hal.Device._devices.pop(name, None)
     backend = hal.Device.backend("RAY")
@@ -189,13 +181,13 @@ def driver_device(name: str) -> Any:
         del opened
 
 
-def relisted() -> tuple[hal.DeviceInfo, ...]:
+def relisted():
     hal.Device.refresh()
     return hal.Device.devices("RAY")
 
 
 @pytest.fixture
-def listed_anew(cluster: Any) -> Iterator[None]:
+def listed_anew(cluster):
     hal.Device.refresh()
     yield
     hal.Device.refresh()
@@ -234,10 +226,10 @@ def test_a_node_without_plugins_is_named_and_stops_no_other(
         cluster.remove_node(node)
 
 
-def test_a_full_object_store_is_out_of_memory(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_object_store_is_out_of_memory(device, monkeypatch):
     ray = device.connection.ray
 
-    def full(data: Any) -> None:
+    def full(data):
         raise ray.exceptions.ObjectStoreFullError("no room")
 
     y = hal.zeros(1 << 20, hal.uint8, device)
@@ -250,7 +242,7 @@ def test_a_full_object_store_is_out_of_memory(device: Any, monkeypatch: pytest.M
     assert not y.numpy().any() and adds_up(device)
 
 
-def test_a_copy_that_is_larger_than_the_object_store_arrives(device: hal.Compiled) -> None:
+def test_a_copy_that_is_larger_than_the_object_store_arrives(device):
     """The store has 120 MiB; Ray puts the rest on the disk."""
     data = np.random.default_rng(1).integers(0, 255, 150 << 20, np.uint8)
     y = hal.Buffer.from_numpy(data, device)
@@ -272,7 +264,7 @@ print(device.process, flush=True)
 """
 
 
-def test_the_end_of_the_driver_frees_everything(cluster: Any) -> None:
+def test_the_end_of_the_driver_frees_everything(cluster):
     code = CHILD.format(address=cluster.address) + "time.sleep(60)\n"
     child = subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
@@ -318,9 +310,7 @@ print(int(hal.zeros(9, hal.int32, again).numpy().sum()))
 """
 
 
-def test_memory_of_a_cluster_that_was_left_is_refused_on_another(
-    cluster: Any, tmp_path: Path
-) -> None:
+def test_memory_of_a_cluster_that_was_left_is_refused_on_another(cluster, tmp_path):
     program = tmp_path / "left.py"  # kernels are read from their file
     program.write_text(ADD_ONE + CHILD.format(address=cluster.address)
                        + LEFT.format(address=cluster.address))  # fmt: skip
@@ -340,9 +330,7 @@ time.sleep(float(sys.argv[1]))
 
 
 @pytest.mark.parametrize("seconds", ["0", "0.1"], ids=["at once", "after messages"])
-def test_a_program_may_leave_the_cluster_and_end_with_an_idle_device(
-    cluster: Any, seconds: str
-) -> None:
+def test_a_program_may_leave_the_cluster_and_end_with_an_idle_device(cluster, seconds):
     code = CHILD.format(address=cluster.address) + ENDS
     done = subprocess.run(
         [sys.executable, "-c", code, seconds], capture_output=True, text=True, timeout=120
@@ -350,12 +338,10 @@ def test_a_program_may_leave_the_cluster_and_end_with_an_idle_device(
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_cluster_that_gave_its_job_the_same_number_is_another(
-    device: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cluster_that_gave_its_job_the_same_number_is_another(device, monkeypatch):
     """There `ray.kill` would end this process after a minute."""
 
-    def not_found(*message: Any) -> None:
+    def not_found(*message):
         raise Exception("Can't find actor. It might be dead or it's from a different cluster")
 
     ray, y = device.connection.ray, hal.zeros(100, hal.int32, device)
@@ -389,7 +375,7 @@ print("still here")
 """
 
 
-def test_SIGTERM_while_a_device_opens_ends_the_program(cluster: Any, device: hal.Compiled) -> None:
+def test_SIGTERM_while_a_device_opens_ends_the_program(cluster, device):
     device.close()
     code = TERMINATED.format(address=cluster.address)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
@@ -398,15 +384,13 @@ def test_SIGTERM_while_a_device_opens_ends_the_program(cluster: Any, device: hal
 
 @pytest.mark.parametrize("sent", [False, True], ids=["before it is sent", "after it was sent"])
 @pytest.mark.parametrize("post", ["_tell", "_ask"])
-def test_Ctrl_C_in_a_message_loses_nothing_and_repeats_nothing(
-    device: Any, post: str, sent: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_Ctrl_C_in_a_message_loses_nothing_and_repeats_nothing(device, post, sent, monkeypatch):
     program, y = device.compile(add_one), hal.zeros(100, hal.int32, device)
     program(y, vals=(100,), threads=100)
     device.synchronize()
     real, armed, count = getattr(device.connection, post), [True], 1
 
-    def interrupted(*message: Any) -> Any:
+    def interrupted(*message):
         if armed and threading.current_thread() is threading.main_thread():
             armed.clear()
             if sent:
@@ -425,10 +409,8 @@ def test_Ctrl_C_in_a_message_loses_nothing_and_repeats_nothing(
     assert y.numpy().tolist() == [count] * 100
 
 
-def test_a_failure_is_told_once_after_a_wait_that_Ctrl_C_ended(
-    npu: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupted(*answer: Any, **how: Any) -> None:
+def test_a_failure_is_told_once_after_a_wait_that_Ctrl_C_ended(npu, monkeypatch):
+    def interrupted(*answer, **how):
         raise KeyboardInterrupt
 
     y, program = hal.zeros(8, hal.int32, npu), npu.compile(add_one)
@@ -444,6 +426,6 @@ def test_a_failure_is_told_once_after_a_wait_that_Ctrl_C_ended(
     assert y.numpy().tolist() == [4] * 8  # told once
 
 
-def test_what_is_of_this_process_cannot_travel(device: hal.Compiled) -> None:
+def test_what_is_of_this_process_cannot_travel(device):
     with pytest.raises(hal.Unsupported, match=r"program.binary"):
         device.connection.ray.put(device.compile(add_one))

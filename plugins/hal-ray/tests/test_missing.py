@@ -1,13 +1,10 @@
 """R7, R10: without a cluster nothing is imported, and one error says what to do."""
 
-from __future__ import annotations
-
 import os
 import socket
 import subprocess
 import sys
 import time
-from typing import Any
 
 import pytest
 
@@ -30,7 +27,7 @@ print(hal.Device.states()["RAY"], "ray" in sys.modules)
 """
 
 
-def run(code: str, **environment: str) -> list[str]:
+def run(code, **environment):
     env = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/"), **environment}
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", code],
@@ -40,7 +37,7 @@ def run(code: str, **environment: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_R7_listing_imports_no_ray_and_says_what_to_call() -> None:
+def test_R7_listing_imports_no_ray_and_says_what_to_call():
     first, second, state = run(LIST)
     assert first == second and state == "no hardware False"
     assert first == (
@@ -49,7 +46,7 @@ def test_R7_listing_imports_no_ray_and_says_what_to_call() -> None:
     )
 
 
-def test_R10_a_cluster_that_is_joined_later_is_found(cluster: Any) -> None:
+def test_R10_a_cluster_that_is_joined_later_is_found(cluster):
     code = f"""
 import ray
 import hal_core as hal
@@ -63,7 +60,7 @@ for turn in range(2):
     assert found.partition(" ")[2] == "ready"
 
 
-def test_the_plugin_module_imports_nothing_dear() -> None:
+def test_the_plugin_module_imports_nothing_dear():
     code = "import sys, hal_ray; print(*(n for n in ('ray', 'numpy') if n in sys.modules))"
     assert run(code) == [""]
 
@@ -75,9 +72,7 @@ def test_the_plugin_module_imports_nothing_dear() -> None:
      "host:", ":6379", "host:0", "host:65536", "host:1:2", "host:-1", "host:1 2", "host:\u0661",
      "::1:6379", "host:" + "9" * 5000],
 )  # fmt: skip
-def test_an_address_for_which_ray_starts_a_cluster_or_none_is_refused(
-    name: str, address: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_address_for_which_ray_starts_a_cluster_or_none_is_refused(name, address, monkeypatch):
     """Ray is not even imported: of `os://host:1` it would import the module `os`."""
     monkeypatch.setenv("HAL_RAY_ADDRESS", "auto")
     monkeypatch.setenv(name, address)
@@ -92,9 +87,7 @@ def test_an_address_for_which_ray_starts_a_cluster_or_none_is_refused(
      (["auto", "head:6379", "192.0.2.10:1", "ray://head.example-1.org:10001", "[::1]:6379"],
       "Ray cannot be loaded")],
 )  # fmt: skip
-def test_an_empty_address_is_none_and_that_of_a_cluster_is_taken(
-    addresses: list[str], why: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_empty_address_is_none_and_that_of_a_cluster_is_taken(addresses, why, monkeypatch):
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     monkeypatch.setitem(sys.modules, "ray", None)
     for address in addresses:
@@ -103,7 +96,7 @@ def test_an_empty_address_is_none_and_that_of_a_cluster_is_taken(
             driver.connect()
 
 
-def test_R10_an_address_where_nothing_listens_is_refused_at_once() -> None:
+def test_R10_an_address_where_nothing_listens_is_refused_at_once():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -115,7 +108,7 @@ def test_R10_an_address_where_nothing_listens_is_refused_at_once() -> None:
 
 
 @pytest.mark.timeout(120)
-def test_R10_an_address_that_answers_nothing_is_refused_in_time() -> None:
+def test_R10_an_address_that_answers_nothing_is_refused_in_time():
     """A port that takes connections and is no cluster."""
     with socket.socket() as mute:
         mute.bind(("127.0.0.1", 0))

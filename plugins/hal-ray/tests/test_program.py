@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 from pickle import PicklingError
-from typing import Any
 
 import numpy as np
 import pytest
@@ -23,11 +22,11 @@ def divide(y: hal.Ptr[hal.float32], x: hal.float32) -> None:
     y[0] = 1.0 / x
 
 
-def messages(device: Any) -> int:
+def messages(device):
     return int(device.connection.sent)
 
 
-def test_every_node_lists_its_devices_by_name(cluster: Any) -> None:
+def test_every_node_lists_its_devices_by_name(cluster):
     infos = hal.Device.devices("RAY")
     titles = [info.title.partition(" (")[0] for info in infos]
     nodes = "head", "node-a", "node-b"
@@ -37,7 +36,7 @@ def test_every_node_lists_its_devices_by_name(cluster: Any) -> None:
     assert not any(info.host_visible for info in infos)
 
 
-def test_launches_copies_and_fills_travel_in_one_message(device: Any) -> None:
+def test_launches_copies_and_fills_travel_in_one_message(device):
     program = device.compile(add_one)
     y, z = (hal.empty(100, hal.int32, device) for _ in range(2))
     program(y, vals=(100,), threads=100)
@@ -52,7 +51,7 @@ def test_launches_copies_and_fills_travel_in_one_message(device: Any) -> None:
     assert y.numpy().tolist() == [5] * 50 + [1] * 50
 
 
-def test_a_thousand_launches_are_few_messages(device: Any) -> None:
+def test_a_thousand_launches_are_few_messages(device):
     program = device.compile(add_one)
     y = hal.zeros(10, hal.int32, device)
     program(y, vals=(10,), threads=10)
@@ -65,7 +64,7 @@ def test_a_thousand_launches_are_few_messages(device: Any) -> None:
     assert y.numpy().tolist() == [1001] * 10
 
 
-def test_a_loop_without_a_wait_does_not_fill_the_memory_of_the_actor(device: Any) -> None:
+def test_a_loop_without_a_wait_does_not_fill_the_memory_of_the_actor(device):
     device.connection.most_commands, device.connection.largest = 320, 64
     program, y = device.compile(add_one), hal.zeros(10, hal.int32, device)
     program(y, vals=(10,), threads=10)
@@ -79,15 +78,15 @@ def test_a_loop_without_a_wait_does_not_fill_the_memory_of_the_actor(device: Any
 
 @pytest.mark.parametrize("kind", ["in the message", "through the store", "from the other device"])
 def test_a_loop_of_copies_does_not_fill_messages_and_object_stores(
-    device: Any, other: Any, monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
+    device, other, monkeypatch, kind
+):
     device.connection.most_carried, device.connection.most_on_the_way = 64 << 10, 1 << 20
     nbytes = (32 << 10) if kind == "in the message" else (128 << 10)
     data, sizes = np.ones(nbytes, np.uint8), [0]
     y, x = hal.zeros(nbytes, hal.uint8, device), hal.Buffer.from_numpy(data, other)
     post, most = device.connection._tell, 0
 
-    def noted(message: bytes, *puts: Any) -> None:
+    def noted(message, *puts):
         sizes.append(len(message))
         post(message, *puts)
 
@@ -103,7 +102,7 @@ def test_a_loop_of_copies_does_not_fill_messages_and_object_stores(
     device.close()
 
 
-def test_launches_that_are_known_there_have_their_own_numbers_and_memory(device: Any) -> None:
+def test_launches_that_are_known_there_have_their_own_numbers_and_memory(device):
     """An actor keeps launches that are ready: 0.0 is no -0.0, and freed memory is given back."""
     program, before = device.compile(divide), device.statistics_there()
     spec = hal.BufferSpec(nolru=True)
@@ -117,7 +116,7 @@ def test_launches_that_are_known_there_have_their_own_numbers_and_memory(device:
     assert device.statistics_there().current == before.current
 
 
-def test_a_command_is_sent_after_a_millisecond(device: Any) -> None:
+def test_a_command_is_sent_after_a_millisecond(device):
     y = hal.zeros(10, hal.int32, device)
     device.synchronize()
     before = messages(device)
@@ -126,7 +125,7 @@ def test_a_command_is_sent_after_a_millisecond(device: Any) -> None:
     assert messages(device) == before + 1
 
 
-def test_a_replay_of_a_graph_is_one_message(device: Any) -> None:
+def test_a_replay_of_a_graph_is_one_message(device):
     program = device.compile(add_one)
     y = hal.zeros(100, hal.int32, device)
     with device.capture() as graph:
@@ -139,7 +138,7 @@ def test_a_replay_of_a_graph_is_one_message(device: Any) -> None:
     assert y.numpy().tolist() == [400] * 100
 
 
-def test_a_backend_that_only_the_node_has_renders_there(npu: Any) -> None:
+def test_a_backend_that_only_the_node_has_renders_there(npu):
     """The kernel arrives with its line numbers and without contraction."""
     assert importlib.util.find_spec("ray_npu") is None
     exact = hal.kernel(contract=False)(add_one.__wrapped__)
@@ -149,7 +148,7 @@ def test_a_backend_that_only_the_node_has_renders_there(npu: Any) -> None:
     assert program.source == listing(exact.lower()) and npu.supports(hal.bfloat16)
 
 
-def test_what_the_nodes_renderer_refuses_names_the_device_here(npu: Any) -> None:
+def test_what_the_nodes_renderer_refuses_names_the_device_here(npu):
     kernel = add_one.lower()
     reserved = kernel._replace(name="half", signature=kernel.signature._replace(name="half"))
     with pytest.raises(hal.Unsupported, match="as text of the NPU") as caught:
@@ -157,20 +156,20 @@ def test_what_the_nodes_renderer_refuses_names_the_device_here(npu: Any) -> None
     assert caught.value.device == npu.name and caught.value.got == "half"
 
 
-def test_a_kernel_that_cannot_travel_leaves_the_device_usable(npu: Any) -> None:
+def test_a_kernel_that_cannot_travel_leaves_the_device_usable(npu):
     with pytest.raises((TypeError, AttributeError, PicklingError), match="pickle"):
         npu.renderer.render(lambda: None)
     assert npu.compile(add_one.lower()).source == listing(add_one.lower())
 
 
-def test_a_renderer_that_changed_on_the_node_gives_its_new_code(npu: Any) -> None:
+def test_a_renderer_that_changed_on_the_node_gives_its_new_code(npu):
     """The cache on this side has the binary of the text that was written before."""
 
-    def change(host: Any) -> None:
+    def change(host):
         old = host._device.compilers[0]
 
-        class Changed(old.renderer):  # type: ignore[name-defined, misc]
-            def render(self, kernel: Any) -> str:
+        class Changed(old.renderer):
+            def render(self, kernel):
                 text: str = super().render(kernel)
                 return text.replace("CONST int32 1", "CONST int32 2")
 
@@ -183,9 +182,7 @@ def test_a_renderer_that_changed_on_the_node_gives_its_new_code(npu: Any) -> Non
         npu.connection.ray.get(npu.connection.actor.__ray_call__.remote(change))
 
 
-def test_dtypes_are_those_of_the_nodes_compiler(
-    device: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_dtypes_are_those_of_the_nodes_compiler(device, monkeypatch):
     for name in ("llvm", "clang"):
         monkeypatch.setenv("RAY_CC", name)
         monkeypatch.setenv("CPU_CC", name)
@@ -195,9 +192,7 @@ def test_dtypes_are_those_of_the_nodes_compiler(
 
 
 @pytest.mark.parametrize("nbytes", [4, 4 << 10, 1 << 20, 5 << 20])
-def test_transfers_go_from_actor_to_actor(
-    device: Any, other: Any, nbytes: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_transfers_go_from_actor_to_actor(device, other, nbytes, monkeypatch):
     """T1: no byte of the data comes here."""
     import ray
 
@@ -217,7 +212,7 @@ def test_transfers_go_from_actor_to_actor(
     assert np.array_equal(there.numpy(), data) and set(here.numpy()) == {7}
 
 
-def test_statistics_are_of_the_real_device(device: Any) -> None:
+def test_statistics_are_of_the_real_device(device):
     before = device.statistics_there()
     spec = hal.BufferSpec(nolru=True)
     y = hal.Buffer(device, 1 << 20, hal.uint8, spec).allocate()

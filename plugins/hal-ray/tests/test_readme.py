@@ -1,11 +1,8 @@
 """The README's code runs, on the cluster that the process is connected to."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from runpy import run_path
-from typing import Any
 
 import pytest
 
@@ -16,7 +13,7 @@ pytestmark = pytest.mark.results
 README = Path(__file__).resolve().parents[1] / "README.md"
 
 
-def test_the_example_runs(cluster: Any, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_the_example_runs(cluster, capsys, tmp_path):
     [block] = re.findall(r"^```python\n(.*?)^```", README.read_text("utf-8"), re.M | re.S)
     path = tmp_path / "readme.py"  # kernels are read from their file
     path.write_text(block, encoding="utf-8")

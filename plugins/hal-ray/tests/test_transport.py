@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import Any
 
@@ -20,7 +19,7 @@ NIXL = pytest.mark.skipif(
 
 
 @pytest.fixture
-def pair(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
+def pair(cluster, monkeypatch):
     """Processors of two nodes, opened to copy by nixl."""
     monkeypatch.setenv("HAL_RAY_TRANSPORT", "nixl")
     names = [
@@ -37,7 +36,7 @@ def pair(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
         one.close()
 
 
-def there(device: Any, work: Any) -> Any:
+def there(device, work):
     """Do work in the actor of a device, on its host object."""
     connection = device.connection
     cloudpickle = connection.ray.cloudpickle
@@ -45,33 +44,33 @@ def there(device: Any, work: Any) -> Any:
     return connection.ray.get(connection.actor.__ray_call__.remote(work))
 
 
-def count_tensors(host: Any) -> None:
+def count_tensors(host):
     receive, host.received = host._receive, 0
 
-    def counted(ref: Any, view: Any) -> None:
+    def counted(ref, view):
         host.received += 1
         receive(ref, view)
 
     host._receive = counted
 
 
-def refuse_tensors(host: Any) -> None:
-    def refuse(view: Any) -> None:
+def refuse_tensors(host):
+    def refuse(view):
         raise ImportError("no torch here")
 
     host._tensor = refuse
 
 
-def break_transport(host: Any) -> None:
+def break_transport(host):
     import ray
 
-    def broken(ref: Any, target: Any) -> None:
+    def broken(ref, target):
         raise RuntimeError("the network does not do it")
 
     ray.experimental.set_target_for_ref = broken
 
 
-def copies(source: Any, dest: Any, nbytes: int) -> bool:
+def copies(source, dest, nbytes):
     """Copy a part that begins at an odd byte; overwrite its source behind the copy."""
     data = np.random.default_rng(nbytes).integers(0, 255, nbytes + 9, np.uint8)
     here, into = (hal.empty(data.size, hal.uint8, device) for device in (source, dest))
@@ -86,7 +85,7 @@ def copies(source: Any, dest: Any, nbytes: int) -> bool:
 
 @NIXL
 @pytest.mark.parametrize("nbytes", [1, 4 << 10, 5 << 20])
-def test_T1_data_goes_by_the_transport(pair: list[Any], nbytes: int) -> None:
+def test_T1_data_goes_by_the_transport(pair, nbytes):
     one, two = pair
     there(two, count_tensors)
     assert two.transport_from(one) == "nixl"
@@ -95,7 +94,7 @@ def test_T1_data_goes_by_the_transport(pair: list[Any], nbytes: int) -> None:
 
 
 @NIXL
-def test_T1_a_transport_that_fails_leaves_the_copy_to_the_object_store(pair: list[Any]) -> None:
+def test_T1_a_transport_that_fails_leaves_the_copy_to_the_object_store(pair):
     one, two = pair
     there(two, break_transport)
     assert two.transport_from(one) == "nixl" and copies(one, two, 3 << 20)
@@ -103,21 +102,17 @@ def test_T1_a_transport_that_fails_leaves_the_copy_to_the_object_store(pair: lis
 
 
 @pytest.mark.parametrize("lacks", [0, 1])
-def test_T1_where_one_node_lacks_the_transport_the_object_store_serves(
-    pair: list[Any], lacks: int
-) -> None:
+def test_T1_where_one_node_lacks_the_transport_the_object_store_serves(pair, lacks):
     one, two = pair
     there(pair[lacks], refuse_tensors)
     assert two.transport_from(one) == "" and copies(one, two, 1 << 20)
 
 
-def test_a_transport_is_asked_for(pair: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_transport_is_asked_for(pair, monkeypatch):
     monkeypatch.delenv("HAL_RAY_TRANSPORT")
     assert driver.TRANSPORT.read() == "" and pair[1].transport_from(pair[0]) == ""
 
 
-def test_a_transport_that_nobody_knows_is_left(
-    pair: list[Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_transport_that_nobody_knows_is_left(pair, monkeypatch):
     monkeypatch.setenv("HAL_RAY_TRANSPORT", "pigeons")
     assert pair[1].transport_from(pair[0]) == "" and copies(*pair, 1000)

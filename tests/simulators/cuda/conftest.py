@@ -1,11 +1,8 @@
 """The software CUDA driver and its engine, built once, and a driver of its own for each test."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,11 +11,11 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import build
 from driver_calls import Driver
-from engine_runner import Engine, build_engine
+from engine_runner import build_engine
 
 
 @pytest.fixture(scope="session")
-def cuda_folder() -> Path:
+def cuda_folder():
     """The folder with libcuda.so.1, for LD_LIBRARY_PATH of a child."""
     try:
         return build.build(build.kept()).parent
@@ -27,7 +24,7 @@ def cuda_folder() -> Path:
 
 
 @pytest.fixture(scope="session")
-def engine() -> Engine:
+def engine():
     try:
         return build_engine(build.kept())
     except build.NoCompiler as missing:
@@ -35,12 +32,10 @@ def engine() -> Engine:
 
 
 @pytest.fixture
-def load_driver(
-    cuda_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., Driver]:
+def load_driver(cuda_folder, tmp_path, monkeypatch):
     """Gives a driver that has not been initialized, with SIM_CUDA_* as the keywords say."""
 
-    def load(**settings: object) -> Driver:
+    def load(**settings):
         for name in [name for name in os.environ if name.startswith("SIM_CUDA_")]:
             monkeypatch.delenv(name)  # what others have set for a driver of theirs
         for name, value in settings.items():
@@ -54,7 +49,7 @@ def load_driver(
 
 
 @pytest.fixture
-def cuda(load_driver: Callable[..., Driver]) -> Iterator[Driver]:
+def cuda(load_driver):
     """A driver with the first device's primary context current, which the test must leave clean."""
     driver = load_driver()
     driver.start()

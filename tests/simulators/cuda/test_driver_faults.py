@@ -1,7 +1,5 @@
 """What goes wrong: in kernels, on request, and with the whole device."""
 
-from __future__ import annotations
-
 import ctypes
 import threading
 import time
@@ -15,14 +13,14 @@ Load = Callable[..., Driver]
 UINT = ctypes.c_uint32
 
 
-def broken(cuda: Driver, text: str, name: str, *arguments: object) -> int:
+def broken(cuda, text, name, *arguments):
     """The code that a launch leaves behind."""
     cuda.launch(cuda.function(cuda.module(text), name), *arguments)
     return cuda.code.cuCtxSynchronize()
 
 
 @pytest.fixture
-def failing(load_driver: Load) -> Driver:
+def failing(load_driver):
     """A driver that a test may leave unclean."""
     driver = load_driver(instructions=100_000)
     driver.start()
@@ -37,19 +35,19 @@ def failing(load_driver: Load) -> Driver:
     [(TRAP, "trap", 719, "trap"), (FOREVER, "forever", 702, "instructions"),
      (ASSERT, "fails", 710, "what")],
 )  # fmt: skip
-def test_kernels_that_fail(failing: Driver, text: str, name: str, code: int, message: str) -> None:
+def test_kernels_that_fail(failing, text, name, code, message):
     assert broken(failing, text, name) == code
     assert message in failing.message()
     assert failing.message().startswith(f"{name}: ")
 
 
 @pytest.mark.parametrize(("offset", "code"), [(64, 700), (-4, 700), (2, 716)])
-def test_kernels_that_leave_their_memory(failing: Driver, offset: int, code: int) -> None:
+def test_kernels_that_leave_their_memory(failing, offset, code):
     memory = failing.alloc(64)
     assert broken(failing, FILL, "fill", memory + offset, UINT(1)) == code
 
 
-def test_freed_and_foreign_memory(failing: Driver) -> None:
+def test_freed_and_foreign_memory(failing):
     freed = failing.alloc(64)
     failing.cuMemFree(freed)
     assert broken(failing, FILL, "fill", freed, UINT(1)) == 700
@@ -59,7 +57,7 @@ def test_freed_and_foreign_memory(failing: Driver) -> None:
     assert foreign.value == 5
 
 
-def test_an_error_stays_until_the_context_goes(failing: Driver) -> None:
+def test_an_error_stays_until_the_context_goes(failing):
     stream, event, memory = failing.stream(), failing.event(), failing.alloc(64)
     function = failing.function(failing.module(FILL), "fill")
     out = ctypes.c_uint64()
@@ -86,7 +84,7 @@ def test_an_error_stays_until_the_context_goes(failing: Driver) -> None:
     failing.cuMemFree(failing.alloc(64))
 
 
-def test_work_behind_an_error_is_not_done(failing: Driver) -> None:
+def test_work_behind_an_error_is_not_done(failing):
     host = failing.get("cuMemAllocHost", 4)
     word = UINT.from_address(host)
     word.value = 5
@@ -99,7 +97,7 @@ def test_work_behind_an_error_is_not_done(failing: Driver) -> None:
     assert word.value == 5
 
 
-def test_memory_freed_before_its_turn(failing: Driver) -> None:
+def test_memory_freed_before_its_turn(failing):
     first, second = failing.stream(1), failing.stream(1)
     memory, target = failing.get("cuMemAllocAsync", 16, first), failing.alloc(16)
     kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
@@ -114,7 +112,7 @@ def test_memory_freed_before_its_turn(failing: Driver) -> None:
     assert "freed before" in failing.message()
 
 
-def test_a_slow_call_is_slow_where_the_work_is(cuda: Driver) -> None:
+def test_a_slow_call_is_slow_where_the_work_is(cuda):
     memory, stream = cuda.alloc(4), cuda.stream()
     cuda.delay("cuMemsetD32Async", 1.0)
     start = time.monotonic()

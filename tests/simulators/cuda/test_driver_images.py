@@ -1,11 +1,8 @@
 """Arrays, and kernels that see them through objects; hal-cuda's test_images.py reads textures."""
 
-from __future__ import annotations
-
 import ctypes
 import struct
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 from driver_calls import Driver
@@ -17,21 +14,21 @@ U8, U32, FLOAT = 1, 3, 32
 CLAMP, LINEAR, AS_INTEGERS, NORMALISED, SURFACES = 1, 1, 1, 2, 2
 
 
-def array(cuda: Driver, *sizes: int, format: int = FLOAT, channels: int = 1) -> int:
+def array(cuda, *sizes, format=FLOAT, channels=1):
     sizes = (*sizes, 0, 0)[:3]
     return cuda.get("cuArray3DCreate", struct.pack("3Q3I", *sizes, format, channels, SURFACES))
 
 
-def texture(cuda: Driver, of: int) -> int:
+def texture(cuda, of):
     sampling = struct.pack("5I84x", CLAMP, CLAMP, CLAMP, 0, AS_INTEGERS)
     return cuda.get("cuTexObjectCreate", struct.pack("I4xQ128x", 0, of), sampling, None)
 
 
-def surface(cuda: Driver, of: int) -> int:
+def surface(cuda, of):
     return cuda.get("cuSurfObjectCreate", struct.pack("I4xQ128x", 0, of))
 
 
-def box(dest: Any, src: Any, *extent: int, offsets: tuple[int, ...] = (0, 0, 0)) -> bytes:
+def box(dest, src, *extent, offsets=(0, 0, 0)):
     """The copy of a box; a list of one is an array, and starts at the offsets."""
     width, height, depth = (*extent, 1, 1)[:3]
     packed = b""
@@ -42,14 +39,14 @@ def box(dest: Any, src: Any, *extent: int, offsets: tuple[int, ...] = (0, 0, 0))
     return packed + struct.pack("3Q", width, height, depth)
 
 
-def put(cuda: Driver, of: int, data: bytes, *extent: int) -> None:
+def put(cuda, of, data, *extent):
     address = cuda.alloc(len(data))
     cuda.cuMemcpyHtoD(address, data, len(data))
     cuda.cuMemcpy3DAsync(box([of], address, *extent), 0)
     cuda.cuMemFree(address)
 
 
-def pixels(cuda: Driver, of: int, nbytes: int, *extent: int) -> bytes:
+def pixels(cuda, of, nbytes, *extent):
     address = cuda.alloc(nbytes)
     cuda.cuMemcpy3DAsync(box(address, [of], *extent), 0)
     data = cuda.read(address, nbytes)
@@ -57,9 +54,7 @@ def pixels(cuda: Driver, of: int, nbytes: int, *extent: int) -> bytes:
     return data
 
 
-def drop(
-    cuda: Driver, of: int, textures: tuple[int, ...] = (), surfaces: tuple[int, ...] = ()
-) -> None:
+def drop(cuda, of, textures=(), surfaces=()):
     for one in textures:
         cuda.cuTexObjectDestroy(one)
     for one in surfaces:
@@ -67,7 +62,7 @@ def drop(
     cuda.cuArrayDestroy(of)
 
 
-def test_copies_that_no_array_has_room_for(cuda: Driver) -> None:
+def test_copies_that_no_array_has_room_for(cuda):
     of, address = array(cuda, 4, 2), cuda.alloc(64)
     for extent, offsets in {
         (20, 1): (0, 0, 0), (16, 3): (0, 0, 0), (16, 1): (0, 2, 0), (6, 1): (0, 0, 0),
@@ -88,14 +83,12 @@ def test_copies_that_no_array_has_room_for(cuda: Driver) -> None:
      ((4, 4, 0), FLOAT, 3, INVALID), ((32769, 0, 0), FLOAT, 1, INVALID),
      ((131073, 1, 0), FLOAT, 1, INVALID), ((4, 4, 16385), FLOAT, 1, INVALID)],
 )  # fmt: skip
-def test_arrays_that_cannot_be(
-    cuda: Driver, sizes: tuple[int, int, int], format: int, channels: int, code: int
-) -> None:
+def test_arrays_that_cannot_be(cuda, sizes, format, channels, code):
     out, packed = ctypes.c_uint64(), struct.pack("3Q3I", *sizes, format, channels, SURFACES)
     assert cuda.code.cuArray3DCreate(ctypes.byref(out), packed) == code
 
 
-def test_objects_that_cannot_be(cuda: Driver) -> None:
+def test_objects_that_cannot_be(cuda):
     out, plain = (
         ctypes.c_uint64(),
         cuda.get("cuArray3DCreate", struct.pack("3Q3I", 4, 4, 0, U8, 1, 0)),
@@ -112,7 +105,7 @@ def test_objects_that_cannot_be(cuda: Driver) -> None:
     assert cuda.code.cuTexObjectDestroy(made) == 400
 
 
-def shifter(beyond: str, part: str = "b32") -> str:
+def shifter(beyond, part="b32"):
     """A kernel that moves a pixel of a surface by a number of bytes and rows."""
     return entry(
         "shift",
@@ -131,9 +124,7 @@ def shifter(beyond: str, part: str = "b32") -> str:
     [("trap", (4, 1, 0, 0), [4, 2, 3, 4]), ("clamp", (99, -1, -8, 9), [1, 2, 2, 4]),
      ("zero", (99, -1, 0, 1), [1, 2, 0, 4]), ("zero", (0, 0, 0, 2), [1, 2, 3, 4])],
 )  # fmt: skip
-def test_a_surface_is_read_and_written(
-    cuda: Driver, beyond: str, at: tuple[int, ...], wanted: list[int]
-) -> None:
+def test_a_surface_is_read_and_written(cuda, beyond, at, wanted):
     of = array(cuda, 2, 2, format=U32)
     put(cuda, of, struct.pack("4I", 1, 2, 3, 4), 8, 2)
     made, module = surface(cuda, of), cuda.module(shifter(beyond))
@@ -151,9 +142,7 @@ def test_a_surface_is_read_and_written(
      ("cube", (0, 0, 0, 0), ILLEGAL, "a surface of 3 axes, taken for one of 2"),
      ("gone", (0, 0, 0, 0), FAULT, "no surface object")],
 )  # fmt: skip
-def test_what_a_kernel_does_wrong_with_an_image(
-    load_driver: Load, which: str, at: tuple[int, ...], code: int, message: str
-) -> None:
+def test_what_a_kernel_does_wrong_with_an_image(load_driver, which, at, code, message):
     cuda = load_driver()
     cuda.start()
     of = array(cuda, 2, 2, *[2] * (which == "cube"), format=U32)
@@ -166,7 +155,7 @@ def test_what_a_kernel_does_wrong_with_an_image(
     assert message in cuda.message()
 
 
-def test_a_ready_graph_keeps_its_copies_of_arrays(cuda: Driver) -> None:
+def test_a_ready_graph_keeps_its_copies_of_arrays(cuda):
     of, other = array(cuda, 4), array(cuda, 4)
     address, context = cuda.alloc(16), cuda.contexts[0]
     cuda.cuMemsetD32(address, 7, 4)

@@ -1,7 +1,5 @@
 """Memory: what may be allocated, copied and freed, against a model of plain bytes."""
 
-from __future__ import annotations
-
 import ctypes
 import threading
 from collections.abc import Callable
@@ -12,7 +10,7 @@ from driver_calls import OUT_OF_MEMORY, Driver
 Load = Callable[..., Driver]
 
 
-def test_frees_count_until_their_stream_was_waited_for(load_driver: Load) -> None:
+def test_frees_count_until_their_stream_was_waited_for(load_driver):
     cuda = load_driver(memory=1 << 20)
     cuda.start()
     stream, other = cuda.stream(), cuda.stream()
@@ -28,7 +26,7 @@ def test_frees_count_until_their_stream_was_waited_for(load_driver: Load) -> Non
     cuda.cuMemFreeAsync(cuda.get("cuMemAllocAsync", 1 << 20, other), other)
 
 
-def test_what_may_not_be_freed(cuda: Driver) -> None:
+def test_what_may_not_be_freed(cuda):
     address, host = cuda.alloc(64), cuda.get("cuMemAllocHost", 64)
     for wrong in (address + 8, host, 0x1234):
         assert cuda.code.cuMemFree(wrong) == 1
@@ -49,14 +47,14 @@ def test_what_may_not_be_freed(cuda: Driver) -> None:
     cuda.cuStreamDestroy(stream)
 
 
-def test_fresh_memory_is_not_zero(cuda: Driver) -> None:
+def test_fresh_memory_is_not_zero(cuda):
     address = cuda.alloc(64)
     assert cuda.read(address, 64) != bytes(64)
     cuda.cuMemFree(address)
 
 
 @pytest.mark.parametrize(("offset", "nbytes"), [(0, 65), (64, 1), (1, 64), (0, 1 << 40), (8, -1)])
-def test_copies_out_of_bounds(cuda: Driver, offset: int, nbytes: int) -> None:
+def test_copies_out_of_bounds(cuda, offset, nbytes):
     address, other = cuda.alloc(64), cuda.alloc(128)
     host = ctypes.create_string_buffer(128)
     cuda.cuMemsetD8(address, 7, 64)
@@ -76,7 +74,7 @@ def test_copies_out_of_bounds(cuda: Driver, offset: int, nbytes: int) -> None:
 # -- two devices
 
 
-def test_pageable_memory_is_read_late_on_request(cuda: Driver) -> None:
+def test_pageable_memory_is_read_late_on_request(cuda):
     host, memory, stream = ctypes.create_string_buffer(b"one", 4), cuda.alloc(4), cuda.stream()
     kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
     for late in (0, 1):

@@ -1,13 +1,11 @@
 """A process that reads a device address."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path
 
 
-def test_the_host_cannot_touch_device_memory(cuda_folder: Path) -> None:
+def test_the_host_cannot_touch_device_memory(cuda_folder):
     script = f"""
 import ctypes, sys
 sys.path.insert(0, {str(Path(__file__).parent)!r})

@@ -1,12 +1,10 @@
 """Streams and events: order, and that nothing is ready before it is."""
 
-from __future__ import annotations
-
 import ctypes
 import time
 
 import pytest
-from driver_calls import LEGACY, NOT_READY, Driver
+from driver_calls import LEGACY, NOT_READY
 from driver_kernels import FILL
 
 NON_BLOCKING = 1
@@ -17,11 +15,11 @@ SLOW = 0.1
 class Logged:
     """Host functions in streams, which say when they ran."""
 
-    def __init__(self, cuda: Driver) -> None:
-        self.cuda, self.seen, self.kept = cuda, [], []  # type: ignore[var-annotated]
+    def __init__(self, cuda):
+        self.cuda, self.seen, self.kept = cuda, [], []
 
-    def add(self, name: str, stream: int, *, slow: float = 0) -> None:
-        def run(_: object) -> None:
+    def add(self, name, stream, *, slow=0):
+        def run(_):
             time.sleep(slow)
             self.seen.append(name)
 
@@ -30,16 +28,14 @@ class Logged:
 
 
 @pytest.fixture
-def log(cuda: Driver) -> Logged:
+def log(cuda):
     return Logged(cuda)
 
 
 # Legacy order: the stream without a handle and the blocking ones wait for each other, both ways.
 @pytest.mark.parametrize("flags", [0, NON_BLOCKING])
 @pytest.mark.parametrize("legacy_first", [True, False])
-def test_order_against_the_default_stream(
-    cuda: Driver, log: Logged, flags: int, legacy_first: bool
-) -> None:
+def test_order_against_the_default_stream(cuda, log, flags, legacy_first):
     stream = cuda.stream(flags)
     order = [LEGACY, stream] if legacy_first else [stream, LEGACY]
     log.add("first", order[0], slow=SLOW)
@@ -49,7 +45,7 @@ def test_order_against_the_default_stream(
     cuda.cuStreamDestroy(stream)
 
 
-def test_events_are_not_ready_before_their_work(cuda: Driver) -> None:
+def test_events_are_not_ready_before_their_work(cuda):
     stream, start, end = cuda.stream(), cuda.event(), cuda.event()
     memory = cuda.alloc(64)
     fill = cuda.function(module := cuda.module(FILL), "fill")
@@ -75,7 +71,7 @@ def test_events_are_not_ready_before_their_work(cuda: Driver) -> None:
 
 
 # Pageable memory: read before the call returns, written before it returns. Pinned: later.
-def test_when_host_memory_is_read_and_written(cuda: Driver) -> None:
+def test_when_host_memory_is_read_and_written(cuda):
     memory, stream, pinned = cuda.alloc(4), cuda.stream(), cuda.get("cuMemAllocHost", 4)
     pageable = ctypes.c_uint32(1)
     cuda.delay("cuMemcpyHtoDAsync", SLOW)
@@ -94,7 +90,7 @@ def test_when_host_memory_is_read_and_written(cuda: Driver) -> None:
     cuda.cuMemFree(memory)
 
 
-def test_freeing_waits_for_the_work(cuda: Driver) -> None:
+def test_freeing_waits_for_the_work(cuda):
     memory, target, stream = cuda.alloc(4), cuda.alloc(4), cuda.stream()
     cuda.delay("cuMemsetD32Async", SLOW)
     cuda.cuMemsetD32Async(memory, 6, 1, stream)
@@ -105,7 +101,7 @@ def test_freeing_waits_for_the_work(cuda: Driver) -> None:
     cuda.cuStreamDestroy(stream)
 
 
-def test_a_destroyed_handle_is_told_and_later_given_out_again(cuda: Driver) -> None:
+def test_a_destroyed_handle_is_told_and_later_given_out_again(cuda):
     first = cuda.stream()
     cuda.cuStreamDestroy(first)
     assert cuda.code.cuStreamSynchronize(first) == 400

@@ -1,16 +1,14 @@
 """The engine as a driver sees it: facts, variables, calls, faults, and the two schedules."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from engine_kernel import STORE, entry, fault, words
-from engine_runner import SCHEDULES, Engine, Refused
+from engine_runner import SCHEDULES, Refused
 
 # -- variables of the module
 
 
-def test_dynamic_shared_memory_starts_behind_the_static(engine: Engine) -> None:
+def test_dynamic_shared_memory_starts_behind_the_static(engine):
     before = ".extern .shared .align 16 .b8 more[];\n"
     body = """
     .shared .b32 own[5];
@@ -54,7 +52,7 @@ FAULTS = {
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("name", FAULTS)
-def test_faults(engine: Engine, name: str, schedule: str) -> None:
+def test_faults(engine, name, schedule):
     line, kind = FAULTS[name]
     caught = fault(engine, entry(f"    {line}"), np.zeros(1, np.uint32), schedule=schedule)
     assert caught.kind == kind
@@ -62,7 +60,7 @@ def test_faults(engine: Engine, name: str, schedule: str) -> None:
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
-def test_threads_that_wait_for_one_another(engine: Engine, schedule: str) -> None:
+def test_threads_that_wait_for_one_another(engine, schedule):
     """One at a barrier of the block, the other at one of the warp."""
     body = """
     setp.eq.u32 %p1, %r1, 1;
@@ -74,7 +72,7 @@ def test_threads_that_wait_for_one_another(engine: Engine, schedule: str) -> Non
     assert caught.kind == "Deadlock"
 
 
-def test_a_fault_says_where(engine: Engine) -> None:
+def test_a_fault_says_where(engine):
     text = entry("    setp.eq.u32 %p1, %r1, 5;\n    @%p1 st.global.u32 [%rd1+400], %r1;")
     place = 1 + text[: text.index("@%p1")].count("\n")
     said = str(fault(engine, text, np.zeros(8, np.uint32), threads=8))
@@ -83,7 +81,7 @@ def test_a_fault_says_where(engine: Engine) -> None:
     assert "writes 4 bytes at 0x" in said
 
 
-def test_a_kernel_without_an_end(engine: Engine) -> None:
+def test_a_kernel_without_an_end(engine):
     text = entry("again:\n    bra again;")
     for schedule in SCHEDULES:
         caught = fault(
@@ -92,6 +90,6 @@ def test_a_kernel_without_an_end(engine: Engine) -> None:
         assert caught.kind == "Timeout"
 
 
-def test_a_text_that_is_refused(engine: Engine) -> None:
+def test_a_text_that_is_refused(engine):
     with pytest.raises(Refused, match=r"line 16: frobnicate\.b32: an instruction"):
         engine.facts(entry("    frobnicate.b32 %r1, %r2;"))

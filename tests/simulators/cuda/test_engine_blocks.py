@@ -1,16 +1,14 @@
 """Threads of a block together: barriers, and where each is, under both schedules."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from engine_kernel import STORE, entry, fault, words
-from engine_runner import SCHEDULES, Engine, Fault
+from engine_runner import SCHEDULES, Fault
 
 both = pytest.mark.parametrize("schedule", SCHEDULES)
 
 
-def turned(barrier: str) -> str:
+def turned(barrier):
     """Each thread reads what its mirror image has written."""
     return entry(f"""
     .shared .b32 s[256];
@@ -28,13 +26,13 @@ def turned(barrier: str) -> str:
 
 @both
 @pytest.mark.parametrize("threads", [1, 31, 32, 33, 256])
-def test_a_barrier(engine: Engine, schedule: str, threads: int) -> None:
+def test_a_barrier(engine, schedule, threads):
     for barrier in ("bar.sync 0;", "barrier.sync 3;", "bar.cta.sync 15;"):
         got = words(engine, turned(barrier), threads, schedule=schedule)
         assert got == [10 * (threads - 1 - k) for k in range(threads)]
 
 
-def test_a_missing_barrier_shows(engine: Engine) -> None:
+def test_a_missing_barrier_shows(engine):
     """Where threads run one by one; in step within a warp it happens to go well."""
     right = [10 * (31 - k) for k in range(32)]
     assert words(engine, turned(""), 32, schedule="run-to-barrier") != right
@@ -42,7 +40,7 @@ def test_a_missing_barrier_shows(engine: Engine) -> None:
 
 
 @both
-def test_a_barrier_that_a_thread_never_comes_to(engine: Engine, schedule: str) -> None:
+def test_a_barrier_that_a_thread_never_comes_to(engine, schedule):
     for way in ("ret;", "exit;", "bra out;"):
         body = f"    setp.eq.u32 %p1, %r1, 3;\n    @%p1 {way}\n    bar.sync 0;\nout:"
         caught = fault(engine, entry(body), np.zeros(8, np.uint32), threads=64, schedule=schedule)
@@ -50,7 +48,7 @@ def test_a_barrier_that_a_thread_never_comes_to(engine: Engine, schedule: str) -
 
 
 @both
-def test_two_barriers_for_one_warp(engine: Engine, schedule: str) -> None:
+def test_two_barriers_for_one_warp(engine, schedule):
     body = """
     setp.lt.u32 %p1, %r1, 8;
     @%p1 bra low;
@@ -73,7 +71,7 @@ out:
     )
 
 
-def test_a_fault_of_one_thread_ends_the_launch(engine: Engine) -> None:
+def test_a_fault_of_one_thread_ends_the_launch(engine):
     got = np.zeros(64, np.uint32)
     body = f"    mov.u32 %r3, 1;\n{STORE}\n    setp.eq.u32 %p1, %r1, 3;\n    @%p1 trap;\n"
     with pytest.raises(Fault, match="Trap"):

@@ -11,18 +11,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from engine_runner import SCHEDULES, Engine, ordered
+from engine_runner import SCHEDULES, ordered
 
 from hal_core.dtypes import float16, float32, int16
 from hal_cuda.render import PTXRenderer
-from hal_kernel.ir import Kernel
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "render"))
 
 from builder import Builder
 from every_language import TESTS
 from offline import NVRTCText
-from toolchains import Arrays, Toolchain, Triple
+from toolchains import Toolchain
 
 
 class OnEngine(Toolchain):
@@ -31,25 +30,17 @@ class OnEngine(Toolchain):
     renderer = PTXRenderer()
     subgroup = 32
 
-    def __init__(self, engine: Engine, schedule: str) -> None:
+    def __init__(self, engine, schedule):
         super().__init__(engine.folder)
         self.engine, self.schedule = engine, schedule
 
-    def run(
-        self,
-        kernel: Kernel,
-        arguments: Arrays,
-        grid: Triple = (1, 1, 1),
-        block: Triple = (1, 1, 1),
-        part: tuple[int, int] | None = None,
-        workers: int = 1,
-    ) -> None:
+    def run(self, kernel, arguments, grid=(1, 1, 1), block=(1, 1, 1), part=None, workers=1):
         assert part is None, "a GPU launches whole grids"
         given = ordered(kernel, arguments)
         name = str(kernel.name)
         self.engine.run(self.text(kernel), name, given, grid, block, schedule=self.schedule)
 
-    def compile(self, kernel: Kernel) -> None:
+    def compile(self, kernel):
         (log,) = self.engine.logs([self.text(kernel)])
         assert log == "ok"
 
@@ -59,19 +50,19 @@ class ByNVRTC(OnEngine):
 
     renderer = NVRTCText.renderer
 
-    def __init__(self, engine: Engine, schedule: str) -> None:
+    def __init__(self, engine, schedule):
         super().__init__(engine, schedule)
         self.nvrtc = NVRTCText(engine.folder)
         self.missing = self.nvrtc.missing
 
-    def text(self, kernel: Kernel) -> str:
+    def text(self, kernel):
         flags = ("--gpu-architecture=compute_75", "--disable-warnings")
         text, options = self.renderer.render(kernel), self.renderer.options(kernel)
         return self.nvrtc.library.compile(text, [*flags, *options]).decode().rstrip("\0")
 
 
 @pytest.fixture(scope="session", params=[OnEngine, pytest.param(ByNVRTC, marks=pytest.mark.full)])
-def toolchain(request: pytest.FixtureRequest, engine: Engine) -> Toolchain:
+def toolchain(request, engine):
     made: OnEngine = request.param(engine, SCHEDULES[0])
     if made.missing:
         pytest.skip(made.missing)
@@ -83,11 +74,11 @@ for tests in TESTS.values():
 
 
 @pytest.mark.parametrize("module", TESTS)
-def test_what_every_language_must_do_is_tested_here(module: str) -> None:
+def test_what_every_language_must_do_is_tested_here(module):
     assert TESTS[module]
 
 
-def test_the_sign_of_bits_is_not_extended_by_cvt(toolchain: Toolchain) -> None:
+def test_the_sign_of_bits_is_not_extended_by_cvt(toolchain):
     """ptxas 13.0 reads cvt.s32.s16(bits of float16(1 if c else 0)) as 1 if c else 0.
 
     An H200 stored 1 where 15360 belongs; kernel 208 of the fuzzer found it.

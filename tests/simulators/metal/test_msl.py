@@ -43,11 +43,11 @@ HALVES = (
 )
 
 
-def test_threads_that_want_one_text_compile_it_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_that_want_one_text_compile_it_once(monkeypatch):
     commands: list[Any] = []
     real = subprocess.run
 
-    def counted(command: Any, **how: Any) -> Any:
+    def counted(command, **how):
         commands.append(command)
         return real(command, **how)
 
@@ -61,7 +61,7 @@ def test_threads_that_want_one_text_compile_it_once(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize("options", [(), ("-march=x86-64",)], ids=["native", "no-instruction"])
 @pytest.mark.parametrize("clang", CLANGS)
-def test_halves(clang: str, options: tuple[str, ...]) -> None:
+def test_halves(clang, options):
     """Also where the processor has no instruction for their conversions."""
     if options and platform.machine() != "x86_64":
         pytest.skip("it has such instructions: this processor is no x86-64")
@@ -86,7 +86,7 @@ KERNEL = HEAD + "kernel void k(device int *y, uint i [[thread_position_in_grid]]
     (f"if (i < 3) {{ y[0] = 1; {BARRIER} y[1] = 2; }} else {{ y[2] = 1; {BARRIER} }} y[i] = 3;",
      "threads of a block wait at different barriers"),
 ], ids=["some", "rounds", "other"])  # fmt: skip
-def test_a_barrier_that_not_all_threads_come_to(body: str, problem: str, clang: str) -> None:
+def test_a_barrier_that_not_all_threads_come_to(body, problem, clang):
     y = np.zeros(8, np.int32)
     with pytest.raises(RuntimeError, match=f"k: {problem}"):
         run(KERNEL.format(body), [y], (8, 1, 1), (8, 1, 1), clang=CLANGS[clang])
@@ -117,6 +117,6 @@ def test_what_is_absent_is_refused_by_its_name(text: str, what: str) -> None:
     "device int *p = y; threadgroup int t[4]; t[0] = *p; p = t;", "thread int v = 0; y = &v;",
     "constant int *p = y;", "y[0] = 1.0.x;",
 ])  # fmt: skip
-def test_a_pointer_into_the_wrong_memory_does_not_compile(body: str) -> None:
+def test_a_pointer_into_the_wrong_memory_does_not_compile(body):
     with pytest.raises(msl.CompileError, match=r"program_source:3:\d+: error"):
         msl.Library(KERNEL.format(body))
