@@ -93,6 +93,26 @@ def test_P_every_block_of_a_wide_launch_runs_once(device, blocks):
     assert (seen.numpy() == 3).all()
 
 
+@pytest.mark.parametrize(
+    "bounds", [(2**31 - 8, 2**31 - 1, 3), (8 - 2**31, -(2**31), -5), (1, 8, 3)]
+)
+def test_short_loops_up_to_the_end_of_a_dtype_compile(
+    device: hal.Compiled, bounds: tuple[int, int, int]
+) -> None:
+    """PoCL gets `#pragma unroll` before them, and takes it directly before `for` only."""
+    start, stop, step = bounds
+
+    @hal.kernel
+    def count(y: hal.Ptr[hal.int32]):
+        for k in range(start, stop, step):
+            y[0] += k // 2
+
+    y = hal.zeros(1, hal.int32, device)
+    device.compile(count)(y, threads=1)
+    total = sum(k // 2 for k in range(*bounds))
+    assert y.numpy()[0] == (total + 2**31) % 2**32 - 2**31
+
+
 @hal.kernel
 def angles(y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32], n: hal.int32):
     i = hal.global_idx(0)

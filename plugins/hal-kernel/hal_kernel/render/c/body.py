@@ -237,14 +237,12 @@ class Text(Lines):
         start, stop = (self.use(source).text for source in uop.src[:2])
         step = uop.src[2].arg
         self.write_down_readers()
-        if uop in self.short:
-            self.line(self.row.unroll)
         self.loops.append(_Loop(uop.op, []))
         kind, name = self.spelling.type(dtype_of(uop)), self.named(uop, str(uop.arg))
         order, sign = ("<", "+") if step > 0 else (">", "-")
         if stays_in_range(uop):
             advance = f"{sign}{sign}{name}" if abs(step) == 1 else f"{name} {sign}= {abs(step)}"
-            self.open(f"for ({kind} {name} = {start}; {name} {order} {stop}; {advance})")
+            self.open_for(uop, f"{kind} {name} = {start}; {name} {order} {stop}; {advance}")
             return
         # Count the iterations first: the step after the last may take the counter out of its dtype.
         unsigned = self.spelling.unsigned(dtype_of(uop))
@@ -253,11 +251,18 @@ class Text(Lines):
         distance = f"({unsigned}){high}" + (f" - {low}" if low != "0" else "")
         count = f"({distance} - 1) / {abs(step)} + 1"
         self.line(f"const {unsigned} {iterations} = {low} < {high} ? {count} : 0;")
-        self.open(f"for ({unsigned} {iteration} = 0; {iteration} < {iterations}; ++{iteration})")
+        head = f"{unsigned} {iteration} = 0; {iteration} < {iterations}; ++{iteration}"
+        self.open_for(uop, head)
         way = f"{iteration} * {abs(step)}"
         if start != "0" or sign == "-":
             way = f"({unsigned}){start} {sign} {way}"
         self.line(f"const {kind} {name} = ({kind})({way});")
+
+    def open_for(self, uop: UOp, head: str) -> None:
+        """Open the loop of a RANGE; compilers take the pragma on the line before `for` only."""
+        if uop in self.short:
+            self.line(self.row.unroll)
+        self.open(f"for ({head})")
 
     def on_LOOP(self, uop: UOp) -> None:
         self.write_down_readers()
