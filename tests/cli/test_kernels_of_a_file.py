@@ -290,10 +290,12 @@ def test_bench_and_try_say_what_is_wrong(
 
 def test_sizes_are_refused_that_a_command_would_take_long_for(file, monkeypatch, capsys):
     """The interpreter keeps a record of each element; `bench` copies all arrays together."""
-    monkeypatch.setattr(try_kernels, "_MOST", 16)
-    for given in ("y=17", "y=np.zeros(17, 'f4')", "n=17"):
+    monkeypatch.setattr(try_kernels, "_MOST", 200)
+    array, threads = "'y' is too large", "too many threads"
+    for given, problem in (("y=201", array), ("y=np.zeros(201, 'f4')", array), ("n=201", threads)):
+        monkeypatch.setattr(try_kernels, "sample", None)  # which takes time for each thread
         assert main(["try", f"{file}:scale", given]) == 2
-        said = "'y' is too large for the interpreter (got 17; limit 16)"
+        said = f"{problem} for the interpreter (got 201; limit 200)"
         assert said in capsys.readouterr().err
     monkeypatch.setattr(arguments, "_room", lambda: 64)
     assert main(["bench", f"{file}:transpose", "y=10", "x=10", "w=3", "h=3"]) == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 
 from hal_core.cli import output
 from hal_core.errors import HalError, InvalidArgument
@@ -19,7 +20,7 @@ HELP = "Run the kernels of a file in the interpreter, and show what is wrong wit
 # multiple of it, so that a missing guard is seen.
 _SIZE = (1, 100, 12, 6)
 _SECONDS = 5.0  # for one kernel
-_MOST = 1 << 24  # elements of an array: the interpreter keeps up to 96 bytes about each
+_MOST = 1 << 24  # elements of an array, for each of which 96 bytes may be kept; and threads
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -70,7 +71,13 @@ def examine(kernel: AnyKernel, wanted: Given) -> tuple[str, str]:
     numbers, geometry = tuple(launch.numbers.values()), dict(launch.geometry)
     if "threads" in geometry and read.block is None:
         geometry.setdefault("block", 1)
-    sizes = sample(read, numbers, resolved(read, geometry), wanted.arrays, _SECONDS).sizes
+    shape = resolved(read, geometry)
+    if (launched := math.prod(shape[0]) * math.prod(shape[1])) > _MOST:
+        raise InvalidArgument(
+            read.name, "too many threads for the interpreter", got=launched, limit=_MOST,
+            fix="Give smaller sizes: they find the same faults.",
+        )  # fmt: skip
+    sizes = sample(read, numbers, shape, wanted.arrays, _SECONDS).sizes
     arrays = [
         (
             wanted.arrays[param.name]

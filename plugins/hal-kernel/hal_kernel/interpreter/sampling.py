@@ -104,9 +104,9 @@ class _Buffer:
         """Make sure that there are `end` elements. Raises: KernelFault beyond a limit."""
         if self.is_given or end <= self.end:
             return
-        if end * self.elements.itemsize > _MOST_NBYTES:
+        if end > (most := _MOST_NBYTES // self.elements.itemsize):
             problem = f"{self.name!r} would have to be larger than any made-up buffer"
-            access.fault(problem, "Give sizes.", got=end, limit=_MOST_NBYTES)
+            access.fault(problem, "Give sizes.", got=end, limit=most)
         if end > len(self.elements):
             before, self.elements = self.elements, made_up(self.dtype, 2 * end)
             self.elements[: len(before)] = before
