@@ -232,6 +232,14 @@ def test_what_a_page_names_exists(page):
         assert known, f"{module}.{name}"
 
 
+def test_items_of_lists_begin_on_lines_of_their_own():
+    """A page whose lines were joined and broken anew shows them as one item."""
+    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("plugins/*/README.md")]
+    joined = re.compile(r"^[^|\n]*[.,:;] \* [\w*`].*", re.MULTILINE)
+    found = [line for page in pages for line in joined.findall(page.read_text(encoding="utf-8"))]
+    assert pages and not found
+
+
 def test_the_page_on_ir_lists_every_node_as_the_core_does():
     page = (ROOT / "docs" / "ir.md").read_text(encoding="utf-8")
     rows = [line for line in (uop.__doc__ or "").splitlines() if line.startswith("| ")]
