@@ -137,7 +137,7 @@ def test_C5_llvm_of_another_convention(device):
 
 def test_llvm_refuses_what_it_cannot_honour():
     for fields in ({"options": ("-O1",)}, {"defines": {"N": "1"}}, {"includes": ("/usr",)}):
-        with pytest.raises(hal.Unsupported, match="mean nothing to LLVM IR|include no files"):
+        with pytest.raises(hal.Unsupported, match=r"mean nothing to LLVM IR|include no files"):
             LLVMCompiler().compile(rendered(**fields))
 
 

@@ -96,9 +96,7 @@ def test_P_every_block_of_a_wide_launch_runs_once(device, blocks):
 @pytest.mark.parametrize(
     "bounds", [(2**31 - 8, 2**31 - 1, 3), (8 - 2**31, -(2**31), -5), (1, 8, 3)]
 )
-def test_short_loops_up_to_the_end_of_a_dtype_compile(
-    device: hal.Compiled, bounds: tuple[int, int, int]
-) -> None:
+def test_short_loops_up_to_the_end_of_a_dtype_compile(device, bounds):
     """PoCL gets `#pragma unroll` before them, and takes it directly before `for` only."""
     start, stop, step = bounds
 
