@@ -52,8 +52,8 @@ def entries(folder: Path) -> list[Path]:
 
 
 class TestCompile:
-    # Compiler and text -> the binary: the tests of the cache count compilations, which may be slow.
-    _images: ClassVar[dict[tuple[str, str], bytes]] = {}
+    # Compiler and source -> the binary: tests of the cache count compilations, which may be slow.
+    _images: ClassVar[dict[tuple[Any, ...], bytes]] = {}
 
     @pytest.fixture
     def folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -73,7 +73,7 @@ class TestCompile:
 
         def watched(source: Source) -> bytes:
             seen.append(source.name)
-            key = device.compiler.identity, source.text
+            key = device.compiler.identity, source.text, source.options, source.defines
             if key not in self._images:
                 self._images[key] = real(source)
             return self._images[key]
