@@ -229,7 +229,7 @@ def bare(session: nox.Session) -> None:
 def fuzz(session: nox.Session) -> None:
     """Compare random kernels with the interpreter; a wrong one is made small and printed.
 
-    `nox -s fuzz -- --kernels 10000 --targets llvm,gcc,clang,opencl,oclgrind,ptx,nvrtc,hip,msl`;
+    `nox -s fuzz -- --kernels 10000 --targets llvm,llvm-1,llvm-4,gcc,clang,opencl,ptx,hip,msl`;
     ptx, nvrtc, hip on drivers in software; on GPUs with HAL_TEST_CUDA=system, HAL_TEST_HIP=system.
     """
     programs.compare_kernels(session)

@@ -19,6 +19,8 @@ from harness import UNSUPPORTED, WRONG, Runner, Trial, Verdict
 import hal_core as hal
 from hal_core.compiler import compile_source
 from hal_core.source import Binary
+from hal_cpu.vectors import LLVMRenderer
+from hal_kernel.ir.writing import source_of
 from hal_metal.render import MetalRenderer
 
 
@@ -28,11 +30,14 @@ class Target(NamedTuple):
     device: str  # "": none, a compiler and what runs its kernels
     environment: dict[str, str]
     kinds: Kinds = EVERY  # its dtypes
+    width: int | None = None  # threads of a gang of the CPU, where the kernel does not choose it
     alone: bool = False  # the environment is read once in a process, which others cannot share
 
 
 TARGETS = {
     "llvm": Target("CPU", {"CPU_CC": "llvm"}),
+    "llvm-1": Target("CPU", {"CPU_CC": "llvm"}, width=1),
+    "llvm-4": Target("CPU", {"CPU_CC": "llvm"}, width=4),
     "llvm-engine": Target("CPU", {"CPU_CC": "llvm", "HAL_CPU_LOADER": "llvmlite"}, alone=True),
     "gcc": Target("CPU", {"CPU_CC": "gcc"}),
     "clang": Target("CPU", {"CPU_CC": "clang"}),
@@ -133,7 +138,8 @@ class Opened(Runner):
             self.why = simulated(self.target.device)
             hal.Device.refresh()  # a runner before may have looked for its devices
         self.device = "" if self.why else self._found(self.target.device)
-        known = None if self.why else hal.Device[self.device].renderer.subgroup
+        self.renderer = None if self.why else self._renderer()
+        known = self.renderer and self.renderer.subgroup
         self.subgroup = known or {"HIP": 64}.get(self.target.device, 1)
         self.programs: dict[str, hal.Program] = {}  # prepared ones, by the names of their kernels
 
@@ -155,6 +161,15 @@ class Opened(Runner):
             self.why = str(error)
         return ""
 
+    def _renderer(self) -> Any:
+        found = hal.Device[self.device].renderer
+        if self.target.width is None:
+            return found
+        return LLVMRenderer(found.half, found.fma, found.registers, self.target.width)
+
+    def _source(self, kernel: Any) -> hal.Source:
+        return source_of(kernel.lower(), hal.Device[self.device], self.renderer)
+
     def run(self, trial: Trial) -> Verdict:
         try:
             verdict = super().run(trial)
@@ -175,7 +190,7 @@ class Opened(Runner):
         compiler, groups = device.compiler, defaultdict[tuple[str, ...], list[hal.Source]](list)
         for trial in trials if compiler.language in JOINED else ():
             with suppress(SyntaxError, NameError, hal.HalError):  # `run` will meet it
-                source = trial.kernel.__hal_source__(device)
+                source = self._source(trial.kernel)
                 groups[source.options].append(source)
         try:
             for options, sources in groups.items():
@@ -204,7 +219,7 @@ class Opened(Runner):
         # `device.compile` would give the program that another compiler has made of this kernel.
         program = self.programs.pop(kernel.name, None)
         if program is None:
-            [program] = compile_source(device, kernel.__hal_source__(device))
+            [program] = compile_source(device, self._source(kernel))
         program(*views, vals=case.vals, wait=True, **case.launch)
         return [buffer.numpy() for buffer in buffers]
 

@@ -13,8 +13,8 @@ from hal_core import config
 # one row share a process, in which a kernel is made and interpreted once.
 USUAL = (("llvm", "opencl", "ptx"), 8)
 MORE = (
-    (("llvm",), 40), (("opencl", "ptx"), 16), (("clang", "gcc", "msl", "zig"), 8),
-    (("nvrtc",), 8), (("hip",), 5), (("llvm-engine",), 8), (("oclgrind",), 5),
+    (("llvm", "llvm-1", "llvm-4"), 40), (("opencl", "ptx"), 16), (("nvrtc",), 8), (("hip",), 5),
+    (("clang", "gcc", "msl", "zig"), 8), (("llvm-engine",), 8), (("oclgrind",), 5),
 )  # fmt: skip
 
 
