@@ -108,8 +108,11 @@ def _ran(path: str) -> tuple[int, bool]:
             print(error.code, file=sys.stderr)
         return 1, False
     except BaseException as error:
+        trace = error.__traceback__  # from the program's first frame on; a syntax error has none
+        while trace and trace.tb_frame.f_globals.get("__name__") in (__name__, "runpy"):
+            trace = trace.tb_next
         with suppress(OSError, ValueError):
-            traceback.print_exc()
+            traceback.print_exception(error.with_traceback(trace))
         return 1, isinstance(error, KeyboardInterrupt)
     return 0, False
 

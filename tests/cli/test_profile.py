@@ -93,6 +93,15 @@ def test_a_program_that_ends_early_is_in_the_table_too(tmp_path, end, code, said
     assert said in err and err.index(said) < err.index("launch")
 
 
+@pytest.mark.parametrize("text", ["def f():\n    1 / 0\nf()", "x = (", "raise KeyError from None"])
+def test_a_traceback_has_the_frames_of_the_program_alone(tmp_path, text, capfd):
+    assert profile(tmp_path, text) == 1
+    shown = capfd.readouterr().err.split("hal profile:")[0]
+    alone = [sys.executable, str(tmp_path / "program.py")]
+    done = subprocess.run(alone, capture_output=True, text=True, check=False, timeout=60)
+    assert shown == done.stderr
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows has no SIGINT of its own")
 def test_ctrl_c_ends_it_as_it_ends_the_program(tmp_path):
     (tmp_path / "program.py").write_text("import os\nos.kill(os.getpid(), 2)\nfor _ in 'abc': pass")
