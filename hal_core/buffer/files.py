@@ -174,10 +174,11 @@ def open_file(path: Path, flags: int, operation: str) -> Iterator[int]:
         (file,) = map(os.open, [text], [flags | _FLAGS | _NO_WAIT], [0o666])
         try:
             mode = os.fstat(file).st_mode
+            if stat.S_ISDIR(mode):  # as the system says to one who would write it
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
             if not stat.S_ISREG(mode):
                 problem = f"{text!r} is no regular file"
                 fix = "Pipes and devices have no offsets: read them with Python."
-                fix = "Name a file in this folder." if stat.S_ISDIR(mode) else fix
                 raise InvalidArgument(operation, problem, fix=fix)
             yield file
         finally:
