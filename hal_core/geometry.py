@@ -71,10 +71,11 @@ class Rules:
         shared: int = 0,
     ) -> tuple[Any, ...]:
         """Return the sizes as Python's integers and tuples of them. Raises: InvalidArgument."""
-        if shared.__class__ is not int:
+        count = int(shared) if isinstance(shared, int) else as_count(shared)
+        if count < 0:
             self.check_limits((1, 1, 1), (1, 1, 1), shared)
         extents = self._plain("grid", grid), self._plain("block", block)
-        return *extents, self._plain("threads", threads), int(shared)
+        return *extents, self._plain("threads", threads), count
 
     def _plain(self, what: str, extent: Any) -> Any:
         if is_plain(extent):
@@ -138,7 +139,7 @@ class Rules:
             and (x <= most_x and y <= most_y and z <= most_z)
             and (wide <= _MAX_INDEX and high <= _MAX_INDEX and deep <= _MAX_INDEX)
             and wide * high * deep <= _MAX_THREADS
-            and (shared == 0 and type(shared) is int)
+            and (type(shared) is int and shared == 0)
         ):
             return
         both = ("block", block, limits.max_block), ("grid", grid, limits.max_grid)
@@ -184,6 +185,11 @@ def integers(given: Any) -> tuple[int, ...] | None:
         return tuple(int(one.__index__()) for one in given)
     except (AttributeError, TypeError):
         return None
+
+
+def as_count(given: Any) -> int:
+    """Return an integer of any class as Python's; -1 for what is none, such as a bool."""
+    return -1 if isinstance(given, bool) else (integers((given,)) or (-1,))[0]
 
 
 def is_plain(extent: object) -> bool:

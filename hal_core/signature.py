@@ -189,7 +189,7 @@ def _bytes_of(value: Any, param: Param, operation: str, device: str) -> bytes:
     if isinstance(value, bytes) and len(value) == dtype.itemsize:
         return value
     base, _, count = dtype.name.partition("x")
-    parts, given = value, getattr(value, "dtype", None)
+    parts, given = value, None if isinstance(value, type) else getattr(value, "dtype", None)
     if dtype.kind == "c":
         base, count = f"float{4 * dtype.itemsize}", "2"
     fix = f"Give {count} numbers{', of a float3 too' * (count == '4')}."

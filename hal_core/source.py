@@ -9,6 +9,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol
 
 from hal_core.errors import InvalidArgument, as_flag
+from hal_core.geometry import as_count
 from hal_core.signature import Interface, Signature
 
 if TYPE_CHECKING:
@@ -103,12 +104,13 @@ class Source(_Described, Generic[N]):
                 raise InvalidArgument(operation, f"{what} must be a str", got=type(one).__name__)
         done = 0 if work is None else work
         for what, number in (("shared_nbytes", shared_nbytes), ("work", done)):
-            if type(number) is not int or number < 0:
+            if as_count(number) < 0:
                 problem = f"{what} must be the number of {_COUNTED[what]}, 0 or more"
                 raise InvalidArgument(operation, problem, got=number)
         interface = Interface(
-            signature, block_shape(block, operation), shared_nbytes,
-            as_flag(rendered, operation, "rendered"), work, as_flag(offsets, operation, "offsets"),
+            signature, block_shape(block, operation), as_count(shared_nbytes),
+            as_flag(rendered, operation, "rendered"), work if work is None else as_count(work),
+            as_flag(offsets, operation, "offsets"),
         )  # fmt: skip
         fields = {
             "text": text, "interface": interface, "kernels": kernels, "language": language,
@@ -266,8 +268,8 @@ def block_shape(block: int | tuple[int, ...] | None, operation: str) -> tuple[in
     """Return a fixed block as (x, y, z). Raises: InvalidArgument."""
     if block is None:
         return None
-    sizes = block if isinstance(block, tuple) else (block,)
-    if not 1 <= len(sizes) <= 3 or not all(type(size) is int and size > 0 for size in sizes):
+    sizes = tuple(map(as_count, block if isinstance(block, tuple) else (block,)))
+    if not 1 <= len(sizes) <= 3 or min(sizes) < 1:
         problem, fix = "block must be one to three positive ints", "Write block=(16, 16, 1)."
         raise InvalidArgument(operation, problem, got=block, fix=fix)
     x, y, z = (*sizes, 1, 1)[:3]

@@ -64,6 +64,15 @@ hal.MultiBuffer([fake], 4, hal.int32).reduce([])
 hal.launch(SCALE, hal.MultiBuffer([fake], 4, hal.int32), vals=(N,), threads=N, wait=a)
 hal.profile(limit=2**70)
 hal.profile(limit=a)
+hal.profile(limit=True)
+fake.allocator.alloc(True)
+fake.allocator.alloc(8.0)
+program(made, vals=(N,), threads=N, shared=a)
+hal.zeros(2, hal.complex64, fake).fill(hal.float32)
+hal.Device.devices("CPU", kind=a)
+hal.Device.get_available_devices(interpreters=a)
+hal.Source("f", "text", "y: int32*", language="c", block=True)
+hal.Source("f", "text", "y: int32*", language="c", work=2.0)
 """.strip().splitlines()
 
 
@@ -87,6 +96,19 @@ def test_a_flag_may_be_of_numpy(fake):
     assert (
         hal.Buffer(fake, N, hal.int32, hal.BufferSpec(zero=flags[3])).allocate().numpy().sum() == 0
     )
+
+
+def test_a_count_may_be_of_numpy(fake):
+    n, block, allocator = np.int64(N), (np.int8(2), np.uint64(4)), fake.allocator
+    allocator.free(allocator.alloc(n), n)
+    assert allocator.statistics().live == 0
+    with hal.profile(n) as profile:
+        hal.zeros(N, hal.int32, fake)
+    assert profile.dropped == 0
+    made = hal.Source("f", "text", "", language="c", block=block, shared_nbytes=n, work=n)
+    assert repr(made.interface) == repr(made.interface._replace(block=(2, 4, 1), work=N))
+    assert type(made.interface.shared_nbytes) is int
+    fake.compile(SCALE)(hal.zeros(N, hal.int32, fake), N, threads=N, shared=np.int64(0))
 
 
 def test_what_a_closed_device_cannot_make_is_refused(fake):

@@ -22,6 +22,7 @@ from hal_core.errors import (
     OutOfMemory,
     Unsupported,
 )
+from hal_core.geometry import as_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -180,7 +181,7 @@ class Allocator(Accounts[Opaque], concurrency.OfThisProcess):
         Owns: the caller, until `free`. Raises: OutOfMemory, Unsupported, InvalidArgument.
         """
         if options is not DEFAULT_SPEC or nbytes.__class__ is not int or nbytes <= 0:
-            options = self._check(nbytes, options)
+            nbytes, options = self._check(nbytes, options)
             if options.external_ptr is not None:
                 return self._wrap(options.external_ptr, nbytes)
             if nbytes == 0:
@@ -188,7 +189,7 @@ class Allocator(Accounts[Opaque], concurrency.OfThisProcess):
                 return self.null  # type: ignore[no-any-return]
         spec = options  # of the block: filled with zeros, it is like any other
         if spec is not DEFAULT_SPEC and spec.zero and not self.fresh_is_zero:
-            spec = self._check(nbytes, spec._replace(zero=False))
+            spec = self._check(nbytes, spec._replace(zero=False))[1]
         # As `block_nbytes`.
         size = (nbytes + 255) & -256 if nbytes < 65536 else (nbytes + 4095) & -4096
         opaque, lock, unsettled = None, self._lock, self._unsettled
@@ -231,7 +232,7 @@ class Allocator(Accounts[Opaque], concurrency.OfThisProcess):
 
         Raises: InvalidArgument for a block that is not live (double free) or another size.
         """
-        options = self._check(nbytes, options)
+        nbytes, options = self._check(nbytes, options)
         if options.external_ptr is not None or nbytes == 0:
             return
         try:
@@ -395,15 +396,17 @@ class Allocator(Accounts[Opaque], concurrency.OfThisProcess):
 
     # -- checks
 
-    def _check(self, nbytes: int, options: BufferSpec | None) -> BufferSpec:
-        """Return the options; `DEFAULT_SPEC` itself for its equals, so that `is` finds it."""
-        if not isinstance(nbytes, int) or nbytes < 0:
-            raise InvalidArgument(
-                "allocate", "not a number of bytes", got=nbytes, device=self.device.name
-            )
+    def _check(self, nbytes: int, options: BufferSpec | None) -> tuple[int, BufferSpec]:
+        """Return Python's integer and the options; `DEFAULT_SPEC` itself for its equals, so that
+        `is` finds it."""
+        if nbytes.__class__ is not int or nbytes < 0:
+            problem, given = "not a number of bytes", nbytes
+            nbytes = as_count(given)
+            if nbytes < 0:
+                raise InvalidArgument("allocate", problem, got=given, device=self.device.name)
         options = checked_spec(options, "allocate")
         if options is DEFAULT_SPEC:
-            return options
+            return nbytes, options
         refused = examined(options)[1] - self.honours
         if refused:
             field = min(refused)
@@ -432,7 +435,7 @@ class Allocator(Accounts[Opaque], concurrency.OfThisProcess):
             if problem:
                 device = self.device.name
                 raise InvalidArgument("allocate", problem, got=options, device=device, fix=fix)
-        return options
+        return nbytes, options
 
     def _facts(self) -> AllocatorStatistics:
         """Return the accounts as they stand: no freed memory is collected, no backend is called."""

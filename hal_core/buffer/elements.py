@@ -11,6 +11,7 @@ from hal_core.concurrency import Living, never_release, never_released
 from hal_core.device import Device
 from hal_core.dtypes import DType, alignment, any_, as_dtype
 from hal_core.errors import InvalidArgument, InvalidState, Unsupported, shown
+from hal_core.geometry import as_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -350,14 +351,11 @@ class Elements:
 
 def checked_size(value: Any, operation: str, what: str = "size") -> int:
     """Check a size or an offset."""
-    try:
-        number = value.__index__()
-    except (AttributeError, TypeError):
-        number = -1
-    if number < 0 or isinstance(value, bool):
+    number = as_count(value)
+    if number < 0:
         fix = "Convert it by int(...)." if isinstance(value, float) else None
         if isinstance(value, (tuple, list)):
             fix = "A buffer has one dimension: give the product, and numpy(shape) at the end."
         problem = f"{what} must be an integer that is not negative"
         raise InvalidArgument(operation, problem, got=value, fix=fix)
-    return int(number)
+    return number

@@ -25,6 +25,7 @@ from hal_core.errors import (
     InvalidArgument,
     PluginConflict,
     UnknownDevice,
+    as_flag,
 )
 
 if TYPE_CHECKING:
@@ -170,6 +171,10 @@ class DeviceRegistry(OfThisProcess):
         hal-core asks the backend once, and again after `refresh`.
         Raises: DeviceUnavailable when there is no such hardware; UnknownDevice; PluginError.
         """
+        given: object = kind
+        if not isinstance(given, str | None):
+            fix = 'Give it as text: kind="gpu".'
+            raise InvalidArgument("devices", "kind= is no text", got=given, fix=fix)
         infos = self.backend(family).infos()
         found = tuple(info for info in infos if kind in (None, info.kind))
         if not found:
@@ -185,9 +190,10 @@ class DeviceRegistry(OfThisProcess):
         `interpreters=True` always lists them. The call loads every plugin and asks its driver;
         `skipped` has the reason for each family that is left out.
         """
+        listed = as_flag(interpreters, "get_available_devices", "interpreters")
         found = [info for backend, info in self._available() if not backend.forked]
         others = [info for info in found if info.kind != "interpreter"]
-        return [info.name for info in (others if others and not interpreters else found)]
+        return [info.name for info in (others if others and not listed else found)]
 
     def backend(self, family: str) -> Backend:
         """The plugin that serves a family, loaded. Raises: UnknownDevice, PluginError."""

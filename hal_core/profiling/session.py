@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from hal_core import concurrency
 from hal_core.errors import HalError, InvalidArgument, InvalidState
+from hal_core.geometry import as_count
 from hal_core.profiling import events, instrumentation
 from hal_core.profiling.events import ProfileEvent, ProfileRangeEvent, record
 
@@ -71,11 +72,10 @@ class Profile(events.Entries):
     """
 
     def __init__(self, limit: int = LIMIT) -> None:
-        is_number = isinstance(limit, int) and not isinstance(limit, bool)
-        if not (is_number and 1 <= limit <= sys.maxsize):
+        if not 1 <= as_count(limit) <= sys.maxsize:
             problem = "limit must be a number of events, 1 or more"
             raise InvalidArgument("profile", problem, got=limit, limit=sys.maxsize)
-        super().__init__(limit)
+        super().__init__(as_count(limit))
         self._result: tuple[tuple[ProfileEvent, ...], int] | None = None  # None until it is closed
         self._used = False
         self._steps = self._opened()

@@ -61,6 +61,7 @@ class Geometries(dict[tuple[Any, ...], Any]):
             (threads.__class__ is int or is_plain(threads))
             and (block is None or is_plain(block))
             and (grid is None or is_plain(grid))
+            and shared.__class__ is int
         ):  # no key, as its value may change
             return self[rules.plain(*sizes)]
         x, y, z, a, b, c = rules.blocks_of(grid, block, threads)

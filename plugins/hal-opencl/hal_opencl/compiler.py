@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from hal_core.compiler import Compiler, CompilerPair, Module
 from hal_core.compiler.seal import seal, unseal
 from hal_core.dtypes import IMAGES
-from hal_core.errors import CompileError, Unsupported
+from hal_core.errors import CompileError, Unsupported, check_class
 from hal_core.source import Source
 from hal_kernel.c_texts.included import digest_of_headers
 from hal_kernel.c_texts.logs import fault_line
@@ -138,6 +138,7 @@ class OpenCLCompiler(Compiler):
 
     def compile_or_reuse(self, source: Source) -> tuple[bytes, bool]:
         """Do as the base class; after a wait for another process, take what that one stored."""
+        check_class(source, Source, "compile", "Make a hal.Source.")
         with build_lock(self.device.hardware, source.name):
             return super().compile_or_reuse(source)
 

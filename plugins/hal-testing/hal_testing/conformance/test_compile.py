@@ -131,6 +131,8 @@ class TestCompile:
         # As after an upgrade of the vendor's compiler.
         monkeypatch.setattr(compiler, "identity", compiler.identity + " and a patch")
         assert not compiler.compile_or_reuse(source)[1], "another compiler's binary"
+        with pytest.raises(hal.InvalidArgument, match="not a hal.Source"):
+            compiler.compile_or_reuse("text")  # type: ignore[arg-type]
 
     def test_C2_identities_tell_compilers_and_versions_apart(self, device: hal.Compiled) -> None:
         found: dict[str, str] = {}
