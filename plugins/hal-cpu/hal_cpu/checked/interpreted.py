@@ -62,9 +62,8 @@ def interpret(
         addresses.append(address)
         ranges.append((address, address + address.nbytes, param.kind == POINTER))
     device.check_order(f"launch of {kernel.name}", *ranges)
-    limits = LoopLimits(
-        _NO_LIMIT, monotonic() + device.seconds, device.seconds, "with HAL_CPU_CHECK_SECONDS"
-    )
+    instead = "allow more with HAL_CPU_CHECK_SECONDS"
+    limits = LoopLimits(_NO_LIMIT, monotonic() + device.seconds, device.seconds, instead)
     try:
         with device.in_flight.using(*addresses):
             registers = Registers(*processor.vector_registers())

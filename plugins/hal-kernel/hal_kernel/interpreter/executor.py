@@ -45,7 +45,7 @@ class LoopLimits(NamedTuple):
     turns: int  # iterations of all loops of the blocks that are executed together
     until: float = math.inf  # a time of time.monotonic
     seconds: float = math.inf  # from the launch to `until`, for the error
-    setting: str = ""  # how a user allows more time, for the error
+    instead: str = ""  # what a user may do about the time, for the error
 
 
 _CHECK_TIME_EVERY = 16  # iterations
@@ -183,7 +183,7 @@ class Executor:
             if self.turns % _CHECK_TIME_EVERY == 0 and monotonic() > limits.until:
                 self._access(step).fault(
                     "the kernel does not end: its loops have taken too long",
-                    f"Look whether the loop is left, or allow more {limits.setting}.",
+                    f"Look whether the loop is left, or {limits.instead}.",
                     limit=f"limit {limits.seconds:g} s",
                 )
             self.continued = self.no_lane

@@ -78,7 +78,7 @@ def sample(
         for place, node in enumerate(kernel.uops)
         if node.op == "PARAM" and node.arg in buffers
     }
-    limits = LoopLimits(1 << 40, monotonic() + seconds, seconds, "by smaller sizes")
+    limits = LoopLimits(1 << 40, monotonic() + seconds, seconds, "give smaller sizes")
     costs, operations, silent = costs_of(kernel), 0, Printer()
     silent.left = 0  # a real launch prints
     with np.errstate(all="ignore"):

@@ -88,5 +88,5 @@ class PythonDevice(Compiled):
 
         with self.turn:
             until = monotonic() + self.seconds
-            limits = LoopLimits(_NO_LIMIT, until, self.seconds, f"with {SECONDS.name}")
+            limits = LoopLimits(_NO_LIMIT, until, self.seconds, f"allow more with {SECONDS.name}")
             execute(kernel, inputs_of(kernel, args), geometry, limits)
