@@ -4,25 +4,50 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from hal_core.dtypes import IMAGES, DType, as_dtype, bfloat16
-from hal_core.errors import InvalidArgument, check_class
-from hal_core.geometry import integers
+from hal_core.errors import InvalidArgument, as_flag, check_class
+from hal_core.geometry import as_count
 
 
-class Image(NamedTuple):
-    """Size and format of an image, whose pixels are `channels` elements of its buffer's dtype.
-
-    Rows have no gaps between them: the elements are those of an array of `shape`, in C order.
-    """
-
+class _Image(NamedTuple):
     width: int  # pixels
     height: int | None = None  # None: an image of one dimension
     depth: int | None = None  # None: an image of one or two
     channels: int = 4  # 1, 2 or 4
     normalised: bool = False  # kernels see integers of 8 and 16 bits as floats of -1 or 0 to 1
     dtype: DType | None = None  # None: the buffer's
+
+
+class Image(_Image):
+    """Size and format of an image, whose pixels are `channels` elements of its buffer's dtype.
+
+    Rows have no gaps between them: the elements are those of an array of `shape`, in C order.
+    Raises: InvalidArgument for sizes and channels that no image has.
+    """
+
+    __slots__ = ()
+
+    def __new__(
+        cls, width: int, height: int | None = None, depth: int | None = None, channels: int = 4,
+        normalised: bool = False, dtype: DType | None = None,
+    ) -> Self:  # fmt: skip
+        size = "expected an integer from 1 on"
+        for name, given, fits, expected in (
+            ("width", width, as_count(width) > 0, size),
+            ("height", height, height is depth is None or as_count(height) > 0, size),
+            ("depth", depth, depth is None or as_count(depth) > 0, size),
+            ("channels", channels, as_count(channels) in (1, 2, 4), "expected 1, 2 or 4"),
+        ):
+            if not fits:
+                fix = "Write hal.Image(width, height, depth); three channels are padded to four."
+                raise InvalidArgument("Image", f"wrong {name}", got=given, limit=expected, fix=fix)
+        return super().__new__(
+            cls, as_count(width), height and as_count(height), depth and as_count(depth),
+            as_count(channels), as_flag(normalised, "Image", "normalised"),
+            None if dtype is None else as_dtype(dtype, "Image"),
+        )  # fmt: skip
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -42,20 +67,12 @@ class Image(NamedTuple):
 
     def _checked(self, dtype: DType, operation: str) -> Image:
         """Return the image with elements of a dtype. Raises: InvalidArgument naming the field."""
-        # Integers of numpy become Python's; what is no integer becomes 0.
-        sizes = [one if one is None else (integers((one,)) or (0,))[0] for one in self[:4]]
-        image, problem = Image._make((*sizes, *self[4:])), ""
-        if self.width is None or not all(one is None or one > 0 for one in sizes):
-            problem = "width, height and depth are integers from 1 on"
-        elif self.depth is not None and self.height is None:
-            problem = "depth needs a height"
-        elif self.channels not in (1, 2, 4):
-            problem = "channels is 1, 2 or 4; three are padded to four"
-        elif dtype.kind not in "fiu" or dtype.itemsize > 4 or dtype is bfloat16:
+        image, problem = Image(*self), ""  # again, as `_replace` asks nothing
+        if dtype.kind not in "fiu" or dtype.itemsize > 4 or dtype is bfloat16:
             problem = f"dtype is no {dtype.name}: pixels are numbers of 8 to 32 bits"
         elif self.normalised and (dtype.is_float or dtype.itemsize > 2):
             problem = f"normalised is for integers of 8 and 16 bits, and no {dtype.name}"
-        elif self.dtype is not None and as_dtype(self.dtype, operation) is not dtype:
+        elif image.dtype is not None and image.dtype is not dtype:
             problem = f"dtype is not the buffer's, {dtype.name}"
         if problem:
             fix = "Write hal.Image(width, height), and the dtype in the buffer alone."

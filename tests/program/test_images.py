@@ -25,6 +25,26 @@ def test_what_is_no_image_is_refused(word):
         Signature.parse("k", f"x: {word}")
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [({"width": 0}, r"wrong width \(got 0; expected an integer from 1 on\)"),
+     ({"width": None}, "wrong width"), ({"width": True}, "wrong width"),
+     ({"width": 4.0}, "wrong width"), ({"width": 4, "height": -1}, "wrong height"),
+     ({"width": 4, "depth": 4}, r"wrong height \(got None"),
+     ({"width": 4, "height": 4, "depth": "4"}, "wrong depth"),
+     ({"width": 4, "channels": 3}, r"wrong channels \(got 3; expected 1, 2 or 4\)"),
+     ({"width": 4, "normalised": "no"}, "normalised="), ({"width": 4, "dtype": 8}, "dtype")],
+)  # fmt: skip
+def test_an_image_that_cannot_be_is_not_made(given, said):
+    with pytest.raises(hal.InvalidArgument, match=f"Image: .*{said}"):
+        hal.Image(**given)
+
+
+def test_an_image_is_pickled_with_its_dtype():
+    image = hal.Image(4, 2, dtype=hal.uint8)
+    assert pickle.loads(pickle.dumps(image)) == image == (4, 2, None, 4, False, hal.uint8)
+
+
 def test_a_device_without_images_says_so(fake):
     source: Any = hal.Source("k", "def k(t, im): pass", "im: const image2d", language="python")
     with pytest.raises(hal.Unsupported, match=r"'im' is an image.*\(images\)"):

@@ -116,11 +116,7 @@ def test_a_graph_with_images_is_one_of_the_driver(device):
 @pytest.mark.parametrize(
     ("image", "dtype", "why"),
     [
-        (hal.Image(4, 0), hal.uint8, "from 1 on"),
-        (hal.Image(None), hal.uint8, "from 1 on"),
-        (hal.Image(4.0, 4), hal.uint8, "from 1 on"),
-        (hal.Image(4, None, 4), hal.uint8, "depth needs a height"),
-        (hal.Image(4, channels=3), hal.uint8, "channels is 1, 2 or 4.*channels=3"),
+        (hal.Image(4)._replace(height=0), hal.uint8, "wrong height"),
         (hal.Image(4), hal.float64, "dtype is no float64"),
         (hal.Image(4), hal.complex64, "dtype is no complex64"),
         (hal.Image(4, normalised=True), hal.float32, "normalised"),
