@@ -36,7 +36,7 @@ class Image(_Image):
         size = "expected an integer from 1 on"
         for name, given, fits, expected in (
             ("width", width, as_count(width) > 0, size),
-            ("height", height, height is depth is None or as_count(height) > 0, size),
+            ("height", height, (height, depth) == (None, None) or as_count(height) > 0, size),
             ("depth", depth, depth is None or as_count(depth) > 0, size),
             ("channels", channels, as_count(channels) in (1, 2, 4), "expected 1, 2 or 4"),
         ):
