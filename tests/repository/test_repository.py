@@ -319,3 +319,16 @@ def test_X3_what_tests_import_does_not_rely_on_assert():
             kernel = isinstance(node, ast.FunctionDef) and node.decorator_list
             waiting += [] if kernel else ast.iter_child_nodes(node)
             assert not isinstance(node, ast.Assert), f"{path}:{getattr(node, 'lineno', 0)}"
+
+
+def test_each_file_that_a_session_names_exists():
+    named = re.compile(r'\bROOT((?: / f?"[^"]+")+)')
+    chains = [
+        chain
+        for path in [ROOT / "noxfile.py", *sorted((ROOT / "tests" / "sessions").glob("*.py"))]
+        for chain in named.findall(path.read_text(encoding="utf-8"))
+    ]
+    parts = [re.findall(r'"([^"]+)"', chain) for chain in chains if "{" not in chain]
+    assert len(parts) > 20
+    missing = [place for place in parts if not ROOT.joinpath(*place).exists()]
+    assert missing in ([], [["out"]])  # where sessions leave what they make
