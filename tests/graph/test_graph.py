@@ -118,6 +118,17 @@ def test_work_on_a_device_that_another_thread_closes_is_refused(error, how, fake
         work()
 
 
+def test_zeros_of_an_allocation_are_no_node(fake):
+    with fake.capture() as graph:
+        once, each = hal.zeros(4, hal.uint8, fake), hal.empty(4, hal.uint8, fake).fill(0)
+        copied = hal.Buffer.from_numpy(np.arange(4, dtype="u1"), fake)
+    assert [node.kind for node in graph] == ["fill", "copyin"]
+    for made in (once, each, copied):
+        made.fill(1)
+    graph.replay()
+    assert once.numpy().all() and not each.numpy().any() and copied.numpy()[3] == 3
+
+
 def test_G7_what_has_no_end_is_no_graph(fake, tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
