@@ -428,13 +428,15 @@ class Allocator(Accounts[Opaque], concurrency.OfThisProcess):
         pointer = options.external_ptr
         if pointer is not None:
             problem, fix = "", "Give the address of memory and nothing else; fill(0) makes zeros."
-            if type(pointer) is not int or not 0 < pointer < 1 << 64 or nbytes >> 63:
+            address = as_count(pointer)
+            if not 0 < address < 1 << 64 or nbytes >> 63:
                 problem = "external_ptr is not an address of so much memory"
             elif options != BufferSpec(external_ptr=pointer, nolru=options.nolru):
                 problem = "external_ptr is memory that exists, other options are for new memory"
             if problem:
                 device = self.device.name
                 raise InvalidArgument("allocate", problem, got=options, device=device, fix=fix)
+            options = options._replace(external_ptr=address)
         return nbytes, options
 
     def _facts(self) -> AllocatorStatistics:

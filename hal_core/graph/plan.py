@@ -151,11 +151,11 @@ def _check_pair(device: Compiled, old: Any, new: Any) -> None:
             )  # fmt: skip
     got, limit = (one.options.image or one.dtype for one in (new, old))
     if got != limit:
-        fix = f"Give a view of it: buffer.view(dtype=hal.{old.dtype.name})."
+        what, fix = "dtype", f"Give a view of it: buffer.view(dtype=hal.{old.dtype.name})."
         if old.options.image or new.options.image:
-            fix = "Give one of the same size and format."
+            what, fix = "size or format", "Give an image of the same, or a buffer for a buffer."
         raise InvalidArgument(
-            "replay", f"{new!r} has another dtype", got=got, limit=limit, device=device.name,
+            "replay", f"{new!r} has another {what}", got=got, limit=limit, device=device.name,
             fix=fix,
         )  # fmt: skip
     if new.nbytes < old.nbytes:

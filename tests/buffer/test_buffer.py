@@ -79,9 +79,10 @@ def test_B7_external_memory_is_wrapped_and_never_freed(fake):
     allocator: Any = fake.allocator
     allocator.memory[7], spec = bytearray(b"12345678"), hal.BufferSpec(external_ptr=7)
     hal.empty(8, hal.uint8, fake, spec).deallocate()
+    hal.empty(8, hal.uint8, fake, hal.BufferSpec(external_ptr=np.int64(7))).deallocate()
     hal.empty(8, hal.uint8, fake).fill(0)
     assert allocator.memory[7] == b"12345678", "it is not handed out"
-    for null in (0, -8, 1.5, "x", 1 << 64):
+    for null in (0, -8, True, 1.5, "x", 1 << 64):
         with pytest.raises(hal.InvalidArgument, match="not an address"):
             hal.empty(8, hal.uint8, fake, hal.BufferSpec(external_ptr=null))
     with pytest.raises(hal.InvalidArgument, match="not an address of so much memory"):
