@@ -65,6 +65,8 @@ hal.launch(SCALE, hal.MultiBuffer([fake], 4, hal.int32), vals=(N,), threads=N, w
 hal.profile(limit=2**70)
 hal.profile(limit=a)
 hal.profile(limit=True)
+hal.Event().wait(a)
+hal.Event().wait("1")
 fake.allocator.alloc(True)
 fake.allocator.alloc(8.0)
 program(made, vals=(N,), threads=N, shared=a)
@@ -98,7 +100,7 @@ def test_a_flag_may_be_of_numpy(fake):
     )
 
 
-def test_a_count_may_be_of_numpy(fake):
+def test_a_number_may_be_of_numpy(fake):
     n, block, allocator = np.int64(N), (np.int8(2), np.uint64(4)), fake.allocator
     allocator.free(allocator.alloc(n), n)
     assert allocator.statistics().live == 0
@@ -108,6 +110,8 @@ def test_a_count_may_be_of_numpy(fake):
     made = hal.Source("f", "text", "", language="c", block=block, shared_nbytes=n, work=n)
     assert repr(made.interface) == repr(made.interface._replace(block=(2, 4, 1), work=N))
     assert type(made.interface.shared_nbytes) is int
+    event = hal.Event()
+    assert not any(event.wait(number) for number in (np.float32(0), np.int64(0), -np.inf))
     fake.compile(SCALE)(hal.zeros(N, hal.int32, fake), N, threads=N, shared=np.int64(0))
 
 

@@ -304,10 +304,15 @@ def seconds_of(timeout: float | None, operation: str) -> float:
     """
     if timeout is None:
         return threading.TIMEOUT_MAX
-    if not isinstance(timeout, (int, float)) or timeout != timeout:
+    number: Any = timeout
+    try:  # an int may be beyond a float; text has no such method
+        seconds = number if isinstance(number, int) else number.__float__()
+    except (AttributeError, TypeError):
+        seconds = float("nan")
+    if seconds != seconds:
         problem = "timeout must be a number of seconds or None"
         raise InvalidArgument(operation, problem, got=timeout)
-    return min(max(0.0, timeout), threading.TIMEOUT_MAX)
+    return min(max(0.0, seconds), threading.TIMEOUT_MAX)
 
 
 class _Await:
