@@ -386,7 +386,8 @@ class Program(OfThisProcess):
             is_image = kind.kind == "I"
             fix = "An image is made by hal.BufferSpec(image=hal.Image(width, height)), others are "
             fix += "buffers: copy_from copies between the two."
-            problem = f"{what} is {'an image' if is_image else 'no image'}"
+            axes = " of other axes" if kind.kind == param.dtype.kind else ""
+            problem = f"{what} is {'an image' if is_image else 'no image'}{axes}"
             self._refuse(problem, f"{kind.name}{'' if is_image else '*'}", param, fix)
         if param.dtype is any_ and buffer._start() % ANY_ALIGNMENT:
             fix = "Copy the part into a buffer of its own."

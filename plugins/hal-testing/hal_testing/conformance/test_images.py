@@ -183,7 +183,10 @@ class TestImages:
         for bufs, why in {
             (plain, y): "argument 'x' is no image",
             (x, plain): "argument 'y' is no image",
-            (x, image_of(device, cube, hal.float32)): "argument 'y' is an image.*image3d.*image2d",
+            (
+                x,
+                image_of(device, cube, hal.float32),
+            ): "argument 'y' is an image of other axes.*image3d",
             (x, x): "'x' and 'y' are one image",
         }.items():
             with pytest.raises(hal.InvalidArgument, match=why):
