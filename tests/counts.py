@@ -1,16 +1,13 @@
 """Count what work costs in ways that no machine changes, in place of its time."""
 
-from __future__ import annotations
-
 import sys
-from collections.abc import Callable
 
 
-def calls(work: Callable[[], object]) -> int:
+def calls(work):
     """Count the calls of Python's and of C's functions within `work`, without its own."""
     counted = 0
 
-    def count(frame: object, event: str, arg: object) -> None:
+    def count(frame, event, arg):
         nonlocal counted
         counted += event in ("call", "c_call")
 

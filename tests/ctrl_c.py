@@ -5,8 +5,6 @@ turn; to come at any other bytecode is to be heard at the next of these. So it i
 before each such bytecode, and at each return of a function.
 """
 
-from __future__ import annotations
-
 import _thread
 import dis
 import functools
@@ -17,8 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from types import CodeType, FrameType, TracebackType
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from hal_core import concurrency
 from hal_core.concurrency import fork
@@ -32,33 +29,33 @@ class Scene(NamedTuple):
     """`work` is interrupted once; `check` then looks at what it left, and cleans up."""
 
     work: Callable[[], object]
-    check: Callable[[Heard], object]
+    check: Callable[..., object]  # takes what was `Heard`
 
 
 class Heard:
     """The files and functions in which the signal was heard, outermost first; none: not at all."""
 
-    def __init__(self) -> None:
-        self.frames: list[tuple[str, str]] = []
+    def __init__(self):
+        self.frames = []
         self.where = "nowhere"  # the innermost of them, with its line
 
-    def add(self, traceback: TracebackType | None) -> None:
+    def add(self, traceback):
         while traceback is not None:
             code = traceback.tb_frame.f_code
             self.frames.append((code.co_filename, code.co_name))
             self.where = _place(code, traceback.tb_lineno)
             traceback = traceback.tb_next
 
-    def within(self, *files: str) -> bool:
+    def within(self, *files):
         """Tell whether one of the files, such as a backend's, was at work."""
         return any(name.endswith(files) for name, _ in self.frames)
 
-    def in_finalizer(self) -> bool:
+    def in_finalizer(self):
         """Tell whether Python swallowed the signal, as it does in `__del__`."""
         return any(name == "__del__" for _, name in self.frames)
 
 
-def press_everywhere(scene: Callable[[], Scene], most: int, seed: int = 0) -> int:
+def press_everywhere(scene, most, seed=0):
     """Interrupt the work of a new scene at each place, or at a sample of `most`; return how many.
 
     Fails when the work raises anything but KeyboardInterrupt, leaves a lock held or work noted as
@@ -66,7 +63,7 @@ def press_everywhere(scene: Callable[[], Scene], most: int, seed: int = 0) -> in
     """
     for _ in range(2):  # what is made at the first use is there from then on
         places = play(scene(), Place(-1)).seen
-    chosen: Any = range(places)
+    chosen = range(places)
     if places > most and not EVERY:
         chosen = sorted(random.Random(seed).sample(chosen, most))
     return sum(play(scene(), Place(place)).struck for place in chosen)
@@ -83,21 +80,21 @@ _CTRL_C = _Signal(2)
 class Place:
     """The nth place, of those in files whose names begin so; below 0, all places are counted."""
 
-    def __init__(self, number: int, files: tuple[str, ...] = ("",)) -> None:
+    def __init__(self, number, files=("",)):
         self.number, self.files = number, files
         self.seen = self.bytecodes = 0
         self.struck, self.where = False, "nowhere"
 
-    def arm(self) -> None:
+    def arm(self):
         sys._getframe().f_trace_opcodes = True  # Python 3.12 asks before it traces, not later
         sys.settrace(self._trace)
 
-    def disarm(self) -> None:
+    def disarm(self):
         sys.settrace(None)
 
     # The next functions call nothing behind `_CTRL_C.arrives`: they would hear it themselves.
 
-    def _trace(self, frame: FrameType, event: str, what: object) -> Any:
+    def _trace(self, frame, event, what):
         name = frame.f_code.co_filename
         if name == __file__ or not name.startswith(self.files):
             return None
@@ -106,7 +103,7 @@ class Place:
             _CTRL_C.arrives
         return self._step
 
-    def _step(self, frame: FrameType, event: str, what: object) -> Any:
+    def _step(self, frame, event, what):
         if event == "opcode":
             self.bytecodes += 1
             if frame.f_lasti not in _hearing(frame.f_code):
@@ -117,7 +114,7 @@ class Place:
             _CTRL_C.arrives
         return self._step
 
-    def _is_here(self, frame: FrameType) -> bool:
+    def _is_here(self, frame):
         self.seen += 1
         if self.seen != self.number + 1:
             return False
@@ -130,15 +127,15 @@ class Place:
 class Moment:
     """A moment, in seconds from the beginning of the work. Calls of the system end early, too."""
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds):
         self.seconds, self.struck = max(seconds, 1e-6), False
         self.where = f"after {self.seconds:.6f} s"
 
-    def arm(self) -> None:
+    def arm(self):
         signal.signal(signal.SIGALRM, self._strike)
         signal.setitimer(signal.ITIMER_REAL, self.seconds)
 
-    def disarm(self) -> None:
+    def disarm(self):
         """Stop the clock. If it has run out, wait for the signal, which another thread may get."""
         left, _ = signal.setitimer(signal.ITIMER_REAL, 0)
         # Less than a microsecond that is left is 0, too, and then no signal comes.
@@ -146,7 +143,7 @@ class Moment:
         while not (left or self.struck) and time.monotonic() < latest:
             time.sleep(1e-4)
 
-    def _strike(self, number: int, frame: FrameType | None) -> None:
+    def _strike(self, number, frame):
         self.struck = True
         if frame is not None:
             self.where = _place(frame.f_code, frame.f_lineno)
@@ -156,13 +153,13 @@ class Moment:
 Press = TypeVar("Press", bound="Place | Moment")
 
 
-def expect(holds: object, why: str) -> None:
+def expect(holds, why):
     """Fail unless it holds, under `python -O` too."""
     if not holds:
         raise AssertionError(why)
 
 
-def _module_of(finalizer: object) -> str:
+def _module_of(finalizer):
     """Return the module of a function, or of the class of what was finalized.
 
     Built-in classes have a `__module__` that their instances lack.
@@ -170,13 +167,13 @@ def _module_of(finalizer: object) -> str:
     return str(getattr(finalizer, "__module__", None) or type(finalizer).__module__)
 
 
-def play(scene: Scene, press: Press) -> Press:
+def play(scene, press):
     """Run a scene and press Ctrl-C once. Fails as `press_everywhere` does."""
     heard = Heard()
 
-    raised: list[str] = []
+    raised = []
 
-    def in_finalizer(unraisable: Any) -> None:
+    def in_finalizer(unraisable):
         if isinstance(unraisable.exc_value, KeyboardInterrupt):
             heard.add(unraisable.exc_value.__traceback__)
         elif _module_of(unraisable.object).startswith(_OURS):
@@ -202,7 +199,7 @@ def play(scene: Scene, press: Press) -> Press:
     return press
 
 
-def _run(work: Callable[[], object], press: Place | Moment, heard: Heard) -> None:
+def _run(work, press, heard):
     try:
         press.arm()
         work()
@@ -217,10 +214,10 @@ def _run(work: Callable[[], object], press: Place | Moment, heard: Heard) -> Non
         raise AssertionError(f"Ctrl-C {press.where} became {error!r}") from error
 
 
-def _check_locks() -> None:
-    held: list[object] = []
+def _check_locks():
+    held = []
 
-    def look() -> None:
+    def look():
         for lock in fork._locks:
             if lock.acquire(timeout=_AT_WORK_SECONDS):
                 lock.release()
@@ -236,12 +233,12 @@ def _check_locks() -> None:
         raise AssertionError("work is noted as under way, or a thread as waiting")
 
 
-def _place(code: CodeType, line: int) -> str:
+def _place(code, line):
     return f"{code.co_filename}:{line} in {code.co_name}"
 
 
 @functools.cache
-def _hearing(code: CodeType) -> frozenset[int]:
+def _hearing(code):
     """Return the offsets of instructions at whose end Python looks for signals."""
     return frozenset(
         one.offset

@@ -1,10 +1,7 @@
 """A consumer of DLPack by its own hands, which believes nothing that hal_core says of it."""
 
-from __future__ import annotations
-
 import ctypes
 import struct
-from typing import Any
 
 _get = ctypes.pythonapi.PyCapsule_GetPointer
 _get.restype, _get.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
@@ -20,7 +17,7 @@ _NEW = struct.Struct("=IIQQQQiiiBBHQQQ")
 USED = {b"dltensor": b"used_dltensor", b"dltensor_versioned": b"used_dltensor_versioned"}
 
 
-def _must(holds: bool, what: object) -> None:
+def _must(holds, what):
     if not holds:
         raise AssertionError(what)
 
@@ -28,13 +25,13 @@ def _must(holds: bool, what: object) -> None:
 class Consumed:
     """What a capsule holds; `release` gives it back."""
 
-    def __init__(self, capsule: Any) -> None:
+    def __init__(self, capsule):
         name = _name(capsule)
         _must(name in USED, name)
         self._start = _get(capsule, name)
         self._used = USED[name]  # a capsule keeps no copy of its name
         _rename(capsule, self._used)
-        self.version: tuple[int, int] | None = None
+        self.version = None
         self.flags = 0
         if name == b"dltensor":
             *tensor, _, self._deleter = _OLD.unpack(ctypes.string_at(self._start, _OLD.size))
@@ -50,11 +47,11 @@ class Consumed:
         if strides and self.size > 1:
             _must(ctypes.string_at(strides, 8) == struct.pack("=q", 1), "strides")
 
-    def content(self) -> bytes:
+    def content(self):
         """Of memory that the host reads, whatever it is called."""
         return ctypes.string_at(self.address, self.size * self.bits // 8)
 
-    def release(self) -> None:
+    def release(self):
         deleter, self._deleter = self._deleter, 0
         _must(bool(deleter), "released twice")
         ctypes.CFUNCTYPE(None, ctypes.c_void_p)(deleter)(self._start)

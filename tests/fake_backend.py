@@ -5,22 +5,14 @@ instead of queueing it. Kernels are `hal.Source` text in Python: a function of t
 index and the arguments, called once for each thread.
 """
 
-from __future__ import annotations
-
 import itertools
 import weakref
-from collections.abc import Callable
-from typing import Any
 
-from hal_core.allocator import BufferSpec
 from hal_core.compiler import Compiler, CompilerPair
-from hal_core.device.base import Compiled, DeviceInfo, Limits
+from hal_core.device.base import Compiled, Limits
 from hal_core.errors import CompileError, OutOfMemory
 from hal_core.hookspecs import hookimpl
 from hal_core.program import Program
-from hal_core.queue import Queue
-from hal_core.source import Binary, Source
-from hal_kernel.ir import Kernel
 from hal_kernel.render import Renderer
 from hal_testing.fake import allocator, chip, device
 
@@ -38,7 +30,7 @@ LIMITS = Limits(
 class Chip(chip.Chip):
     """A chip that does its work at once, so kernels in Python find copies done."""
 
-    def _enqueue(self, call: str, name: str, work: Callable[[], int]) -> None:
+    def _enqueue(self, call, name, work):
         super()._enqueue(call, name, work)
         self._drain(tell=False)
 
@@ -46,17 +38,17 @@ class Chip(chip.Chip):
 class FakeDevice(device.FakeDevice):
     """A device whose `log` lists waits and the end."""
 
-    def __init__(self, name: str, info: DeviceInfo) -> None:
+    def __init__(self, name, info):
         # Not a chip of the driver, which has only so many: not all tests close their devices.
         Compiled.__init__(self, name, info)
         self.chip = Chip(info.memory_nbytes)
-        self.log: list[str] = []
+        self.log = []
 
-    def _synchronize(self, timeout: float | None) -> bool:
+    def _synchronize(self, timeout):
         self.log.append("synchronize")
         return super()._synchronize(timeout)
 
-    def _close(self) -> None:
+    def _close(self):
         self.log.append("close")
 
 
@@ -65,29 +57,29 @@ class FakeAllocator(allocator.FakeAllocator):
 
     honours = frozenset({"nolru", "zero", "external_ptr"})
 
-    def __init__(self, device: Compiled) -> None:
+    def __init__(self, device):
         super().__init__(device)
-        self.memory: dict[int, bytearray] = self.device.chip._memory
+        self.memory = self.device.chip._memory
         self.fail_next = 0
-        self.error: BaseException = OutOfMemory("fake alloc", "fails on request")
+        self.error = OutOfMemory("fake alloc", "fails on request")
         self.allocs = self.frees = 0
-        self.on_free: Callable[[], object] = lambda: None
+        self.on_free = lambda: None
 
-    def _alloc(self, nbytes: int, options: BufferSpec) -> chip.Block:
+    def _alloc(self, nbytes, options):
         if self.fail_next:
             self.fail_next -= 1
             raise self.error
         self.allocs += 1
         return super()._alloc(nbytes, options)
 
-    def _free(self, opaque: chip.Block, nbytes: int, options: BufferSpec) -> None:
+    def _free(self, opaque, nbytes, options):
         self.frees += 1
         if len(self.memory[opaque.handle]) != nbytes:
             raise RuntimeError("freed with another size")
         super()._free(opaque, nbytes, options)
         self.on_free()
 
-    def _wrap(self, pointer: int, nbytes: int) -> chip.Block:
+    def _wrap(self, pointer, nbytes):
         return chip.Block(pointer, 0)
 
 
@@ -96,7 +88,7 @@ class FakeCompiler(Compiler):
     identity = "fake 1"
     compiled = 0
 
-    def _compile(self, source: Source) -> bytes:
+    def _compile(self, source):
         type(self).compiled += 1
         try:
             compile(source.text, source.name, "exec")
@@ -113,30 +105,30 @@ class FakeRenderer(Renderer):
 
     name, language = "Python", "python"
 
-    def _render(self, kernel: Kernel) -> str:
+    def _render(self, kernel):
         return f"def {kernel.name}(t, *args): pass"
 
 
 class FakeProgram(Program):
     """A kernel in Python; `launches` lists the geometry and the arguments of each launch."""
 
-    def __init__(self, device: Compiled, binary: Binary) -> None:
+    def __init__(self, device, binary):
         super().__init__(device, binary)
-        space: dict[str, Any] = {}
+        space = {}
         exec(binary.image.decode(), space)
         if binary.name not in space:
             raise CompileError(f"load {binary.name}", "no such entry", device=device.name)
         self.function = space[binary.name]
-        self.launches: list[tuple[Any, tuple[Any, ...]]] = []
+        self.launches = []
 
-    def _bind(self) -> Any:
+    def _bind(self):
         program = weakref.ref(self)  # no cycle: programs go at once
         return lambda *args: program()._run(*args)  # type: ignore[union-attr]
 
-    def _run(self, geometry: Any, *args: Any) -> None:
+    def _run(self, geometry, *args):
         self.launches.append((geometry, args))
         (gx, gy, gz), (bx, by, bz), _ = geometry
-        device: Any = self.device
+        device = self.device
         ready = []
         for param, arg in zip(self.signature.params, args, strict=True):
             if param.is_pointer and arg is not None:
@@ -147,14 +139,14 @@ class FakeProgram(Program):
         for z, y, x in itertools.product(range(gz * bz), range(gy * by), range(gx * bx)):
             self.function((x, y, z), *ready)
 
-    def _launch_timed(self, geometry: Any, args: tuple[Any, ...]) -> float:
+    def _launch_timed(self, geometry, args):
         self._run(geometry, *args)
         return 1e-6
 
 
-def put(queue: Queue, work: Callable[[], object], what: str = "launch") -> None:
+def put(queue, work, what="launch"):
     """Put a function of Python behind the work of a queue, as a backend does with its own."""
-    made: Any = queue
+    made = queue
     made._add(work, what, ())
 
 
@@ -163,16 +155,16 @@ class FakePlugin:
 
     hal_api = (1, 0)
 
-    def __init__(self, *kinds: str, rank: dict[str, int] | None = None) -> None:
+    def __init__(self, *kinds, rank=None):
         self.kinds = kinds or ("accelerator",)
         self.opened = 0
         self.capabilities = frozenset({"fp64", "fp16"})
-        self.renderer: Any = None
+        self.renderer = None
         if rank is not None:
             self.rank = rank
 
     @hookimpl
-    def hal_enumerate(self, family: str) -> list[DeviceInfo]:
+    def hal_enumerate(self, family):
         facts = {"memory_nbytes": MEMORY, "limits": LIMITS, "capabilities": self.capabilities}
         infos = device.enumerate_devices(family, len(self.kinds), arch="fake", **facts)
         return [
@@ -181,18 +173,18 @@ class FakePlugin:
         ]
 
     @hookimpl
-    def hal_open_device(self, family: str, index: int, info: DeviceInfo) -> Compiled:
+    def hal_open_device(self, family, index, info):
         self.opened += 1
         return FakeDevice(info.name, info)
 
     @hookimpl
-    def hal_make_allocator(self, device: Compiled) -> FakeAllocator:
+    def hal_make_allocator(self, device):
         return FakeAllocator(device)
 
     @hookimpl
-    def hal_make_compilers(self, device: Compiled) -> list[CompilerPair]:
+    def hal_make_compilers(self, device):
         return [CompilerPair("python", "python", self.renderer, FakeCompiler)]
 
     @hookimpl
-    def hal_make_program(self, device: Compiled, binary: Binary) -> Program:
+    def hal_make_program(self, device, binary):
         return FakeProgram(device, binary)

@@ -1,7 +1,5 @@
 """A site-packages folder made for one test: fake distributions, whole or damaged."""
 
-from __future__ import annotations
-
 import atexit
 import functools
 import itertools
@@ -55,9 +53,9 @@ plugin = Plugin()
 
 
 @functools.cache
-def _path_without_distributions() -> list[str]:
+def _path_without_distributions():
     """`sys.path` with every installed package, and no metadata that says so."""
-    kept: list[str] = []
+    kept = []
     for place in map(Path, sys.path):
         names = os.listdir(place) if place.is_dir() else []
         if not any(name.endswith((".dist-info", ".egg-info")) for name in names):
@@ -76,31 +74,26 @@ def _path_without_distributions() -> list[str]:
 _packages = TemporaryDirectory(prefix="hal-packages-")
 
 
-def unique(stem: str) -> str:
+def unique(stem):
     """A module name no other test uses, so that `sys.modules` keeps tests apart."""
     return f"{stem}_{next(_numbers)}"
 
 
 class FakeSite:
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
 
-    def __str__(self) -> str:
+    def __str__(self):
         return str(self.folder)
 
-    def module(self, name: str, source: str) -> str:
+    def module(self, name, source):
         (self.folder / f"{name}.py").write_text(textwrap.dedent(source))
         return name
 
     def distribution(
-        self,
-        name: str,
-        entry_points: str | bytes | None = None,
-        version: str = "1.0",
-        metadata: bool = True,
-        suffix: str = "dist-info",
-    ) -> Path:
+        self, name, entry_points=None, version="1.0", metadata=True, suffix="dist-info"
+    ):
         folder = self.folder / f"{name}-{version}.{suffix}"
         folder.mkdir()
         if metadata:
@@ -112,9 +105,7 @@ class FakeSite:
             (folder / "entry_points.txt").write_bytes(data)
         return folder
 
-    def backend(
-        self, family: str, source: str = PLUGIN, distribution: str = "", group: str = "hal.devices"
-    ) -> str:
+    def backend(self, family, source=PLUGIN, distribution="", group="hal.devices"):
         """A distribution whose plugin is `source`; gives the name of its module.
 
         `source` may start with `# more` to be appended to the plugin above.
@@ -127,9 +118,7 @@ class FakeSite:
         )
         return name
 
-    def run(
-        self, code: str, *flags: str, env: dict[str, str] | None = None, fresh: bool = False
-    ) -> subprocess.CompletedProcess[str]:
+    def run(self, code, *flags, env=None, fresh=False):
         """`code` in a process that has this folder, and no other distribution, to find.
 
         It has imported the core already, unless it is to be `fresh` or has flags.
@@ -142,12 +131,12 @@ class FakeSite:
         return subprocess.run(command, capture_output=True, text=True, timeout=60, env=env)
 
 
-def _no_settings() -> dict[str, str]:
+def _no_settings():
     return {key: text for key, text in os.environ.items() if not key.startswith("HAL_")}
 
 
 @functools.cache
-def _programs() -> Programs:
+def _programs():
     head = "import hal_core.cli.devices, hal_core.cli.doctor, hal_core.device.base\n"
     made = Programs(head, "-W", "error", env=_no_settings())
     atexit.register(made.__exit__)

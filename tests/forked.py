@@ -1,15 +1,11 @@
 """Run texts as programs, each in a fork of one process that has imported what they need."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 # A child ends as any program does: its text runs in the main module, of whose globals it is one.
 SERVER = """
@@ -31,16 +27,14 @@ for line in sys.stdin:
 class Programs:
     """A process that runs `head` and then forks; texts see the names that `head` defines."""
 
-    def __init__(self, head: str, *flags: str, env: Mapping[str, str] | None = None) -> None:
+    def __init__(self, head, *flags, env=None):
         self._process = subprocess.Popen(
             [sys.executable, *flags, "-c", head + SERVER], env=env,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
 
-    def run(
-        self, text: str, env: Mapping[str, str] | None = None, **variables: str
-    ) -> subprocess.CompletedProcess[str]:
-        process: Any = self._process
+    def run(self, text, env=None, **variables):
+        process = self._process
         with tempfile.TemporaryDirectory() as folder:
             files = [Path(folder, name) for name in ("stdout", "stderr")]
             variables = dict(os.environ if env is None else env) | variables
@@ -49,14 +43,14 @@ class Programs:
             code = int(process.stdout.readline())
             return subprocess.CompletedProcess(text, code, *(file.read_text() for file in files))
 
-    def __enter__(self) -> Programs:
+    def __enter__(self):
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(self, *error):
         self._process.communicate()
 
 
-def collected_kit(optimize: str) -> Programs:
+def collected_kit(optimize):
     """Return programs that begin where the conformance kit is collected."""
     head = (Path(__file__).parent / "testing" / "collected.py").read_text(encoding="utf-8")
     return Programs(head, env=os.environ | {"PYTHONOPTIMIZE": optimize})

@@ -1,17 +1,14 @@
 """Run works in threads of their own, which begin together."""
 
-from __future__ import annotations
-
 import threading
-from collections.abc import Callable
 from typing import Any
 
 
-def outcomes(*works: Callable[[], object], seconds: float = 60) -> list[Any]:
+def outcomes(*works, seconds=60):
     """Return what each work returns or raises. Raises: AssertionError where one does not end."""
     begin, found = threading.Barrier(len(works)), list[Any]([None] * len(works))
 
-    def run(number: int, work: Callable[[], object]) -> None:
+    def run(number, work):
         begin.wait(seconds)
         try:
             found[number] = work()
@@ -28,7 +25,7 @@ def outcomes(*works: Callable[[], object], seconds: float = 60) -> list[Any]:
     return found
 
 
-def results(*works: Callable[[], object], seconds: float = 60) -> list[Any]:
+def results(*works, seconds=60):
     """Return what each work returns; raise the first error of one."""
     found = outcomes(*works, seconds=seconds)
     for one in found:

@@ -4,15 +4,12 @@ Such places are the start of a function, the return of a call and the end of a l
 that has run often, Python 3.13.0 shows only the first of them.
 """
 
-from __future__ import annotations
-
 import dis
 import functools
 import sys
 import threading
-from collections.abc import Callable, Iterable
-from types import CodeType, FrameType
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 _MAX_PLACES = 5000
 _SECONDS = 60.0
@@ -30,9 +27,7 @@ class Scene(NamedTuple):
     check: Callable[[], object]
 
 
-def everywhere(
-    folders: Iterable[str], scene: Callable[[], Scene], *, on_another_thread: bool = False
-) -> int:
+def everywhere(folders, scene, *, on_another_thread=False):
     """Interrupt the work of a new scene at each place in files of the folders; return their number.
 
     Fails if anything raises or hangs.
@@ -49,12 +44,12 @@ def everywhere(
 
 
 class _Play:
-    def __init__(self, folders: tuple[str, ...], scene: Scene, nth: int, thread: bool) -> None:
+    def __init__(self, folders, scene, nth, thread):
         self.folders, self.scene, self.nth, self.on_another_thread = folders, scene, nth, thread
         self.seen, self.where = 0, "nowhere"
         self.interrupted = False
-        self.raised: list[tuple[str, BaseException]] = []
-        self.others: list[threading.Thread] = []
+        self.raised = []
+        self.others = []
         first = _started(lambda: self._do("the work", self._traced))
         first.join(_SECONDS)
         if not self.interrupted and not first.is_alive():
@@ -63,7 +58,7 @@ class _Play:
             thread_.join(_SECONDS)
         self._judge(any(thread.is_alive() for thread in (first, *self.others)))
 
-    def _judge(self, hangs: bool) -> None:
+    def _judge(self, hangs):
         place = f"interrupted at place {self.nth}, {self.where}"
         if hangs:
             raise AssertionError(f"dead-lock, {place}")
@@ -74,27 +69,27 @@ class _Play:
         except AssertionError as error:
             raise AssertionError(f"wrong, {place}: {error}") from error
 
-    def _do(self, who: str, work: Callable[[], object]) -> None:
+    def _do(self, who, work):
         try:
             work()
         except BaseException as error:
             self.raised.append((who, error))
 
-    def _traced(self) -> None:
+    def _traced(self):
         sys.settrace(self._trace)
         try:
             self.scene.work()
         finally:
             sys.settrace(None)
 
-    def _trace(self, frame: FrameType, event: str, what: object) -> Any:
+    def _trace(self, frame, event, what):
         if not frame.f_code.co_filename.startswith(self.folders):
             return None
         frame.f_trace_lines, frame.f_trace_opcodes = False, True
         openings, last = _openings(frame.f_code), -1
         self._place(frame)
 
-        def step(frame: FrameType, event: str, what: object) -> Any:
+        def step(frame, event, what):
             nonlocal last
             if event == "opcode":
                 if last in openings:
@@ -104,7 +99,7 @@ class _Play:
 
         return step
 
-    def _place(self, frame: FrameType) -> None:
+    def _place(self, frame):
         self.seen += 1
         if self.seen <= self.nth or self.nth < 0 or self.interrupted:
             return
@@ -118,7 +113,7 @@ class _Play:
 
 
 @functools.cache
-def _openings(code: CodeType) -> frozenset[int]:
+def _openings(code):
     """Return the offsets of instructions after which Python may switch threads.
 
     Not those of Python 3.11 that jump back on a condition: where it does not hold, none switch.
@@ -130,7 +125,7 @@ def _openings(code: CodeType) -> frozenset[int]:
     )
 
 
-def _started(work: Callable[[], object]) -> threading.Thread:
+def _started(work):
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
     return thread

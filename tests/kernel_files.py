@@ -1,16 +1,11 @@
 """Kernels of several tests, and kernels from text, which must be a file for the front end."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from itertools import count
-from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 import hal_core as hal
-from hal_kernel.ir import Kernel
 from hal_kernel.ir.verify import verify
 
 _numbers = count()
@@ -39,7 +34,7 @@ def add(y: hal.Ptr[hal.int32], a: hal.int32, n: hal.int32) -> None:
         y[i] += a
 
 
-def load(folder: Path, text: str) -> ModuleType:
+def load(folder, text):
     """A module of its own with this text."""
     name = f"kernels_{next(_numbers)}"
     path = folder / f"{name}.py"
@@ -50,20 +45,20 @@ def load(folder: Path, text: str) -> ModuleType:
     return module
 
 
-def function(head: str, body: str, folder: Path) -> hal.KernelFunction:
+def function(head, body, folder):
     """Return the kernel `f` of a text: a head that ends within it, and the rest of its body."""
     lines = "".join(f"    {line}\n" for line in body.splitlines())
-    made: hal.KernelFunction = load(folder, head + lines).f
+    made = load(folder, head + lines).f
     verify(made.lower())
     return made
 
 
-def lowered(head: str, body: str, folder: Path) -> Kernel:
+def lowered(head, body, folder):
     """Return the IR of the kernel of a text."""
     return function(head, body, folder).lower()
 
 
-def refusal(work: Callable[[], object], at: str, says: str, fix: str) -> hal.KernelSyntaxError:
+def refusal(work, at, says, fix):
     """Return the error of `work`, which has what is wrong, then the advice, and shows the place."""
     with pytest.raises(hal.KernelSyntaxError) as raised:
         work()
@@ -74,11 +69,11 @@ def refusal(work: Callable[[], object], at: str, says: str, fix: str) -> hal.Ker
     return error
 
 
-def refused(head: str, rows: list[tuple[str, str, str, str]]) -> Callable[..., None]:
+def refused(head, rows):
     """Return a test of bodies that are refused: what stands at the caret, is said, and helps."""
 
     @pytest.mark.parametrize(("body", "at", "says", "fix"), rows, ids=lambda part: part[:40])
-    def test(body: str, at: str, says: str, fix: str, tmp_path: Path) -> None:
+    def test(body, at, says, fix, tmp_path):
         refusal(lambda: function(head, body, tmp_path), at, says, fix)
 
     return test

@@ -1,14 +1,10 @@
 """A compile cache of the test run's own; a plugin's conftest.py imports the fixture."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 import pytest
 
 
 @pytest.fixture(scope="session", autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def own_cache(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HAL_CACHE_DIR", str(tmp_path_factory.mktemp("hal-cache")))
         yield

@@ -1,7 +1,5 @@
 """Bodies of kernels with every target, statement and expression of Python's syntax."""
 
-from __future__ import annotations
-
 import sys
 from textwrap import indent
 
@@ -76,7 +74,7 @@ if sys.version_info >= (3, 14):
     FORMS += ("v = t'{n}'",)
 
 
-def with_body(body: str) -> str:
+def with_body(body):
     """A text whose kernel `f` has this body."""
     head = "@hal.func\ndef both(a, b):\n    return a, b\n@hal.func\ndef same(a):\n    return a\n"
     head += "@hal.kernel\ndef f(y: hal.Ptr[hal.int32], x: hal.ConstPtr[hal.float32], "

@@ -1,9 +1,6 @@
 """Tests of the example in a plugin's README; the plugin's test_readme.py imports them."""
 
-from __future__ import annotations
-
 import re
-from typing import Any
 
 import pytest
 
@@ -11,15 +8,13 @@ import hal_core as hal
 
 
 @pytest.fixture
-def example(request: pytest.FixtureRequest) -> str:
+def example(request):
     text = (request.path.parents[1] / "README.md").read_text("utf-8")
     [block] = re.findall(r"^```python\n(.*?)^```", text, re.M | re.S)
     return str(block)
 
 
-def test_the_example_prints_what_it_says(
-    device: hal.Compiled, example: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_example_prints_what_it_says(device, example, capsys):
     exec(example, {})
     promised = re.findall(r"^print\(.*\)  # (.*)", example, re.M)
     printed = capsys.readouterr().out.splitlines()
@@ -27,13 +22,13 @@ def test_the_example_prints_what_it_says(
         pytest.fail(f"the README promises {promised}, its example prints {printed}")
 
 
-def scale_of(example: str) -> Any:
-    space: dict[str, Any] = {}
+def scale_of(example):
+    space = {}
     exec(example.partition("x = hal.zeros")[0], space)
     return space["scale"]
 
 
-def test_P6_the_example_guards_against_surplus_threads(device: hal.Compiled, example: str) -> None:
+def test_P6_the_example_guards_against_surplus_threads(device, example):
     program = device.compile(scale_of(example))
     numbers = [param.name for param in program.signature.values]
     for n in (1, 257, 300):
@@ -44,6 +39,6 @@ def test_P6_the_example_guards_against_surplus_threads(device: hal.Compiled, exa
             pytest.fail(f"{n} threads do not write exactly the first {n} elements")
 
 
-def test_without_extern_c_loading_says_so(device: hal.Compiled, example: str) -> None:
+def test_without_extern_c_loading_says_so(device, example):
     with pytest.raises(hal.CompileError, match='mark the kernel extern "C"'):
         device.compile(scale_of(example.replace('extern "C" ', "")))

@@ -4,8 +4,6 @@ A text is the whole body; two texts are the body and what replaces a parameter o
 of the head, as `"t: hal.bool_ -> t: hal.int32"`; None with a reason is a remedy that no text shows.
 """
 
-from __future__ import annotations
-
 Remedy = str | tuple[str, str] | tuple[None, str]
 
 _OUTSIDE = "def helper(x): -> @hal.func\ndef helper(x):"
@@ -19,7 +17,7 @@ _LOCAL = "own = hal.local(hal.float32, (4, 4))\nown[0, 0] = a"
 _SUM = "acc = hal.float32(0)\nfor k in range(n):\n    acc += x[k]"
 _BEFORE = "v = hal.float32(0)\nwhile t:\n    v = a\n    break\ny[i] = v"
 
-REMEDIES: dict[str, Remedy] = {
+REMEDIES = {
     # statements
     "while n > 0:\n    pass\nelse:\n    n = 0":
         "left = 0\nwhile n > 0:\n    n -= 1\n    if t:\n        left = 1\n        break\n"

@@ -1,17 +1,13 @@
 """Runs kernel IR on lists, one thread after the other: what a loop in Python would do."""
 
-from __future__ import annotations
-
-from typing import Any
 from unittest import mock
 
 import numpy as np
 
 from hal_kernel.interpreter import interpret, lanes
-from hal_kernel.ir import Kernel
 
 
-def run(kernel: Kernel, arguments: list[Any], threads: int) -> None:
+def run(kernel, arguments, threads):
     """`arguments` are lists and numbers in the order of the signature; lists are written to.
 
     Every thread is a block of its own, and later ones see what earlier ones have written.

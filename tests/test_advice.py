@@ -1,9 +1,6 @@
 """What users get wrong first is told with what to do about it."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -32,7 +29,7 @@ def things():
         yield Things(device, hal.zeros(8, hal.float32, device), device.compile(scale))
 
 
-MISTAKES: list[tuple[str, Callable[[Any], object]]] = [
+MISTAKES = [
     ("no device", lambda t: hal.Buffer(3, 8, hal.float32)),
     ("a shape", lambda t: hal.zeros((2, 4), hal.float32, t.device)),
     ("another dtype", lambda t: t.buffer.copyin(np.zeros(8))),
@@ -60,7 +57,7 @@ MISTAKES: list[tuple[str, Callable[[Any], object]]] = [
 ]
 
 
-ADVICE: list[tuple[Callable[[Any], object], str]] = [
+ADVICE = [
     (lambda t: t.buffer[3], "copy out: buffer.numpy()[...]."),
     (lambda t: t.buffer[::2], "For a view write buffer[a:b]"),
     (lambda t: hal.zeros(1e3, hal.float32, t.device), "int(...)"),
@@ -86,7 +83,7 @@ def test_the_advice_is_of_the_mistake(things, mistake, advice):
 
 
 def _typed(things):
-    names: dict[str, Any] = {"hal": hal}
+    names = {"hal": hal}
     exec("@hal.kernel\ndef f(y: hal.Ptr[hal.int32]): y[0] = 1", names)
     things.device.compile(names["f"])
 

@@ -1,13 +1,10 @@
 """A1-A6, A8: accounts, the cache and its bound, failure and finalizers."""
 
-from __future__ import annotations
-
 import os
 import random
 import threading
 import time
 from functools import partial
-from typing import Any
 
 import pytest
 from fake_backend import FakeAllocator
@@ -93,7 +90,7 @@ def test_A5_a_finalizer_may_call_the_allocator_in_the_middle_of_any_call(plugin)
 
     def scene():
         hal.Device["FAKE"].close()
-        allocator: Any = hal.Device["FAKE"].allocator
+        allocator = hal.Device["FAKE"].allocator
         allocator.cache_limit = 3 * 1024
         held = [hal.empty(size, hal.int8, "FAKE") for size in (300, 600, 900, 1500, 2000)]
         block = allocator.alloc(700)
@@ -154,7 +151,7 @@ def test_A8_the_limit_holds_for_what_the_device_really_holds(monkeypatch, plugin
     def churn(number):
         nonlocal refused
         rng = random.Random(100 * seed + number)
-        out: list[hal.Buffer] = []
+        out = []
         for _ in range(60):
             kind = rng.choice([None, hal.BufferSpec(nolru=True), hal.BufferSpec(zero=True)])
             try:

@@ -1,7 +1,5 @@
 """Weak sets that several threads use at once; waiting with a time limit (Q2)."""
 
-from __future__ import annotations
-
 import sys
 import threading
 
@@ -35,7 +33,7 @@ def busy_threads():
     sys.setswitchinterval(usual)
 
 
-def test_X1_objects_come_and_go_while_they_are_listed(busy_threads: None) -> None:
+def test_X1_objects_come_and_go_while_they_are_listed(busy_threads):
     known, stay, end = Living[One](), [One() for _ in range(50)], threading.Event()
     for one in stay:
         known.add(one)

@@ -1,7 +1,5 @@
 """Every public object in other processes and as a copy: it travels, or says what does instead."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 

@@ -1,11 +1,7 @@
 """Ctrl-C in memory, queues and steps of their own: a part of what `nox -s interrupts` plays."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any
 
 import pytest
 from ctrl_c import Scene, press_everywhere
@@ -30,7 +26,7 @@ def test_A6_ctrl_c_while_memory_is_allocated_and_freed(fake):
     def on_fake():
         hal.Device["FAKE"].close()  # with what an earlier scene lost in a finalizer
         inner = scene(SCENES["memory.allocates"], "FAKE")
-        allocator: Any = hal.Device["FAKE"].allocator
+        allocator = hal.Device["FAKE"].allocator
 
         def check(heard):
             inner.check(heard)
@@ -48,7 +44,7 @@ def test_R14_ctrl_c_at_the_start_of_a_step_does_not_lose_it():
 
     def scene():
         begun = dict.fromkeys(["adds", "cells", "fails", "C", "lambda", "added"], 0)
-        steps: list[Callable[[], object]] = []
+        steps = []
 
         def adds():
             begun["adds"] += 1
@@ -87,7 +83,7 @@ def test_ctrl_c_while_a_thread_is_started():
     """The thread then runs, or it does not: none waits for ever for its own start."""
 
     def scene():
-        ran: list[int] = []
+        ran = []
         thread = concurrency.Thread("served", lambda: ran.append(1))
 
         def check(heard):

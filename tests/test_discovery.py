@@ -1,7 +1,5 @@
 """Finding distributions: agreement with importlib-metadata, duplicates, damage."""
 
-from __future__ import annotations
-
 import os
 import sys
 import zipfile
@@ -173,7 +171,7 @@ def test_R12_strange_path_entries_are_passed_over(site, tmp_path):
     site.distribution("good", GOOD)
     (site.distribution("folder") / "entry_points.txt").mkdir()
     strange = None, 7, b"bytes", "nul\0", str(tmp_path / "gone"), site.folder
-    path: list[object] = [*strange, str(site)]
+    path = [*strange, str(site)]
     assert names(discovery.scan(path)) == ["GOOD"]
 
 

@@ -1,7 +1,5 @@
 """The one form of every message."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 

@@ -1,12 +1,9 @@
 """Files that are written whole, paths that name none, and what the system refuses."""
 
-from __future__ import annotations
-
 import errno
 import os
 import pickle
 import stat
-from collections.abc import Callable
 
 import pytest
 
@@ -70,7 +67,7 @@ def test_a_pipe_is_written_to_and_a_link_is_replaced(tmp_path):
 @pytest.mark.parametrize("path", [42, None, "", "a\0b", b"\0", "\ud800", ["x"], object()])
 def test_what_is_no_path_is_refused_everywhere(path, fake):
     made = hal.zeros(4, hal.int8, fake)
-    calls: list[Callable[[], object]] = [
+    calls = [
         lambda: hal.Graph(fake).save(path), lambda: hal.load_graph(path, fake),
         lambda: hal.Profile().save(path), lambda: hal.finalize_profile(path or 0),
         lambda: made.to_file(path), lambda: hal.Buffer.from_file(path, hal.int8, device=fake),

@@ -1,7 +1,5 @@
 """Shared work: one run, one outcome, and no wait that cannot end."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest
@@ -18,8 +16,8 @@ def is_idle(flights):
 
 def test_R14_a_keyboard_interrupt_is_its_own_threads_and_the_work_is_taken_over():
     flights = SingleFlight()
-    runs: list[int] = []
-    outcomes: list[object] = []
+    runs = []
+    outcomes = []
     started = threading.Event()
 
     def work():
@@ -61,7 +59,7 @@ def test_R14_work_that_asks_for_itself():
 def test_R14_the_owner_of_finished_work_asks_a_thread_that_waited_for_it():
     """The thread that waited is still waking up and waits for nothing now: there is no circle."""
     flights = SingleFlight()
-    outcomes: list[object] = []
+    outcomes = []
     begun = threading.Event()
 
     def ask(key, work):
@@ -91,7 +89,7 @@ def test_R14_the_owner_of_finished_work_asks_a_thread_that_waited_for_it():
 def test_R14_a_thread_that_asks_while_it_waits_still_counts_as_waiting():
     """A finalizer or a signal handler asks in the middle of a wait; a circle is seen afterwards."""
     flights, begun = SingleFlight(), threading.Event()
-    told: list[str] = []
+    told = []
 
     def first():
         begun.set()

@@ -1,7 +1,5 @@
 """X1: threads that use one object at once get right results, or an error."""
 
-from __future__ import annotations
-
 import sys
 import time
 from functools import partial
@@ -28,7 +26,7 @@ TURNS = 60
 
 def hammer(work):
     """Call `work(thread, turn)` many times in each thread; return everything that was raised."""
-    raised: list[BaseException] = []
+    raised = []
 
     def run(number):
         for turn in range(TURNS):
@@ -99,7 +97,7 @@ def test_X1_a_device_closed_while_others_use_it(plugin):
     device = hal.Device["FAKE"]
     program = device.compile(KERNEL)
     buffer = hal.zeros(16, hal.int32, device)
-    late: list[BaseException] = []
+    late = []
 
     def work(number, turn):
         try:

@@ -1,10 +1,7 @@
 """Image kernels of tinygrad, a compiler that is not ours, by the adapter of docs/compilers.md."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -33,7 +30,7 @@ def test_kernels_of_tinygrad_read_and_write_images(device):
         pytest.skip(reason)
     page = (ROOT / "docs" / "compilers.md").read_text(encoding="utf-8")
     [code] = re.findall(r"^```py\n(from tinygrad.*?)^```", page, re.MULTILINE | re.DOTALL)
-    names: dict[str, Any] = {}
+    names = {}
     exec(code, names)
     x, w = (np.random.default_rng(1).random(shape, "f4") for shape in ((16, 64), (64, 32)))
     # Without compilers tinygrad has no device of its own but this, and looks for one.

@@ -1,9 +1,6 @@
 """Arguments of a wrong kind: every public method says what is wrong, and what to write."""
 
-from __future__ import annotations
-
 import sys
-from typing import Any
 
 import numpy as np
 import pytest
@@ -91,7 +88,7 @@ def test_an_argument_of_a_wrong_kind_is_refused(call, fake):
 
 def test_a_flag_may_be_of_numpy(fake):
     program, made = fake.compile(SCALE), hal.zeros(N, hal.int32, fake).fill(1)
-    flags: list[Any] = [0, np.False_, 1, np.True_]
+    flags = [0, np.False_, 1, np.True_]
     given = [program(made, vals=(N,), threads=N, wait=flag) for flag in flags]
     assert [type(one) for one in given] == [type(None)] * 2 + [float] * 2
     assert made.numpy().tolist() == [16] * N

@@ -1,13 +1,10 @@
 """Kernels gone wrong: sources that are kernels, and random changes of their text and tree."""
 
-from __future__ import annotations
-
 import ast
 import io
 import linecache
 import random
 import tokenize
-from collections.abc import Iterator
 from copy import deepcopy
 from itertools import count
 from types import ModuleType
@@ -171,7 +168,7 @@ with y: pass
 """
 
 
-def mutated(seed: int, amount: int) -> Iterator[str]:
+def mutated(seed, amount):
     """Texts of functions and a kernel `f` that Python accepts."""
     chance = random.Random(seed)
     while amount:
@@ -186,7 +183,7 @@ def mutated(seed: int, amount: int) -> Iterator[str]:
         yield source
 
 
-def loaded(source: str) -> ModuleType:
+def loaded(source):
     """The module of the text, which has no file: the front end asks linecache for the lines."""
     name = f"<wrong {next(_numbers)}>"
     text = HEAD + source
@@ -196,7 +193,7 @@ def loaded(source: str) -> ModuleType:
     return module
 
 
-def _other_tokens(source: str, chance: random.Random) -> str:
+def _other_tokens(source, chance):
     """Deletes, swaps, doubles or replaces tokens of a body."""
     tokens = [
         token
@@ -221,14 +218,14 @@ def _other_tokens(source: str, chance: random.Random) -> str:
 
 
 class _Replace(ast.NodeTransformer):
-    def __init__(self, old: ast.AST, new: list[ast.stmt] | ast.expr) -> None:
+    def __init__(self, old, new):
         self.old, self.new = old, new
 
-    def visit(self, node: ast.AST) -> object:
+    def visit(self, node):
         return self.new if node is self.old else self.generic_visit(node)
 
 
-def _other_tree(source: str, chance: random.Random) -> str:
+def _other_tree(source, chance):
     """Replaces an expression by another, or deletes, doubles, moves or inserts a statement."""
     tree = ast.parse(source)
     bodies = [node for function in tree.body for node in getattr(function, "body", [])]

@@ -3,8 +3,6 @@
 `nox -s core` runs this where nothing else of the project is installed.
 """
 
-from __future__ import annotations
-
 import ctypes
 import subprocess
 import sys
@@ -71,7 +69,7 @@ class Plugin:
     hal_api = (1, 0)
 
     @hal.hookimpl
-    def hal_enumerate(self, family: str) -> list[DeviceInfo]:
+    def hal_enumerate(self, family):
         limits = hal.Limits((64, 1, 1), 64, (1 << 20, 1, 1), 0, 4, 1 << 30)
         return [
             DeviceInfo(
@@ -81,19 +79,19 @@ class Plugin:
         ]  # fmt: skip
 
     @hal.hookimpl
-    def hal_open_device(self, family: str, index: int, info: DeviceInfo) -> hal.Compiled:
+    def hal_open_device(self, family, index, info):
         return hal.Compiled(info.name, info)
 
     @hal.hookimpl
-    def hal_make_allocator(self, device: hal.Compiled) -> Memory:
+    def hal_make_allocator(self, device):
         return Memory(device)
 
     @hal.hookimpl
-    def hal_make_compilers(self, device: hal.Compiled) -> list[hal.CompilerPair]:
+    def hal_make_compilers(self, device):
         return [hal.CompilerPair("exec", "python", None, Compiler)]
 
     @hal.hookimpl
-    def hal_make_program(self, device: hal.Compiled, binary: hal.Binary) -> Program:
+    def hal_make_program(self, device, binary):
         return Program(device, binary)
 
 
@@ -134,7 +132,7 @@ def test_names_of_hal_kernel_say_what_is_missing():
         with pytest.raises(ModuleNotFoundError, match=said):
             getattr(hal, name)
         assert name not in dir(hal) and name not in hal.__all__
-    namespace: dict[str, Any] = {}
+    namespace = {}
     exec("from hal_core import *", namespace)
     assert "Device" in namespace and "kernel" not in namespace
 

@@ -1,19 +1,16 @@
 """Run where the broken distributions are installed: the CPU works, and doctor names each."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 from make import BROKEN
 
 import hal_core as hal
 
 
-def damage() -> Path:
+def damage():
     """What no build backend would write: another tool's entry points, cut by a full disk."""
     from importlib.metadata import distribution
 
@@ -23,19 +20,19 @@ def damage() -> Path:
     return file
 
 
-def doctor() -> tuple[int, dict[str, Any]]:
+def doctor():
     command = [sys.executable, "-m", "hal_core", "doctor", "--json", "--time-limit", "10"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     expect(done.stderr == "", f"hal doctor wrote to stderr: {done.stderr}")
     return done.returncode, {row["name"]: row for row in json.loads(done.stdout)}
 
 
-def expect(truth: bool, otherwise: str) -> None:
+def expect(truth, otherwise):
     if not truth:
         raise SystemExit(otherwise)
 
 
-def main() -> None:
+def main():
     damaged = damage()
     x = hal.zeros(4, hal.int32, hal.Device["CPU"]).fill(7)
     expect(x.numpy().tolist() == [7] * 4, "the CPU does not work")
@@ -54,7 +51,7 @@ def main() -> None:
             refused(entry, name)
 
 
-def refused(family: str, name: str) -> None:
+def refused(family, name):
     try:
         hal.Device[family]
     except hal.PluginError as error:

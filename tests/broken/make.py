@@ -3,8 +3,6 @@
 Prints the folder of each. They build like anybody's; what is wrong with them shows on use.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 
@@ -59,7 +57,7 @@ BROKEN = {
 EXTENSIONS = ("hal-watch",)
 
 
-def make(folder: Path) -> None:
+def make(folder):
     for name, (entry, source, _, _) in BROKEN.items():
         module = name.replace("-", "_")
         (folder / name / module).mkdir(parents=True)

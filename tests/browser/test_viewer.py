@@ -4,8 +4,6 @@
 tell the browser what to do, in the Chrome DevTools Protocol.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import os
@@ -76,11 +74,10 @@ class Browser:
                 assert ready, f"{method} has no answer"
                 self._rest += os.read(self._in, 1 << 20)
             one, _, self._rest = self._rest.partition(b"\0")
-            answer: dict[str, Any] = json.loads(one)
+            answer = json.loads(one)
             if answer.get("id") == number:
                 assert "error" not in answer, answer
-                result: dict[str, Any] = answer["result"]
-                return result
+                return answer["result"]
             self.events.append(answer)
 
     def read(self, expression):
@@ -199,8 +196,7 @@ def test_rows_memory_and_arrows_are_drawn(browser):
     def pixel(x, y):
         scale = "(window.devicePixelRatio || 1)"
         code = f"[...context.getImageData(({x}) * {scale}, ({y}) * {scale}, 1, 1).data].slice(0, 3)"
-        found: list[int] = browser.read(code)
-        return found
+        return browser.read(code)
 
     assert pixel("x(50)", "lines[2].top + 16") == [0x48, 0x78, 0xCF], "a launch"
     assert pixel("x(50)", "lines[4].top + lines[4].height - 6") == [0xCC, 0xDD, 0xEE], "memory"

@@ -1,12 +1,9 @@
 """What a buffer gives to and takes from numpy and other array libraries."""
 
-from __future__ import annotations
-
 import gc
 import importlib
 import sys
 import weakref
-from typing import Any
 
 import numpy as np
 import pytest
@@ -35,7 +32,7 @@ def test_B9_dlpack_goes_both_ways_without_a_copy(name):
 
 def test_B9_memory_taken_lives_as_long_as_the_buffer():
     gc.collect()  # what other tests have left
-    array: Any = np.arange(1000, dtype="f8").view(_Array)
+    array = np.arange(1000, dtype="f8").view(_Array)
     gone = weakref.ref(array)
     buffer = hal.Buffer.from_dlpack(array, "CPU", copy=False)
     view, exported = buffer[:3], np.asarray(buffer)
@@ -56,7 +53,7 @@ class _Array(np.ndarray):
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="the protocol is Python 3.12's")
 @pytest.mark.parametrize("name", EXPORTED)
 def test_B9_a_memoryview_has_the_dtype_s_format(name):
-    buffer: Any = hal.Buffer.from_numpy(np.ones(5, name), "CPU")
+    buffer = hal.Buffer.from_numpy(np.ones(5, name), "CPU")
     seen, array = memoryview(buffer), np.asarray(buffer)
     assert seen.tobytes() == array.tobytes() and np.asarray(seen).dtype == array.dtype == name
     bits = memoryview(buffer.view(dtype=hal.uint8))
@@ -67,11 +64,11 @@ def test_B9_a_memoryview_has_the_dtype_s_format(name):
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="the protocol is Python 3.12's")
 def test_B9_a_memoryview_of_bfloat16_says_what_to_do(fake):
-    buffer: Any = hal.zeros(4, hal.bfloat16, "CPU")
+    buffer = hal.zeros(4, hal.bfloat16, "CPU")
     with pytest.raises(BufferError, match=r"Take the bits: buffer.view\(dtype=hal.uint16\)"):
         memoryview(buffer)
     assert bytes(buffer.view(dtype=hal.uint16)) == bytes(8)
-    away: Any = hal.zeros(4, hal.int32, fake)
+    away = hal.zeros(4, hal.int32, fake)
     with pytest.raises(hal.InvalidArgument, match="for device memory use copy_from"):
         hal.Buffer(fake, 4, hal.int32).copyin(away)
 

@@ -1,12 +1,9 @@
 """B1-B8, B10-B14 and V1-V5 on the fake device; every backend runs its own on real memory."""
 
-from __future__ import annotations
-
 import gc
 import math
 import pickle
 import sys
-from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +18,7 @@ pytestmark = pytest.mark.lowest
 
 def raw(buffer):
     """What the device holds, read without the code under test."""
-    allocator: Any = hal.Device[buffer.device].allocator
+    allocator = hal.Device[buffer.device].allocator
     return bytes(allocator.device.chip._at(buffer._buf, buffer.nbytes))
 
 
@@ -76,7 +73,7 @@ def test_B4_B5_shapes_and_strides_do_not_matter_the_second_time(fake, times):
 
 
 def test_B7_external_memory_is_wrapped_and_never_freed(fake):
-    allocator: Any = fake.allocator
+    allocator = fake.allocator
     allocator.memory[7], spec = bytearray(b"12345678"), hal.BufferSpec(external_ptr=7)
     hal.empty(8, hal.uint8, fake, spec).deallocate()
     hal.empty(8, hal.uint8, fake, hal.BufferSpec(external_ptr=np.int64(7))).deallocate()
@@ -111,7 +108,7 @@ def test_B8_half_made_buffers_go_quietly(fake):
 
 
 def test_B10_a_copy_of_external_memory_has_its_own(fake):
-    allocator: Any = fake.allocator
+    allocator = fake.allocator
     allocator.memory[9] = bytearray(b"abcd")
     outside = hal.empty(4, hal.uint8, fake, hal.BufferSpec(external_ptr=9))
     inside = pickle.loads(pickle.dumps(outside))
@@ -204,7 +201,7 @@ def test_numpy_shapes_and_order(fake):
     buffer = hal.Buffer.from_numpy(array.T, fake)
     assert np.array_equal(buffer.numpy((4, 3)), array.T)
     assert np.array_equal(buffer.numpy(shape=(2, -1)), array.T.reshape(2, 6))
-    wrongs: list[Any] = [(5, 3), 12.0, {12}, "12", (12, None), 2**70]
+    wrongs = [(5, 3), 12.0, {12}, "12", (12, None), 2**70]
     for shape in wrongs:
         with pytest.raises(hal.InvalidArgument, match="has 12"):
             buffer.numpy(shape)

@@ -1,12 +1,9 @@
 """Capsules, with numpy on the other side and with our own reader."""
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import itertools
 import weakref
-from typing import Any
 
 import numpy as np
 import pytest
@@ -76,7 +73,7 @@ def test_B9_the_owner_lives_until_the_consumer_is_done():
     for consume, newest in itertools.product((False, True), NEWEST):
         memory, owner = np.zeros(4, "f4"), _Owner()
         gone = weakref.ref(owner)
-        made: Any = capsule.make(memory.ctypes.data, 4, float32, (2, 1), owner, newest=newest)
+        made = capsule.make(memory.ctypes.data, 4, float32, (2, 1), owner, newest=newest)
         del owner
         taken = capsule.take(made) if consume else None
         assert taken is None or taken.device == (2, 1)

@@ -1,7 +1,5 @@
 """What buffers give to and take from consumers and producers of DLPack: where, copied or shared."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import gc
@@ -61,7 +59,7 @@ class _Allocator(LRUAllocator[int]):
 
     def __init__(self, device):
         super().__init__(device)
-        self.memory: dict[int, Any] = {}
+        self.memory = {}
 
     def _alloc(self, nbytes, options):
         made = (ctypes.c_ubyte * nbytes)()
@@ -101,11 +99,11 @@ class _Unified(_Allocator):
 
 class _Plugin(FakePlugin):
     @hookimpl
-    def hal_make_allocator(self, device: hal.Compiled) -> Any:
+    def hal_make_allocator(self, device):
         return (_Unified if device.family == "UNIFIED" else _Allocator)(device)
 
     @hookimpl
-    def hal_import_buffer(self, device: hal.Compiled, obj: object) -> Any:
+    def hal_import_buffer(self, device, obj):
         return Foreign(obj[1], obj[2], float32, obj) if isinstance(obj, tuple) else None
 
 
@@ -222,7 +220,7 @@ class _Producer:
 
     def __init__(self, made, place, knows=frozenset()):
         self.made, self.place, self.knows = made, place, knows
-        self.told: list[dict[str, Any]] = []
+        self.told = []
 
     def __dlpack__(self, **options):
         if set(options) - self.knows:
@@ -363,7 +361,7 @@ def test_a_pair_that_is_none_is_said_by_its_name(fake, name):
 
 def test_a_backend_exports_and_wraps_its_own_protocol(chip):
     buffer = hal.Buffer.from_numpy(np.arange(10, dtype="f4"), chip)
-    shown: Any = buffer
+    shown = buffer
     wrapped = hal.Buffer.wrap(shown.__chip_array__, chip)
     wrapped.fill(3)
     assert buffer.numpy().tolist() == [3] * 10

@@ -1,7 +1,5 @@
 """F3: files read into buffers and written from them, and all that can go wrong with a file."""
 
-from __future__ import annotations
-
 import errno
 import gc
 import os

@@ -1,9 +1,6 @@
 """X1: two threads use one buffer, one of them interrupted at every place by the other."""
 
-from __future__ import annotations
-
 import os
-from typing import Any
 
 from interrupted import Scene, everywhere
 
@@ -15,7 +12,7 @@ CORE = os.path.dirname(hal.__file__)
 def test_X1_a_buffer_exported_twice_at_once_has_one_owner(fake):
     def scene():
         buffer, leases = hal.zeros(16, hal.int32, fake), list[object]()
-        allocator: Any = fake.allocator
+        allocator = fake.allocator
         handle = buffer._buf[0]
 
         def share():

@@ -3,18 +3,13 @@
 `docs/memory.md` has the table: what is copied by value is converted, everything else is refused.
 """
 
-from __future__ import annotations
-
 import inspect
 import re
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
 
 import hal_core as hal
-from hal_core.dtypes import DType
 from hal_core.signature import POINTER, Param
 from hal_kernel.cli.arguments import elements
 from hal_kernel.interpreter import interpret
@@ -70,7 +65,7 @@ def wrapped(dtype):
 
 
 # Each takes a dtype, and gives what was made of it.
-OF_DTYPES: dict[str, Callable[[Any], DType]] = {
+OF_DTYPES = {
     "Buffer.__init__ dtype": lambda it: hal.Buffer(DEVICE, 4, it).dtype,
     "Buffer.__init__ external_ptr": wrapped,
     "Buffer.view dtype": lambda it: buffer().view(1, it).dtype,
@@ -121,7 +116,7 @@ def masked_by(mask):
 
 
 # Each takes an array of int32, and gives its numbers; those that copy values take either order.
-OF_ARRAYS: dict[str, Callable[[Any], Any]] = {
+OF_ARRAYS = {
     "Buffer.copyin src": lambda it: copied_in(it, queue=False),
     "Buffer.copyin queue": lambda it: copied_in(it, queue=True),
     "Buffer.copyout dest": lambda it: buffer().copyout(it),
@@ -185,7 +180,7 @@ def captured_number(value):
 
 
 # Each takes a number, and gives elements that are all that number.
-OF_NUMBERS: dict[str, Callable[[Any], Any]] = {
+OF_NUMBERS = {
     "Buffer.fill value": lambda it: buffer().fill(it).numpy(),
     "MultiBuffer.fill value": lambda it: multi().fill(it).numpy(),
     "Graph.fill value": filled_by_graph,
@@ -200,7 +195,7 @@ OF_NUMBERS: dict[str, Callable[[Any], Any]] = {
     "testing.interpret vals": lambda it: interpreted_of(put, it),
     "a captured number": captured_number,
 }
-STRANGE_NUMBERS: dict[str, Any] = {
+STRANGE_NUMBERS = {
     "masked": np.ma.masked,
     "duration of nanoseconds": np.timedelta64(5, "ns"),  # its item() is an int
     "date": np.datetime64(5, "ns"),

@@ -1,7 +1,5 @@
 """Parameter lists of the C family, and the text form of elements of several numbers."""
 
-from __future__ import annotations
-
 import pickle
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Test the `hal` command as a user runs it."""
 
-from __future__ import annotations
-
 import io
 import json
 import re
@@ -295,9 +293,7 @@ def test_render_of_machine_code(kernels, own_cache, capsys):
     [("c", "int64_t"), ("cuda", "__global__"), ("uops", "STORE"), ("opencl", "__kernel"),
      ("llvm", "define "), ("ptx", ".entry"), ("", "none of this name")],
 )  # fmt: skip
-def test_render_writes_the_languages_that_are_installed(
-    kernels: str, language: str, sign: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_render_writes_the_languages_that_are_installed(kernels, language, sign, capsys):
     code = main(["render", f"{kernels}:scale", "--language", language])
     said = capsys.readouterr()
     if language in RENDERERS:
@@ -486,10 +482,7 @@ class Full(io.StringIO):
      ["render", "{kernels}:scale", "--language", "c"], ["try", "{kernels}:scale"]],
     ids=str,
 )  # fmt: skip
-def test_a_full_disk_is_told_in_one_line(
-    command: list[str], kernels: str, capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+def test_a_full_disk_is_told_in_one_line(command, kernels, capsys, monkeypatch):
     monkeypatch.setattr(doctor, "probed", lambda plugin, limit: plugin._replace(state="ready"))
     given = [word.replace("{kernels}", kernels) for word in command]
     with redirect_stdout(Full()):
@@ -536,7 +529,7 @@ sys.exit(hal_core.__main__.main())
 @pytest.mark.parametrize(
     "module", ["hal_core.cli", "argparse", "numpy", "datetime", "hal_kernel.cli.arguments"]
 )
-def test_ctrl_c_while_the_command_is_imported_prints_nothing(module: str) -> None:
+def test_ctrl_c_while_the_command_is_imported_prints_nothing(module):
     """Also where numpy makes an ImportError of it, which is where it imports datetime."""
     command = [sys.executable, "-c", _CTRL_C_AT_AN_IMPORT, module, "bench", "missing.py"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)

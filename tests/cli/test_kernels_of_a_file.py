@@ -1,13 +1,10 @@
 """Test `hal bench FILE:KERNEL` and `hal try FILE`, which make up the arguments of a launch."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import pytest
 from fake_site import FakeSite
@@ -69,7 +66,7 @@ FAULTS = {
 
 
 @pytest.fixture
-def file(tmp_path: Path, own_sys: None) -> str:
+def file(tmp_path, own_sys):
     (tmp_path / "kernels.py").write_text(FILE, encoding="utf-8")
     return str(tmp_path / "kernels.py")
 
@@ -98,9 +95,7 @@ def benched(capsys, *given):
 
 
 @needs_cpu
-def test_bench_prints_a_row_for_each_device(
-    file: str, quick: None, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_bench_prints_a_row_for_each_device(file, quick, capsys):
     assert main(["bench", f"{file}:scale", "--device", "cpu", "--device", "CPU:0"]) == 0
     launch, heads, *rows, made_up = capsys.readouterr().out.splitlines()
     assert made_up.startswith("Made up: the data of y, a, n. Times may depend on it")
@@ -123,15 +118,8 @@ def test_bench_prints_a_row_for_each_device(
     ids=str,
 )  # fmt: skip
 def test_bench_makes_up_what_is_not_given(
-    file: str,
-    given: list[str],
-    arguments: dict[str, Any],
-    threads: list[int],
-    nbytes: int,
-    operations: int,
-    quick: None,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    file, given, arguments, threads, nbytes, operations, quick, capsys
+):
     found = benched(capsys, f"{file}:{given[0]}", *given[1:])
     assert found["arguments"] == arguments and found["geometry"] == {"threads": threads}
     assert (found["nbytes"], found["operations"]) == (nbytes, operations)
@@ -141,9 +129,7 @@ def test_bench_makes_up_what_is_not_given(
 
 
 @needs_cpu
-def test_bench_takes_arguments_anywhere(
-    file: str, quick: None, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_bench_takes_arguments_anywhere(file, quick, capsys):
     found = benched(capsys, "--block", "8", f"{file}:scale", "--threads", "16", "n=9", "a=2")
     assert found["geometry"] == {"threads": [16], "block": [8]}
     assert found["arguments"] == {"y": 9, "a": 2.0, "n": 9}
@@ -153,9 +139,7 @@ def test_bench_takes_arguments_anywhere(
 
 
 @needs_cpu
-def test_bench_gives_each_launch_the_same_data(
-    file: str, quick: None, checked: None, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_bench_gives_each_launch_the_same_data(file, quick, checked, capsys):
     """A second launch on the results of the first would write beyond the end."""
     found = benched(capsys, f"{file}:compact", "n=300")
     assert found["arguments"] == {"y": 100, "count": 1, "x": 300, "n": 300}
@@ -184,9 +168,7 @@ def test_a_device_that_is_not_there_is_told_alike_by_every_command(file, capsys)
 
 
 @needs_cpu
-def test_bench_of_a_source_needs_every_argument(
-    file: str, quick: None, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_bench_of_a_source_needs_every_argument(file, quick, capsys):
     assert main(["bench", f"{file}:text", "n=5"]) == 2
     said = capsys.readouterr().err
     assert said.endswith("does not tell which arguments suit it. Give y= --threads too.\n")
@@ -353,9 +335,7 @@ RELYING = {"fft": {"combine"}, "sort": {"move"}}
 
 
 @pytest.mark.parametrize("example", ["saxpy", "matmul", "softmax", "fft", "sort", "sparse"])
-def test_try_finds_no_fault_in_the_examples(
-    example: str, own_sys: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_try_finds_no_fault_in_the_examples(example, own_sys, capsys, monkeypatch):
     monkeypatch.setenv("HAL_DEVICE", "PYTHON")  # saxpy.py runs whole: it has no `main`
     relying = RELYING.get(example, set())
     assert main(["try", str(EXAMPLES / f"{example}.py")]) == (1 if relying else 0)

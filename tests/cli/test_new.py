@@ -1,7 +1,5 @@
 """Test `hal new`: its names, its files, and that they are a working backend."""
 
-from __future__ import annotations
-
 import ast
 import os
 import re
@@ -59,7 +57,7 @@ def test_one_name_gives_the_others(name, family, spelling, package, distribution
         ),
     ],
 )  # fmt: skip
-def test_what_cannot_be_a_family_is_refused(name: str, reason: str, tmp_path: Path) -> None:
+def test_what_cannot_be_a_family_is_refused(name, reason, tmp_path):
     with pytest.raises(hal.InvalidArgument, match=reason):
         new.names_of(name)
     assert main(["new", name, "--into", str(tmp_path)]) == 2

@@ -1,13 +1,10 @@
 """Test `hal profile FILE`: the program runs unchanged, and a table shows where its time went."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -35,7 +32,7 @@ print(__name__, sys.argv[1:])
 
 
 @pytest.fixture(autouse=True)
-def fake(own_sys: None) -> Iterator[None]:
+def fake(own_sys):
     hal.Device.register_plugin("FAKE", FakePlugin())
     yield
     hal.Device["FAKE"].close()

@@ -1,9 +1,5 @@
 """C1-C2, C5-C7 with the fake backend's compilers: caching, selection, errors."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 from fake_backend import FakeCompiler, FakePlugin
 
@@ -26,7 +22,7 @@ class PairsPlugin(FakePlugin):
     """Three pairs: the first cannot be made."""
 
     @hal.hookimpl
-    def hal_make_compilers(self, device: hal.Compiled) -> list[hal.CompilerPair]:
+    def hal_make_compilers(self, device):
         def missing():
             self.tries += 1
             raise hal.CompilerUnavailable("pair best", "bestcc is missing", fix="Install bestcc.")
@@ -54,7 +50,7 @@ def plain(name="k", text=TEXT, signature="n: int32", **facts):
 
 
 def test_C2_all_that_decides_the_code_is_in_the_key():
-    facts: list[dict[str, Any]] = [
+    facts = [
         {}, {"text": TEXT + " "}, {"name": "j"}, {"signature": "n: int64"}, {"options": ("-O2",)},
         {"options": ("-O", "2")}, {"defines": {"A": "1"}}, {"block": 8}, {"rendered": True},
         {"shared_nbytes": 16},
@@ -140,7 +136,7 @@ def test_C7_when_all_fail_every_reason_is_shown(monkeypatch):
 
     class Nothing(FakePlugin):
         @hal.hookimpl
-        def hal_make_compilers(self, device: hal.Compiled) -> list[hal.CompilerPair]:
+        def hal_make_compilers(self, device):
             return [hal.CompilerPair(n, "python", None, failing(n)) for n in ("one", "two")]
 
     hal.Device.register_plugin("NOTHING", Nothing())
@@ -157,7 +153,7 @@ def test_C7_when_all_fail_every_reason_is_shown(monkeypatch):
 def test_C6_a_compiler_whose_making_fails_in_any_way_leaves_the_others(error, monkeypatch):
     class Wild(FakePlugin):
         @hal.hookimpl
-        def hal_make_compilers(self, device: hal.Compiled) -> list[hal.CompilerPair]:
+        def hal_make_compilers(self, device):
             def wild():
                 raise error
 
@@ -176,7 +172,7 @@ def test_C6_a_compiler_whose_making_fails_in_any_way_leaves_the_others(error, mo
 def test_C6_a_device_that_fails_while_a_compiler_is_made_is_no_missing_compiler(kind):
     class Lost(FakePlugin):
         @hal.hookimpl
-        def hal_make_compilers(self, device: hal.Compiled) -> list[hal.CompilerPair]:
+        def hal_make_compilers(self, device):
             def lost():
                 raise kind("make", "the device is lost")
 
@@ -266,7 +262,7 @@ def test_signatures_read_back_what_they_write():
 @pytest.mark.parametrize("wrong", ["\0", "\udc80"])
 @pytest.mark.parametrize("part", ["text", "options", "defines"])
 def test_K_characters_that_no_compiler_can_read_are_refused(part, wrong):
-    parts: dict[str, Any] = {"text": "x", "options": ("-DA",), "defines": {"A": 1}}
+    parts = {"text": "x", "options": ("-DA",), "defines": {"A": 1}}
     parts[part] = {"text": wrong, "options": (wrong,), "defines": {"A": wrong}}[part]
     with pytest.raises(hal.InvalidArgument, match="Source 'k': it has a character"):
         hal.Source("k", parts.pop("text"), "", language="c", **parts)

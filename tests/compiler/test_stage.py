@@ -1,7 +1,5 @@
 """The compile stage: the order of what it asks."""
 
-from __future__ import annotations
-
 import pytest
 from fake_backend import FakeRenderer
 
@@ -13,7 +11,7 @@ from hal_kernel.ir import Kernel
 
 def test_E3_what_the_device_lacks_is_found_before_rendering(plugin):
     """Rendering a large kernel takes seconds, for a refusal that its signature tells."""
-    rendered: list[str] = []
+    rendered = []
 
     class Watched(FakeRenderer):
         def render(self, kernel):

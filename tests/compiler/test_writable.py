@@ -1,7 +1,5 @@
 """Kernels of other compilers: objects that write themselves by `__hal_source__`."""
 
-from __future__ import annotations
-
 import gc
 import threading
 from collections import namedtuple

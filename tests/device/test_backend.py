@@ -1,13 +1,9 @@
 """Hooks: which plugins are accepted, who is asked, who may come in between."""
 
-from __future__ import annotations
-
 import logging
 import signal
 import time
 import types
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from fake_backend import FakePlugin
@@ -77,7 +73,7 @@ def test_R16_a_newer_plugins_extra_argument_is_a_version_error():
         hal_api = (1, 7)
 
         @hookimpl
-        def hal_open_device(self, family: str, index: int, info: Any, queue: int) -> Any:
+        def hal_open_device(self, family, index, info, queue):
             pass
 
     with pytest.raises(hal.IncompatiblePlugin, match=r"plugin API 1\.7"):
@@ -106,7 +102,7 @@ def test_R17_a_module_may_be_a_plugin():
 def test_R17_a_misspelt_hook_is_named_with_its_near_one():
     class Misspelt(FakePlugin):
         @hookimpl
-        def hal_make_alocator(self, device: object) -> None:
+        def hal_make_alocator(self, device):
             pass
 
     with pytest.raises(hal.PluginError, match="'hal_make_alocator', did you mean 'hal_make_alloc"):
@@ -172,15 +168,15 @@ def test_names_that_a_device_has_from_its_base_class_are_not_taken_in_silence(na
 def test_a_vendor_error_never_escapes_raw():
     class Raising(FakePlugin):
         @hookimpl
-        def hal_open_device(self, family: str, index: int, info: object) -> Any:
+        def hal_open_device(self, family, index, info):
             raise OSError("ioctl failed")
 
         @hookimpl
-        def hal_make_allocator(self, device: object) -> Any:
+        def hal_make_allocator(self, device):
             raise KeyError(3)
 
         @hookimpl
-        def hal_make_program(self, device: object, binary: object) -> Any:
+        def hal_make_program(self, device, binary):
             raise hal.CompileError("load k", "no entry")
 
     owner = make(Raising())
@@ -216,24 +212,24 @@ def test_the_end_of_the_program_passes_through_every_hook(end, hook):
 
     class Ended(FakePlugin):
         @hookimpl
-        def hal_enumerate(self, family: str) -> Any:
+        def hal_enumerate(self, family):
             if hook == "hal_enumerate":
                 stop()
             return super().hal_enumerate(family)
 
         @hookimpl
-        def hal_open_device(self, family: str, index: int, info: hal.DeviceInfo) -> hal.Compiled:
+        def hal_open_device(self, family, index, info):
             if hook == "hal_open_device":
                 stop()
             return super().hal_open_device(family, index, info)
 
         @hookimpl
-        def hal_device_opened(self, device: hal.Compiled) -> None:
+        def hal_device_opened(self, device):
             if hook == "hal_device_opened":
                 stop()
 
         @hookimpl
-        def hal_device_closed(self, device: hal.Compiled) -> None:
+        def hal_device_closed(self, device):
             closed.append(device)
 
     owner = make(Ended())
@@ -262,10 +258,10 @@ class Wrapping:
     hal_api = (1, 0)
 
     def __init__(self):
-        self.seen: list[str] = []
+        self.seen = []
 
     @hookimpl(wrapper=True)
-    def hal_open_device(self, family: str) -> Iterator[None]:
+    def hal_open_device(self, family):
         self.seen.append(f"before {family}")
         device = yield
         self.seen.append(f"after {device.name}")
@@ -286,7 +282,7 @@ def test_a_tryfirst_stranger_cannot_take_a_family():
         hal_api = (1, 0)
 
         @hookimpl(tryfirst=True)
-        def hal_open_device(self, family: str) -> str:
+        def hal_open_device(self, family):
             return "mine"
 
     with pytest.raises(hal.PluginError, match="can wrap hal_open_device, but only a device"):
@@ -294,7 +290,7 @@ def test_a_tryfirst_stranger_cannot_take_a_family():
 
     class HijackingBackend(FakePlugin):
         @hookimpl(tryfirst=True)
-        def hal_open_device(self, family: str, index: int, info: Any) -> Any:
+        def hal_open_device(self, family, index, info):
             raise RuntimeError("asked about another's family")
 
     owner = make(FakePlugin())
@@ -311,7 +307,7 @@ def adding(*names):
         hal_api = (1, 0)
 
         @hookimpl
-        def hal_make_compilers(self, device: hal.Compiled) -> list[CompilerPair]:
+        def hal_make_compilers(self, device):
             if not names:
                 raise RuntimeError("no compiler today")
             return [pair(name) for name in names]
@@ -343,7 +339,7 @@ def test_R21_observers_are_isolated(caplog):
             self.name = name
 
         @hookimpl
-        def hal_device_opened(self, device: hal.Compiled) -> None:
+        def hal_device_opened(self, device):
             seen.append(self.name)
             if self.name == "bad":
                 raise OSError("observer")

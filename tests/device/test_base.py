@@ -1,10 +1,7 @@
 """Compiled: parts made once, lifetimes, the order of closing."""
 
-from __future__ import annotations
-
 import threading
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pytest
@@ -23,7 +20,7 @@ def test_parts_are_made_once_by_however_many_threads(monkeypatch):
         made = 0
 
         @hal.hookimpl
-        def hal_make_allocator(self, device: hal.Compiled) -> Any:
+        def hal_make_allocator(self, device):
             Slow.made += 1
             threading.Event().wait(0.05)
             return super().hal_make_allocator(device)
@@ -35,7 +32,7 @@ def test_parts_are_made_once_by_however_many_threads(monkeypatch):
 
 
 def test_closing_waits_then_releases_then_closes(plugin):
-    device: Any = hal.Device["FAKE:1"]
+    device = hal.Device["FAKE:1"]
     buffer = hal.zeros(100, hal.int8, device)
     allocator = device.allocator
     program = device.compile(hal.Source("k", "def k(t): pass", "", language="python"))
@@ -57,11 +54,11 @@ def test_closing_waits_then_releases_then_closes(plugin):
 @pytest.mark.parametrize("step", ["_synchronize", "_close", "allocator", "program"])
 def test_closing_takes_every_step_whatever_one_raises(plugin, step):
     """A device whose `_close` had failed stayed in the registry, closed."""
-    device: Any = hal.Device["FAKE:1"]
+    device = hal.Device["FAKE:1"]
     source = hal.Source("k", "def k(t): pass", "", language="python")
     programs = [device.compile(source)]
     programs += [device.load(programs[0].binary) for _ in range(2)]
-    unloaded: list[int] = []
+    unloaded = []
     for number, program in enumerate(programs):
         program._unload = partial(unloaded.append, number)
 
@@ -85,11 +82,11 @@ def test_closing_takes_every_step_whatever_one_raises(plugin, step):
 
 def test_P10_closing_ends_every_program_before_it_frees_one(plugin):
     """A driver may wait there for launches, which threads with another program went on with."""
-    device: Any = hal.Device["FAKE:1"]
+    device = hal.Device["FAKE:1"]
     source = hal.Source("k", "def k(t): pass", "", language="python")
     programs = [device.compile(source)]
     programs.append(device.load(programs[0].binary))
-    freed: list[int] = []
+    freed = []
 
     def free(number):
         for program in programs:
@@ -232,7 +229,7 @@ def shared(nbytes):
 def test_P5_shared_memory_is_limited_at_compilation_and_with_what_a_launch_adds(plain):
     most = LIMITS.shared_nbytes
     refused(plain, shared(most + 1), f"shared memory is larger.*got {most + 16}; limit {most}")
-    program: Any = plain.compile(shared(most - 30))
+    program = plain.compile(shared(most - 30))
     assert program.binary.interface.shared_nbytes == program.info.shared_nbytes == most - 16
     program(threads=1)
     program(threads=1, shared=16)

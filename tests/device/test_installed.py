@@ -1,7 +1,5 @@
 """Loading: each plugin alone, failures remembered, conflicts, refresh, zip files."""
 
-from __future__ import annotations
-
 import builtins
 import logging
 import sys
@@ -185,7 +183,7 @@ def test_a_reserved_or_impossible_name_hides_nothing(site, registry, name):
 
 def test_R18_register_plugin_needs_no_metadata(tmp_path):
     registry = DeviceRegistry([str(tmp_path)])
-    space: dict[str, object] = {}
+    space = {}
     exec(PLUGIN, space)
     registry.register_plugin("frozen", space["plugin"])
     assert list(registry) == ["FROZEN"]

@@ -1,7 +1,5 @@
 """Wrong plugins are refused by name, on use, and nothing else suffers."""
 
-from __future__ import annotations
-
 import sys
 from typing import NamedTuple
 

@@ -1,12 +1,9 @@
 """The registry: names, the default, opening in many threads, exit and fork."""
 
-from __future__ import annotations
-
 import os
 import threading
 import time
 from functools import partial
-from typing import Any
 
 import pytest
 from counts import calls
@@ -170,7 +167,7 @@ class NoHardware(FakePlugin):
         self.asked = 0
 
     @hookimpl
-    def hal_enumerate(self, family: str) -> list[hal.DeviceInfo]:
+    def hal_enumerate(self, family):
         self.asked += 1
         if self.why:
             raise hal.DeviceUnavailable("open", self.why, device=family)
@@ -198,7 +195,7 @@ def test_R10_an_answer_that_the_program_can_change_is_not_remembered(registry):
         asked = 0
 
         @hookimpl
-        def hal_enumerate(self, family: str) -> list[hal.DeviceInfo]:
+        def hal_enumerate(self, family):
             self.asked += 1
             if self.asked == 1:
                 raise hal.InvalidArgument("environment variable HAL_ACC", "connect first")
@@ -255,7 +252,7 @@ class Busy(FakePlugin):
     """Refuses the first two opens."""
 
     @hookimpl
-    def hal_open_device(self, family: str, index: int, info: hal.DeviceInfo) -> hal.Compiled:
+    def hal_open_device(self, family, index, info):
         self.opened += 1
         if self.opened < 3:
             raise hal.DeviceUnavailable("open", "busy", device=info.name)
@@ -402,7 +399,7 @@ def test_R13_family_in_the_environment(registry, monkeypatch):
 def test_R13_a_default_that_a_wrong_setting_changes_is_said(registry):
     class Misset(FakePlugin):
         @hal.hookimpl
-        def hal_enumerate(self) -> Any:
+        def hal_enumerate(self):
             raise hal.InvalidArgument("environment variable HAL_ACC", "expected a number", got="x")
 
     machine(registry, CPU=host(), ACC=Misset("gpu"))
@@ -524,7 +521,7 @@ def _wait_until(true):
 
 class Slow(FakePlugin):
     @hookimpl
-    def hal_open_device(self, family: str, index: int, info: hal.DeviceInfo) -> hal.Compiled:
+    def hal_open_device(self, family, index, info):
         time.sleep(0.05)
         return super().hal_open_device(family, index, info)
 
@@ -540,7 +537,7 @@ def test_R14_64_threads_one_object(registry):
 def test_R14_64_threads_share_one_failure(registry):
     class Failing(FakePlugin):
         @hookimpl
-        def hal_open_device(self, family: str, index: int, info: object) -> hal.Compiled:
+        def hal_open_device(self, family, index, info):
             flight = flights._flights[registry.backend(family), "open", index]
             _wait_until(lambda: list(flights._waiting.values()).count(flight) == 63)
             self.opened += 1
@@ -558,7 +555,7 @@ def test_R14_different_devices_open_in_parallel(registry):
 
     class Meeting(FakePlugin):
         @hookimpl
-        def hal_open_device(self, family: str, index: int, info: hal.DeviceInfo) -> hal.Compiled:
+        def hal_open_device(self, family, index, info):
             meeting.wait()
             return super().hal_open_device(family, index, info)
 
@@ -576,7 +573,7 @@ class Asking(FakePlugin):
         self.registry, self.other = registry, other
 
     @hookimpl
-    def hal_open_device(self, family: str, index: int, info: hal.DeviceInfo) -> hal.Compiled:
+    def hal_open_device(self, family, index, info):
         time.sleep(0.05)
         self.registry[self.other]
         return super().hal_open_device(family, index, info)
@@ -603,7 +600,7 @@ def test_X1_an_answer_that_comes_after_refresh_is_not_kept(registry):
         asked = 0
 
         @hookimpl
-        def hal_enumerate(self, family: str) -> list[hal.DeviceInfo]:
+        def hal_enumerate(self, family):
             self.asked += 1
             if self.asked == 1:  # as another thread might, while the driver is being asked
                 registry.refresh()

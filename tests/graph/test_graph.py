@@ -1,10 +1,7 @@
 """Graphs where the kit does not reach: what a capture costs others, and what errors teach."""
 
-from __future__ import annotations
-
 import os
 import threading
-from typing import Any
 
 import numpy as np
 import pytest
@@ -215,8 +212,8 @@ def test_a_graph_of_what_is_no_device_is_refused(device, fake, tmp_path):
 
 def test_a_graph_takes_programs_and_buffers(fake):
     graph, made = hal.Graph(fake), hal.zeros(N, hal.int32, fake)
-    nothing: Any = None
-    works: list[Any] = [
+    nothing = None
+    works = [
         lambda: graph.add(nothing), lambda: graph.add(made), lambda: graph.copy(nothing, made),
         lambda: graph.copy(made, nothing), lambda: graph.fill(nothing, 1),
     ]  # fmt: skip
@@ -236,7 +233,7 @@ def test_a_replay_compares_what_it_is_given_by_identity_and_order(fake):
     other.fill(1)
     graph.replay({part: third, made: other})  # the later one holds
     assert (first(third), first(other)) == (1, 2)
-    wrong: Any = {made: np.zeros(2, "i4"), part: np.zeros(N, "i4")}
+    wrong = {made: np.zeros(2, "i4"), part: np.zeros(N, "i4")}
     with pytest.raises(hal.InvalidArgument, match="replay"):
         graph.replay(wrong)
 
@@ -244,7 +241,7 @@ def test_a_replay_compares_what_it_is_given_by_identity_and_order(fake):
 def test_a_launch_on_another_device_inside_a_capture_says_what_to_do(fake):
     other = hal.Device["FAKE:1"]
     program, made = double(other)
-    works: list[Any] = [
+    works = [
         lambda: program(made, vals=(N,), threads=N), lambda: made.fill(3),
         lambda: made.copyin(bytes(4 * N)),
     ]  # fmt: skip

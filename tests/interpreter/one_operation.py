@@ -1,19 +1,14 @@
 """A kernel of one operation, interpreted for many operands at a time."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
 
-from hal_core.dtypes import DType, bfloat16, int32
+from hal_core.dtypes import bfloat16, int32
 from hal_core.signature import Signature
 from hal_kernel.interpreter import interpret
 from hal_kernel.ir import Kernel, UOp
 
 
-def one_operation(op: str, sources: Sequence[DType], target: DType) -> Kernel:
+def one_operation(op, sources, target):
     """Return the kernel `y[i] = op(x0[i], x1[i], ...)`."""
     inputs = [f"x{k}: const {dtype.name}*" for k, dtype in enumerate(sources)]
     signature = Signature.parse("one", ", ".join([f"y: {target.name}*", *inputs]))
@@ -25,9 +20,7 @@ def one_operation(op: str, sources: Sequence[DType], target: DType) -> Kernel:
     return Kernel("one", signature, (*params, index, *loads, result, store))
 
 
-def compute(
-    op: str, sources: Sequence[DType], target: DType, rows: Sequence[tuple[Any, ...]]
-) -> list[Any]:
+def compute(op, sources, target, rows):
     """Return the interpreter's result for each row of operands."""
     kernel = one_operation(op, sources, target)
     columns = [
@@ -37,5 +30,4 @@ def compute(
     interpret(kernel, result, *columns, threads=len(rows), block=(len(rows), 1, 1))
     if target is bfloat16:
         result = result.astype(np.float32)
-    values: list[Any] = result.tolist()
-    return values
+    return result.tolist()

@@ -1,14 +1,11 @@
 """A second implementation of every operation, in Python's integers and fractions."""
 
-from __future__ import annotations
-
 import math
 import struct
-from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
-from hal_core.dtypes import DTYPES, DType
+from hal_core.dtypes import DTYPES
 
 Number = Any  # int, float or bool
 
@@ -19,7 +16,7 @@ FORMATS = {
 }  # fmt: skip
 
 
-def nearest(exact: Fraction, dtype: DType, sign: float = 1.0) -> float:
+def nearest(exact, dtype, sign=1.0):
     """Round half to even; `sign` is the sign of an exact zero."""
     bits, least, most = FORMATS[dtype.name]
     if not exact:
@@ -32,17 +29,17 @@ def nearest(exact: Fraction, dtype: DType, sign: float = 1.0) -> float:
     return -float(rounded) if exact < 0 else float(rounded)
 
 
-def _exponent(exact: Fraction) -> int:
+def _exponent(exact):
     guess = exact.numerator.bit_length() - exact.denominator.bit_length()
     return guess if Fraction(2) ** guess <= exact else guess - 1
 
 
-def wrap(value: int, dtype: DType) -> int:
+def wrap(value, dtype):
     value &= (1 << 8 * dtype.itemsize) - 1
     return value - (1 << 8 * dtype.itemsize) if value > dtype.max else value
 
 
-def same(got: Number, expected: Number) -> bool:
+def same(got, expected):
     """Compare also the signs of zeros; all NaNs are equal."""
     if isinstance(expected, float):
         if math.isnan(expected):
@@ -53,23 +50,23 @@ def same(got: Number, expected: Number) -> bool:
 
 # -- arithmetic
 
-INTEGER: dict[str, Callable[..., int]] = {
+INTEGER = {
     "ADD": lambda a, b: a + b, "SUB": lambda a, b: a - b, "MUL": lambda a, b: a * b,
     "FLOORDIV": lambda a, b: a // b if b else 0, "MOD": lambda a, b: a % b if b else 0,
     "TRUNCDIV": lambda a, b: math.trunc(Fraction(a, b)) if b else 0,
     "TRUNCMOD": lambda a, b: a - b * math.trunc(Fraction(a, b)) if b else 0, "MIN": min, "MAX": max,
     "NEG": lambda a: -a, "ABS": abs,
 }  # fmt: skip
-BITS: dict[str, Callable[..., int]] = {
+BITS = {
     "AND": lambda a, b: a & b, "OR": lambda a, b: a | b, "XOR": lambda a, b: a ^ b,
 }  # fmt: skip
-COMPARISONS: dict[str, Callable[..., bool]] = {
+COMPARISONS = {
     "LT": lambda a, b: a < b, "LE": lambda a, b: a <= b, "GT": lambda a, b: a > b,
     "GE": lambda a, b: a >= b, "EQ": lambda a, b: a == b, "NE": lambda a, b: a != b,
 }  # fmt: skip
 
 
-def integer(op: str, dtype: DType, *values: int) -> int:
+def integer(op, dtype, *values):
     if op in ("SHL", "SHR"):
         amount = values[1] % (8 * dtype.itemsize)
         return wrap(values[0] << amount if op == "SHL" else values[0] >> amount, dtype)
@@ -78,7 +75,7 @@ def integer(op: str, dtype: DType, *values: int) -> int:
     return wrap((INTEGER.get(op) or BITS[op])(*values), dtype)
 
 
-def real(op: str, dtype: DType, *values: float) -> float:
+def real(op, dtype, *values):
     """Compute ADD, SUB, MUL, DIV or FMA; Python's own floats serve where a number is not finite."""
     if all(map(math.isfinite, values)) and not (op == "DIV" and not values[1]):
         exact, sign = _exact(op, *values)
@@ -95,7 +92,7 @@ def real(op: str, dtype: DType, *values: float) -> float:
     return {"ADD": a + b, "SUB": a - b, "MUL": a * b}[op]
 
 
-def _exact(op: str, *values: float) -> tuple[Fraction, float]:
+def _exact(op, *values):
     """Return the exact result, and its sign should it be zero."""
     a, b, *rest = (Fraction(value) for value in values)
     signs = [math.copysign(1, value) for value in values]
@@ -110,10 +107,10 @@ def _exact(op: str, *values: float) -> tuple[Fraction, float]:
     return a + b, -1.0 if a == b == 0 and signs == [-1, -1] else 1.0
 
 
-def whole(op: str, value: float) -> float:
+def whole(op, value):
     if not math.isfinite(value):
         return value
-    functions: dict[str, Callable[[float], int]] = {
+    functions = {
         "FLOOR": math.floor, "CEIL": math.ceil, "TRUNC": math.trunc, "ROUND": round,
     }  # fmt: skip
     return math.copysign(float(functions[op](value)), value)
@@ -122,7 +119,7 @@ def whole(op: str, value: float) -> float:
 # -- casts
 
 
-def cast(value: Number, source: DType, target: DType) -> Number:
+def cast(value, source, target):
     if target.kind == "b":
         return value != 0
     if target.is_float:
@@ -137,14 +134,14 @@ def cast(value: Number, source: DType, target: DType) -> Number:
     return wrap(int(value), target)
 
 
-def bits(value: Number, source: DType, target: DType) -> Number:
+def bits(value, source, target):
     return struct.unpack(target.format, struct.pack(source.format, value))[0]
 
 
 # -- what to try
 
 
-def numbers(dtype: DType) -> list[Number]:
+def numbers(dtype):
     """Return values at which an operation's behaviour changes."""
     if dtype.kind == "b":
         return [False, True]

@@ -1,9 +1,6 @@
 """Wrong arguments of `interpret` are refused as at a launch, and the text says how to call it."""
 
-from __future__ import annotations
-
 import re
-from typing import Any
 
 import numpy as np
 import pytest
@@ -34,7 +31,7 @@ def ints(*values):
 
 
 SHIFTED = re.escape("Write interpret(shift, y, x, by, ...).")
-REFUSED: list[tuple[tuple[Any, ...], dict[str, Any], str]] = [
+REFUSED = [
     ((floats(),), {"vals": (1,), "threads": 1}, rf"of buffers \(got 1; expected 2\).*{SHIFTED}"),
     ((floats(), floats()), {"vals": (), "threads": 1}, r"of vals \(got 0; expected 1\)"),
     ((floats(), floats()), {"threads": 1}, rf"of arguments \(got 2; expected 3\).*{SHIFTED}"),

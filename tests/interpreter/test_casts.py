@@ -1,13 +1,9 @@
 """Casts between all dtypes, and the rounding of 16-bit floats."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import oracles
 import pytest
 from hypothesis import given
@@ -45,7 +41,7 @@ def test_saturation_at_the_very_limit(source, target):
 
 def ties(dtype):
     """Return numbers of `dtype`, the middle to the next one, and both float32 next to that."""
-    made: list[float] = []
+    made = []
     for pattern in range(1, 0x8000, 7):
         before, low = (_value(bits, dtype) for bits in (pattern - 1, pattern))
         if math.isfinite(low):
@@ -56,7 +52,7 @@ def ties(dtype):
 
 
 def _value(pattern, dtype):
-    bits: npt.NDArray[Any] = np.array([pattern], np.uint16)
+    bits = np.array([pattern], np.uint16)
     return float(bits.view(dtype.to_numpy())[0])
 
 

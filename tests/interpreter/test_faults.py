@@ -1,9 +1,6 @@
 """Undefined behaviour of the language raises, and the text names access, line and thread."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -117,7 +114,7 @@ def who(thread, block=0):
 
 
 OUT, FAULT = hal.OutOfBounds, hal.KernelFault
-CASES: list[tuple[Callable[[], None], type[Exception], int, str]] = [
+CASES = [
     (run(shift, floats(), floats(), vals=(1,), threads=SIZE), OUT, _line(shift, "+ by"),
      f"out of bounds: a read of 'x' by {who(7)} (got 8; limit 0 to 7)"
      ". Guard the access, if i < n, or give a larger buffer"),

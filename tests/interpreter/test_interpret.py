@@ -1,7 +1,5 @@
 """Threads, control flow and atomics of the interpreter, its own cases beside the kit's."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

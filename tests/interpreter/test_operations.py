@@ -1,9 +1,6 @@
 """Every operation of the IR against Python's integers, fractions and math."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable
 from itertools import product
 
 import numpy as np
@@ -20,7 +17,7 @@ from hal_kernel.ir.rules import SOURCE_COUNTS
 from hal_kernel.ir.uop import BINARY, BITWISE, COMPARISON, UNARY
 
 INTEGER_OPS = sorted({*oracles.INTEGER, *oracles.BITS, "SHL", "SHR", "NOT"})
-MATH: dict[str, Callable[..., float]] = {
+MATH = {
     "SQRT": math.sqrt, "RSQRT": lambda x: 1 / math.sqrt(x), "EXP": math.exp,
     "EXP2": math.exp2, "LOG": math.log, "LOG2": math.log2, "SIN": math.sin,
     "COS": math.cos, "TAN": math.tan, "TANH": math.tanh, "ATAN": math.atan,

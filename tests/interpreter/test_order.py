@@ -1,7 +1,5 @@
 """Another order of threads: each runs once, and kernels that do not race give the same results."""
 
-from __future__ import annotations
-
 from unittest import mock
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Parameters on the same memory: a race is found through any name and dtype."""
 
-from __future__ import annotations
-
 import re
 from itertools import product
 

@@ -1,7 +1,5 @@
 """`hal.print`: what a thread sees, in the interpreter, and nothing of it in code at full speed."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The shadow's few facts of each element find every race that a full list of accesses shows."""
 
-from __future__ import annotations
-
 from itertools import combinations
 from typing import NamedTuple
 
@@ -68,7 +66,7 @@ def test_exactly_the_races_are_seen(history):
 
 
 # Each is judged by one part of the watch alone.
-HISTORIES: list[list[tuple[str, dict[int, int]] | int]] = [
+HISTORIES = [
     [(WRITE, {0: 0}), (READ, {1: 0})], [(READ, {0: 0, 1: 0}), (WRITE, {0: 0})],
     [(READ, {0: 0}), (READ, {1: 0}), (WRITE, {1: 0})], [(WRITE, {0: 0, 1: 0})],
     [(ATOMIC, {0: 0, 1: 0}), (READ, {1: 0})], [(READ, {0: 0, 3: 0}), 0, (WRITE, {0: 0})],

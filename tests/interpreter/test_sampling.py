@@ -1,7 +1,5 @@
 """Sampling finds out what a launch needs and does: no element less, no byte or operation more."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -53,7 +51,7 @@ def rows(y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32], n: hal.int32) ->
         y[hal.block_idx(0)] = hal.fma(own[0], own[1], own[2])
 
 
-CASES: list[tuple[hal.KernelFunction, tuple[Any, ...], int | tuple[int, int], Sample]] = [
+CASES = [
     (saxpy, (2.0, 100), 128, Sample((100, 100), 100 * 4 * 3, 200)),
     # 12 x 8 threads of 10 x 6 elements: 8 x 4 inside; in the rows read, all but the rims' ends.
     (smooth, (10, 6), (12, 8), Sample((6 * 10 - 10 - 1, 6 * 10 - 10), 8 * (32 + 40), 32)),

@@ -1,7 +1,5 @@
 """Subgroups and fences in the interpreter: what they mean, and what is a fault."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Memory seen as another dtype by the interpreter: values, bounds, races, unwritten bytes."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -3,8 +3,6 @@
 `python tests/interrupts CPU OPENCL PYTHON --minutes 10 --seed 3 --only graphs`
 """
 
-from __future__ import annotations
-
 import argparse
 import functools
 import itertools
@@ -12,7 +10,6 @@ import os
 import random
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -25,7 +22,7 @@ from interrupts.scenes import SCENES
 _SAID_SECONDS = 60.0  # between two lines of counts
 
 
-def main() -> int:
+def main():
     options = _options()
     campaign = Campaign(options.jobs, options.limit)
     try:
@@ -34,7 +31,7 @@ def main() -> int:
         campaign.close()
 
 
-def _run(campaign: Campaign, options: argparse.Namespace) -> int:
+def _run(campaign, options):
     names = [name for name in SCENES if any(name.startswith(one) for one in options.only or [""])]
     devices = []
     for device in options.devices:
@@ -56,7 +53,7 @@ def _run(campaign: Campaign, options: argparse.Namespace) -> int:
     return 1 if tally.findings or not scenes else 0
 
 
-def _options() -> argparse.Namespace:
+def _options():
     parser = argparse.ArgumentParser(prog="interrupts", description=__doc__)
     parser.add_argument("devices", nargs="*", default=["CPU", "OPENCL", "PYTHON"])
     parser.add_argument("--minutes", type=float, help="by default until all places were played")
@@ -69,7 +66,7 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _counts(campaign: Campaign, scenes: list[tuple[str, str]]) -> dict[tuple[str, str], Count]:
+def _counts(campaign, scenes):
     """Count what the scenes have, and print it for each device."""
     counts = {}
     for scene in scenes:
@@ -88,9 +85,7 @@ def _counts(campaign: Campaign, scenes: list[tuple[str, str]]) -> dict[tuple[str
     return counts
 
 
-def _all_of_them(
-    counts: dict[tuple[str, str], Count], options: argparse.Namespace
-) -> Iterator[list[Point]]:
+def _all_of_them(counts, options):
     """Yield all places in an order by chance, moments between them and, while there is time,
     behind them."""
     source = random.Random(options.seed)
@@ -103,7 +98,7 @@ def _all_of_them(
         yield from by_chance
 
 
-def _play(campaign: Campaign, order: Iterator[list[Point]], options: argparse.Namespace) -> Tally:
+def _play(campaign, order, options):
     """Play what is asked for, print what is found at once, and counts now and then."""
     tally, begin, said = Tally(), time.monotonic(), time.monotonic()
     end = begin + 60 * (1e9 if options.minutes is None else options.minutes)
@@ -119,7 +114,7 @@ def _play(campaign: Campaign, order: Iterator[list[Point]], options: argparse.Na
     return tally
 
 
-def _summary(tally: Tally) -> None:
+def _summary(tally):
     words = {FIRST: "places in new processes", LATER: "places in warm ones", MOMENT: "moments"}
     for (device, kind), played in sorted(tally.played.items()):
         struck = tally.struck[device, kind]

@@ -1,22 +1,18 @@
 """A campaign: all points in some order, played in forked processes that are watched."""
 
-from __future__ import annotations
-
 import os
-import random
 import shutil
 import signal
 import tempfile
 import time
 import traceback
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
 from multiprocessing.connection import Connection, Pipe, wait
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from interrupts import child
-from interrupts.child import FIRST, LATER, MOMENT, Count, Point
+from interrupts.child import FIRST, LATER, MOMENT, Point
 
 _TOGETHER = 25  # points for which one process is warmed up
 _PATIENCE = 1.5  # times the limit, until a process that did not end itself is ended
@@ -34,19 +30,19 @@ class Outcome(NamedTuple):
 class Campaign:
     """Plays points in `jobs` processes at once, each at most `seconds`."""
 
-    def __init__(self, jobs: int, seconds: float) -> None:
+    def __init__(self, jobs, seconds):
         self.jobs, self.seconds = jobs, seconds
         self.files = child.preload()
         self.folder = tempfile.mkdtemp(prefix="interrupts-")  # a child must not remove it
         self._free = [f"{self.folder}/{number}" for number in range(jobs)]
 
-    def close(self) -> None:
+    def close(self):
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def ask(self, question: Callable[[], T]) -> T | str:
+    def ask(self, question):
         """Return the answer of a new process, or why there is none."""
 
-        def work(out: Connection) -> None:
+        def work(out):
             try:
                 out.send(question())
             except BaseException as error:
@@ -54,12 +50,12 @@ class Campaign:
 
         running = _Process(self, work)
         try:
-            answer: T | str = running.results.recv()
+            answer = running.results.recv()
         except EOFError:
             answer = ""
         return running.said() if running.end() else answer
 
-    def play(self, batches: Iterable[Sequence[Point]]) -> Iterator[Outcome]:
+    def play(self, batches):
         """Play batches of points; those of one share device, scene and kind."""
         waiting, running = iter(batches), dict[Connection, _Batch]()
         try:
@@ -87,7 +83,7 @@ class Campaign:
 
 
 class _Process:
-    def __init__(self, campaign: Campaign, work: Any) -> None:
+    def __init__(self, campaign, work):
         self.campaign, self.folder = campaign, campaign._free.pop()
         self.log, self.since = Path(f"{self.folder}.log"), time.monotonic()
         self.results, into = Pipe(duplex=False)
@@ -96,7 +92,7 @@ class _Process:
             self._be(work, into)
         into.close()
 
-    def _be(self, work: Any, into: Connection) -> None:
+    def _be(self, work, into):
         status = 1
         try:
             log = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
@@ -110,24 +106,24 @@ class _Process:
         finally:
             os._exit(status)
 
-    def end(self) -> int:
+    def end(self):
         """Wait for its end; return its status, below 0 the number of the signal that ended it."""
         status = os.waitstatus_to_exitcode(os.waitpid(self.process, 0)[1])
         self.results.close()
         self.campaign._free.append(self.folder)
         return status
 
-    def said(self) -> str:
+    def said(self):
         return self.log.read_text("utf-8", errors="replace").strip()
 
 
 class _Batch(_Process):
-    def __init__(self, campaign: Campaign, points: Sequence[Point]) -> None:
+    def __init__(self, campaign, points):
         self.points, self.ended, self._last = deque(points), False, points[-1]
         files, seconds = campaign.files, campaign.seconds
         super().__init__(campaign, lambda out: child.play_all(points, files, seconds, out))
 
-    def hear(self) -> Iterator[Outcome]:
+    def hear(self):
         self.since = time.monotonic()
         try:
             result = self.results.recv()
@@ -143,7 +139,7 @@ class _Batch(_Process):
         yield Outcome(point, bool(result), result if isinstance(result, str) else "")
 
 
-def chosen(counts: dict[tuple[str, str], Count]) -> list[Point]:
+def chosen(counts):
     """Return every place of the scenes, in new processes and in warm ones."""
     return [
         Point(device, scene, kind, number)
@@ -153,9 +149,9 @@ def chosen(counts: dict[tuple[str, str], Count]) -> list[Point]:
     ]
 
 
-def batches(points: Iterable[Point], source: random.Random) -> list[list[Point]]:
+def batches(points, source):
     """Put points in an order by chance, and those together that one process can play."""
-    together: dict[tuple[str, str, str], list[Point]] = {}
+    together = {}
     for point in points:
         together.setdefault(point[:3], []).append(point)
     found = []
@@ -167,7 +163,7 @@ def batches(points: Iterable[Point], source: random.Random) -> list[list[Point]]
     return found
 
 
-def moments(counts: dict[tuple[str, str], Count], source: random.Random) -> Iterator[list[Point]]:
+def moments(counts, source):
     """Yield batches of moments by chance, without an end."""
     scenes = list(counts.items())
     while True:
@@ -176,9 +172,7 @@ def moments(counts: dict[tuple[str, str], Count], source: random.Random) -> Iter
         yield [Point(device, scene, MOMENT, source.randrange(1, longest)) for _ in range(_TOGETHER)]
 
 
-def sample(
-    scenes: Iterable[tuple[str, str]], number: int, source: random.Random
-) -> Iterator[list[Point]]:
+def sample(scenes, number, source):
     """Yield so many places and moments of each scene, drawn without counting what it has."""
     kinds = ((LATER, 1 << 30), (MOMENT, 1000))
     for scene in scenes:
@@ -192,12 +186,12 @@ def sample(
 class Tally:
     """Count the points that were played on each device, and keep what was found."""
 
-    def __init__(self) -> None:
-        self.struck: Counter[tuple[str, str]] = Counter()
-        self.played: Counter[tuple[str, str]] = Counter()
-        self.findings: list[Outcome] = []
+    def __init__(self):
+        self.struck = Counter()
+        self.played = Counter()
+        self.findings = []
 
-    def add(self, outcome: Outcome) -> None:
+    def add(self, outcome):
         key = outcome.point.device, outcome.point.kind
         self.played[key] += 1
         self.struck[key] += outcome.struck

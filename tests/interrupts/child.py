@@ -1,7 +1,5 @@
 """A forked process that plays scenes, each with Ctrl-C at one point, and says what came of them."""
 
-from __future__ import annotations
-
 import atexit
 import faulthandler
 import gc
@@ -12,10 +10,7 @@ import signal
 import threading
 import time
 import traceback
-from collections.abc import Sequence
-from multiprocessing.connection import Connection
 from pathlib import Path
-from types import ModuleType
 from typing import NamedTuple
 
 from ctrl_c import Moment, Place, play
@@ -36,7 +31,7 @@ class Point(NamedTuple):
     kind: str
     number: int
 
-    def __str__(self) -> str:
+    def __str__(self):
         return f"{self.device} --only {self.scene} --at {self.kind}:{self.number}"
 
 
@@ -49,7 +44,7 @@ class Count(NamedTuple):
     microseconds: int
 
 
-def preload() -> tuple[str, ...]:
+def preload():
     """Import all of hal and its backends, and open no device; return their folders.
 
     Ctrl-C then comes in the work of a first use, and not in an import.
@@ -66,7 +61,7 @@ def preload() -> tuple[str, ...]:
     return (*(f"{home}{os.sep}" for home in homes), threading.__file__)
 
 
-def _import_all(package: ModuleType) -> None:
+def _import_all(package):
     skipped = (".testing", ".cli", "__main__")
     for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
         if not any(part in found.name for part in skipped):
@@ -76,7 +71,7 @@ def _import_all(package: ModuleType) -> None:
                 continue
 
 
-def enter(folder: str, log: int, seconds: float) -> None:
+def enter(folder, log, seconds):
     """Give the process its own caches and output; end it, with all stacks, when a point hangs."""
     os.dup2(log, 1)
     os.dup2(log, 2)
@@ -93,12 +88,12 @@ class Title(NamedTuple):
     text: str
 
 
-def title(device: str) -> Title:
+def title(device):
     """Open a device. Raises: UnknownDevice, DeviceUnavailable."""
     return Title(hal.Device[device].info.title)
 
 
-def count(device: str, name: str, files: tuple[str, ...]) -> Count:
+def count(device, name, files):
     """Play a scene without Ctrl-C. Raises: DeviceUnavailable, UnknownDevice."""
     first = play(scene(SCENES[name], device), Place(-1, files))
     for _ in range(_WARM_PLAYS):
@@ -110,9 +105,7 @@ def count(device: str, name: str, files: tuple[str, ...]) -> Count:
     return Count(first.seen, later.seen, first.bytecodes, passed // 1000)
 
 
-def play_all(
-    points: Sequence[Point], files: tuple[str, ...], seconds: float, out: Connection
-) -> None:
+def play_all(points, files, seconds, out):
     """Play the points, which share a scene, and send for each True if Ctrl-C came, or the fault."""
     setting, places = SCENES[points[0].scene], 1 << 62
     if points[0].kind != FIRST:
@@ -133,7 +126,7 @@ def play_all(
             return  # what it left would show in the next ones
 
 
-def leave(seconds: float) -> None:
+def leave(seconds):
     """End as the interpreter does: threads, then what is registered, such as closing devices."""
     faulthandler.dump_traceback_later(seconds, exit=True, file=2)
     threading._shutdown()  # type: ignore[attr-defined]

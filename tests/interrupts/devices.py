@@ -1,23 +1,21 @@
 """Devices: found, opened, used for the first time and closed."""
 
-from __future__ import annotations
-
-from ctrl_c import Heard, Scene, expect
+from ctrl_c import Scene, expect
 from interrupts.kernels import assert_adds, made
 
 import hal_core as hal
 
 
-def opened(device: hal.Compiled) -> Scene:
+def opened(device):
     name, found = device.name, list[hal.Compiled]()
     device.close()
 
-    def work() -> None:
+    def work():
         found.append(hal.Device[name])
         hal.zeros(4, hal.int32, found[0]).fill(1)
         found[0].close()
 
-    def check(heard: Heard) -> None:
+    def check(heard):
         assert_opens(name)
         if found and found[0].closed:
             expect(found[0] is not hal.Device[name], "a closed device is found")
@@ -25,20 +23,20 @@ def opened(device: hal.Compiled) -> Scene:
     return Scene(work, check)
 
 
-def closed(device: hal.Compiled) -> Scene:
+def closed(device):
     """A device is closed that has memory, a program, a graph, and queues with and without work."""
     program, x = device.compile(made()), hal.zeros(1 << 16, hal.int32, device)
     queues = [device.queue(), device.queue()]
     with device.capture() as graph:
         x.fill(1)
 
-    def work() -> None:
+    def work():
         x.fill(1, queue=queues[0])
         program(x, x, vals=(64,), threads=64)
         graph.replay()
         device.close()
 
-    def check(heard: Heard) -> None:
+    def check(heard):
         device.close()
         expect(all(queue.closed for queue in queues), "a queue of a closed device is open")
         assert_opens(device.name)
@@ -46,20 +44,20 @@ def closed(device: hal.Compiled) -> Scene:
     return Scene(work, check)
 
 
-def listed(device: hal.Compiled) -> Scene:
-    def work() -> None:
+def listed(device):
+    def work():
         hal.Device.refresh()
         hal.Device.get_available_devices(interpreters=True)
         hal.Device.states()
 
-    def check(heard: Heard) -> None:
+    def check(heard):
         expect(device.name in hal.Device.get_available_devices(interpreters=True), "it is gone")
         expect(hal.Device[device.name] is device, "it was opened twice")
 
     return Scene(work, check)
 
 
-def assert_opens(name: str) -> None:
+def assert_opens(name):
     """The device opens, once, and works."""
     device = hal.Device[name]
     expect(device is hal.Device[name.lower()] and not device.closed, "it was opened twice")

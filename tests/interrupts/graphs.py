@@ -1,8 +1,6 @@
 """Graphs: captured, replayed, changed, saved and loaded."""
 
-from __future__ import annotations
-
-from ctrl_c import Heard, Scene, expect
+from ctrl_c import Scene, expect
 from interrupts.kernels import assert_adds, made
 from interrupts.memory import NewFile
 from interrupts.queues import assert_in_order
@@ -11,17 +9,17 @@ import hal_core as hal
 from hal_core.queue import captures
 
 
-def captured(device: hal.Compiled) -> Scene:
+def captured(device):
     x, y, program = *_pair(device), device.compile(made())
     y.fill(7)
-    graphs: list[hal.Graph] = []
+    graphs = []
 
-    def work() -> None:
+    def work():
         with device.capture() as graph:
             _record(program, x, y)
         graphs.append(graph)
 
-    def check(heard: Heard) -> None:
+    def check(heard):
         expect(not captures, "the capture goes on")
         expect(y.numpy().tolist() == [7] * 64, "something ran")
         assert_adds(program)
@@ -31,12 +29,12 @@ def captured(device: hal.Compiled) -> Scene:
     return Scene(work, check)
 
 
-def replayed(device: hal.Compiled) -> Scene:
+def replayed(device):
     """Replays on the default queue and on another, with other buffers, and after a change."""
     x, y, program, queue = *_pair(device), device.compile(made()), device.queue()
     graph, other = _graph(device, program, x, y), hal.zeros(64, hal.int32, device)
 
-    def work() -> None:
+    def work():
         graph.replay()
         graph.replay({y: other})
         graph.replay(queue=queue).wait()
@@ -46,7 +44,7 @@ def replayed(device: hal.Compiled) -> Scene:
         graph[2].update(vals=(64,))
         graph.replay()
 
-    def check(heard: Heard) -> None:
+    def check(heard):
         graph[2].update(vals=(64,))
         assert_replays(graph, x, y)
         assert_in_order(device, queue)
@@ -57,7 +55,7 @@ def replayed(device: hal.Compiled) -> Scene:
     return Scene(work, check)
 
 
-def saved(device: hal.Compiled) -> Scene:
+def saved(device):
     """A file that was there is replaced as a whole, or not at all."""
     file = NewFile("steps.graph")
     path = file.path
@@ -65,11 +63,11 @@ def saved(device: hal.Compiled) -> Scene:
     graph = _graph(device, program, x, y)
     graph.save(path)
 
-    def work() -> None:
+    def work():
         graph.save(path)
         hal.load_graph(path, device).replay()
 
-    def check(heard: Heard) -> None:
+    def check(heard):
         loaded = hal.load_graph(path, device)
         assert_replays(loaded, *loaded.buffers)
         file.check()
@@ -78,23 +76,23 @@ def saved(device: hal.Compiled) -> Scene:
     return Scene(work, check)
 
 
-def _pair(device: hal.Compiled) -> tuple[hal.Buffer, hal.Buffer]:
+def _pair(device):
     return hal.zeros(64, hal.int32, device), hal.zeros(64, hal.int32, device)
 
 
-def _record(program: hal.Program, x: hal.Buffer, y: hal.Buffer) -> None:
+def _record(program, x, y):
     x.fill(3)
     y.copyin(b"\2\0\0\0" * 64)
     program(y, x, vals=(64,), threads=64)
 
 
-def _graph(device: hal.Compiled, program: hal.Program, x: hal.Buffer, y: hal.Buffer) -> hal.Graph:
+def _graph(device, program, x, y):
     with device.capture() as graph:
         _record(program, x, y)
     return graph
 
 
-def assert_replays(graph: hal.Graph, x: hal.Buffer, y: hal.Buffer) -> None:
+def assert_replays(graph, x, y):
     y.fill(0)
     graph.replay()
     expect(y.numpy().tolist() == [5] * 64, "the replay after it is wrong")

@@ -1,11 +1,9 @@
 """Profiles: begun, ended, inside of each other, of the process, and saved."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 
-from ctrl_c import Heard, Scene, expect
+from ctrl_c import Scene, expect
 from interrupts.kernels import assert_adds, made
 from interrupts.memory import NewFile
 
@@ -13,31 +11,31 @@ import hal_core as hal
 from hal_core.profiling import events
 
 
-def opened(device: hal.Compiled) -> Scene:
+def opened(device):
     program, x = device.compile(made()), hal.zeros(64, hal.int32, device)
 
-    def work() -> None:
+    def work():
         with hal.profile() as outer:
             x.fill(1)
             with hal.profile(), hal.profile_range("inner"):
                 program(x, x, vals=(64,), threads=64)
         len(outer.events)
 
-    def check(heard: Heard) -> None:
+    def check(heard):
         assert_profiles(program, x)
 
     return Scene(work, check)
 
 
-def of_the_process(device: hal.Compiled) -> Scene:
+def of_the_process(device):
     program, x = device.compile(made()), hal.zeros(64, hal.int32, device)
 
-    def work() -> None:
+    def work():
         hal.start_profile()
         x.fill(1)
         hal.finalize_profile()
 
-    def check(heard: Heard) -> None:
+    def check(heard):
         hal.finalize_profile()
         assert_profiles(program, x)
         hal.start_profile()
@@ -47,16 +45,16 @@ def of_the_process(device: hal.Compiled) -> Scene:
     return Scene(work, check)
 
 
-def of_a_queue(device: hal.Compiled) -> Scene:
+def of_a_queue(device):
     program, x = device.compile(made()), hal.zeros(64, hal.int32, device)
     queue = device.queue()
 
-    def work() -> None:
+    def work():
         with hal.profile():
             x.fill(1, queue=queue)
             program(x, x, vals=(64,), threads=64, queue=queue)
 
-    def check(heard: Heard) -> None:
+    def check(heard):
         assert_profiles(program, x)
         with hal.profile() as after:
             x.fill(1, queue=queue).wait()
@@ -66,18 +64,18 @@ def of_a_queue(device: hal.Compiled) -> Scene:
     return Scene(work, check)
 
 
-def saved(device: hal.Compiled) -> Scene:
+def saved(device):
     file = NewFile("trace.json")
     path = file.path
     program, x = device.compile(made()), hal.zeros(64, hal.int32, device)
     with hal.profile() as profile:
         x.fill(1)
 
-    def work() -> None:
+    def work():
         profile.save(path)
         profile.save(path)
 
-    def check(heard: Heard) -> None:
+    def check(heard):
         if path.exists():
             json.loads(path.read_text("utf-8"))
         profile.save(path)
@@ -88,7 +86,7 @@ def saved(device: hal.Compiled) -> Scene:
     return Scene(work, check)
 
 
-def assert_profiles(program: hal.Program, x: hal.Buffer) -> None:
+def assert_profiles(program, x):
     """No profile is open, and a new one has the work of its block, once."""
     expect(not events.open_profiles, "a profile stays open")
     expect("_before_profile" not in vars(program), "the program is still recorded")

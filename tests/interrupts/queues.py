@@ -1,12 +1,10 @@
 """Queues, events and awaits: work runs once and in order, and no thread stays."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 
 import numpy as np
-from ctrl_c import Heard, Scene, expect
+from ctrl_c import Scene, expect
 from interrupts.kernels import assert_adds, made
 
 import hal_core as hal
@@ -15,7 +13,7 @@ from hal_core import concurrency
 _GOES_SECONDS = 10.0
 
 
-def large(device: hal.Compiled) -> hal.Buffer:
+def large(device):
     """A buffer that an event behind its fill could overtake."""
     count = 1 << (15 if device.info.kind == "interpreter" else 19)
     made = hal.zeros(count, hal.int32, device)
@@ -23,28 +21,28 @@ def large(device: hal.Compiled) -> hal.Buffer:
     return made
 
 
-def begins(device: hal.Compiled) -> Scene:
+def begins(device):
     """The first calls of a queue."""
     queue, x = device.queue(), hal.zeros(16, hal.int32, device)
 
-    def work() -> None:
+    def work():
         x.fill(1, queue=queue)
         x.fill(2, queue=queue)
         queue.record().wait()
 
-    def check(heard: Heard) -> None:
+    def check(heard):
         assert_in_order(device, queue)
         queue.close()
 
     return Scene(work, check)
 
 
-def waits(device: hal.Compiled) -> Scene:
+def waits(device):
     """Two queues that wait for each other's events, and for one of the host."""
     first, later, x = device.queue(), device.queue(), hal.zeros(16, hal.int32, device)
     started = hal.Event()
 
-    def work() -> None:
+    def work():
         first.wait(started)
         done = x.fill(3, queue=first)
         later.wait(done)
@@ -54,7 +52,7 @@ def waits(device: hal.Compiled) -> Scene:
         first.synchronize()
         device.synchronize()
 
-    def check(heard: Heard) -> None:
+    def check(heard):
         started.set()
         for queue in (first, later):
             assert_in_order(device, queue)
@@ -63,20 +61,20 @@ def waits(device: hal.Compiled) -> Scene:
     return Scene(work, check)
 
 
-def copies(device: hal.Compiled) -> Scene:
+def copies(device):
     """Copies and launches of a queue."""
     queue, program = device.queue(), device.compile(made())
     x, y = hal.zeros(64, hal.int32, device), hal.zeros(64, hal.int32, device)
     data = np.arange(64, dtype=np.int32)
 
-    def work() -> None:
+    def work():
         x.copyin(data, queue=queue)
         y.copy_from(x, queue=queue)
         program(y, x, vals=(64,), threads=64, queue=queue)
         y.copyout(np.empty_like(data), queue=queue).wait()
         program(y, x, vals=(64,), threads=64, queue=queue, wait=True)
 
-    def check(heard: Heard) -> None:
+    def check(heard):
         assert_in_order(device, queue)
         assert_adds(program)
         queue.close()
@@ -84,14 +82,14 @@ def copies(device: hal.Compiled) -> Scene:
     return Scene(work, check)
 
 
-def awaits(device: hal.Compiled) -> Scene:
+def awaits(device):
     """Tasks of a loop that await events of a queue and of the host, one of them cancelled."""
     queue, x = device.queue(), large(device)
 
-    async def one(value: int) -> None:
+    async def one(value):
         await x.fill(value, queue=queue)
 
-    async def all_of_them() -> None:
+    async def all_of_them():
         never = asyncio.create_task(_await(hal.Event()))
         await asyncio.gather(one(1), one(2), one(3))
         never.cancel()
@@ -99,10 +97,10 @@ def awaits(device: hal.Compiled) -> Scene:
     # Not `asyncio.run`, which waits for ever for tasks whose first step Ctrl-C has lost.
     loop = asyncio.new_event_loop()
 
-    def work() -> None:
+    def work():
         loop.run_until_complete(all_of_them())
 
-    def check(heard: Heard) -> None:
+    def check(heard):
         loop.close()
         asyncio.run(one(5))
         expect(int(x.view(1).numpy()[0]) == 5, "an await ends before its work")
@@ -112,15 +110,15 @@ def awaits(device: hal.Compiled) -> Scene:
     return Scene(work, check)
 
 
-async def _await(event: hal.Event) -> None:
+async def _await(event):
     await event
 
 
-def closes(device: hal.Compiled) -> Scene:
+def closes(device):
     """Queues that are made, used and closed, and one that is dropped with work in it."""
     x = large(device)
 
-    def work() -> None:
+    def work():
         with device.queue() as queue:
             x.fill(1, queue=queue)
         dropped = device.queue()
@@ -128,7 +126,7 @@ def closes(device: hal.Compiled) -> Scene:
         del dropped
         device.synchronize()
 
-    def check(heard: Heard) -> None:
+    def check(heard):
         device.synchronize()
         with device.queue() as queue:
             assert_in_order(device, queue)
@@ -136,7 +134,7 @@ def closes(device: hal.Compiled) -> Scene:
     return Scene(work, check)
 
 
-def assert_in_order(device: hal.Compiled, queue: hal.Queue) -> None:
+def assert_in_order(device, queue):
     """One thread at most serves the queue, and its events come after the work ahead of them."""
     x = large(device)
     for value in range(1, 4):
@@ -148,7 +146,7 @@ def assert_in_order(device: hal.Compiled, queue: hal.Queue) -> None:
     expect(alone, f"{_serving(queue)} threads serve {queue!r}")
 
 
-def _serving(queue: hal.Queue) -> int:
+def _serving(queue):
     """Count the threads that run; one without a number never began, as Ctrl-C came before."""
     return sum(one.name == queue.name and one.ident is not None for one in threading.enumerate())
 

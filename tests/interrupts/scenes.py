@@ -1,13 +1,11 @@
 """Every scene by its name, and what holds after each of them: threads gone, accounts right."""
 
-from __future__ import annotations
-
 import gc
 import threading
 import time
 from collections.abc import Callable
 
-from ctrl_c import Heard, Scene, expect
+from ctrl_c import Scene, expect
 from interrupts import devices, graphs, kernels, memory, profiles, queues
 
 import hal_core as hal
@@ -18,24 +16,24 @@ _SHARED_THREADS = ("hal-cpu", "hal-events")
 
 Setting = Callable[[hal.Compiled], Scene]
 
-SCENES: dict[str, Setting] = {
+SCENES = {
     f"{module.__name__.rpartition('.')[2]}.{setting.__name__}": setting
     for module in (queues, graphs, profiles, kernels, devices, memory)
     for setting in module.SCENES
 }
 
 
-def scene(setting: Setting, name: str) -> Scene:
+def scene(setting, name):
     """Make a scene on a device, whose check looks at threads and accounts, too."""
     device = hal.Device[name]
     live, threads = device.allocator.statistics().live, _threads()
-    inner: Scene | None = setting(device)
+    inner = setting(device)
 
-    def work() -> None:
+    def work():
         if inner is not None:
             inner.work()
 
-    def check(heard: Heard) -> None:
+    def check(heard):
         nonlocal inner
         if inner is not None:
             inner.check(heard)
@@ -49,7 +47,7 @@ def scene(setting: Setting, name: str) -> Scene:
     return Scene(work, check)
 
 
-def _check_accounts(device: hal.Compiled, live: int, heard: Heard) -> None:
+def _check_accounts(device, live, heard):
     allocator = device.allocator
     facts = allocator.statistics()
     if not heard.in_finalizer():  # Python swallows the signal there, and the block is lost
@@ -61,7 +59,7 @@ def _check_accounts(device: hal.Compiled, live: int, heard: Heard) -> None:
     expect(not allocator._dropped, "dropped blocks are not freed")
 
 
-def _threads() -> set[threading.Thread]:
+def _threads():
     """Return the threads that run. One without a number never began, as Ctrl-C came before."""
     return {
         one
@@ -70,7 +68,7 @@ def _threads() -> set[threading.Thread]:
     }
 
 
-def _check_threads(before: set[threading.Thread]) -> None:
+def _check_threads(before):
     deadline = time.monotonic() + _ENDS_SECONDS
     while more := _threads() - before:
         if time.monotonic() > deadline:

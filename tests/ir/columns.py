@@ -1,29 +1,26 @@
 """Kernels on whole columns of numbers, arguments that find faults, and how far results are off."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from hal_core.dtypes import DType, float32, float64
+from hal_core.dtypes import float32, float64
 from hal_kernel.interpreter.operations import OPERATIONS, operation
-from hal_kernel.ir import Kernel, UOp
 
 Array = npt.NDArray[Any]
 
-DTYPES: list[DType] = [float32, float64]
+DTYPES = [float32, float64]
 
 
-def on_columns(kernel: Kernel, columns: tuple[Array, ...], fused: bool) -> Array:
+def on_columns(kernel, columns, fused):
     """What a kernel stores that loads an element of each column.
 
     `fused`: sums of products are rounded once, as compilers may have it.
     """
-    values: dict[UOp, Any] = {}
-    inside: Any = None
+    values = {}
+    inside = None
     for node in kernel.uops:
         source = [values.get(part) for part in node.src]
         if node.op == "CONST":
@@ -43,7 +40,7 @@ def on_columns(kernel: Kernel, columns: tuple[Array, ...], fused: bool) -> Array
     raise AssertionError("no STORE")
 
 
-def _computed(node: UOp, source: list[Any], values: dict[UOp, Any], fused: bool) -> Any:
+def _computed(node, source, values, fused):
     fma = OPERATIONS["FMA"]
     product = node.src[0]
     if fused and node.op in ("ADD", "SUB") and product.op == "MUL" and node.dtype in DTYPES:
@@ -55,7 +52,7 @@ def _computed(node: UOp, source: list[Any], values: dict[UOp, Any], fused: bool)
     return function(*source)
 
 
-def errors(got: Array, expected: Array, dtype: DType) -> Array:
+def errors(got, expected, dtype):
     """In units in the last place; infinite where one is a NaN, an infinity or of another sign."""
     limits = np.finfo(dtype.to_numpy())
     with np.errstate(all="ignore"):
@@ -71,13 +68,13 @@ def errors(got: Array, expected: Array, dtype: DType) -> Array:
     return np.asarray(np.where(np.isnan(units) | wrong_sign, np.inf, units), np.float64)
 
 
-def every(stride: int) -> Array:
+def every(stride):
     """float32 of all signs and exponents, NaNs and infinities among them."""
     bits = np.arange(0, 1 << 32, stride, dtype=np.int64).astype(np.uint32)
     return np.asarray(bits.view(np.float32))
 
 
-def specials(dtype: DType) -> Array:
+def specials(dtype):
     limits = np.finfo(dtype.to_numpy())
     positive = [
         0.0, limits.smallest_subnormal, limits.tiny, limits.max, math.inf, math.nan, 0.5, 1.0, 1.5,
@@ -88,7 +85,7 @@ def specials(dtype: DType) -> Array:
     return np.array([*positive, *(-number for number in positive)], dtype.to_numpy())
 
 
-def scattered(dtype: DType, count: int, seed: int) -> Array:
+def scattered(dtype, count, seed):
     """All exponents alike, both signs; a third near 1, where arguments usually are."""
     random = np.random.default_rng(seed)
     limits = np.finfo(dtype.to_numpy())

@@ -1,7 +1,5 @@
 """Products and sums that are fused ahead of rendering."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The estimate of a thread's work."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

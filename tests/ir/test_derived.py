@@ -4,36 +4,31 @@ how far from the exact value, and C99's special cases. Errors are in units in th
 The exact value is numpy's in a wider float.
 """
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable
 from functools import cache
-from typing import Any
 
 import numpy as np
 import pytest
-from columns import DTYPES, Array, errors, every, on_columns, scattered, specials
+from columns import DTYPES, errors, every, on_columns, scattered, specials
 from run_python import printed
 
 import hal_core as hal
 from hal_core.dtypes import DTYPES as EVERY
-from hal_core.dtypes import DType, float32, float64
+from hal_core.dtypes import float32, float64
 from hal_kernel.interpreter import interpret
-from hal_kernel.ir import Kernel
 from hal_kernel.ir.expand import FUNCTIONS, expand
 from hal_kernel.ir.math import DERIVED, FORMULAS
 from hal_kernel.ir.verify import verify
 from hal_kernel.lang.mathematics import MATH
 
-UNARY: dict[str, Callable[..., Array]] = {
+UNARY = {
     "acos": np.arccos, "acosh": np.arccosh, "asin": np.arcsin, "asinh": np.arcsinh,
     "atan": np.arctan, "atanh": np.arctanh, "cos": np.cos, "cosh": np.cosh, "exp": np.exp,
     "exp2": np.exp2, "expm1": np.expm1, "log": np.log, "log10": np.log10, "log1p": np.log1p,
     "log2": np.log2, "sin": np.sin, "sinh": np.sinh, "tan": np.tan, "tanh": np.tanh,
     "erf": np.vectorize(math.erf, otypes=[float]), "erfc": np.vectorize(math.erfc, otypes=[float]),
 }  # fmt: skip
-BINARY: dict[str, Callable[..., Array]] = {
+BINARY = {
     "atan2": np.arctan2, "copysign": np.copysign, "fmod": np.fmod, "hypot": np.hypot,
     "pow": np.power,
 }  # fmt: skip
@@ -41,7 +36,7 @@ EXACT = UNARY | BINARY
 OPERATIONS = {name for name in EXACT if name.upper() in FORMULAS}  # of the IR, written out late
 INTEGERS = [dtype for dtype in EVERY.values() if dtype.is_integer]
 TESTS = {"isinf": np.isinf, "isfinite": np.isfinite}
-LIMITS: dict[object, float] = {  # of the others 2
+LIMITS = {  # of the others 2
     "acos": 2.5, "asin": 3, "atan2": 2.5, "erfc": 4.5, "sinh": 2.5,
     ("tan", float64): 2.5,
 }  # fmt: skip
@@ -68,8 +63,7 @@ def lowered(name, dtype):
         else:
             r[i] = function(x[i])
 
-    kernel: Kernel = one.lower()
-    return kernel
+    return one.lower()
 
 
 @cache
@@ -77,7 +71,7 @@ def kernel_of(name, dtype):
     return expand(lowered(name, dtype), {name.upper(): DTYPES})
 
 
-def compute(name: str, dtype: DType, *columns: Array, fused: bool = False) -> Array:
+def compute(name, dtype, *columns, fused=False):
     """Return the results of whole columns. `fused`: sums of products are rounded once."""
     parts = [np.array_split(column, 1 + (len(column) >> 15)) for column in columns]
     kernel = kernel_of(name, dtype)
@@ -85,14 +79,14 @@ def compute(name: str, dtype: DType, *columns: Array, fused: bool = False) -> Ar
         return np.concatenate([on_columns(kernel, p, fused) for p in zip(*parts, strict=True)])
 
 
-def exact(name: str, dtype: DType, *columns: Array, wide: Any = np.longdouble) -> Array:
+def exact(name, dtype, *columns, wide=np.longdouble):
     if name in NARROW or (dtype is float32 and name not in ANGLES):
         wide = np.float64
     with np.errstate(all="ignore"):
         return np.asarray(EXACT[name](*(column.astype(wide) for column in columns)))
 
 
-def check(name: str, dtype: DType, *columns: Array, fused: bool = False) -> None:
+def check(name, dtype, *columns, fused=False):
     if not IS_WIDER and (dtype is float64 or name in ANGLES):
         pytest.skip("no float here is wider than float64")
     got = compute(name, dtype, *columns, fused=fused)
@@ -190,7 +184,7 @@ def test_the_fast_evaluation_is_the_interpreters(name):
 @pytest.mark.parametrize("name", TESTS)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_what_gives_a_bool(name, dtype):
-    function: Any = getattr(hal, name)
+    function = getattr(hal, name)
 
     @hal.kernel
     def tell(r: hal.Ptr[hal.bool_], x: hal.ConstPtr[dtype]) -> None:
@@ -203,7 +197,7 @@ def test_what_gives_a_bool(name, dtype):
     assert got.tolist() == TESTS[name](values).tolist()
 
 
-BITS: dict[str, Callable[[int, int], int]] = {
+BITS = {
     "popcount": lambda x, width: x.bit_count(),
     "clz": lambda x, width: width - x.bit_length(),
     "ctz": lambda x, width: (x & -x).bit_length() - 1 if x else width,
@@ -225,7 +219,7 @@ def test_functions_of_bits(name, dtype):
 
 @pytest.mark.parametrize("name", EXACT)
 def test_numbers_are_computed_by_python(name):
-    function: Any = getattr(hal, name)
+    function = getattr(hal, name)
     numbers = (1.25,) if name == "acosh" else (0.75, -2.0)[: 1 + (name in BINARY)]
 
     @hal.kernel

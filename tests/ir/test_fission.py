@@ -1,7 +1,5 @@
 """A kernel cut at its barriers does what its threads do from barrier to barrier."""
 
-from __future__ import annotations
-
 import pytest
 from builder import Builder
 from counts import calls

@@ -1,12 +1,9 @@
 """Folding changes no meaning, leaves nothing half done, and takes what it should."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from contextlib import redirect_stdout
 from io import StringIO
-from typing import Any
 
 import numpy as np
 import oracles
@@ -173,7 +170,7 @@ def test_an_integer_beyond_a_doubles_is_rounded_once_by_the_device():
 A = "the parameter"
 
 
-OPERANDS: list[tuple[str, tuple[Any, Any], Any]] = [
+OPERANDS = [
     ("ADD", (A, 0), A), ("ADD", (0, A), A), ("SUB", (A, 0), A), ("SUB", (0, A), None),
     ("MUL", (A, 1), A), ("MUL", (1, A), A), ("MUL", (0, A), 0), ("MUL", (A, 2), None),
     ("FLOORDIV", (A, 1), A), ("FLOORDIV", (A, 0), 0), ("FLOORDIV", (1, A), None),

@@ -1,12 +1,9 @@
 """Kernels as text and back."""
 
-from __future__ import annotations
-
 import math
 import struct
 
 import pytest
-from case import Case
 from generator import generate
 from hypothesis import given
 from hypothesis import strategies as st
@@ -38,7 +35,7 @@ def _bits(arg):
 
 @pytest.mark.parametrize("seed", range(60))
 def test_drawn_kernels_come_back(seed, tmp_path):
-    case: Case = generate(seed)
+    case = generate(seed)
     kernel = load(tmp_path, case.source).fuzzed.lower()
     text = UOpsRenderer().render(kernel)
     assert _facts(parse_listing(text)) == _facts(kernel)

@@ -1,9 +1,5 @@
 """Every rule of the IR has a kernel that breaks it; whatever passes can be run."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-
 import pytest
 import run_on_lists
 from hypothesis import given
@@ -191,7 +187,7 @@ def load_of_a_table(add):
 
 
 # None: not broken, for comparison with its neighbours.
-BROKEN: list[tuple[Callable[[Nodes], object], str | None]] = [
+BROKEN = [
     (lambda add: add.append("ADD"), "not a UOp"),
     (lambda add: add("FROBNICATE"), "no such op"),
     (lambda add: add([1], int32), "no such op"),
@@ -399,7 +395,7 @@ def damaged(kernel, data):
 
 def _replaced(nodes, old, new):
     """Nodes are compared by identity: the users of the old one become users of the new one."""
-    changed: dict[int, UOp] = {id(old): new}
+    changed = {id(old): new}
     result = []
     for node in nodes:
         if node is not old and any(id(part) in changed for part in node.src):

@@ -37,7 +37,7 @@ def clamp(x: hal.float32, low: hal.float32, high: hal.float32) -> hal.float32:
     \"\"\"x between two others\"\"\"
     return min(max(x, low), high)
 """
-RUNS: dict[str, tuple[str, str, list[float]]] = {
+RUNS = {
     "an expression": (CLAMP, "y[i] = clamp(x[i], 1, 2.0)", [1, 1, 2, 2]),
     "each call has names of its own": (
         "@hal.func\ndef g(a):\n    v = a * 2\n    v += 1\n    return v\n",

@@ -14,7 +14,7 @@ import traceback
 import weakref
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -449,9 +449,9 @@ if True:
 
 
 def kernel_without_source():
-    scope: dict[str, Any] = {"hal": hal}
+    scope = {"hal": hal}
     exec("@hal.kernel\ndef f(y: hal.Ptr[hal.float32]):\n    y[0] = 1.0", scope)
-    kernel: KernelFunction = scope["f"]
+    kernel = scope["f"]
     return kernel.lower()
 
 
@@ -471,7 +471,7 @@ def test_a_file_that_changed_is_not_read_as_the_kernel(tmp_path):
     text = IMPORTS + "@hal.kernel\ndef f(y: hal.Ptr[hal.float32]): y[0] = 1.0\n"
     path = tmp_path / "changes.py"
     path.write_text(text.replace("def f(y", "def g(y"), encoding="utf-8")
-    scope: dict[str, Any] = {}
+    scope = {}
     exec(compile(text, str(path), "exec", dont_inherit=True), scope)
     with pytest.raises(hal.KernelSyntaxError, match="the file has changed"):
         scope["f"].lower()

@@ -1,9 +1,6 @@
 """Parts of a statement are evaluated in Python's order: the same text runs as IR and as Python."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import run_on_lists
@@ -49,13 +46,13 @@ def test_parts_are_evaluated_in_the_order_of_python(body, tmp_path):
     text = f"{HEAD}    {body}\n    y[5] = a\n"
     kernel = load(tmp_path, text).f.lower()
     verify(kernel)
-    names: dict[str, Any] = {"hal": SimpleNamespace(
+    names = {"hal": SimpleNamespace(
         Ptr={"int32": None, "float16": None}, int32="int32", float16="float16", math=None,
         kernel=lambda f: f, func=lambda f: f, atomic_add=atomic_add,
     )}  # fmt: skip
     plain = text.replace("import hal_core as hal\n", "").replace("hal.int32(n)", "n")
     exec(plain, names)
-    lists: list[list[Any]] = [[0, 11, 12, 13, 14, 15], [0.5, 1.5, 2.5, 3.5]]
+    lists = [[0, 11, 12, 13, 14, 15], [0.5, 1.5, 2.5, 3.5]]
     expected = [list(values) for values in lists]
     names["f"](*expected, 3)
     run_on_lists.run(kernel, [*lists, 3], 1)

@@ -1,9 +1,5 @@
 """Names in annotations that are text mean what they mean where the function stands."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 from kernel_files import IMPORTS, load
 
@@ -159,7 +155,7 @@ def _with(decorator, text):
 @pytest.mark.parametrize("decorator", DECORATORS)
 @pytest.mark.parametrize("name", SCOPES)
 def test_a_name_is_looked_up_where_the_function_stands(name, decorator, tmp_path):
-    made: Any = load(tmp_path, _with(decorator, SCOPES[name])).made
+    made = load(tmp_path, _with(decorator, SCOPES[name])).made
     if isinstance(made, hal.KernelFunction):
         assert str(made.signature) == "y: int32*"
     else:

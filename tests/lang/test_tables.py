@@ -11,7 +11,7 @@ import pytest
 from kernel_files import IMPORTS
 
 import hal_core as hal
-from hal_core.dtypes import DTYPES, DType, float32
+from hal_core.dtypes import DTYPES, float32
 from hal_core.signature import Signature
 from hal_kernel.interpreter import interpret
 from hal_kernel.ir import Kernel, UOp
@@ -150,7 +150,7 @@ def test_all_tables_of_a_kernel_have_a_limit(tmp_path):
      (hal.float16, ("t", (1.0,)), "a dtype that kernels compute with"),
      (hal.float64, ("t", (0.0,) * 8193), "the TABLEs have too many bytes")],
 )  # fmt: skip
-def test_broken_rules_are_named(dtype: DType, arg: object, says: str) -> None:
+def test_broken_rules_are_named(dtype, arg, says):
     signature = Signature.parse("k", "y: float32*")
     with pytest.raises(hal.InvalidKernel, match=says):
         verify(Kernel("k", signature, (UOp("TABLE", dtype, (), arg),)))

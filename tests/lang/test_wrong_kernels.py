@@ -1,11 +1,8 @@
 """No kernel, however wrong, does more than be refused."""
 
-from __future__ import annotations
-
 import ast
 import itertools
 import warnings
-from types import ModuleType
 
 import pytest
 import python_syntax
@@ -24,7 +21,7 @@ def lowered(source):
     """Tell whether the text is a kernel. Anything but a kernel or a refusal is an error."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Python's, of `is` with a number and of calls of a tuple
-        module: ModuleType = wrong_kernels.loaded(source)
+        module = wrong_kernels.loaded(source)
     try:
         kernel = module.f.lower()
     except hal.KernelSyntaxError as error:
@@ -36,7 +33,7 @@ def lowered(source):
 
 
 @pytest.mark.parametrize("source", wrong_kernels.SOURCES)
-def test_what_is_changed_are_kernels(source: str) -> None:
+def test_what_is_changed_are_kernels(source):
     assert lowered(source)
 
 
@@ -52,7 +49,7 @@ def test_a_changed_kernel_is_a_kernel_or_refused(seed):
 
 
 @pytest.mark.parametrize(("snippet", "uses"), paired(wrong_kernels.SNIPPETS, python_syntax.USES, 5))
-def test_anything_may_stand_where_a_value_stands(snippet: str, uses: list[str]) -> None:
+def test_anything_may_stand_where_a_value_stands(snippet, uses):
     for use in uses:
         accepted(use.replace("{}", snippet.strip()))
 

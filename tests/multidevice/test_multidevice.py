@@ -1,16 +1,12 @@
 """M1: buffers over several devices give what numpy gives, and their failures name a device."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 import math
 import operator
 import os
 import threading
-from collections.abc import Callable
 from importlib.util import find_spec
-from typing import Any
 
 import numpy as np
 import pytest
@@ -103,7 +99,7 @@ def test_M1_a_layout_becomes_any_other(data, devices):
 
 # Every sum and product of a few of them is exact in each dtype, or infinite, or not a number.
 NUMBERS = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 2.0]
-FOLDS: dict[str, Callable[[Any, Any], Any]] = {  # as kernel-language.md has it
+FOLDS = {  # as kernel-language.md has it
     "sum": operator.add,
     "prod": operator.mul,
     "min": lambda a, b: np.where(b < a, b, a),
@@ -194,7 +190,7 @@ def test_M1_memory_that_nothing_has_written_is_not_read(written, devices):
     multi = hal.MultiBuffer(devices, 4, hal.int32)
     for buffer in multi.bufs[:written]:
         buffer.fill(1)
-    reads: list[Callable[[], object]] = [
+    reads = [
         multi.numpy, lambda: multi.copyout(bytearray(16)), multi.reduce,
         lambda: multi.reshard(None), lambda: multi.reshard(0, sizes=[0, 4, 0]),
     ]  # fmt: skip
@@ -277,7 +273,7 @@ def test_M1_a_device_lost_in_the_middle_of_a_reduction(devices):
         devices[1].chip.lost = len(calls) == 2  # the share of the results
         return launch(*arguments)
 
-    device: Any = devices[1].chip
+    device = devices[1].chip
     device.launch = lost
     with pytest.raises(hal.DeviceFault, match="SIM:1"):
         multi.reduce()
@@ -341,7 +337,7 @@ def test_M1_work_without_memory_on_one_device_is_done_on_none(number, lost, devi
         multi.bufs[number].allocate().deallocate()
     else:
         devices[number].allocator.limit = 100
-    works: list[Callable[[], object]] = [
+    works = [
         lambda: multi.copyin(np.zeros((3, 50), "i4")), lambda: multi.fill(0), multi.numpy,
         multi.reduce, lambda: multi.reshard(0, sizes=[0, 1, 2]), lambda: multi.reshard(1),
         lambda: hal.launch(twice, multi, vals=(50, 0), threads=50),

@@ -1,7 +1,5 @@
 """Test F1: the events of a profile on every device, and no trace of it once it is closed."""
 
-from __future__ import annotations
-
 import copy
 import gc
 import os
@@ -169,7 +167,7 @@ def test_F1_memory_is_bounded_and_what_was_dropped_is_counted(fake):
 
 def test_F1_a_clock_is_stopped_when_the_last_profile_closes(fake):
     """The clock is stopped before the profile is read, with no lock held, and can be used again."""
-    stopped: list[int] = []
+    stopped = []
 
     def look():
         """Another thread opens a profile, for which it needs the lock."""

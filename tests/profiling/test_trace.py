@@ -1,7 +1,5 @@
 """F1, F2: a profile as a file. Every field of the JSON is held against the rules of its format."""
 
-from __future__ import annotations
-
 import json
 import math
 import os
@@ -11,7 +9,6 @@ import re
 from collections import Counter, defaultdict
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import pytest
 from fake_backend import FakePlugin
@@ -27,7 +24,7 @@ needs_cpu = pytest.mark.skipif(find_spec("hal_cpu") is None, reason="hal-cpu is 
 
 # Phase -> the fields that its events must have beside ph, name, pid, tid, and those they may have.
 # Source: Trace Event Format, "Event Types".
-FIELDS: dict[str, tuple[set[str], set[str]]] = {
+FIELDS = {
     "X": ({"ts", "dur"}, {"cat", "args"}), "C": ({"ts", "args"}, {"cat"}), "M": ({"args"}, set()),
     "s": ({"ts", "id", "cat"}, set()), "f": ({"ts", "id", "cat"}, {"bp"}),
 }  # fmt: skip
@@ -41,8 +38,8 @@ def check(document):
     """Refuse a document that breaks a rule of the format."""
     assert set(document) == {"traceEvents", "displayTimeUnit", "otherData"}
     assert document["displayTimeUnit"] in ("ms", "ns")
-    rows: defaultdict[tuple[int, int], list[tuple[float, float]]] = defaultdict(list)
-    flows: dict[int, list[dict[str, Any]]] = defaultdict(list)
+    rows = defaultdict(list)
+    flows = defaultdict(list)
     for event in document["traceEvents"]:
         phase = event["ph"]
         needed, allowed = FIELDS[phase]
@@ -64,7 +61,7 @@ def check(document):
             assert type(event["id"]) is int and event.get("bp", "e") == "e"
             flows[event["id"]].append(event)
     for slices in rows.values():  # of a row, each is beside or inside of another
-        ends: list[float] = []
+        ends = []
         for start, end in sorted(slices, key=lambda one: (one[0], -one[1])):
             while ends and ends[-1] <= start + 1e-6:
                 ends.pop()
@@ -240,12 +237,7 @@ def test_a_trace_that_cannot_be_written_is_elsewhere_and_stderr_says_so(tmp_path
     assert "expected 1, 0 or a file: .json, .html, .pickle" in done.stderr
 
 
-def test_F2_the_command_writes_a_trace(
-    own_sys: None,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_F2_the_command_writes_a_trace(own_sys, tmp_path, capsys, monkeypatch):
     hal.Device.register_plugin("FAKE", FakePlugin())
     program, path = tmp_path / "program.py", tmp_path / "trace.json"
     program.write_text(f"{PROGRAM}os.chdir('/')\n")

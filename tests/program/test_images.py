@@ -1,9 +1,6 @@
 """Images among the parameters of kernels, on devices that have none."""
 
-from __future__ import annotations
-
 import pickle
-from typing import Any
 
 import pytest
 
@@ -46,7 +43,7 @@ def test_an_image_is_pickled_with_its_dtype():
 
 
 def test_a_device_without_images_says_so(fake):
-    source: Any = hal.Source("k", "def k(t, im): pass", "im: const image2d", language="python")
+    source = hal.Source("k", "def k(t, im): pass", "im: const image2d", language="python")
     with pytest.raises(hal.Unsupported, match=r"'im' is an image.*\(images\)"):
         fake.compile(source)
     with pytest.raises(hal.Unsupported, match="image"):

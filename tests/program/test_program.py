@@ -1,10 +1,7 @@
 """P1-P5, P10 on the fake device: the generated call and the checks behind it."""
 
-from __future__ import annotations
-
 import gc
 import weakref
-from typing import Any
 
 import numpy as np
 import pytest
@@ -53,7 +50,7 @@ def test_P2_arguments_may_stand_in_the_order_of_the_signature(axpy, how):
         graph.add(axpy, y, 2, x, 5, threads=8)
         graph.replay(wait=True)
     else:
-        options: dict[str, Any] = {"waited for": {"wait": True}, "queued": {}, "at once": {}}[how]
+        options = {"waited for": {"wait": True}, "queued": {}, "at once": {}}[how]
         options["queue"] = queue = device.queue() if how == "queued" else None
         for number in (2.0, np.float64(2)):
             axpy(y, number, x, 5, threads=8, **options)
@@ -70,7 +67,7 @@ def test_P2_arguments_may_stand_in_the_order_of_the_signature(axpy, how):
 )  # fmt: skip
 def test_P3_forms_of_a_launch_cost_few_calls_more(how, most, axpy):
     y, x = vector(axpy.device), vector(axpy.device)
-    usual: dict[str, Any] = {"vals": (2.0, 5), "threads": 8}
+    usual = {"vals": (2.0, 5), "threads": 8}
     for one in (usual, usual | how):
         if one.get("threads") != 7:  # which are new
             axpy(y, x, **one)
@@ -152,7 +149,7 @@ BAD_LAUNCHES = {
 @pytest.mark.parametrize("wait", [False, True], ids=["", "waited for"])
 @pytest.mark.parametrize("warm", [False, True], ids=["first", "later"])
 @pytest.mark.parametrize("case", BAD_LAUNCHES)
-def test_P2_bad_arguments_are_named(axpy: Any, case: str, warm: bool, wait: bool) -> None:
+def test_P2_bad_arguments_are_named(axpy, case, warm, wait):
     y, x = vector(axpy.device), vector(axpy.device)
     if warm:
         axpy(y, x, vals=(1.0, 0), threads=8)

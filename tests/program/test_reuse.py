@@ -1,13 +1,9 @@
 """A7 on every backend: a block is not handed out again while queued work may still use it."""
 
-from __future__ import annotations
-
 import struct
 import threading
 import time
-from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pytest
@@ -105,11 +101,11 @@ def test_A7_two_launches_that_use_it_keep_it_until_both_ended():
         "hal_cpu.in_flight", reason="hal-cpu is not installed here"
     )
     running = running_module.InFlight()
-    given: list[Any] = []
+    given = []
 
     class Allocator:
         def __init__(self):
-            self._returned: list[Any] = []
+            self._returned = []
 
         def free(self, *block):
             if not running.defer(self, *block):
@@ -139,7 +135,7 @@ def test_A7_two_launches_that_use_it_keep_it_until_both_ended():
     assert given[3:] == [(1000, 8, spec)]
 
 
-COPIES: dict[str, Callable[[hal.Buffer, hal.Buffer, bytearray], object]] = {
+COPIES = {
     "copyin": lambda x, y, host: x.copyin(host), "copyout": lambda x, y, host: x.copyout(host),
     "copy_from": lambda x, y, host: y.copy_from(x), "copy_to": lambda x, y, host: x.copy_from(y),
     "fill": lambda x, y, host: x.fill(7),

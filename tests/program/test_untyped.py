@@ -1,7 +1,5 @@
 """Launches of kernels whose pointers have no dtype: memory of every dtype, aligned to 8 bytes."""
 
-from __future__ import annotations
-
 import pickle
 
 import numpy as np
@@ -28,8 +26,7 @@ def doubled(y: hal.Ptr[hal.any_], x: hal.ConstPtr[hal.any_], n: hal.int32) -> No
 
 @pytest.fixture
 def cpu():
-    device: hal.Compiled = hal.Device["CPU"]
-    return device
+    return hal.Device["CPU"]
 
 
 def buffer(cpu, values, kind):

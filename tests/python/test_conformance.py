@@ -1,7 +1,5 @@
 """The conformance kit on PYTHON, the interpreter of hal-kernel."""
 
-from __future__ import annotations
-
 import pytest
 
 from hal_testing.conformance import *  # noqa: F403
@@ -13,5 +11,5 @@ def own_cache():
 
 
 @pytest.fixture(scope="session")
-def hal_device_name(registered: None) -> str:
+def hal_device_name(registered):
     return "PYTHON"

@@ -1,7 +1,5 @@
 """PYTHON: how it is found, what a launch on it checks, what its threads wait for."""
 
-from __future__ import annotations
-
 import re
 import sys
 import threading

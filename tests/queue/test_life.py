@@ -1,7 +1,5 @@
 """The states of queues, events and awaits (docs/design/queues.md), disturbed between any two."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import logging
@@ -9,10 +7,8 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import interrupted
 import pytest
@@ -20,7 +16,7 @@ from ctrl_c import Scene, press_everywhere
 from fake_backend import put
 
 import hal_core as hal
-from hal_core.concurrency import Servers, make_calls, serve_alone, start_server
+from hal_core.concurrency import make_calls, serve_alone, start_server
 from hal_core.queue import PolledEvent
 from hal_core.queue.watcher import Watcher
 
@@ -78,8 +74,8 @@ def test_Q4_an_event_recorded_beside_a_close_happens_or_is_free(fake):
 
 def test_Q4_what_is_put_behind_the_end_is_done(fake):
     """Put work as a thread does that had looked before the queue was closed."""
-    ran: list[int] = []
-    queue: Any = fake.queue()
+    ran = []
+    queue = fake.queue()
     worker, gate, late = queue._worker, threading.Event(), hal.Event()
     put(queue, lambda: gate.wait(20))
     for _ in range(2):  # as two threads that close it put two
@@ -262,7 +258,7 @@ def test_X1_a_thread_of_ours_goes_on_after_any_error():
 
     log.addHandler(handler)
     try:
-        servers: Servers = {}
+        servers = {}
         start_server(servers, "hal test", serve)
         assert done.wait(20)
         watcher, heard = Watcher(), threading.Event()
@@ -279,7 +275,7 @@ def test_X1_a_thread_of_ours_goes_on_after_any_error():
 def test_Q2_ctrl_c_at_the_start_of_the_thread_that_watches():
     def scene():
         watcher, gate = Watcher(), threading.Event()
-        calls: list[int] = []
+        calls = []
 
         def check(heard):
             done = threading.Event()
@@ -299,7 +295,7 @@ def test_Q2_ctrl_c_while_an_event_is_set(fake):
 
     def scene():
         event, queue = hal.Event(), fake.queue()
-        calls: list[int] = []
+        calls = []
         behind = queue.wait(event).record()
         for number in range(3):
             event._when_done(partial(calls.append, number))
@@ -336,7 +332,7 @@ def test_Q2_ctrl_c_in_a_wait_leaves_others_awake():
 
 def test_Q4_ctrl_c_between_two_steps_of_a_close_lets_the_device_end(fake):
     """The thread was told of no end, and `device.close()` waited for it without one."""
-    queue: Any = fake.queue()
+    queue = fake.queue()
     put(queue, lambda: None)
 
     def interrupted_close():
@@ -352,7 +348,7 @@ def test_Q4_ctrl_c_between_two_steps_of_a_close_lets_the_device_end(fake):
 
 def test_X1_one_thread_serves_and_none_misses_work():
     """Threads that come too late end; work added while one ends is done."""
-    servers: Servers = {}
+    servers = {}
     items, done = deque(range(0)), []
     busy = threading.Lock()
 
@@ -368,7 +364,7 @@ def test_X1_one_thread_serves_and_none_misses_work():
             start_server(servers, "hal test", serve, lambda: items)
     wait_until(lambda: len(done) == 300 and not servers)
     assert done == list(range(300))
-    late: Servers = {0: threading.current_thread()}
+    late = {0: threading.current_thread()}
     other = threading.Thread(target=serve_alone, args=(late, 0, done.clear))
     other.start()
     other.join(20)
@@ -494,7 +490,7 @@ def test_X2_a_child_works_whatever_queues_its_parent_has(python, use, tmp_path):
 
 
 def test_make_calls_is_resumed_after_ctrl_c():
-    calls: deque[Callable[[], object]] = deque()
+    calls = deque()
 
     def once():
         if not made:
@@ -502,7 +498,7 @@ def test_make_calls_is_resumed_after_ctrl_c():
             raise KeyboardInterrupt
         made.append(1)
 
-    made: list[int] = []
+    made = []
     calls.extend([once, lambda: made.append(2)])
     with pytest.raises(KeyboardInterrupt):
         make_calls(calls)

@@ -1,11 +1,8 @@
 """Writes kernel IR by hand, node by node."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
 from contextlib import contextmanager
 
-from hal_core.dtypes import DType, bool_, int32
+from hal_core.dtypes import bool_, int32
 from hal_core.signature import Signature
 from hal_kernel.ir import Kernel, UOp
 from hal_kernel.ir.uop import COMPARISON
@@ -14,63 +11,61 @@ from hal_kernel.ir.uop import COMPARISON
 class Builder:
     """`b = Builder("k", "y: float32*"); b.store("y", b.index(), ...); b.kernel()`."""
 
-    def __init__(self, name: str, signature: str) -> None:
+    def __init__(self, name, signature):
         self.signature = Signature.parse(name, signature)
-        self.uops: list[UOp] = []
+        self.uops = []
         self.params = {
             param.name: self.add("PARAM", param.dtype, arg=param.position)
             for param in self.signature.params
         }
 
-    def add(self, op: str, dtype: DType | None = None, *src: UOp, arg: object = None) -> UOp:
+    def add(self, op, dtype=None, *src, arg=None):
         uop = UOp(op, dtype, src, arg)
         self.uops.append(uop)
         return uop
 
-    def const(self, value: float, dtype: DType = int32) -> UOp:
+    def const(self, value, dtype=int32):
         kind = {"f": float, "b": bool}.get(dtype.kind, int)
         return self.add("CONST", dtype, arg=kind(value))
 
-    def special(self, kind: str, axis: int = 0) -> UOp:
+    def special(self, kind, axis=0):
         return self.add("SPECIAL", int32, arg=(kind, axis))
 
-    def index(self) -> UOp:
+    def index(self):
         return self.special("global_idx")
 
-    def op(self, op: str, *src: UOp) -> UOp:
+    def op(self, op, *src):
         """An operation whose dtype follows from its operands."""
         dtype = bool_ if op in COMPARISON or op == "ISNAN" else src[-1].dtype
         return self.add(op, dtype, *src)
 
-    def cast(self, value: UOp, dtype: DType) -> UOp:
+    def cast(self, value, dtype):
         return self.add("CAST", dtype, value)
 
-    def bitcast(self, value: UOp, dtype: DType) -> UOp:
+    def bitcast(self, value, dtype):
         return self.add("BITCAST", dtype, value)
 
-    def shared(self, name: str, count: int, dtype: DType = int32) -> UOp:
+    def shared(self, name, count, dtype=int32):
         return self.add("SHARED", dtype, arg=(name, count))
 
-    def local(self, name: str, count: int, dtype: DType = int32) -> UOp:
+    def local(self, name, count, dtype=int32):
         return self.add("LOCAL", dtype, arg=(name, count))
 
-    def table(self, values: tuple[float, ...], dtype: DType = int32) -> UOp:
+    def table(self, values, dtype=int32):
         return self.add("TABLE", dtype, arg=("table", values))
 
-    def memory(self, where: str | UOp) -> UOp:
+    def memory(self, where):
         """A parameter by its name, or shared memory as it is."""
         return self.params[where] if isinstance(where, str) else where
 
-    def load(self, where: str | UOp, index: UOp) -> UOp:
+    def load(self, where, index):
         memory = self.memory(where)
         return self.add("LOAD", memory.dtype, memory, index)
 
-    def store(self, where: str | UOp, index: UOp, value: UOp) -> None:
+    def store(self, where, index, value):
         self.add("STORE", None, self.memory(where), index, value)
 
-    def atomic(
-        self, op: str, where: str | UOp, index: UOp, *values: UOp, order: str = "relaxed"
-    ) -> UOp:
+    def atomic(self, op, where, index, *values, order="relaxed"):
         """`op` is ADD, MIN, MAX, EXCHANGE, CAS, ATOMICLOAD or ATOMICSTORE; these have an order."""
         memory = self.memory(where)
         if op == "CAS":
@@ -79,49 +74,49 @@ class Builder:
             return self.add(op, None if values else memory.dtype, memory, index, *values, arg=order)
         return self.add("ATOMIC", memory.dtype, memory, index, *values, arg=op)
 
-    def barrier(self) -> None:
+    def barrier(self):
         self.add("BARRIER")
 
-    def var(self, name: str, value: UOp) -> UOp:
+    def var(self, name, value):
         variable = self.add("VAR", value.dtype, arg=name)
         self.set(variable, value)
         return variable
 
-    def set(self, variable: UOp, value: UOp) -> None:
+    def set(self, variable, value):
         self.add("SET", None, variable, value)
 
-    def get(self, variable: UOp) -> UOp:
+    def get(self, variable):
         return self.add("GET", variable.dtype, variable)
 
-    def range(self, start: UOp, stop: UOp, step: UOp, name: str = "k") -> UOp:
+    def range(self, start, stop, step, name="k"):
         return self.add("RANGE", start.dtype, start, stop, step, arg=name)
 
-    def loop(self) -> UOp:
+    def loop(self):
         return self.add("LOOP")
 
-    def end(self, opener: UOp) -> None:
+    def end(self, opener):
         self.add(f"END{opener.op}", None, opener)
 
-    def break_(self, loop: UOp) -> None:
+    def break_(self, loop):
         self.add("BREAK", None, loop)
 
-    def continue_(self, loop: UOp) -> None:
+    def continue_(self, loop):
         self.add("CONTINUE", None, loop)
 
-    def return_(self) -> None:
+    def return_(self):
         self.add("RETURN")
 
     @contextmanager
-    def when(self, condition: UOp) -> Iterator[None]:
+    def when(self, condition):
         opener = self.if_(condition)
         yield
         self.end(opener)
 
-    def if_(self, condition: UOp) -> UOp:
+    def if_(self, condition):
         return self.add("IF", None, condition)
 
-    def else_(self, opener: UOp) -> None:
+    def else_(self, opener):
         self.add("ELSE", None, opener)
 
-    def kernel(self, block: tuple[int, int, int] | None = None, contract: bool = False) -> Kernel:
+    def kernel(self, block=None, contract=False):
         return Kernel(self.signature.name, self.signature, tuple(self.uops), block, contract)

@@ -1,7 +1,5 @@
 """Fixtures: every toolchain on this machine that can run rendered text."""
 
-from __future__ import annotations
-
 import sys
 from contextlib import closing
 from pathlib import Path
@@ -15,8 +13,6 @@ from launched import launched
 from offline import OFFLINE
 from slices import usual
 from toolchains import LLVM, TOOLCHAINS, Metal
-
-from hal_kernel.ir import Kernel
 
 # gcc and zig compile the same text as clang, other architectures the same text as the first; the
 # kit runs what is written for HIP and METAL.
@@ -48,7 +44,7 @@ def compiler(request, tmp_path_factory):
 @pytest.fixture(scope="module")
 def toolchain(request, compiler):
     """A toolchain that has compiled the kernels of the module's tests together."""
-    kernels: list[Kernel] = []
+    kernels = []
     for item in request.session.items if compiler.joins else ():
         given = dict(item.callspec.params) if hasattr(item, "callspec") else {}
         mine = TOOLCHAINS.get(given.pop("compiler", "")) is type(compiler)

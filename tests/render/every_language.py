@@ -4,14 +4,9 @@ Another language runs them with a toolchain of its own: its test file defines th
 `globals().update(tests)` for each of TESTS.
 """
 
-from __future__ import annotations
-
 import inspect
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))  # before other folders' files of these names
 
@@ -26,7 +21,7 @@ import test_vectors
 import test_views
 
 
-def _tests(module: ModuleType) -> dict[str, Callable[..., Any]]:
+def _tests(module):
     return {
         name: test
         for name, test in vars(module).items()

@@ -1,13 +1,8 @@
 """Kernels that together hold every operation on every dtype: whatever a language can spell."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 from builder import Builder
 
-from hal_core.dtypes import DTYPES, STORAGE_DTYPES, DType, bool_, float32, uint64
-from hal_kernel.ir import Kernel, UOp
+from hal_core.dtypes import DTYPES, STORAGE_DTYPES, bool_, float32, uint64
 from hal_kernel.ir.rules import RULES
 from hal_kernel.ir.uop import (
     ARITHMETIC,
@@ -25,13 +20,13 @@ from hal_kernel.ir.uop import (
 KINDS = (*DTYPES, "control", "subgroups")
 
 
-def everything(without: frozenset[DType] = frozenset(), wide_atomics: bool = True) -> list[Kernel]:
+def everything(without=frozenset(), wide_atomics=True):
     """One kernel a dtype, and one for control flow; the dtypes in `without` occur nowhere."""
     left = {dtype.name for dtype in without}
     return [every(kind, without, wide_atomics) for kind in KINDS[:-1] if kind not in left]
 
 
-def every(kind: str, without: frozenset[DType] = frozenset(), wide_atomics: bool = True) -> Kernel:
+def every(kind, without=frozenset(), wide_atomics=True):
     """One of KINDS: all of a dtype, of control flow, or of subgroups."""
     if kind == "subgroups":
         return subgroups(without)
@@ -39,7 +34,7 @@ def every(kind: str, without: frozenset[DType] = frozenset(), wide_atomics: bool
     return _control() if kind == "control" else _Writer(DTYPES[kind], dtypes, wide_atomics).kernel()
 
 
-def subgroups(without: frozenset[DType] = frozenset()) -> Kernel:
+def subgroups(without=frozenset()):
     """What threads of a subgroup do together, on every dtype that they may."""
     dtypes = [dtype for dtype in DTYPES.values() if dtype.itemsize >= 4 and dtype not in without]
     b = Builder("together", ", ".join(f"r_{dtype.name}: {dtype.name}*" for dtype in dtypes))
@@ -55,7 +50,7 @@ def subgroups(without: frozenset[DType] = frozenset()) -> Kernel:
     return b.kernel()
 
 
-def ops_of(dtype: DType) -> list[tuple[str, int, DType]]:
+def ops_of(dtype):
     """Operations on operands of `dtype`, how many, and what they give."""
     if dtype in STORAGE_DTYPES:
         return []
@@ -71,7 +66,7 @@ def ops_of(dtype: DType) -> list[tuple[str, int, DType]]:
     return [*rows, ("FMA", 3, dtype)]
 
 
-def atomics_of(dtype: DType) -> list[str]:
+def atomics_of(dtype):
     if dtype.itemsize < 4:
         return []
     return [*sorted(ATOMICS), "CAS"] if dtype.is_integer else ["ADD", "EXCHANGE"]
@@ -80,7 +75,7 @@ def atomics_of(dtype: DType) -> list[str]:
 class _Writer:
     """All of one dtype: loads, stores, constants, values, operations, casts, atomics."""
 
-    def __init__(self, dtype: DType, dtypes: list[DType], wide_atomics: bool) -> None:
+    def __init__(self, dtype, dtypes, wide_atomics):
         self.dtype, self.dtypes = dtype, dtypes
         value = "" if dtype in STORAGE_DTYPES else f", v: {dtype.name}"
         outputs = ", ".join(f"r_{other.name}: {other.name}*" for other in dtypes)
@@ -90,7 +85,7 @@ class _Writer:
         self.has_atomics = dtype.itemsize < 8 or wide_atomics
         self.count = 0
 
-    def keep(self, value: UOp) -> None:
+    def keep(self, value):
         """Each result is stored, so that no compiler drops it."""
         if value.dtype is None:
             raise ValueError(f"{value!r} is not a value")
@@ -98,12 +93,12 @@ class _Writer:
         self.b.store(f"r_{value.dtype.name}", place, value)
         self.count += 1
 
-    def operands(self) -> Iterator[UOp]:
+    def operands(self):
         b = self.b
         while True:
             yield b.load("x", b.op("ADD", b.index(), b.const(self.count)))
 
-    def kernel(self) -> Kernel:
+    def kernel(self):
         b, dtype = self.b, self.dtype
         operands = self.operands()
         self.keep(next(operands))
@@ -125,7 +120,7 @@ class _Writer:
             self.values(operands)
         return b.kernel()
 
-    def values(self, operands: Iterator[UOp]) -> None:
+    def values(self, operands):
         b, dtype = self.b, self.dtype
         low, high = (0, 1) if dtype is bool_ else (dtype.min, dtype.max)
         special = [float("inf"), -float("inf"), float("nan")] if dtype.is_float else []
@@ -151,7 +146,7 @@ class _Writer:
                 b.end(k)
             self.keep(b.load("x", next(operands)))
 
-    def shared(self) -> None:
+    def shared(self):
         b = self.b
         self.tile = b.shared("tile", 64, self.dtype)
         t = b.special("thread_idx")
@@ -163,7 +158,7 @@ class _Writer:
                 self.keep(b.load(b.add("VIEW", target, array), t))
             b.store(b.add("VIEW", target, b.params["p"]), t, b.load(f"r_{target.name}", t))
 
-    def local(self) -> None:
+    def local(self):
         b = self.b
         array = b.local("own", 4, self.dtype)
         t = b.op("AND", b.special("thread_idx"), b.const(3))
@@ -171,7 +166,7 @@ class _Writer:
         self.keep(b.load(array, t))
 
 
-def _control() -> Kernel:
+def _control():
     """Every special, and every way through a kernel."""
     b = Builder("every_way", "r: int32*, c: bool, n: int32")
     total = b.var("total", b.const(0))
@@ -200,6 +195,6 @@ def _control() -> Kernel:
     return b.kernel(block=(8, 4, 2), contract=True)
 
 
-def missing_ops(kernels: list[Kernel]) -> set[str]:
+def missing_ops(kernels):
     """Operations of the IR that occur in none of them."""
     return set(RULES) - {node.op for kernel in kernels for node in kernel.uops}

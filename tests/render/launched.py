@@ -5,32 +5,25 @@ are compiled together. To find a test's kernel, `launched` calls the test with a
 `run` notes the kernel and raises `Launched`.
 """
 
-from __future__ import annotations
-
 import copy
-from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
 
 import pytest
-from toolchains import Toolchain
-
-from hal_kernel.ir import Kernel
 
 
 class Launched(Exception):
     """Raised at the first launch of a test."""
 
 
-def launched(test: Callable[..., None], toolchain: Toolchain, **given: object) -> list[Kernel]:
+def launched(test, toolchain, **given):
     """The kernel that a test launches first; none if it fails, skips or needs other fixtures."""
-    found: list[Kernel] = []
+    found = []
 
-    def run(kernel: Kernel, *_: Any, **__: Any) -> None:
+    def run(kernel, *_, **__):
         found.append(kernel)
         raise Launched
 
-    def compile(kernel: Kernel) -> None:
+    def compile(kernel):
         raise Launched
 
     idle = copy.copy(toolchain)

@@ -1,7 +1,5 @@
 """Compilers for devices that are not on this machine: the vendors' own, without their hardware."""
 
-from __future__ import annotations
-
 import importlib.util
 import itertools
 import subprocess
@@ -11,7 +9,6 @@ from pathlib import Path
 import rtc
 
 from hal_hip.render import HIPRenderer
-from hal_kernel.ir import Kernel
 from hal_kernel.render import Renderer
 from hal_kernel.render.c.c99 import CRenderer
 from hal_kernel.render.c.cuda import CUDARenderer
@@ -25,19 +22,19 @@ class OfflineCompiler:
     renderer: Renderer
     missing = ""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         self.folder = folder
         self.number = itertools.count()
 
-    def compile(self, kernel: Kernel) -> bytes:
+    def compile(self, kernel):
         """What is made of it, if that is a file. Any warning is a failure."""
         raise NotImplementedError
 
-    def close(self) -> None:
+    def close(self):
         """End the process that was started."""
 
 
-def shown(log: str, text: str) -> str:
+def shown(log, text):
     lines = (f"{number:4} {line}" for number, line in enumerate(text.splitlines(), 1))
     return "\n".join((log, *lines))
 
@@ -48,7 +45,7 @@ class NVRTC(OfflineCompiler):
     renderer = CUDARenderer()
     image, architecture = "CUBIN", "sm_80"
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         super().__init__(folder)
         found = importlib.util.find_spec("nvidia")
         for place in (found.submodule_search_locations or ()) if found else ():
@@ -58,7 +55,7 @@ class NVRTC(OfflineCompiler):
                     return
         self.missing = "NVRTC is not installed (pip install nvidia-cuda-nvrtc-cu12)"
 
-    def compile(self, kernel: Kernel) -> bytes:
+    def compile(self, kernel):
         text = self.renderer.render(kernel)
         # 177: a variable that is declared but never used
         flags = (f"--gpu-architecture={self.architecture}", "--diag-suppress=177")
@@ -87,7 +84,7 @@ class HIPRTC(OfflineCompiler):
 
     renderer = HIPRenderer()
 
-    def __init__(self, folder: Path, architecture: str = "gfx90a") -> None:
+    def __init__(self, folder, architecture="gfx90a"):
         super().__init__(folder)
         self.architecture = architecture
         names = [f"libamdhip64.so.{version}" for version in (7, 6, 5)]
@@ -98,17 +95,17 @@ class HIPRTC(OfflineCompiler):
             return
         self.library = rtc.Child(found[0], "hiprtc", "Code")
 
-    def compile(self, kernel: Kernel) -> bytes:
+    def compile(self, kernel):
         return self.compile_text(self.renderer.render(kernel), self.renderer.options(kernel))
 
-    def compile_text(self, text: str, options: tuple[str, ...]) -> bytes:
+    def compile_text(self, text, options):
         flags = (f"--gpu-architecture={self.architecture}", "-Wall", "-Werror", *QUIET)
         try:
             return self.library.compile(text, [*flags, *options])
         except rtc.RefusedError as refused:
             raise AssertionError(shown(str(refused), text)) from None
 
-    def close(self) -> None:
+    def close(self):
         if not self.missing:
             self.library.close()
 
@@ -116,7 +113,7 @@ class HIPRTC(OfflineCompiler):
 class HIPRTCNavi(HIPRTC):
     """A processor whose warps have 32 threads."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         super().__init__(folder, "gfx1030")
 
 
@@ -125,12 +122,12 @@ class Zig(OfflineCompiler):
 
     renderer = CRenderer()
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         super().__init__(folder)
         if importlib.util.find_spec("ziglang") is None:
             self.missing = "zig is not installed (pip install ziglang)"
 
-    def compile(self, kernel: Kernel) -> bytes:
+    def compile(self, kernel):
         text = self.renderer.render(kernel)
         path = self.folder / f"{next(self.number)}.c"
         path.write_text(text)
@@ -148,7 +145,7 @@ class Zig(OfflineCompiler):
         return path.with_suffix(".o").read_bytes()
 
 
-OFFLINE: dict[str, type[OfflineCompiler]] = {
+OFFLINE = {
     "nvrtc": NVRTC, "nvrtc-hopper": NVRTCHopper, "nvrtc-ptx": NVRTCText, "hiprtc": HIPRTC,
     "hiprtc-navi": HIPRTCNavi, "zig": Zig,
 }  # fmt: skip

@@ -5,13 +5,10 @@ text and its options, and writes pickles of what came out. hiprtc is used so: it
 PoCL, in one process, end it, and it ends its process itself where it knows no target.
 """
 
-from __future__ import annotations
-
 import ctypes
 import pickle
 import subprocess
 import sys
-from typing import Any
 
 
 class RefusedError(Exception):
@@ -21,18 +18,18 @@ class RefusedError(Exception):
 class Library:
     """`image` is what to ask for: its name in the interface."""
 
-    def __init__(self, path: str, prefix: str, image: str) -> None:
+    def __init__(self, path, prefix, image):
         self.library, self.prefix, self.image = ctypes.CDLL(path), prefix, image
 
-    def call(self, name: str, *arguments: Any) -> int:
+    def call(self, name, *arguments):
         return int(getattr(self.library, self.prefix + name)(*arguments))
 
-    def check(self, name: str, *arguments: Any) -> None:
+    def check(self, name, *arguments):
         status = self.call(name, *arguments)
         if status:
             raise RuntimeError(f"{self.prefix}{name}: {status}")
 
-    def compile(self, text: str, options: list[str]) -> bytes:
+    def compile(self, text, options):
         program = ctypes.c_void_p()
         place = ctypes.byref(program)
         self.check("CreateProgram", place, text.encode(), b"kernel.txt", 0, None, None)
@@ -46,7 +43,7 @@ class Library:
         finally:
             self.check("DestroyProgram", place)
 
-    def read(self, what: str, program: ctypes.c_void_p) -> bytes:
+    def read(self, what, program):
         nbytes = ctypes.c_size_t()
         self.check(f"Get{what}Size", program, ctypes.byref(nbytes))
         content = ctypes.create_string_buffer(nbytes.value + 1)
@@ -57,11 +54,11 @@ class Library:
 class Child:
     """The same in a process of its own, which is kept and, when it has ended, replaced."""
 
-    def __init__(self, path: str, prefix: str, image: str) -> None:
+    def __init__(self, path, prefix, image):
         self.command = (sys.executable, __file__, path, prefix, image)
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process = None
 
-    def compile(self, text: str, options: list[str]) -> bytes:
+    def compile(self, text, options):
         if self.process is None or self.process.poll() is not None:
             self.process = subprocess.Popen(
                 self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -79,14 +76,14 @@ class Child:
             raise RefusedError(log)
         return bytes(image)
 
-    def close(self) -> None:
+    def close(self):
         if self.process and self.process.stdin and self.process.stdout:
             self.process.stdin.close()
             self.process.wait()
             self.process.stdout.close()
 
 
-def serve(library: Library) -> None:
+def serve(library):
     """Answer until standard input ends."""
     while True:
         try:
@@ -94,7 +91,7 @@ def serve(library: Library) -> None:
         except EOFError:
             return
         try:
-            answer: tuple[bytes | None, str] = (library.compile(text, options), "")
+            answer = (library.compile(text, options), "")
         except RefusedError as refused:
             answer = (None, str(refused))
         pickle.dump(answer, sys.stdout.buffer)

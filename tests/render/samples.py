@@ -1,7 +1,5 @@
 """Kernels from the front end that the tests of this folder share."""
 
-from __future__ import annotations
-
 import hal_core as hal
 
 # mypy: disable-error-code="no-untyped-def"

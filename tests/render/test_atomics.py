@@ -1,7 +1,5 @@
 """Atomic operations, on buffers by several workers at once and on a block's shared memory."""
 
-from __future__ import annotations
-
 import functools
 import operator
 from collections import Counter
@@ -12,7 +10,6 @@ from builder import Builder
 from slices import usual
 
 from hal_core.dtypes import DTYPES, float32
-from hal_kernel.ir import UOp
 from hal_kernel.ir.uop import ATOMICS
 
 SLOTS, BLOCKS, BLOCK = 3, 60, 20
@@ -33,7 +30,7 @@ def kernel_of(dtype, shared):
     slot = b.op("MOD", i, b.const(SLOTS))
     first = b.op("LT", t, b.const(SLOTS))
     for op in ops:
-        where: str | UOp = op
+        where = op
         if shared:
             where = b.shared(f"tile_{op}", SLOTS, dtype)
             with b.when(first):
@@ -108,7 +105,7 @@ def test_compare_exchange(toolchain, dtype, shared):
     """Counts by a loop of attempts; one that fails changes nothing and says what is there."""
     b = Builder("cas", f"r: {dtype.name}*, old: {dtype.name}*, first: {dtype.name}")
     i, t = b.index(), b.special("thread_idx")
-    where: str | UOp = "r"
+    where = "r"
     zero, one = b.const(0), b.const(1, dtype)
     if shared:
         where = b.shared("tile", 1, dtype)

@@ -1,7 +1,5 @@
 """Numbers by their bits: BITCAST, and the 16-bit floats, every one of them both ways."""
 
-from __future__ import annotations
-
 import functools
 
 import numpy as np
@@ -11,7 +9,6 @@ from slices import usual
 
 import hal_core as hal
 from hal_core.dtypes import DTYPES, float64
-from hal_kernel.ir import Kernel
 
 HALVES = [DTYPES["float16"], DTYPES["bfloat16"]]
 
@@ -115,8 +112,7 @@ def rounding(source, target):
         if i < n:
             y[i] = target(x[i])
 
-    kernel: Kernel = rounded.lower()
-    return kernel
+    return rounded.lower()
 
 
 @pytest.mark.parametrize("dtype", HALVES, ids=str)

@@ -1,7 +1,5 @@
 """Loops, branches, variables, the order of reads and writes, and which threads run."""
 
-from __future__ import annotations
-
 import itertools
 import math
 
@@ -161,7 +159,7 @@ def test_a_step_of_zero_is_named_in_checked_mode():
 
 def specials_kernel(block=None):
     b = Builder("specials", "r: int32*, seen: int32*")
-    place: dict[str, list] = {}
+    place = {}
     for kind in ("global_idx", "block_idx", "thread_idx", "block_dim", "grid_dim"):
         place[kind] = [b.special(kind, axis) for axis in range(3)]
     x, y, z = place["global_idx"]

@@ -1,7 +1,5 @@
 """LLVM IR: parts of a launch, float16 with and without the processor's help, long kernels."""
 
-from __future__ import annotations
-
 import math
 import re
 

@@ -1,7 +1,5 @@
 """Local arrays, which each thread has for itself, in every language."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -13,7 +11,6 @@ from toolchains import Toolchain
 import hal_core as hal
 from hal_core.dtypes import bool_, int8, int16, int32, int64, uint8
 from hal_kernel.interpreter import interpret
-from hal_kernel.ir import UOp
 from hal_kernel.ir.blocks.fission import at_barriers
 from hal_kernel.ir.fold import fold
 from hal_kernel.ir.verify import verify
@@ -161,7 +158,7 @@ def test_elements_that_would_not_fit_stay_arrays(toolchain: Toolchain, kernel: A
 )  # fmt: skip
 def test_broken_rules_are_named(build, says):
     b = Builder("broken", "r: int32*")
-    made: UOp = build(b)
+    made = build(b)
     assert made is not None
     with pytest.raises(hal.InvalidKernel, match=says):
         verify(b.kernel())

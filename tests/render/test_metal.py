@@ -1,7 +1,5 @@
 """Rules of Metal that its own compiler would tell us of, and where there is one, that compiler."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess
@@ -12,7 +10,6 @@ import pytest
 from builder import Builder
 from everything import everything
 from samples import SAMPLES
-from toolchains import Metal
 
 from hal_core.dtypes import float32, float64
 from hal_core.errors import Unsupported
@@ -80,7 +77,7 @@ def test_what_blocks_tell_each_other_is_coherent_memory():
     "precise", "mem_flags", "values", "global_id", "simd_vote", "select", "dot", "vec", "buffer_",
     "hal", "kernel_", "bits",
 ])  # fmt: skip
-def test_a_kernel_may_have_a_name_that_the_text_does_not_call(metal: Metal, name: str) -> None:
+def test_a_kernel_may_have_a_name_that_the_text_does_not_call(metal, name):
     b = Builder(name, "x: float32*, n: int32")
     b.store("x", b.index(), b.op("EXP", b.cast(b.params["n"], float32)))
     b.barrier()

@@ -1,7 +1,5 @@
 """What every operation computes, on the inputs that go wrong: each toolchain against Python."""
 
-from __future__ import annotations
-
 import itertools
 import math
 
@@ -122,7 +120,7 @@ CLANGS = ("Clang", "OpenCL", "Metal")  # docs/kernel-language.md says so
 def test_the_sign_of_zeros_beside_a_constant_zero(toolchain, dtype):
     """AMD's and NVIDIA's compilers made one instruction of some, which takes 0.0 for larger."""
     values, zeros = [0.0, -0.0, 1.0, -1.0], [0.0, -0.0]
-    chosen: list[list[float]] = []
+    chosen = []
     b = Builder("choose", f"y: {dtype.name}*, x: const {dtype.name}*")
     i = b.index()
     x = b.load("x", i)

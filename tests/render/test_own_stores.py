@@ -1,7 +1,5 @@
 """A thread sees what it stored before, whatever compilers know of the loop over threads."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

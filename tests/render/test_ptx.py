@@ -1,7 +1,5 @@
 """PTX: assembled by NVIDIA's ptxas. The driver in software runs it: tests/simulators/cuda."""
 
-from __future__ import annotations
-
 import importlib.util
 import shutil
 import subprocess

@@ -1,13 +1,10 @@
 """Subgroups of any size give what the interpreter says, in every language that has them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
 import hal_core as hal
 from hal_kernel.interpreter import interpret
-from hal_kernel.ir import Kernel
 from hal_kernel.ir.subgroups import of_size
 from hal_kernel.ir.verify import verify
 from hal_kernel.render import RENDERERS
@@ -106,7 +103,7 @@ def test_a_fence_is_in_every_language(language):
 
 
 def test_a_kernel_without_subgroups_asks_for_nothing():
-    kernel: Kernel = without.lower()
+    kernel = without.lower()
     assert of_size(kernel, 32) is kernel
     assert "cl_khr_subgroups" not in OpenCLRenderer().render(kernel)
     assert "cl_khr_subgroups" in OpenCLRenderer().render(together.lower())

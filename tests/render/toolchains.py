@@ -1,7 +1,5 @@
 """Compile rendered kernels and run them: one class for each compiler."""
 
-from __future__ import annotations
-
 import ctypes
 import itertools
 import math
@@ -10,7 +8,6 @@ import shutil
 import subprocess
 import sys
 import warnings
-from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -24,7 +21,6 @@ from hal_core.errors import CompilerUnavailable, HalError, Unsupported
 from hal_core.source import Source
 from hal_cpu import loader
 from hal_cpu.compilers.llvm import MOST_LINES, LLVMCompiler, import_llvm
-from hal_cpu.loader import Code
 from hal_cpu.settings import LOADER
 from hal_cpu.vectors import LLVMRenderer
 from hal_hip.render import HIPRenderer
@@ -53,12 +49,12 @@ class Made(NamedTuple):
     kernel: Kernel
 
 
-def renamed(kernel: Kernel, number: int) -> Kernel:
+def renamed(kernel, number):
     name = f"{kernel.name}_{number}"
     return kernel._replace(name=name, signature=kernel.signature._replace(name=name))
 
 
-def joined(texts: Iterable[str]) -> str:
+def joined(texts):
     """Join texts into one.
 
     Names that begin with `hal_` get the text's number, so that no kernel uses another's helpers.
@@ -76,50 +72,42 @@ class Toolchain:
     rivals = 1200  # threads that attempt one exchange until each has had its turn
     joins = True  # one text with several kernels is compiled faster than several texts
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         self.folder = folder
         self.number = itertools.count()
-        self.ready: dict[tuple[str, ...], Made] = {}
+        self.ready = {}
 
-    def run(
-        self,
-        kernel: Kernel,
-        arguments: Arrays,
-        grid: Triple = (1, 1, 1),
-        block: Triple = (1, 1, 1),
-        part: tuple[int, int] | None = None,
-        workers: int = 1,
-    ) -> None:
+    def run(self, kernel, arguments, grid=(1, 1, 1), block=(1, 1, 1), part=None, workers=1):
         """Run a kernel; it writes to the arrays. `part`: these blocks only, where the language can.
 
         `workers` threads share the blocks; OpenCL's driver has threads of its own.
         """
         self.execute(kernel, arguments, grid, block, part, workers)
 
-    def execute(self, kernel: Kernel, arguments: Arrays, *how: Any) -> None:
+    def execute(self, kernel, arguments, *how):
         """Do what `run` does, which gives all its arguments."""
         raise NotImplementedError
 
-    def compile(self, kernel: Kernel) -> None:
+    def compile(self, kernel):
         self.build(self.text(kernel), self.renderer.options(kernel))
 
-    def text(self, kernel: Kernel) -> str:
+    def text(self, kernel):
         return self.renderer.render(kernel)
 
-    def build(self, text: str, options: tuple[str, ...]) -> Any:
+    def build(self, text, options):
         """Compile a text; return what `run` calls."""
         raise NotImplementedError
 
-    def made(self, kernel: Kernel) -> Made:
+    def made(self, kernel):
         text, options = self.text(kernel), self.renderer.options(kernel)
         if (text, *options) not in self.ready:
             self.ready[text, *options] = Made(self.build(text, options), kernel)
         return self.ready[text, *options]
 
-    def prepare(self, kernels: list[Kernel]) -> None:
+    def prepare(self, kernels):
         """Build these kernels `joined`, so that `made` finds them; forget the kernels before."""
         self.ready.clear()
-        groups: dict[tuple[str, ...], dict[str, Kernel]] = {}
+        groups = {}
         for kernel in kernels if self.joins else ():
             with suppress(HalError, pytest.skip.Exception):  # the test will meet it
                 text = self.text(kernel)
@@ -132,7 +120,7 @@ class Toolchain:
             for first in range(0, len(rows), MOST_JOINED):
                 self._prepare(rows[first : first + MOST_JOINED])
 
-    def _prepare(self, rows: list[tuple[str, Kernel]]) -> None:
+    def _prepare(self, rows):
         """Build kernels, each beside the text that it has alone, as one text."""
         named = [renamed(kernel, number) for number, (_, kernel) in enumerate(rows)]
         options = self.renderer.options(named[0])
@@ -142,20 +130,17 @@ class Toolchain:
             for (text, _), kernel in zip(rows, named, strict=True):
                 self.ready[text, *options] = Made(image, kernel)
 
-    def close(self) -> None:
+    def close(self):
         """End the processes that were started."""
 
 
 class NativeToolchain(Toolchain):
     """A toolchain that makes a function in the calling convention of hal-cpu."""
 
-    def execute(self, kernel: Kernel, arguments: Arrays, *how: Any) -> None:
+    def execute(self, kernel, arguments, *how):
         self.call(self.function(kernel), kernel, arguments, *how)
 
-    def call(
-        self, function: Any, kernel: Kernel, arguments: Arrays, grid: Triple, block: Triple,
-        part: tuple[int, int] | None = None, workers: int = 1,
-    ) -> None:  # fmt: skip
+    def call(self, function, kernel, arguments, grid, block, part=None, workers=1):
         """Run the function of a kernel: like `run`, for kernels that run more than once."""
         slots = np.zeros((max(1, len(kernel.signature.params)), 8), np.uint8)
         for slot, param in zip(slots, kernel.signature.params, strict=False):
@@ -177,13 +162,13 @@ class NativeToolchain(Toolchain):
         for one in started:
             one.result()
 
-    def function(self, kernel: Kernel) -> Any:
+    def function(self, kernel):
         made = self.made(kernel)
         pointer, word = ctypes.c_void_p, ctypes.c_int64
         address = self.address(made.image, str(made.kernel.name))
         return ctypes.CFUNCTYPE(None, pointer, pointer, word, word)(address)
 
-    def address(self, image: Any, name: str) -> int:
+    def address(self, image, name):
         raise NotImplementedError
 
 
@@ -192,19 +177,19 @@ class CToolchain(NativeToolchain):
     quiet: tuple[str, ...] = ()
     renderer = CRenderer()
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         super().__init__(folder)
         if shutil.which(self.compiler) is None:
             self.missing = f"{self.compiler} is not installed (apt-get install {self.compiler})"
 
-    def compile(self, kernel: Kernel) -> None:
+    def compile(self, kernel):
         """Compile without the passes of -O3, which `run` needs: they take most of the time."""
         self.library(self.text(kernel), "-O1", self.renderer.options(kernel))
 
-    def build(self, text: str, options: tuple[str, ...]) -> ctypes.CDLL:
+    def build(self, text, options):
         return ctypes.CDLL(str(self.library(text, "-O3", options)))
 
-    def library(self, text: str, level: str, options: tuple[str, ...]) -> Path:
+    def library(self, text, level, options):
         path = self.folder / f"{next(self.number)}.c"
         path.write_text(text)
         made = path.with_suffix(".so")
@@ -220,7 +205,7 @@ class CToolchain(NativeToolchain):
         )  # fmt: skip
         return made
 
-    def address(self, image: ctypes.CDLL, name: str) -> int:
+    def address(self, image, name):
         address = ctypes.cast(getattr(image, name), ctypes.c_void_p).value
         if address is None:
             raise AssertionError(f"{name} is not in the library")
@@ -243,40 +228,40 @@ class LLVM(NativeToolchain):
     subgroup = renderer.subgroup
     joins = False
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         super().__init__(folder)
         try:
             self.compiler = LLVMCompiler()
         except CompilerUnavailable as error:
             self.missing = str(error)
 
-    def features(self) -> dict[str, bool]:
+    def features(self):
         """Return what the processor has, by LLVM's names."""
         return dict(import_llvm().get_host_cpu_features())
 
-    def compile(self, kernel: Kernel) -> None:
+    def compile(self, kernel):
         """Compile as hal-cpu compiles long texts, without passes, which take most of the time."""
         self.build(self.text(kernel) + "\n" * MOST_LINES, self.renderer.options(kernel))
 
-    def build(self, text: str, options: tuple[str, ...]) -> Code:
+    def build(self, text, options):
         (name,) = re.findall(r"^define void @(\w+)\(", text, re.MULTILINE)
         source = Source(name, text, "", language="llvm", options=options, rendered=True)
         return loader.named(LOADER.read())(self.compiler.compile(source), name, name)
 
-    def address(self, image: Code, name: str) -> int:
+    def address(self, image, name):
         return image.entry
 
 
 class DeviceToolchain(Toolchain):
     """A toolchain whose launches run all blocks, on as many threads as the device has."""
 
-    def execute(self, kernel: Kernel, arguments: Arrays, *how: Any) -> None:
+    def execute(self, kernel, arguments, *how):
         grid, block, part, _ = how
         if part is not None:
             raise AssertionError("a device launches whole grids")
         self.launch(self.made(kernel), arguments, grid, block)
 
-    def launch(self, made: Made, arguments: Arrays, grid: Triple, block: Triple) -> None:
+    def launch(self, made, arguments, grid, block):
         raise NotImplementedError
 
 
@@ -284,7 +269,7 @@ class OpenCL(DeviceToolchain):
     renderer = OpenCLRenderer()
     subgroup = 0  # PoCL 3.1 lacks cl_khr_subgroups
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         super().__init__(folder)
         try:
             import pyopencl as cl
@@ -302,16 +287,16 @@ class OpenCL(DeviceToolchain):
         self.context = cl.Context(platforms[0].get_devices()[:1])
         self.queue = cl.CommandQueue(self.context)
 
-    def build(self, text: str, options: tuple[str, ...]) -> Any:
+    def build(self, text, options):
         with warnings.catch_warnings():  # generated kernels compare a value with itself
             warnings.simplefilter("ignore", self.cl.CompilerWarning)
             return self.cl.Program(self.context, text).build(list(options))
 
-    def launch(self, made: Made, arguments: Arrays, grid: Triple, block: Triple) -> None:
+    def launch(self, made, arguments, grid, block):
         cl, kernel = self.cl, made.kernel
         function = cl.Kernel(made.image, str(kernel.name))
-        given: list[Any] = []
-        back: list[tuple[Any, Any]] = []
+        given = []
+        back = []
         margin = 64  # every pointer is a view: the offset must be used
         for param in kernel.signature.params:
             value = arguments[param.name]
@@ -335,21 +320,21 @@ class Metal(DeviceToolchain):
 
     renderer = MetalRenderer()
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         super().__init__(folder)
         if not msl.compiler():
             self.missing = "clang is not installed (apt-get install clang)"
 
-    def text(self, kernel: Kernel) -> str:
+    def text(self, kernel):
         try:
             return self.renderer.render(kernel)
         except Unsupported as error:  # float64, and atomics of 64 bits
             pytest.skip(str(error))
 
-    def build(self, text: str, options: tuple[str, ...]) -> msl.Library:
+    def build(self, text, options):
         return msl.Library(text)
 
-    def launch(self, made: Made, arguments: Arrays, grid: Triple, block: Triple) -> None:
+    def launch(self, made, arguments, grid, block):
         x, y, z = (blocks * count for blocks, count in zip(grid, block, strict=True))
         made.image.launch(made.kernel.signature, arguments, (x, y, z), block)
 
@@ -360,7 +345,7 @@ class HIP(DeviceToolchain):
     renderer = HIPRenderer()
     subgroup = 64
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         super().__init__(folder)
         self.hiprtc = HIPRTC(folder, "gfx906")
         self.missing = self.hiprtc.missing
@@ -371,16 +356,16 @@ class HIP(DeviceToolchain):
         except hip_build.NoCompiler as error:
             self.missing = f"the engine cannot be built: {error}"
 
-    def compile(self, kernel: Kernel) -> None:
+    def compile(self, kernel):
         facts = self.engine.facts(self.build(self.text(kernel), self.renderer.options(kernel)))
         unknown = [fact for fact in facts if fact.startswith("unknown")]
         if unknown:
             raise AssertionError("\n".join(unknown))
 
-    def build(self, text: str, options: tuple[str, ...]) -> bytes:
+    def build(self, text, options):
         return self.hiprtc.compile_text(text, options)
 
-    def launch(self, made: Made, arguments: Arrays, grid: Triple, block: Triple) -> None:
+    def launch(self, made, arguments, grid, block):
         given = [
             arguments[param.name]
             if param.is_pointer
@@ -389,12 +374,12 @@ class HIP(DeviceToolchain):
         ]
         self.engine.run(made.image, str(made.kernel.name), given, grid, block)
 
-    def close(self) -> None:
+    def close(self):
         self.hiprtc.close()
         if not self.missing:
             self.engine.close()
 
 
-TOOLCHAINS: dict[str, type[Toolchain]] = {
+TOOLCHAINS = {
     "gcc": GCC, "clang": Clang, "llvm": LLVM, "opencl": OpenCL, "msl": Metal, "hip": HIP,
 }  # fmt: skip

@@ -7,8 +7,6 @@ when its name is used once in its own file. Comments are counted as lines with o
 lines of code, docstrings counted as neither.
 """
 
-from __future__ import annotations
-
 import ast
 import io
 import re
@@ -16,7 +14,6 @@ import statistics
 import sys
 import tokenize
 from collections import Counter
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -40,24 +37,24 @@ class Figures(NamedTuple):
     single_use: int  # helpers that serve one caller
 
     @property
-    def single_share(self) -> float:
+    def single_share(self):
         return self.single_use / max(1, self.helpers)
 
     @property
-    def comment_ratio(self) -> float:
+    def comment_ratio(self):
         return self.comments / max(1, self.code)
 
     @property
-    def median_length(self) -> float:
+    def median_length(self):
         return statistics.median(self.lengths or (0,))
 
 
-def of_file(path: Path) -> Figures:
+def of_file(path):
     """The figures of one Python file."""
     text = path.read_text(encoding="utf-8")
     tree = ast.parse(text)
     documented = set(_docstring_lines(tree))
-    coded: set[int] = set()
+    coded = set()
     comments = 0
     blank = (tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
@@ -77,9 +74,9 @@ def of_file(path: Path) -> Figures:
     )
 
 
-def helpers_of(tree: ast.Module) -> tuple[int, int]:
+def helpers_of(tree):
     """The numbers of private helpers, and of those that serve one caller."""
-    used: Counter[str] = Counter()
+    used = Counter()
     helpers = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Name):
@@ -91,7 +88,7 @@ def helpers_of(tree: ast.Module) -> tuple[int, int]:
     return len(helpers), sum(used[name] == 1 for name in helpers)
 
 
-def together(paths: Iterable[Path]) -> Figures:
+def together(paths):
     """The sum over several files."""
     found = [of_file(path) for path in paths]
     return Figures(
@@ -104,18 +101,18 @@ def together(paths: Iterable[Path]) -> Figures:
     )
 
 
-def length_of(node: Function) -> int:
+def length_of(node):
     """Lines of a function from `def` to its end, without its docstring."""
     return (node.end_lineno or node.lineno) - node.lineno + 1 - len(_own_docstring(node))
 
 
-def _docstring_lines(tree: ast.Module) -> Iterator[int]:
+def _docstring_lines(tree):
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | Function):
             yield from _own_docstring(node)
 
 
-def _own_docstring(node: ast.Module | ast.ClassDef | Function) -> range:
+def _own_docstring(node):
     first = node.body[0] if node.body else None
     if not (isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)):
         return range(0)
@@ -124,7 +121,7 @@ def _own_docstring(node: ast.Module | ast.ClassDef | Function) -> range:
     return range(first.lineno, (first.end_lineno or first.lineno) + 1)
 
 
-def rooms() -> dict[str, list[Path]]:
+def rooms():
     """The files of each entry of the core's listing and the language's, and of each plugin."""
     found = {
         f"{package.name}/{path.name}": sorted(path.rglob("*.py")) if path.is_dir() else [path]
@@ -135,7 +132,7 @@ def rooms() -> dict[str, list[Path]]:
     return found | {path.name: sorted(path.rglob("*.py")) for path in PLUGINS}
 
 
-def main() -> None:
+def main():
     """Print a table, a line each room; with `--files` a line each file, the longest last."""
     core = sorted((ROOT / "hal_core").rglob("*.py"))
     rows = {**rooms(), "hal_core": core}

@@ -1,14 +1,11 @@
 """docs/api.md names everything public, and says what the files say now."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import re
 from pathlib import Path
 from runpy import run_path
 from types import FunctionType, SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -45,7 +42,7 @@ def test_every_public_name_is_in_one_chapter():
 def test_every_link_into_the_page_leads_to_a_heading():
     text = re.sub(r"^```.*?^```", "", PAGE, flags=re.MULTILINE | re.DOTALL)
     headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
-    anchors: list[str] = []
+    anchors = []
     for heading in headings:  # as GitHub does it
         small = "".join(c for c in heading.lower() if c.isalnum() or c in " -_").replace(" ", "-")
         before = sum(anchor.rpartition("-")[0] == small or anchor == small for anchor in anchors)
@@ -91,7 +88,7 @@ CALLS = list(_calls())
 )
 def test_a_call_is_shown_as_python_takes_it(function, shown):
     assert f"{function.__name__}{shown}" in re.sub(r"\n *", " ", PAGE).replace("\\|", "|")
-    space: dict[str, Any] = {}
+    space = {}
     none = re.sub(r" = (?:[^,()]|\(.*?\))+", " = None", shown)  # what is named is not known here
     exec(f"from __future__ import annotations\ndef shown{none}: ...", space)
     said = inspect.signature(space["shown"]).parameters.values()

@@ -1,7 +1,5 @@
 """docs/writing-a-backend.md, followed to the letter: its backend passes the kit."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -31,7 +29,7 @@ def blocks(language):
 
 def files():
     """The page's Python, each block behind those before of the file that its first line names."""
-    found: dict[str, list[str]] = {}
+    found = {}
     for block in blocks("python"):
         head, _, code = block.partition("\n")
         assert re.fullmatch(r"# [\w/]+\.py", head), f"a block of no file: {head}"
@@ -176,7 +174,7 @@ def test_the_toml_of_the_page_is_what_hal_new_writes():
 
 def table(*firsts):
     """What stands in the first column of the tables whose heading's first cell is one of these."""
-    found: set[str] = set()
+    found = set()
     inside = False
     for line in PAGE.splitlines():
         cell = line.strip("| ").partition(" |")[0]
@@ -188,7 +186,7 @@ def table(*firsts):
 
 def to_fill_in():
     """The methods of the base classes that are a backend's."""
-    found: set[str] = set()
+    found = set()
     files = (
         "device/base.py",
         "queue/base.py",

@@ -1,7 +1,5 @@
 """What the pages say is what happens."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -12,7 +10,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from runpy import run_path
 from shutil import which
-from typing import Any
 
 import numpy as np
 import pytest
@@ -261,7 +258,7 @@ def test_the_page_on_memory_lists_every_option():
 
 
 def test_the_source_kernels_of_the_page_run(device):
-    code: dict[str, Any] = {}
+    code = {}
     exec("\n".join(blocks("source-kernels.md")), code)
     source = {"CPU": code["scale_on_cpu"], "OPENCL": code["scale"]}[device.family]
     try:

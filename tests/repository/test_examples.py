@@ -1,17 +1,14 @@
 """The examples run, those that differ in more than a kernel as a user would: in a process."""
 
-from __future__ import annotations
-
 import functools
 import os
 import re
 import sys
-from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from runpy import run_path
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -123,7 +120,7 @@ def test_an_example_sees_that_its_answer_is_wrong(example, monkeypatch):
     module, device = _example(example), hal.Device["CPU"]
     monkeypatch.setattr(device, "compile", lambda kernel: idle)
     numbers = np.random.default_rng(0).standard_normal((20, 30), dtype=np.float32)
-    arguments: dict[str, Callable[[], Any]] = {
+    arguments = {
         "matmul": lambda: (numbers, numbers.T), "reduction": lambda: (numbers.reshape(-1),),
         "histogram": lambda: (np.arange(100, dtype="u1"),),
         "connected_components": lambda: (np.ones((5, 5), "u1"), np.ones((5, 5), "i4")),

@@ -1,8 +1,6 @@
 """The page that `nox -s hardware` writes about a device: made end to end on the software CUDA
 driver, and what it says of failures."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import os
@@ -217,7 +215,7 @@ def test_who_runs_twice_in_a_row_gains_no_score_by_it():
     warm, cold = 1.0, 1.2  # who is second in one round is first in the next, and finds its data
     times = measure.Times({"hal": [cold, warm] * 3, "C": [warm, cold] * 3})
     assert times.ratio("C", "hal") == 1.0
-    runs: list[str] = []
+    runs = []
     tasks = {name: measure.call(lambda name=name: runs.append(name)) for name in ("hal", "C")}
     times = measure.compare(tasks, measure.Effort(3, 0.0))
     assert runs[-8:] == ["C", "hal", "hal", "C"] * 2

@@ -1,7 +1,5 @@
 """Rules of the layout: rooms, import order, figures of the code, the map in CONTRIBUTING.md."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import re
@@ -220,7 +218,7 @@ def test_no_two_files_import_each_other():
     modules = {_module(path): path for name in SHARED for path in _files(PACKAGES[name])}
     reaches = {name: _imported(path, modules) for name, path in modules.items()}
     assert "hal_core.buffer" not in reaches["hal_core.buffer.host"]  # a type-only one of a noun
-    done: set[str] = set()
+    done = set()
 
     def visit(name, way):
         assert name not in way, f"circle: {' -> '.join((*way[way.index(name) :], name))}"

@@ -24,12 +24,9 @@ its own files and folders hold what these eight use. A plugin of streams and eve
 classes of that folder are held to the order of their base classes, too.
 """
 
-from __future__ import annotations
-
 import ast
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
 from run_python import printed
@@ -54,7 +51,7 @@ STREAMS = ROOT / "plugins" / "hal-streams" / "hal_streams"
 FILES = ("__init__", "driver", "device", "allocator", "compiler", "program", "clock", "doctor")
 
 # file -> functions in their order: name, its first parameters, what it returns
-FUNCTIONS: dict[str, list[tuple[str, list[str], str]]] = {
+FUNCTIONS = {
     "driver": [("explain", ["error", "operation", "device"], "")],
     "device": [
         ("enumerate_devices", ["family"], "list[DeviceInfo]"),
@@ -64,7 +61,7 @@ FUNCTIONS: dict[str, list[tuple[str, list[str], str]]] = {
     "doctor": [("checks", ["family"], "list[Check]")],
 }
 # file -> end of the class's name, its base class, parameters of __init__
-CLASSES: dict[str, tuple[str, type[Any], list[str]]] = {
+CLASSES = {
     "device": ("Device", Compiled, ["name", "info"]),
     "allocator": ("Allocator", Allocator, ["device"]),
     "compiler": ("Compiler", Compiler, ["device"]),
@@ -85,7 +82,7 @@ def is_of_streams(plugin):
 def read_shared(plugin, file):
     """A file, after the definitions that it imports from `hal_streams/`."""
     body = read(plugin, file)
-    shared: list[ast.stmt] = []
+    shared = []
     for node in body:
         if isinstance(node, ast.ImportFrom) and node.module == f"hal_streams.{file}":
             names = {alias.name for alias in node.names}

@@ -1,7 +1,5 @@
 """Rules of the repository: whole distributions, what files may say, pages that are true."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import re
@@ -313,7 +311,7 @@ def test_X3_what_tests_import_does_not_rely_on_assert():
     for path in (path for folder in folders for path in folder.rglob("*.py")):
         if path.name.startswith("test_") or path.name == "conftest.py":
             continue
-        waiting: list[ast.AST] = [ast.parse(path.read_text(encoding="utf-8"))]
+        waiting = [ast.parse(path.read_text(encoding="utf-8"))]
         while waiting:
             node = waiting.pop()
             kernel = isinstance(node, ast.FunctionDef) and node.decorator_list

@@ -3,8 +3,6 @@
 A run that fails one test then takes a third of the time.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

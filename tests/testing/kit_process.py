@@ -3,15 +3,13 @@
 Processes are forked from one that has imported everything, so a run costs no more than its tests.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import sys
 import threading
 from multiprocessing import forkserver
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import mutants
 import pytest
@@ -28,7 +26,7 @@ filterwarnings =
 
 _PRELOAD = ["pytest", "numpy", "mutants", *mutants.MODULES, "collected"]
 _FORKS = "forkserver" in multiprocessing.get_all_start_methods()
-_processes: Any = multiprocessing.get_context("forkserver" if _FORKS else "spawn")
+_processes = multiprocessing.get_context("forkserver" if _FORKS else "spawn")
 _lock = threading.Lock()
 
 
@@ -38,14 +36,7 @@ class Outcome(NamedTuple):
     caught: str = ""  # a mutant: the test that failed, and how
 
 
-def run_kit(
-    folder: Path,
-    *arguments: str,
-    chapters: tuple[str, ...] = (),
-    text: str = "",
-    mutant: str = "",
-    fake: str = "",
-) -> Outcome:
+def run_kit(folder, *arguments, chapters=(), text="", mutant="", fake=""):
     """Run some chapters, or all, or a test file with this `text`. `fake`: see mutants.facts."""
     folder.mkdir(exist_ok=True)
     modules = [f"{PACKAGE}.test_{chapter}" for chapter in chapters] or [PACKAGE]
@@ -65,7 +56,7 @@ def run_kit(
     return Outcome(process.exitcode, output, caught)
 
 
-def _begin() -> None:
+def _begin():
     """Start the process from which the others are forked, if it does not run yet."""
     if not _FORKS:
         return
@@ -75,7 +66,7 @@ def _begin() -> None:
         forkserver.ensure_running()
 
 
-def _kit(folder: str, arguments: tuple[str, ...], mutant: str, fake: str) -> None:
+def _kit(folder, arguments, mutant, fake):
     os.chdir(folder)
     for stream in (1, 2):
         os.dup2(os.open("output", os.O_WRONLY | os.O_CREAT | os.O_APPEND), stream)

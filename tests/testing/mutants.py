@@ -1,12 +1,10 @@
 """Mutants: fake backends that each break one promise, and a pytest plugin that applies one."""
 
-from __future__ import annotations
-
 import importlib
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
@@ -22,28 +20,26 @@ class Mutant(NamedTuple):
 
 
 CAUGHT = "caught"  # a file beside the output: the test that failed, and how
-MUTANTS: dict[str, Mutant] = {}
+MUTANTS = {}
 MODULES = (
     "mutants_of_memory", "mutants_of_interchange", "mutants_of_launches", "mutants_of_compilers",
     "mutants_of_events", "mutants_of_many", "mutants_of_queues", "mutants_of_graphs",
 )  # fmt: skip
 
 
-def every() -> dict[str, Mutant]:
+def every():
     for module in MODULES:
         importlib.import_module(module)
     return MUTANTS
 
 
-def mutant(
-    promises: str, chapters: str, owner: Any = None, method: str = ""
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def mutant(promises, chapters, owner=None, method=""):
     """Register a function that breaks something, with the promises that this violates.
 
     With an `owner`, the function stands `around` its method.
     """
 
-    def enter(made: Callable[..., Any]) -> Callable[..., Any]:
+    def enter(made):
         spoil = made if owner is None else lambda: around(owner, method)(made)
         name = made.__name__
         MUTANTS[name] = Mutant(name, spoil, tuple(chapters.split()), tuple(promises.split()))
@@ -52,11 +48,11 @@ def mutant(
     return enter
 
 
-def around(owner: Any, name: str) -> Callable[[Callable[..., Any]], None]:
+def around(owner, name):
     """Replace a method by the decorated function, whose first argument is the real method."""
     inner = getattr(owner, name)
 
-    def put(method: Callable[..., Any]) -> None:
+    def put(method):
         setattr(owner, name, lambda *args, **named: method(inner, *args, **named))
 
     return put
@@ -65,7 +61,7 @@ def around(owner: Any, name: str) -> Callable[[Callable[..., Any]], None]:
 # -- as a pytest plugin
 
 
-def facts(fake: str) -> dict[str, Any]:
+def facts(fake):
     """Return the facts by which the fake of this name differs from the plain one."""
     from hal_testing.fake.device import CAPABILITIES, LIMITS
 
@@ -73,7 +69,7 @@ def facts(fake: str) -> dict[str, Any]:
         max_block=(64, 32, 8), max_block_threads=64, max_grid=(70_000, 1000, 100),
         shared_nbytes=4096, view_alignment=256, max_alloc_nbytes=8 << 20,
     )  # fmt: skip
-    made: dict[str, dict[str, Any]] = {
+    made = {
         "": {},
         "forks": {"capabilities": CAPABILITIES | {"subprocess_fork"}},
         "least": {  # and no dtype of 64 bits
@@ -84,7 +80,7 @@ def facts(fake: str) -> dict[str, Any]:
     return made[fake]
 
 
-def pytest_configure(config: pytest.Config) -> None:
+def pytest_configure(config):
     from hal_testing.conformance import forked, test_graph, test_queue, threads
 
     # What hangs in a mutant hangs for ever.
@@ -101,7 +97,7 @@ def pytest_configure(config: pytest.Config) -> None:
         every()[name].spoil()
 
 
-def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+def pytest_runtest_logreport(report):
     """End the process at the first failure: a broken fake could hang the following tests."""
     if os.environ["HAL_MUTANT"] and report.when == "call" and report.failed:
         Path(CAUGHT).write_text(f"{report.nodeid}\n{report.longreprtext}", encoding="utf-8")
@@ -109,9 +105,9 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 @pytest.fixture
-def hal_fault() -> Callable[[hal.Program], None]:
-    def fail(program: hal.Program) -> None:
-        device: Any = program.device
+def hal_fault():
+    def fail(program):
+        device = program.device
         device.chip.fail("run")
 
     return fail

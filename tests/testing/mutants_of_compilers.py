@@ -1,16 +1,13 @@
 """Mutants whose compiler, compile cache or dtypes are wrong."""
 
-from __future__ import annotations
-
 import os
-from typing import Any
 
 import numpy as np
 from mutants import around, mutant
 
 from hal_core import compiler, config
 from hal_core.compiler import cache, selection
-from hal_core.dtypes import DType, bfloat16
+from hal_core.dtypes import bfloat16
 from hal_core.errors import CompileError, CompilerUnavailable
 from hal_core.program import Program
 from hal_core.source import Source
@@ -24,55 +21,55 @@ from hal_testing.fake.compiler import FakeCompiler
 
 
 @mutant("C1 C2 C3", "compile", compiler, "digest")
-def key_forgets_the_source(inner: Any, source: Source, identity: str, headers: str) -> str:
+def key_forgets_the_source(inner, source, identity, headers):
     interface = source.interface
     plain = Source("k", "", "", language="", rendered=True, block=interface.block)
     return str(inner(plain, identity, headers))
 
 
 @mutant("C2", "compile", compiler, "digest")
-def key_forgets_the_compiler(inner: Any, source: Source, identity: str, headers: str) -> str:
+def key_forgets_the_compiler(inner, source, identity, headers):
     return str(inner(source, "any", headers))
 
 
 @mutant("C1", "compile")
-def cache_is_never_hit() -> None:
+def cache_is_never_hit():
     cache.load = lambda key: None
 
 
 @mutant("C1", "compile")
-def cache_cannot_be_switched_off() -> None:
+def cache_cannot_be_switched_off():
     config.CCACHE.parse = lambda text: True
 
 
 @mutant("C1", "compile")
-def a_forbidden_miss_compiles() -> None:
+def a_forbidden_miss_compiles():
     config.CACHE_ONLY.parse = lambda text: False
 
 
 @mutant("C3", "compile")
-def a_damaged_entry_is_believed() -> None:
+def a_damaged_entry_is_believed():
     """Return a truncated binary where the cache has found that its entry is damaged."""
 
     @around(cache, "store")
-    def store(inner: Any, key: str, image: bytes) -> None:
+    def store(inner, key, image):
         inner(key, image)
         written[key] = image
 
     @around(cache, "load")
-    def load(inner: Any, key: str) -> Any:
+    def load(inner, key):
         before = written.get(key)
         found = inner(key)
         return before[:-3] if found is None and before is not None else found
 
-    written: dict[str, bytes] = {}
+    written = {}
 
 
 # -- errors
 
 
 @mutant("C5", "compile", FakeCompiler, "_compile")
-def compiler_prints_its_errors(inner: Any, self: Any, source: Source) -> bytes:
+def compiler_prints_its_errors(inner, self, source):
     try:
         return inner(self, source)  # type: ignore[no-any-return]
     except CompileError as error:
@@ -80,24 +77,24 @@ def compiler_prints_its_errors(inner: Any, self: Any, source: Source) -> bytes:
         raise
 
 
-def _changes_errors(**facts: Any) -> None:
+def _changes_errors(**facts):
     @around(FakeCompiler, "_compile")
-    def _compile(inner: Any, self: Any, source: Source) -> bytes:
+    def _compile(inner, self, source):
         try:
             return inner(self, source)  # type: ignore[no-any-return]
         except CompileError as error:
-            known: dict[str, Any] = {"log": error.log, "source": error.source, "line": error.line}
+            known = {"log": error.log, "source": error.source, "line": error.line}
             known |= {"device": error.device} | facts
             raise CompileError(error.operation, error.problem, **known) from None
 
 
 @mutant("C5", "compile")
-def compile_errors_show_another_line() -> None:
+def compile_errors_show_another_line():
     _changes_errors(line=1)
 
 
 @mutant("C5", "compile", FakeCompiler, "_compile")
-def compile_errors_escape_raw(inner: Any, self: Any, source: Source) -> bytes:
+def compile_errors_escape_raw(inner, self, source):
     try:
         parse_listing(source.text)
     except InvalidKernel as error:
@@ -106,7 +103,7 @@ def compile_errors_escape_raw(inner: Any, self: Any, source: Source) -> bytes:
 
 
 @mutant("options", "compile", FakeCompiler, "_compile")
-def options_mean_nothing(inner: Any, self: Any, source: Source) -> bytes:
+def options_mean_nothing(inner, self, source):
     plain = Source(source.name, source.text, source.signature, language=source.language)
     return inner(self, plain)  # type: ignore[no-any-return]
 
@@ -115,27 +112,27 @@ def options_mean_nothing(inner: Any, self: Any, source: Source) -> bytes:
 
 
 @mutant("C6 C7", "compile")
-def a_forced_compiler_is_not_taken() -> None:
+def a_forced_compiler_is_not_taken():
     selection.forced = lambda family, names: None
 
 
 @mutant("V1 V2 V3", "view")
-def compilers_are_not_installed() -> None:
+def compilers_are_not_installed():
     """Only a device that has no renderer at all may skip what it cannot compile."""
 
-    def __init__(self: Any, device: Any) -> None:
+    def __init__(self, device):
         raise CompilerUnavailable("compile", "no compiler of this device takes it")
 
     FakeCompiler.__init__ = __init__  # type: ignore[method-assign]
 
 
 @mutant("C8", "compile")
-def disassembly_is_empty() -> None:
+def disassembly_is_empty():
     FakeCompiler._disassemble = lambda self, image: ""  # type: ignore[method-assign]
 
 
 @mutant("V3", "compile", Program, "_check_buffer")
-def sources_take_any_offset(inner: Any, self: Any, param: Any, buffer: Any) -> None:
+def sources_take_any_offset(inner, self, param, buffer):
     binary = self.binary
     self.binary = binary._replace(interface=binary.interface._replace(rendered=True))
     try:
@@ -145,20 +142,20 @@ def sources_take_any_offset(inner: Any, self: Any, param: Any, buffer: Any) -> N
 
 
 @mutant("D1", "dtype")
-def kernels_are_compiled_for_what_the_device_lacks() -> None:
+def kernels_are_compiled_for_what_the_device_lacks():
     writing.check = lambda interface, info, needs: None
     compiler.check = lambda interface, info: None
 
 
 @mutant("C9", "dtype", FakeCompiler, "_compile")
-def a_dtype_is_claimed_and_not_compiled(inner: Any, self: Any, source: Source) -> bytes:
+def a_dtype_is_claimed_and_not_compiled(inner, self, source):
     if "uint16" in source.text:
         raise CompileError(f"compile {source.name}", "no uint16", log="none", source=source.text)
     return inner(self, source)  # type: ignore[no-any-return]
 
 
 @mutant("D1", "dtype", operations, "cast")
-def bfloat16_is_cut_and_not_rounded(inner: Any, value: Any, source: DType, target: DType) -> Any:
+def bfloat16_is_cut_and_not_rounded(inner, value, source, target):
     if target is bfloat16:
         return (value.view(np.uint32) >> np.uint32(16)).astype(np.uint16)
     return inner(value, source, target)

@@ -1,11 +1,7 @@
 """Mutants whose clock is wrong, or whose work is missing from profiles."""
 
-from __future__ import annotations
-
 import time
-from collections.abc import Callable
 from time import perf_counter_ns
-from typing import Any
 
 from mutants import mutant
 
@@ -16,11 +12,11 @@ from hal_testing.fake.device import FakeDevice
 Times = tuple[int, int]
 
 
-def _clock(change: Callable[[Times], Times]) -> None:
+def _clock(change):
     """Change the times of all measured work."""
 
     class Clock(profiling.HostClock):
-        def measure(self, work: Any) -> Any:
+        def measure(self, work):
             result, times = super().measure(work)
             return result, lambda: change(times())
 
@@ -28,15 +24,15 @@ def _clock(change: Callable[[Times], Times]) -> None:
 
 
 @mutant("F1", "event")
-def events_are_on_another_clock() -> None:
+def events_are_on_another_clock():
     shift = time.time_ns() - perf_counter_ns()
     _clock(lambda times: (times[0] + shift, times[1] + shift))
 
 
 @mutant("F1_launches", "event")
-def events_tell_when_work_was_queued() -> None:
+def events_tell_when_work_was_queued():
     class Clock(profiling.HostClock):
-        def measure(self, work: Any) -> Any:
+        def measure(self, work):
             begin = perf_counter_ns()
             result = work()
             times = begin, perf_counter_ns()
@@ -46,31 +42,31 @@ def events_tell_when_work_was_queued() -> None:
 
 
 @mutant("F1", "event", instrumentation, "record")
-def frees_are_not_recorded(inner: Any, kind_of: Any, kind: str, *rest: Any) -> None:
+def frees_are_not_recorded(inner, kind_of, kind, *rest):
     if kind != "free":
         inner(kind_of, kind, *rest)
 
 
 @mutant("F1", "event", profiling.Profile, "_read")
-def what_is_dropped_is_not_counted(inner: Any, self: Any) -> Any:
+def what_is_dropped_is_not_counted(inner, self):
     return inner(self)[0], 0
 
 
 @mutant("F1", "event")
-def profiles_stay_on() -> None:
+def profiles_stay_on():
     profiling.Profile._end = lambda self: None  # type: ignore[method-assign]
 
 
 @mutant("F1", "event", events, "get_ident")
-def every_event_is_of_one_thread(inner: Any) -> int:
+def every_event_is_of_one_thread(inner):
     return 1
 
 
 @mutant("F2", "event", trace, "rows_of")
-def queues_share_a_row_of_the_trace(inner: Any, found: Any) -> Any:
+def queues_share_a_row_of_the_trace(inner, found):
     return inner([event._replace(queue="one") for event in found])
 
 
 @mutant("F2", "event", trace, "arrows_of")
-def arrows_begin_at_the_first_work(inner: Any, rows: Any) -> Any:
+def arrows_begin_at_the_first_work(inner, rows):
     return [arrow._replace(tail=(0, 0)) for arrow in inner(rows)]

@@ -1,7 +1,5 @@
 """Mutants whose graphs run too early, too little, in a wrong order or on wrong memory."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from mutants import mutant
@@ -15,15 +13,13 @@ from hal_core.queue import in_capture
 
 
 @mutant("G1 G4", "graph", Recorder, "_add_launch")
-def work_runs_during_capture(
-    inner: Any, self: Any, program: Any, geometry: Any, bufs: Any, args: Any, *more: Any
-) -> None:
+def work_runs_during_capture(inner, self, program, geometry, bufs, args, *more):
     inner(self, program, geometry, bufs, args, *more)
     program._launch(geometry, *args)
 
 
 @mutant("G1", "graph", Plan, "work")
-def replays_run_nodes_backwards(inner: Any, self: Any) -> Any:
+def replays_run_nodes_backwards(inner, self):
     self.steps.reverse()
     work = inner(self)
     self.steps.reverse()
@@ -31,15 +27,13 @@ def replays_run_nodes_backwards(inner: Any, self: Any) -> Any:
 
 
 @mutant("G1 G6", "graph", Node, "step")
-def views_lose_their_offset(inner: Any, self: Any, bufs: Any, after: Any) -> Any:
+def views_lose_their_offset(inner, self, bufs, after):
     whole = [one if one.base is None else one.base.view(one.size, one.dtype) for one in bufs]
     return inner(self, whole, after)
 
 
 @mutant("G1", "graph", Recorder, "_add_memory_work")
-def host_data_is_read_at_the_replay(
-    inner: Any, self: Any, method: str, args: Any, *bufs: Any
-) -> Any:
+def host_data_is_read_at_the_replay(inner, self, method, args, *bufs):
     event = inner(self, method, args, *bufs)
     if method == "_copyin":
         self._nodes[-1].data = args[-1]
@@ -47,44 +41,44 @@ def host_data_is_read_at_the_replay(
 
 
 @mutant("G2", "graph")
-def other_buffers_are_ignored() -> None:
+def other_buffers_are_ignored():
     plan.exchanged = lambda device, nodes, buffers: {}
 
 
 @mutant("G2", "graph", plan, "_part_of")
-def views_of_exchanged_buffers_stay(inner: Any, old: Any, new: Any, buffer: Any) -> Any:
+def views_of_exchanged_buffers_stay(inner, old, new, buffer):
     made = inner(old, new, buffer)
     return buffer if buffer.base is not None else made
 
 
 @mutant("G2", "graph", Node, "update")
-def updates_are_forgotten(inner: Any, self: Any, *bufs: Any, **how: Any) -> None:
+def updates_are_forgotten(inner, self, *bufs, **how):
     before = self.bufs, self._args, self.geometry
     inner(self, *bufs, **how)
     self.bufs, self._args, self.geometry = before
 
 
 @mutant("G2", "graph", Node, "uses")
-def dependencies_are_by_buffer(inner: Any, self: Any, bufs: Any) -> Any:
+def dependencies_are_by_buffer(inner, self, bufs):
     return inner(self, [one if one.base is None else one.base for one in bufs])
 
 
 @mutant("G2", "graph", Node, "uses")
-def reads_order_nothing(inner: Any, self: Any, bufs: Any) -> Any:
+def reads_order_nothing(inner, self, bufs):
     return [use for use in inner(self, bufs) if use.writes]
 
 
 @mutant("G3", "graph")
-def replays_in_queues_run_at_once() -> None:
+def replays_in_queues_run_at_once():
     from hal_core.queue import WorkerQueue
 
     WorkerQueue._add_replay = lambda self, plan: plan.work()()  # type: ignore[method-assign]
 
 
 @mutant("G4", "graph")
-def captures_may_be_nested() -> None:
+def captures_may_be_nested():
     class Blind(dict[int, Any]):
-        def __contains__(self, key: object) -> bool:
+        def __contains__(self, key):
             return False
 
     blind = Blind()
@@ -92,30 +86,30 @@ def captures_may_be_nested() -> None:
 
 
 @mutant("G4", "graph")
-def captures_take_the_work_of_all_threads() -> None:
+def captures_take_the_work_of_all_threads():
     in_capture.capturing.__globals__["get_ident"] = lambda: next(iter(in_capture.captures), 0)
 
 
 @mutant("G4", "graph")
-def a_failed_capture_keeps_its_nodes() -> None:
+def a_failed_capture_keeps_its_nodes():
     from hal_core.graph import Graph
     from hal_core.graph.capture import recording
 
     class Capture:
-        def __init__(self, device: Any) -> None:
+        def __init__(self, device):
             self.graph = Graph(device)
             self.block = recording(self.graph._recorder)
 
-        def __enter__(self) -> Any:
+        def __enter__(self):
             self.block.__enter__()
             return self.graph
 
-        def __exit__(self, *error: Any) -> Any:
+        def __exit__(self, *error):
             return self.block.__exit__(*error)
 
     Compiled.capture = lambda self: Capture(self)  # type: ignore[method-assign]
 
 
 @mutant("G5", "graph")
-def replays_are_checked_once() -> None:
+def replays_are_checked_once():
     Plan.is_current = lambda self, buffers: True  # type: ignore[method-assign]

@@ -1,11 +1,7 @@
 """Mutants whose kernels, launches, order, times or compilers are wrong."""
 
-from __future__ import annotations
-
 import threading
 import time
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from mutants import around, mutant
@@ -21,60 +17,58 @@ from hal_testing.fake.program import FakeProgram
 # -- which threads run
 
 
-def _interprets(change: Callable[..., list[tuple[Any, Any]]]) -> None:
+def _interprets(change):
     """Replace each launch by the ones that `change(grid, block)` returns."""
 
     @around(Chip, "_interpret")
-    def _interpret(
-        inner: Any, self: Any, kernel: Any, args: Any, grid: Any, block: Any, done: Any
-    ) -> int:
+    def _interpret(inner, self, kernel, args, grid, block, done):
         for times in change(grid, block):
             status = int(inner(self, kernel, args, *times, done))
         return status
 
 
 @mutant("P6", "program")
-def launch_runs_one_block_twice() -> None:
+def launch_runs_one_block_twice():
     _interprets(lambda grid, block: [(grid, block), ((1, 1, 1), block)])
 
 
 @mutant("P6", "program")
-def block_x_and_y_are_swapped() -> None:
+def block_x_and_y_are_swapped():
     _interprets(lambda grid, block: [(grid, (block[1], block[0], block[2]))])
 
 
 @mutant("P6", "program", Rules, "blocks_of")
-def surplus_threads_do_not_run(inner: Any, self: Any, grid: Any, block: Any, threads: Any) -> Any:
+def surplus_threads_do_not_run(inner, self, grid, block, threads):
     if threads is not None and self.fixed is None:
         grid, block, threads = threads, 1, None
     return inner(self, grid, block, threads)
 
 
 @mutant("P5", "program", Rules, "blocks_of")
-def zero_launches_one(inner: Any, self: Any, *extents: Any) -> Any:
+def zero_launches_one(inner, self, *extents):
     return tuple(max(1, n) for n in inner(self, *extents))
 
 
 # -- arguments
 
 
-def _changes_values(change: Callable[[list[Any]], list[Any]]) -> None:
+def _changes_values(change):
     """Replace the numbers of each launch by what `change` returns for them."""
 
     @around(Chip, "launch")
-    def launch(inner: Any, self: Any, program: int, args: Any, *rest: Any) -> int:
+    def launch(inner, self, program, args, *rest):
         values = iter(change([arg for arg in args if not isinstance(arg, Block | None)]))
         args = tuple(arg if isinstance(arg, Block | None) else next(values) for arg in args)
         return int(inner(self, program, args, *rest))
 
 
 @mutant("P3 P6", "program")
-def values_are_swapped() -> None:
+def values_are_swapped():
     _changes_values(lambda values: values[::-1])
 
 
 @mutant("P3", "program")
-def values_have_sixteen_bits() -> None:
+def values_have_sixteen_bits():
     _changes_values(
         lambda values: [
             int(np.int64(value).astype(np.int16)) if type(value) is int and 0 < value < 1 << 63
@@ -85,12 +79,12 @@ def values_have_sixteen_bits() -> None:
 
 
 @mutant("P3", "program")
-def bools_are_always_true() -> None:
+def bools_are_always_true():
     _changes_values(lambda values: [True if type(v) is bool else v for v in values])
 
 
 @mutant("V3 P7", "view language", chip_kernels, "_elements")
-def nans_are_made_alike(inner: Any, memory: Any, dtype: Any) -> Any:
+def nans_are_made_alike(inner, memory, dtype):
     found = inner(memory, dtype)
     if found.dtype.kind == "f":
         found[np.isnan(found)] = np.nan
@@ -98,10 +92,10 @@ def nans_are_made_alike(inner: Any, memory: Any, dtype: Any) -> Any:
 
 
 @mutant("X1", "process", FakeProgram, "_bind")
-def threads_share_the_storage_of_arguments(inner: Any, self: Any) -> Any:
+def threads_share_the_storage_of_arguments(inner, self):
     launch, storage = inner(self), [None] * len(self.signature.params)
 
-    def shared(geometry: Any, *args: Any) -> None:
+    def shared(geometry, *args):
         storage[:] = args
         time.sleep(0)  # as a binding that releases the GIL
         launch(geometry, *storage)
@@ -110,10 +104,10 @@ def threads_share_the_storage_of_arguments(inner: Any, self: Any) -> Any:
 
 
 @mutant("X1", "process", FakeProgram, "_bind")
-def a_program_belongs_to_its_thread(inner: Any, self: Any) -> Any:
+def a_program_belongs_to_its_thread(inner, self):
     launch, owner = inner(self), threading.get_ident()
 
-    def checked(geometry: Any, *args: Any) -> None:
+    def checked(geometry, *args):
         if threading.get_ident() == owner:
             launch(geometry, *args)
 
@@ -124,7 +118,7 @@ def a_program_belongs_to_its_thread(inner: Any, self: Any) -> Any:
 
 
 @mutant("P8", "program process", Chip, "copy")
-def copies_overtake_launches(inner: Any, self: Any, dest: Block, src: Block, nbytes: int) -> int:
+def copies_overtake_launches(inner, self, dest, src, nbytes):
     with self._lock:
         if any(work.call == "write" for work in self._queue):
             return int(inner(self, dest, src, nbytes))
@@ -132,7 +126,7 @@ def copies_overtake_launches(inner: Any, self: Any, dest: Block, src: Block, nby
 
 
 @mutant("P8 P6 P3 P5", "program", Chip, "read")
-def reads_do_not_wait_for_launches(inner: Any, self: Any, dest: memoryview, src: Block) -> int:
+def reads_do_not_wait_for_launches(inner, self, dest, src):
     with self._lock:
         launches = [work for work in self._queue if work.call == "run"]
         self._queue = type(self._queue)(work for work in self._queue if work.call != "run")
@@ -143,7 +137,7 @@ def reads_do_not_wait_for_launches(inner: Any, self: Any, dest: memoryview, src:
 
 
 @mutant("P8", "program process", Chip, "_drain")
-def the_queue_is_a_stack(inner: Any, self: Any, *args: Any, **named: Any) -> Any:
+def the_queue_is_a_stack(inner, self, *args, **named):
     tail = []
     while self._queue and self._queue[-1].call == "run":
         tail.append(self._queue.pop())
@@ -152,12 +146,12 @@ def the_queue_is_a_stack(inner: Any, self: Any, *args: Any, **named: Any) -> Any
 
 
 @mutant("synchronize", "program", FakeDevice, "_synchronize")
-def waiting_returns_at_once(inner: Any, self: Any, timeout: float | None) -> bool:
+def waiting_returns_at_once(inner, self, timeout):
     return True
 
 
 @mutant("P9", "process", FakeDevice, "close")
-def close_does_not_wait(inner: Any, self: Any) -> None:
+def close_does_not_wait(inner, self):
     self.chip._queue.clear()
     inner(self)
 
@@ -165,19 +159,19 @@ def close_does_not_wait(inner: Any, self: Any) -> None:
 # -- times
 
 
-def _lies(change: Callable[[float], Any]) -> None:
+def _lies(change):
     @around(FakeProgram, "_launch_timed")
-    def _launch_timed(inner: Any, self: Any, geometry: Any, args: Any) -> Any:
+    def _launch_timed(inner, self, geometry, args):
         return change(inner(self, geometry, args))
 
 
 @mutant("P4", "program")
-def times_are_missing() -> None:
+def times_are_missing():
     _lies(lambda seconds: None)
 
 
 @mutant("P4", "program", FakeProgram, "_launch_timed")
-def times_are_known_before_the_end(inner: Any, self: Any, geometry: Any, args: Any) -> float:
+def times_are_known_before_the_end(inner, self, geometry, args):
     start = time.perf_counter()
     self._bind()(geometry, *args)
     return time.perf_counter() - start
@@ -187,7 +181,7 @@ def times_are_known_before_the_end(inner: Any, self: Any, geometry: Any, args: A
 
 
 @mutant("P1", "program", Chip, "load")
-def the_name_of_the_entry_is_ignored(inner: Any, self: Any, image: bytes, entry: str) -> Any:
+def the_name_of_the_entry_is_ignored(inner, self, image, entry):
     for line in image.decode(errors="replace").splitlines():
         words = line.replace("(", " ").split()
         for word in words[:3]:
@@ -198,17 +192,17 @@ def the_name_of_the_entry_is_ignored(inner: Any, self: Any, image: bytes, entry:
 
 
 @mutant("P1", "program", driver, "check")
-def a_bad_binary_is_another_error(inner: Any, call: str, status: int, *rest: Any) -> None:
+def a_bad_binary_is_another_error(inner, call, status, *rest):
     inner(call, chip.FAULT if status == chip.BAD_BINARY else status, *rest)
 
 
 @mutant("P10", "program process")
-def unloading_does_nothing() -> None:
+def unloading_does_nothing():
     FakeProgram._unload = lambda self: None  # type: ignore[method-assign]
 
 
 @mutant("P10", "program", Chip, "unload")
-def unloading_does_not_wait_for_the_queue(inner: Any, self: Any, program: int) -> int:
+def unloading_does_not_wait_for_the_queue(inner, self, program):
     kernel = self._programs.get(program)
     name = kernel.name if kernel is not None else ""
     self._queue = type(self._queue)(work for work in self._queue if work.name != name)
@@ -216,18 +210,18 @@ def unloading_does_not_wait_for_the_queue(inner: Any, self: Any, program: int) -
 
 
 @mutant("P9", "process", Chip, "_drain")
-def failures_on_the_device_are_not_raised(inner: Any, self: Any, *args: Any, **named: Any) -> int:
+def failures_on_the_device_are_not_raised(inner, self, *args, **named):
     inner(self, *args, **named)
     return chip.OK
 
 
 @mutant("P9", "process", FakeDevice, "check")
-def failures_name_no_program(inner: Any, self: Any, call: str, status: int) -> None:
+def failures_name_no_program(inner, self, call, status):
     driver.check(call, status, self.name)
 
 
 @mutant("P9", "process", driver, "check")
-def failures_are_raw_errors(inner: Any, *args: Any) -> None:
+def failures_are_raw_errors(inner, *args):
     try:
         inner(*args)
     except HalError as error:
@@ -235,7 +229,7 @@ def failures_are_raw_errors(inner: Any, *args: Any) -> None:
 
 
 @mutant("P5", "program")
-def blocks_beyond_a_limit_are_cut() -> None:
+def blocks_beyond_a_limit_are_cut():
     _interprets(lambda grid, block: [(grid, (min(block[0], 128), *block[1:]))])
 
 
@@ -243,10 +237,10 @@ def blocks_beyond_a_limit_are_cut() -> None:
 
 
 @mutant("the_names_of_base_classes", "program")
-def a_program_keeps_its_own_things_under_a_name_of_the_base_class() -> None:
+def a_program_keeps_its_own_things_under_a_name_of_the_base_class():
     whole = FakeProgram.__init__
 
-    def __init__(self: FakeProgram, *parts: Any) -> None:
+    def __init__(self, *parts):
         whole(self, *parts)
         self._unloaded = False
 
@@ -254,5 +248,5 @@ def a_program_keeps_its_own_things_under_a_name_of_the_base_class() -> None:
 
 
 @mutant("the_names_of_base_classes", "program")
-def a_class_attribute_has_the_name_of_an_attribute_of_the_base_class() -> None:
+def a_class_attribute_has_the_name_of_an_attribute_of_the_base_class():
     FakeAllocator._held = 0

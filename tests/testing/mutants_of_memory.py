@@ -1,9 +1,6 @@
 """Mutants whose memory, copies or accounts are wrong."""
 
-from __future__ import annotations
-
 import threading
-from typing import Any
 
 from mutants import around, mutant
 
@@ -21,43 +18,39 @@ from hal_testing.fake.device import FakeDevice
 
 
 @mutant("B4", "buffer", FakeAllocator, "_copyin")
-def copyin_drops_the_last_byte(inner: Any, self: Any, dest: Block, src: memoryview) -> None:
+def copyin_drops_the_last_byte(inner, self, dest, src):
     inner(self, dest, src[:-1])
 
 
 @mutant("B4 B5", "buffer", FakeAllocator, "_copyout")
-def copyout_drops_the_last_byte(inner: Any, self: Any, dest: memoryview, src: Block) -> None:
+def copyout_drops_the_last_byte(inner, self, dest, src):
     inner(self, dest[:-1], src)
 
 
 @mutant("B4 B5", "buffer")
-def copyin_keeps_the_callers_memory() -> None:
+def copyin_keeps_the_callers_memory():
     @around(Chip, "write")
-    def write(inner: Any, self: Any, dest: Block, data: Any) -> int:
+    def write(inner, self, dest, data):
         self._enqueue("write", "write", lambda: self._put(dest, data))
         return chip.OK
 
     @around(FakeAllocator, "_copyin")
-    def _copyin(inner: Any, self: Any, dest: Block, src: memoryview) -> None:
+    def _copyin(inner, self, dest, src):
         self.device.chip.write(dest, src)
 
 
 @mutant("B6", "buffer", Chip, "copy")
-def copy_drops_the_last_byte(inner: Any, self: Any, dest: Block, src: Block, nbytes: int) -> int:
+def copy_drops_the_last_byte(inner, self, dest, src, nbytes):
     return int(inner(self, dest, src, nbytes - 1))
 
 
 @mutant("B6", "buffer", FakeAllocator, "_transfer")
-def transfer_between_devices_is_claimed_and_not_done(
-    inner: Any, self: Any, dest: Block, src: Block, nbytes: int, there: Any
-) -> bool:
+def transfer_between_devices_is_claimed_and_not_done(inner, self, dest, src, nbytes, there):
     return there is not self.device or inner(self, dest, src, nbytes, there)
 
 
 @mutant("B6", "buffer", FakeAllocator, "_transfer")
-def overlapping_copies_go_forward_only(
-    inner: Any, self: Any, dest: Block, src: Block, nbytes: int, there: Any
-) -> bool:
+def overlapping_copies_go_forward_only(inner, self, dest, src, nbytes, there):
     for start in range(0, nbytes, 64):
         size = min(64, nbytes - start)
         parts = (place._replace(offset=place.offset + start) for place in (dest, src))
@@ -67,25 +60,21 @@ def overlapping_copies_go_forward_only(
 
 
 @mutant("fill", "buffer", FakeAllocator, "_fill")
-def fill_ignores_the_patterns_phase(
-    inner: Any, self: Any, dest: Block, nbytes: int, pattern: bytes
-) -> None:
+def fill_ignores_the_patterns_phase(inner, self, dest, nbytes, pattern):
     inner(self, dest, nbytes, pattern[1:] + pattern[:1])
 
 
 @mutant("fill B14", "buffer", FakeAllocator, "_fill")
-def fill_sets_the_first_element_only(
-    inner: Any, self: Any, dest: Block, nbytes: int, pattern: bytes
-) -> None:
+def fill_sets_the_first_element_only(inner, self, dest, nbytes, pattern):
     inner(self, dest, len(pattern), pattern)
 
 
 @mutant("B6", "buffer")
-def two_devices_share_their_memory() -> None:
-    memory: dict[int, bytearray] = {}
+def two_devices_share_their_memory():
+    memory = {}
 
     @around(Chip, "__init__")
-    def __init__(inner: Any, self: Any, nbytes: int) -> None:
+    def __init__(inner, self, nbytes):
         inner(self, nbytes)
         self._memory = memory
 
@@ -94,12 +83,12 @@ def two_devices_share_their_memory() -> None:
 
 
 @mutant("B14", "buffer")
-def zero_is_not_zero_when_memory_is_used_again() -> None:
+def zero_is_not_zero_when_memory_is_used_again():
     FakeAllocator.fresh_is_zero = True  # it is not: the chip fills what is new with 0xaa
 
 
 @mutant("B7", "buffer", FakeAllocator, "_check")
-def options_are_ignored(inner: Any, self: Any, nbytes: int, options: Any) -> Any:
+def options_are_ignored(inner, self, nbytes, options):
     return inner(self, nbytes, None)
 
 
@@ -107,26 +96,22 @@ def options_are_ignored(inner: Any, self: Any, nbytes: int, options: Any) -> Any
 
 
 @mutant("B6 V1 V3", "buffer view", FakeAllocator, "_offset")
-def view_ignores_its_offset(
-    inner: Any, self: Any, opaque: Block, nbytes: int, offset: int
-) -> Block:
+def view_ignores_its_offset(inner, self, opaque, nbytes, offset):
     return opaque
 
 
 @mutant("V1 V3", "view", FakeAllocator, "_offset")
-def views_begin_at_multiples_of_sixteen(
-    inner: Any, self: Any, opaque: Block, nbytes: int, offset: int
-) -> Block:
+def views_begin_at_multiples_of_sixteen(inner, self, opaque, nbytes, offset):
     return inner(self, opaque, nbytes, offset & -16)  # type: ignore[no-any-return]
 
 
 @mutant("V5", "view", buffers.Buffer, "deallocate")
-def freeing_a_view_frees_its_base(inner: Any, self: Any) -> None:
+def freeing_a_view_frees_its_base(inner, self):
     inner(self if self.base is None else self.base)
 
 
 @mutant("V5 B2", "view buffer", buffers.Buffer, "_detach")
-def old_views_stay_usable(inner: Any, self: Any) -> None:
+def old_views_stay_usable(inner, self):
     if self.base is None:
         inner(self)
 
@@ -135,14 +120,12 @@ def old_views_stay_usable(inner: Any, self: Any) -> None:
 
 
 @mutant("A2 A8", "allocator")
-def free_does_nothing() -> None:
+def free_does_nothing():
     FakeAllocator._free = lambda self, opaque, nbytes, options: None  # type: ignore[method-assign]
 
 
 @mutant("A1", "allocator", core.Allocator, "alloc")
-def cache_returns_another_keys_block(
-    inner: Any, self: Any, nbytes: int, options: Any = None
-) -> Any:
+def cache_returns_another_keys_block(inner, self, nbytes, options=None):
     size = block_nbytes(nbytes)
     others = [key for key, blocks in self._cache.items() if blocks and key != size]
     if others and options in (None, hal.BufferSpec()):
@@ -152,9 +135,7 @@ def cache_returns_another_keys_block(
 
 
 @mutant("A1 X1", "allocator process", core.Allocator, "alloc")
-def cache_hands_out_a_block_and_keeps_it(
-    inner: Any, self: Any, nbytes: int, options: Any = None
-) -> Any:
+def cache_hands_out_a_block_and_keeps_it(inner, self, nbytes, options=None):
     blocks = self._cache.get(block_nbytes(nbytes))
     kept = blocks[-1] if blocks else None
     made = inner(self, nbytes, options)
@@ -164,24 +145,24 @@ def cache_hands_out_a_block_and_keeps_it(
 
 
 @mutant("A1 B8", "allocator buffer", core.Allocator, "_settle_next")
-def cache_keeps_nothing(inner: Any, self: Any) -> None:
+def cache_keeps_nothing(inner, self):
     inner(self)
     self._evict(0)
 
 
 @mutant("A2", "allocator", core.Allocator, "free")
-def nolru_is_cached(inner: Any, self: Any, opaque: Any, nbytes: int, options: Any = None) -> None:
+def nolru_is_cached(inner, self, opaque, nbytes, options=None):
     inner(self, opaque, nbytes, None)
 
 
 @mutant("A3 A1", "allocator", core.Allocator, "_evict")
-def cache_has_no_bound(inner: Any, self: Any, nbytes: int) -> None:
+def cache_has_no_bound(inner, self, nbytes):
     if nbytes == self._cached:
         inner(self, nbytes)
 
 
 @mutant("A3", "allocator", core.Allocator, "_evict")
-def cache_evicts_what_was_used_last(inner: Any, self: Any, nbytes: int) -> None:
+def cache_evicts_what_was_used_last(inner, self, nbytes):
     for blocks in self._cache.values():
         ages = [(-age, block) for age, block in reversed(blocks)]
         blocks.clear()
@@ -190,7 +171,7 @@ def cache_evicts_what_was_used_last(inner: Any, self: Any, nbytes: int) -> None:
 
 
 @mutant("A4 A8", "allocator", core.Allocator, "_ask_device")
-def limit_is_not_kept(inner: Any, self: Any, size: int, options: Any) -> Any:
+def limit_is_not_kept(inner, self, size, options):
     before, self.limit = self.limit, 0
     try:
         return inner(self, size, options)
@@ -199,7 +180,7 @@ def limit_is_not_kept(inner: Any, self: Any, size: int, options: Any) -> Any:
 
 
 @mutant("A8", "allocator", core.Allocator, "_ask_device")
-def limit_does_not_count_the_cache(inner: Any, self: Any, size: int, options: Any) -> Any:
+def limit_does_not_count_the_cache(inner, self, size, options):
     before, self.limit = self.limit, self.limit and self.limit + self._cached
     try:
         return inner(self, size, options)
@@ -208,14 +189,12 @@ def limit_does_not_count_the_cache(inner: Any, self: Any, size: int, options: An
 
 
 @mutant("A4", "allocator")
-def a_full_device_is_another_error() -> None:
+def a_full_device_is_another_error():
     driver._ERRORS[chip.OUT_OF_MEMORY] = hal.InvalidState
 
 
 @mutant("A4", "allocator", core.Allocator, "_fresh")
-def cache_is_not_given_up_before_a_refusal(
-    inner: Any, self: Any, nbytes: int, size: int, options: Any
-) -> Any:
+def cache_is_not_given_up_before_a_refusal(inner, self, nbytes, size, options):
     self.free_cache = lambda: None
     try:
         return inner(self, nbytes, size, options)
@@ -224,13 +203,13 @@ def cache_is_not_given_up_before_a_refusal(
 
 
 @mutant("A6", "allocator", core.Allocator, "free")
-def double_frees_pass(inner: Any, self: Any, opaque: Any, nbytes: int, options: Any = None) -> None:
+def double_frees_pass(inner, self, opaque, nbytes, options=None):
     if opaque in self._live:
         inner(self, opaque, nbytes, options)
 
 
 @mutant("A6", "allocator", core.Allocator, "__init__")
-def a_finalizer_that_allocates_waits_for_its_own_thread(inner: Any, self: Any, *args: Any) -> None:
+def a_finalizer_that_allocates_waits_for_its_own_thread(inner, self, *args):
     inner(self, *args)
     self._lock = _OnceLock()
 
@@ -238,46 +217,46 @@ def a_finalizer_that_allocates_waits_for_its_own_thread(inner: Any, self: Any, *
 class _OnceLock:
     """A lock that is not re-entrant: a thread that holds it waits for itself."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         lock = threading.Lock()
         self.acquire, self.release = lock.acquire, lock.release
 
-    def __enter__(self) -> None:
+    def __enter__(self):
         self.acquire()
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_):
         self.release()
 
-    def _is_owned(self) -> bool:
+    def _is_owned(self):
         return False
 
 
 @mutant("A5", "allocator", core.Allocator, "_settle_next")
-def the_backend_is_called_with_the_lock_held(inner: Any, self: Any) -> None:
+def the_backend_is_called_with_the_lock_held(inner, self):
     inner(self)
     while self._dropped:
         self._free(*self._dropped.popleft())
 
 
 @mutant("A7 P8", "allocator process", Chip, "write")
-def host_writes_overtake_the_queue(inner: Any, self: Any, dest: Block, data: bytes) -> int:
+def host_writes_overtake_the_queue(inner, self, dest, data):
     with self._lock:
         return int(self._check(dest, len(data)) or self._put(dest, data))
 
 
 @mutant("A7", "allocator")
-def free_does_not_wait_for_the_queue() -> None:
+def free_does_not_wait_for_the_queue():
     """Free at once, and allocate new memory at the place of the old."""
 
     @around(Chip, "free")
-    def free(inner: Any, self: Any, block: Block) -> int:
+    def free(inner, self, block):
         with self._lock:
             status = int(self._check(block, 0))
             self.spare = block.handle, self._memory.pop(block.handle, bytearray())
             return status
 
     @around(Chip, "alloc")
-    def alloc(inner: Any, self: Any, nbytes: int) -> Any:
+    def alloc(inner, self, nbytes):
         with self._lock:
             handle, memory = getattr(self, "spare", (0, b""))
             if len(memory) != nbytes:
@@ -288,13 +267,13 @@ def free_does_not_wait_for_the_queue() -> None:
             return chip.OK, Block(handle, 0)
 
     @around(Chip, "write")
-    def write(inner: Any, self: Any, dest: Block, data: bytes) -> int:
+    def write(inner, self, dest, data):
         with self._lock:
             return int(self._check(dest, len(data)) or self._put(dest, data))
 
 
 @mutant("B11 A1", "buffer allocator", buffers.Buffer, "_attach")
-def statistics_count_views(inner: Any, self: Any, operation: str, base: Any) -> None:
+def statistics_count_views(inner, self, operation, base):
     inner(self, operation, base)
     self._device.allocator._current += self.nbytes
 
@@ -303,11 +282,11 @@ def statistics_count_views(inner: Any, self: Any, operation: str, base: Any) -> 
 
 
 @mutant("X1 A5 A8", "process allocator")
-def accounts_have_no_lock() -> None:
+def accounts_have_no_lock():
     """Write each counter some time after reading it, without a lock."""
 
     @around(core.Allocator, "_settle_next")
-    def _settle_next(inner: Any, self: Any) -> None:
+    def _settle_next(inner, self):
         current, block = self._current, self._unsettled[0]
         threading.Event().wait(0.0005)
         inner(self)
@@ -315,44 +294,44 @@ def accounts_have_no_lock() -> None:
             self._current = current - block[1]
 
     @around(core.Allocator, "__init__")
-    def __init__(inner: Any, self: Any, *args: Any) -> None:
+    def __init__(inner, self, *args):
         inner(self, *args)
         self._lock = _NoLock()
 
 
 class _NoLock:
-    def _is_owned(self) -> bool:
+    def _is_owned(self):
         return False
 
-    def acquire(self, blocking: bool = True) -> bool:
+    def acquire(self, blocking=True):
         return True
 
-    def release(self) -> None:
+    def release(self):
         pass
 
-    def __enter__(self) -> None:
+    def __enter__(self):
         pass
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_):
         pass
 
 
 @mutant("P10", "process")
-def close_keeps_the_device_open() -> None:
+def close_keeps_the_device_open():
     FakeDevice._close = lambda self: None  # type: ignore[method-assign]
 
 
 @mutant("X2", "process")
-def children_use_their_parents_driver() -> None:
+def children_use_their_parents_driver():
     concurrency.survives_fork = lambda capabilities: True
 
 
 @mutant("X2", "process")
-def children_hang() -> None:
+def children_hang():
     concurrency.survives_fork = lambda capabilities: True
 
     @around(Chip, "_begin")
-    def _begin(inner: Any, self: Any, call: str) -> Any:
+    def _begin(inner, self, call):
         if threading.current_thread() is threading.main_thread() and _is_child():
             threading.Event().wait()
         return inner(self, call)
@@ -361,7 +340,7 @@ def children_hang() -> None:
 _parent = 0
 
 
-def _is_child() -> bool:
+def _is_child():
     import os
 
     global _parent

@@ -1,19 +1,16 @@
 """Test that each fault of the fake backend surfaces as the right error at the right call."""
 
-from __future__ import annotations
-
 import gc
 import time
 from functools import partial
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 import hal_core as hal
 from hal_testing.conformance.kernels import count_up
 from hal_testing.fake import FakePlugin, chip
-from hal_testing.fake.chip import FAULT, OUT_OF_MEMORY, Chip
+from hal_testing.fake.chip import FAULT, OUT_OF_MEMORY
 from hal_testing.fake.device import CAPABILITIES, LIMITS
 
 MIB = 1 << 20
@@ -27,7 +24,7 @@ def device():
     opened = hal.Device["SIM"]
     yield opened
     gc.collect()
-    held: Any = opened
+    held = opened
     if not opened.closed:
         assert opened.allocator.statistics().live == 0
         opened.close()
@@ -39,8 +36,7 @@ def device():
 @pytest.fixture
 def faulty(device):
     """The simulated chip of the device."""
-    made: Chip = device.chip
-    return made
+    return device.chip
 
 
 def launch(device, made):
@@ -192,7 +188,7 @@ def test_P10_a_launch_that_waits_in_a_queue_outlasts_its_program(device, faulty)
 
 def test_open_chips_are_counted_and_more_are_refused(device):
     hal.Device.register_plugin("MANY", FakePlugin(1000))
-    opened: list[hal.Compiled] = []
+    opened = []
     with pytest.raises(hal.DeviceUnavailable, match="BUSY"):
         while True:
             opened.append(hal.Device[f"MANY:{len(opened)}"])

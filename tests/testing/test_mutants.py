@@ -1,12 +1,10 @@
 """Test the kit itself: a fake that breaks a promise must fail the test of that promise."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from kit_process import run_kit
-from mutants import Mutant, every
+from mutants import every
 
 pytestmark = pytest.mark.full
 AT_ONCE = 2
@@ -35,7 +33,7 @@ class Runs:
 
 @pytest.fixture(scope="module")
 def runs(request, tmp_path_factory):
-    wanted: list[Mutant] = [
+    wanted = [
         MUTANTS[item.callspec.id]
         for item in request.session.items
         if isinstance(item, pytest.Function)
