@@ -74,7 +74,7 @@ def test_on_clusters(session: nox.Session, path: str, *more: str) -> None:
     # Ray's workers refuse a folder inside of the environment, where a session's own is.
     suite.run(
         session, str(ROOT / path), require=("RAY",), RAY_TMPDIR=str(one_run.folder()),
-        RAY_CHAOS_SECONDS="60", PYTEST_XDIST_AUTO_NUM_WORKERS="1",
+        only="", RAY_CHAOS_SECONDS="60", PYTEST_XDIST_AUTO_NUM_WORKERS="1",
     )  # fmt: skip
 
 

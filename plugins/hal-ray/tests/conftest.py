@@ -1,13 +1,9 @@
 """Fixtures: a cluster of a head and two nodes on this machine, which lasts for a session."""
 
-from __future__ import annotations
-
 import os
 import sys
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,6 +15,8 @@ sys.path.append(str(Path(__file__).resolve().parents[3] / "tests"))
 
 from on_nodes import named
 from own_cache import *  # noqa: F403
+
+from hal_testing.conformance.test_queue import TestQueue
 
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # tests touch no other machine
 os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"  # else each worker warns of a change to come
@@ -46,6 +44,13 @@ class NPUPlugin(FakePlugin):
 
 plugin = NPUPlugin()
 """
+
+
+def pytest_itemcollected(item):
+    """Of the kit on the NPU, a usual run has what lets a chip fail, and its queues."""
+    usual = "hal_fault" in getattr(item, "fixturenames", ()) or item.cls is TestQueue
+    if item.path.stem == "test_conformance_npu" and not usual:
+        item.add_marker(pytest.mark.full)
 
 
 def start_cluster(*names):
@@ -91,7 +96,7 @@ def join(cluster):
 
 
 @pytest.fixture(scope="session")
-def cluster(own_cache: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def cluster(own_cache, tmp_path_factory):
     """A head, node-a and node-b, each with one core, and this process connected to them."""
     if "RAY" not in hal.Device:  # run from a checkout
         hal.Device.register_plugin("RAY", plugin)

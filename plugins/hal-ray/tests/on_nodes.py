@@ -1,18 +1,14 @@
 """Work of tests on the devices of a cluster: their names, their processes, failures on request."""
 
-from __future__ import annotations
-
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import hal_core as hal
 
 IN_TIME = 30.0  # seconds; a process that ends is noticed at once, a machine after some
 
 
-def named(device: str, node: str) -> str:
+def named(device, node):
     """Return the name that a device of a node has here."""
     infos = hal.Device.devices("RAY")
     wanted = {"device": device, "node": node}
@@ -20,7 +16,7 @@ def named(device: str, node: str) -> str:
     return name
 
 
-def until(holds: Callable[[], bool], what: str) -> None:
+def until(holds, what):
     deadline = time.monotonic() + IN_TIME
     while not holds():
         if time.monotonic() > deadline:
@@ -28,7 +24,7 @@ def until(holds: Callable[[], bool], what: str) -> None:
         time.sleep(0.001)
 
 
-def lives(process: int) -> bool:
+def lives(process):
     try:
         state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
@@ -36,10 +32,10 @@ def lives(process: int) -> bool:
     return state != "Z"
 
 
-def fail_there(device: Any) -> None:
+def fail_there(device):
     """Let the next launch on a simulated accelerator fail late, on the chip of its node."""
 
-    def fail(host: Any) -> None:  # in here, or the actor would import this file
+    def fail(host):  # in here, or the actor would import this file
         host._device.chip.fail("run")
 
     device.connection.ray.get(device.connection.actor.__ray_call__.remote(fail))

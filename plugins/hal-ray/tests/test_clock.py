@@ -1,10 +1,7 @@
 """F1: remote work on this process's clock, and the way there as a row of its own."""
 
-from __future__ import annotations
-
 import json
 from time import perf_counter_ns
-from typing import Any
 
 import hal_core as hal
 
@@ -45,7 +42,7 @@ def test_F1_work_comes_after_its_message_and_before_the_wait(device, tmp_path):
 
 
 def test_F1_the_error_of_the_clock_is_what_a_question_takes(device):
-    clock: Any = device._make_clock()
+    clock = device._make_clock()
     try:
         assert 0 < clock.error_ns < 50_000_000
     finally:

@@ -1,7 +1,5 @@
 """The code of docs/clusters.md runs: on a cluster of Ray, with Dask, and under MPI."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys
@@ -37,7 +35,7 @@ def test_the_code_for_ray_runs(cluster, tmp_path, monkeypatch):
     run_path(str(path))
 
 
-def test_the_code_for_dask_runs(own_cache: None, tmp_path: Path) -> None:
+def test_the_code_for_dask_runs(own_cache, tmp_path):
     code = part("dask") + (
         "\n\nif __name__ == '__main__':\n"
         "    how = dict(n_workers=1, threads_per_worker=1, dashboard_address=None)\n"
@@ -51,7 +49,7 @@ def test_the_code_for_dask_runs(own_cache: None, tmp_path: Path) -> None:
     assert done.stdout.split("\n")[0] == "[0.0, 20.0, 40.0]"
 
 
-def test_the_code_for_mpi_runs(own_cache: None, tmp_path: Path) -> None:
+def test_the_code_for_mpi_runs(own_cache, tmp_path):
     code = part("mpi4py") + "\n\nprint(sum_of_all(MPI.COMM_WORLD))\n"
     path = tmp_path / "under_mpi.py"
     path.write_text(code, encoding="utf-8")

@@ -1,10 +1,7 @@
 """Tests of messages to an actor that is not there: a Ray of a few lines, and no cluster."""
 
-from __future__ import annotations
-
 import sys
 import threading
-from collections.abc import Callable
 from types import SimpleNamespace
 
 import pytest
@@ -56,7 +53,7 @@ def connection(ray):
     return Connection(ray, SimpleNamespace(run=run), "RAY", "node-a (CPU)")
 
 
-USES: dict[str, Callable[[Connection], object]] = {
+USES = {
     "wait": lambda connection: (connection.add("fill"), connection.wait(None)),
     "read": lambda connection: connection.ask("read"),
     "timed launch": lambda connection: connection.ask("timed"),
@@ -64,7 +61,7 @@ USES: dict[str, Callable[[Connection], object]] = {
 
 
 def told_to_one_who_waits(use, connection, ray, end):
-    seen: list[BaseException] = []
+    seen = []
 
     def wait():
         try:

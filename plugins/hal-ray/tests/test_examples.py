@@ -37,18 +37,14 @@ def cpus():
 
 
 @HERE
-def test_the_plate_is_the_same_on_nodes_and_after_a_worker_was_killed(cluster, tmp_path):
+def test_the_plate_is_the_same_on_nodes_after_a_worker_was_killed(cluster, tmp_path):
     pytest.importorskip("PIL.Image", reason="pillow is not installed here")
-    pictures = []
-    for more in ((), ("--kill",)):
-        said = run(cluster, tmp_path, "cluster.py", "--devices", cpus(), *more)
-        assert "differ from CPU by 0" in said
-        assert ("repeating steps from 200" in said) is bool(more)
-        pictures.append((tmp_path / "cluster.png").read_bytes())
-    assert pictures[0] == pictures[1]
+    said = run(cluster, tmp_path, "cluster.py", "--devices", cpus(), "--kill")
+    assert "differ from CPU by 0" in said and "repeating steps from 200" in said
 
 
 @HERE
+@pytest.mark.full  # half a minute; the kit has M1, too
 def test_M1_digits_learns_on_two_nodes(cluster, tmp_path):
     pytest.importorskip("sklearn", reason="scikit-learn is not installed here")
     devices = ",".join(cpus().split(",")[1:])

@@ -1,7 +1,5 @@
 """A kernel from its text to its result on a node, and the messages that this takes."""
 
-from __future__ import annotations
-
 import importlib.util
 from pickle import PicklingError
 
@@ -170,7 +168,7 @@ def test_a_renderer_that_changed_on_the_node_gives_its_new_code(npu):
 
         class Changed(old.renderer):
             def render(self, kernel):
-                text: str = super().render(kernel)
+                text = super().render(kernel)
                 return text.replace("CONST int32 1", "CONST int32 2")
 
         host._device.compilers[0] = old._replace(renderer=Changed)
