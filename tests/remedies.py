@@ -4,8 +4,6 @@ A text is the whole body; two texts are the body and what replaces a parameter o
 of the head, as `"t: hal.bool_ -> t: hal.int32"`; None with a reason is a remedy that no text shows.
 """
 
-Remedy = str | tuple[str, str] | tuple[None, str]
-
 _OUTSIDE = "def helper(x): -> @hal.func\ndef helper(x):"
 _WHOLE = "y: hal.Ptr[hal.float32], x -> y: hal.Ptr[hal.int32], x"
 _POINTER = "a: hal.float32 -> a: hal.ConstPtr[hal.float32]"

@@ -6,7 +6,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from run_python import printed
+from forked import Programs
 
 pytestmark = [
     pytest.mark.syntax,
@@ -15,16 +15,16 @@ pytestmark = [
 
 # The parent makes one of everything, on a device that does not survive a fork and on one that
 # does. `calls` counts what reaches the "driver" under them.
-PARENT = """
+HEAD = """
 import gc, os, sys, threading, time, warnings
 from types import SimpleNamespace
-sys.path.insert(0, {tests!r})
-warnings.simplefilter("ignore", DeprecationWarning)  # fork beside threads is what is tested
 import hal_core as hal
 from hal_core.device import Device
 from fake_backend import FakeAllocator, FakeDevice, FakePlugin, FakeProgram
 from hal_testing.fake.chip import Block
-
+"""
+PARENT = """
+warnings.simplefilter("ignore", DeprecationWarning)  # fork beside threads is what is tested
 calls = []
 class Handle(Block):
     def __del__(self):
@@ -45,8 +45,8 @@ FakeProgram._unload = lambda self: calls.append("_unload")
 
 class CPU(FakePlugin):
     def __init__(self):
-        super().__init__("cpu", rank={{"cpu": 0}})
-        self.capabilities = frozenset({{"subprocess_fork"}})
+        super().__init__("cpu", rank={"cpu": 0})
+        self.capabilities = frozenset({"subprocess_fork"})
 
 Device.register_plugin("DRV", FakePlugin("gpu", "gpu"))
 Device.register_plugin("CPU", CPU())
@@ -93,21 +93,34 @@ if child:
 """
 
 
-def run(program, tmp_path):
+@pytest.fixture(scope="module")
+def programs():
+    paths = os.pathsep.join([str(Path(__file__).parent), *filter(None, sys.path)])
+    with Programs(HEAD, "-W", "error", env=os.environ | {"PYTHONPATH": paths}) as made:
+        yield made
+
+
+@pytest.fixture
+def run(programs):
     """Return what is printed. Parent and child must end by themselves, well, and silently."""
-    environment = {
-        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
-        "HAL_CACHE_DIR": str(tmp_path),
-        "HAL_PLUGINS": "DRV,CPU",
-    }
-    return printed(program, **environment)
+
+    def run(text):
+        done = programs.run(PARENT + text, HAL_PLUGINS="DRV,CPU")
+        assert (done.returncode, done.stderr) == (0, "")
+        return done.stdout
+
+    return run
 
 
-def child(text, tmp_path, *, before="", leave=True):
+@pytest.fixture
+def child(run):
     """Return what the child prints."""
-    program = PARENT.format(tests=str(Path(__file__).parent)) + before + "\ncalls.clear()" + CHILD
-    program += textwrap.dedent(text)
-    return run(program + "\nsys.stdout.flush(); os._exit(0)\n" * leave, tmp_path)
+
+    def child(text, *, before="", leave=True):
+        text = before + "\ncalls.clear()" + CHILD + textwrap.dedent(text)
+        return run(text + "\nsys.stdout.flush(); os._exit(0)\n" * leave)
+
+    return child
 
 
 REFUSED = """
@@ -140,17 +153,16 @@ USES = (
 )  # fmt: skip
 
 
-def test_X2_whatever_the_parent_made_refuses_in_the_child(tmp_path):
+def test_X2_whatever_the_parent_made_refuses_in_the_child(child):
     """One fork for all: the child tries every use, and none reaches the driver."""
     lines = [REFUSED]
     lines += [f"source = {use!r}\nrefused(lambda: {use})" for use in USES]
     lines += ["assert calls == [], calls", "print('done')"]
-    assert child("\n".join(lines), tmp_path) == "done\n"
+    assert child("\n".join(lines)) == "done\n"
 
 
-def test_X2_the_parent_goes_on(tmp_path):
-    program = PARENT.format(tests=str(Path(__file__).parent))
-    program += """
+def test_X2_the_parent_goes_on(run):
+    program = """
 pid = os.fork()
 if not pid:
     os._exit(0)
@@ -158,10 +170,10 @@ os.waitpid(pid, 0)
 drv.program(drv.buf, vals=(5,), threads=4)
 print(drv.buf.numpy().tolist(), drv.dev is Device["DRV"], drv.dev.forked)
 """
-    assert run(program, tmp_path) == "[5, 5, 5, 5] True False\n"
+    assert run(program) == "[5, 5, 5, 5] True False\n"
 
 
-def test_X2_finalizers_and_close_leave_the_driver_alone(tmp_path):
+def test_X2_finalizers_and_close_leave_the_driver_alone(child):
     text = """
         drv.dev.close()
         drv.allocator.close()
@@ -177,10 +189,10 @@ def test_X2_finalizers_and_close_leave_the_driver_alone(tmp_path):
             gc.collect()
         print(calls)
         """
-    assert child(text, tmp_path) == "[]\n"
+    assert child(text) == "[]\n"
 
 
-def test_X2_a_child_that_ends_as_programs_do(tmp_path):
+def test_X2_a_child_that_ends_as_programs_do(child):
     """The exit handler and the interpreter's end: `calls` is looked at by the very last object."""
     before = """
 import builtins
@@ -196,10 +208,10 @@ for first in ("", "del drv", "drv.buf.deallocate()"):
         sys.exit(0)
     os.waitpid(pid, 0)
 """
-    assert child("", tmp_path, before=before) == "[]" * 3
+    assert child("", before=before) == "[]" * 3
 
 
-def test_X2_the_cpu_works_in_the_child_and_its_buffers_are_readable(tmp_path):
+def test_X2_the_cpu_works_in_the_child_and_its_buffers_are_readable(child):
     text = """
         assert cpu.buf.numpy().tolist() == [7, 7, 7, 7]
         cpu.program(cpu.buf, vals=(3,), threads=4)
@@ -212,10 +224,10 @@ def test_X2_the_cpu_works_in_the_child_and_its_buffers_are_readable(tmp_path):
         new.dev.close()
         print("done")
         """
-    assert child(text, tmp_path) == "done\n"
+    assert child(text) == "done\n"
 
 
-def test_X2_a_closed_device_frees_nothing_in_the_child(tmp_path):
+def test_X2_a_closed_device_frees_nothing_in_the_child(child):
     before = """
 held = drv.buf
 drv.dev.close()
@@ -225,14 +237,14 @@ drv.dev.close()
         gc.collect()
         print(calls)
         """
-    assert child(text, tmp_path, before=before) == "[]\n"
+    assert child(text, before=before) == "[]\n"
 
 
-def test_X2_available_devices_are_those_that_can_be_opened(tmp_path):
-    assert child("print(Device.get_available_devices())", tmp_path) == "['CPU']\n"
+def test_X2_available_devices_are_those_that_can_be_opened(child):
+    assert child("print(Device.get_available_devices())") == "['CPU']\n"
 
 
-def test_X2_a_lock_that_another_thread_held(tmp_path):
+def test_X2_a_lock_that_another_thread_held(child):
     before = """
 import signal
 
@@ -275,10 +287,10 @@ for made in (drv, cpu):
 """
     # The CPU's new device refuses the old one's program.
     expected = ["ForkError"] * 5 + ["InvalidArgument"] * 5
-    assert child("", tmp_path, before=before).split() == expected
+    assert child("", before=before).split() == expected
 
 
-def test_X2_accounts_are_right_after_a_change_that_was_cut_short(tmp_path):
+def test_X2_accounts_are_right_after_a_change_that_was_cut_short(child):
     """Another thread had taken a block out of the cache and not yet written that down."""
     before = """
 small = hal.empty(300, hal.int8, cpu.dev)
@@ -295,10 +307,10 @@ blocks.pop()
         rest = hal.empty(4096 - 768, hal.int8, cpu.dev)
         print("done")
         """
-    assert child(text, tmp_path, before=before) == "done\n"
+    assert child(text, before=before) == "done\n"
 
 
-def test_X2_a_queue_of_the_child_waits_for_no_pending_event_of_the_parent(tmp_path):
+def test_X2_a_queue_of_the_child_waits_for_no_pending_event_of_the_parent(child):
     before = "queue = cpu.dev.queue().wait(hal.Event())\npending = queue.record()\n"
     text = """
         try:
@@ -306,7 +318,4 @@ def test_X2_a_queue_of_the_child_waits_for_no_pending_event_of_the_parent(tmp_pa
         except hal.ForkError:
             print("refused")
         """
-    assert child(text, tmp_path, before=before, leave=False) == "refused\n"
-
-
-# -- the one handler
+    assert child(text, before=before, leave=False) == "refused\n"

@@ -151,9 +151,7 @@ def test_the_commands_of_the_core_run(command, capsys):
 @pytest.mark.parametrize(
     ("command", "distribution"), [("render", "hal-kernel"), ("check", "hal-testing")]
 )
-def test_a_command_that_is_elsewhere_says_where(
-    command: str, distribution: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_command_that_is_elsewhere_says_where(command, distribution, capsys):
     assert command not in commands()
     with pytest.raises(SystemExit):
         main([command, "x.py"])

@@ -74,7 +74,7 @@ def test_a_kernel_that_is_only_declared_has_no_code():
      ("kernel void f(int *y|#if A|, int n|#endif|) {}", ""),
      ("#define U float|kernel void f(U *y) {}|#undef U|#define U int", "")],
 )  # fmt: skip
-def test_P17_what_depends_on_a_branch_asks_for_the_signature(text: str, means: str) -> None:
+def test_P17_what_depends_on_a_branch_asks_for_the_signature(text, means):
     for name, signature in ((None, None), ("f", None), ("f", means or "z: uint8*")):
         text = text.replace("|", "\n")
         source = hal.Source(name, text, signature, language="metal", defines={"T": "int"})

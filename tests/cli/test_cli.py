@@ -266,8 +266,8 @@ SIZES = {"a:b": 7}
      ("exit(3)", 2, "failed: SystemExit: 3")],
 )  # fmt: skip
 def test_an_expression_makes_a_kernel_or_the_command_says_why_not(
-    kernels: str, expression: str, code: int, said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+    kernels, expression, code, said, capsys
+):
     with open(kernels, "a") as file:
         file.write(MAKERS)
     assert main(["render", f"{kernels}:{expression}"]) == code

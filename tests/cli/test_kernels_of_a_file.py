@@ -257,9 +257,7 @@ def test_commands_take_the_kernels_of_another_front_end(tmp_path, monkeypatch, c
     ],
     ids=str,
 )
-def test_bench_and_try_say_what_is_wrong(
-    file: str, given: list[str], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_bench_and_try_say_what_is_wrong(file, given, said, capsys):
     """One parser serves both; what is wrong with the arguments is no fault of a kernel."""
     assert main(["bench", f"{file}:{given[0]}", *given[1:]]) == 2
     out, err = capsys.readouterr()

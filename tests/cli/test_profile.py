@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from fake_backend import FakePlugin
+from forked import Programs
 
 import hal_core as hal
 from hal_core import files
@@ -43,6 +44,25 @@ def profile(tmp_path, text, *arguments):
     return main(["profile", str(tmp_path / "program.py"), *arguments])
 
 
+@pytest.fixture(scope="module")
+def programs():
+    head = f"import sys; sys.path.append({str(ROOT / 'tests')!r})\n"
+    with Programs(head + "import fake_backend, hal_core.__main__, hal_core.cli.profile\n") as made:
+        yield made
+
+
+@pytest.fixture
+def ran(programs, tmp_path):
+    """Run `hal profile` on a text in a process of its own."""
+
+    def run(text, *arguments):
+        (tmp_path / "program.py").write_text(text, encoding="utf-8")
+        begin = f"os.chdir({str(tmp_path)!r}); sys.argv[:] = {['hal', 'profile', *arguments]}\n"
+        return programs.run(begin + "sys.exit(hal_core.__main__.main())")
+
+    return run
+
+
 def rows(table):
     """Return the cells of each line of the table, by the kind of event."""
     found = [line.split() for line in table.splitlines() if line.startswith(" FAKE")]
@@ -59,17 +79,15 @@ def test_a_table_of_what_was_done_follows_the_program(tmp_path, capsys):
     assert {"alloc", "launch", "copyout"} <= set(found)
 
 
-def test_in_json_what_the_program_prints_goes_to_stderr(tmp_path):
+def test_in_json_what_the_program_prints_goes_to_stderr(ran):
     """The output of its child processes goes there, too: stdout is one document."""
-    (tmp_path / "program.py").write_text(
+    text = (
         "import os, sys\nfrom hal_core import Device, zeros, int8\n"
-        f"sys.path.append({str(ROOT / 'tests')!r})\nfrom fake_backend import FakePlugin\n"
+        "from fake_backend import FakePlugin\n"
         "Device.register_plugin('FAKE', FakePlugin())\nzeros(64, int8, 'FAKE').numpy()\n"
-        "print('mine', sys.argv[1:], flush=True)\nos.system('echo theirs')\nsys.exit(3)\n",
-        encoding="utf-8",
+        "print('mine', sys.argv[1:], flush=True)\nos.system('echo theirs')\nsys.exit(3)\n"
     )
-    command = [sys.executable, "-m", "hal_core", "profile", "--json", "program.py", "--json"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = ran(text, "--json", "program.py", "--json")
     assert done.returncode == 3, done.stderr
     found = json.loads(done.stdout)
     (copy,) = (event for event in found["events"] if event["kind"] == "copyout")
@@ -100,31 +118,24 @@ def test_a_traceback_has_the_frames_of_the_program_alone(tmp_path, text, capfd):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows has no SIGINT of its own")
-def test_ctrl_c_ends_it_as_it_ends_the_program(tmp_path):
-    (tmp_path / "program.py").write_text("import os\nos.kill(os.getpid(), 2)\nfor _ in 'abc': pass")
-    command = [sys.executable, "-m", "hal_core", "profile", "program.py"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+def test_ctrl_c_ends_it_as_it_ends_the_program(ran):
+    done = ran("import os\nos.kill(os.getpid(), 2)\nfor _ in 'abc': pass", "program.py")
     assert done.returncode == -2 and done.stdout == ""
     *_, interrupt, table = done.stderr.splitlines()
     assert interrupt == "KeyboardInterrupt" and "no device did anything" in table
 
 
-def test_threads_of_the_program_are_waited_for(tmp_path):
+def test_threads_of_the_program_are_waited_for(ran, tmp_path):
     """Also an idle thread of an executor, which ends when the interpreter does."""
-    (tmp_path / "program.py").write_text(
-        f"import sys\nsys.path.append({str(ROOT / 'tests')!r})\n"
-        "from fake_backend import FakePlugin\nimport hal_core as hal, threading, time\n"
+    text = (
+        "from fake_backend import FakePlugin\nimport hal_core as hal, sys, threading, time\n"
         "from concurrent.futures import ThreadPoolExecutor\n"
         "hal.Device.register_plugin('FAKE', FakePlugin())\n"
         "pool = ThreadPoolExecutor()\npool.submit(print, 'pool').result()\n"
         "def late():\n    time.sleep(0.2)\n    hal.zeros(64, hal.int8, 'FAKE')\n"
-        "threading.Thread(target=late).start()\nsys.exit(3)\n",
-        encoding="utf-8",
+        "threading.Thread(target=late).start()\nsys.exit(3)\n"
     )
-    command = [sys.executable, "-m", "hal_core", "profile", "-o", "t.json", "program.py"]
-    done = subprocess.run(
-        command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
-    )
+    done = ran(text, "-o", "t.json", "program.py")
     assert (done.returncode, done.stdout) == (3, "pool\n")
     assert rows(done.stderr).keys() == {"alloc", "fill", "free"}
     assert json.loads((tmp_path / "t.json").read_text())["traceEvents"]
@@ -137,10 +148,8 @@ def test_threads_of_the_program_are_waited_for(tmp_path):
      "sys.stdout = io.TextIOWrapper(sys.stdout.buffer); print('last')",
      "sys.stderr = io.TextIOWrapper(sys.stderr.buffer)"],
 )  # fmt: skip
-def test_a_program_that_closes_its_output_loses_no_trace(tmp_path, end):
-    (tmp_path / "program.py").write_text(f"import io, os, sys\n{end}")
-    command = [sys.executable, "-m", "hal_core", "profile", "-o", "t.json", "program.py"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+def test_a_program_that_closes_its_output_loses_no_trace(ran, tmp_path, end):
+    done = ran(f"import io, os, sys\n{end}", "-o", "t.json", "program.py")
     assert done.returncode == int("exit" in end), done.stderr
     assert "no device did anything" in done.stderr and "Traceback" not in done.stderr
     assert done.stdout.splitlines() == ["last"] * ("last" in end)

@@ -1,7 +1,5 @@
 """Sampling finds out what a launch needs and does: no element less, no byte or operation more."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 from kernel_files import saxpy
@@ -72,9 +70,7 @@ def _geometry(kernel, threads):
 @pytest.mark.parametrize(
     ("kernel", "vals", "threads", "expected"), CASES, ids=[case[0].name for case in CASES]
 )
-def test_what_a_launch_needs_and_does(
-    kernel: hal.KernelFunction, vals: Any, threads: Any, expected: Sample
-) -> None:
+def test_what_a_launch_needs_and_does(kernel, vals, threads, expected):
     """The kernel runs on buffers of these sizes, and on none smaller."""
     grid, block = _geometry(kernel, threads)
     assert sample(kernel.lower(), vals, (grid, block)) == expected
@@ -135,7 +131,7 @@ def stuck(y: hal.Ptr[hal.int64]) -> None:
      (before, r"out of bounds: a write of 'y' .*got -1"),
      (stuck, "does not end: its loops have taken too long.*left, or give smaller sizes")],
 )  # fmt: skip
-def test_no_arguments_suit(kernel: hal.KernelFunction, said: str) -> None:
+def test_no_arguments_suit(kernel, said):
     with pytest.raises(KernelFault, match=said):
         sample(kernel.lower(), (), ((1, 1, 1), (1, 1, 1)), seconds=0.1)
 

@@ -65,7 +65,7 @@ EXPECTED = {
 
 
 @pytest.mark.parametrize("kernel", EXPECTED, ids=lambda kernel: kernel.name)
-def test_a_product_is_fused_into_the_only_sum_that_takes_it(kernel: hal.KernelFunction) -> None:
+def test_a_product_is_fused_into_the_only_sum_that_takes_it(kernel):
     made = contracted(kernel.lower())
     expected, count = EXPECTED[kernel]
     assert not made.contract

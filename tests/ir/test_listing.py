@@ -71,6 +71,6 @@ def test_block_and_contraction_come_back():
      ("kernel k()\n0 = CONST int33 1", 2),
      ("kernel k()\n0 = CONST int32 1\n1 = CONST int32 __import__('os')", 3)],
 )  # fmt: skip
-def test_what_is_no_listing_is_refused_with_its_line(text: str, line: int) -> None:
+def test_what_is_no_listing_is_refused_with_its_line(text, line):
     with pytest.raises(InvalidKernel, match=f"line {line} cannot be read"):
         parse_listing(text)

@@ -1,7 +1,5 @@
 """Python numbers as constants of a dtype: numpy is the second opinion."""
 
-from __future__ import annotations
-
 import math
 import warnings
 

@@ -1,5 +1,6 @@
 """A kernel means what Python means: generated kernels run as IR and as plain Python functions."""
 
+import functools
 import inspect
 import math
 from types import SimpleNamespace
@@ -88,6 +89,7 @@ def _binary(inner, symbols, form):
     )
 
 
+@functools.cache
 def _ints(depth):
     leaf = st.sampled_from(INTS)
     if not depth:
@@ -108,6 +110,7 @@ def _ints(depth):
     )
 
 
+@functools.cache
 def _floats(depth):
     leaf = st.sampled_from(FLOATS)
     if not depth:
@@ -126,6 +129,7 @@ def _floats(depth):
     )
 
 
+@functools.cache
 def _bools(depth):
     leaf = st.sampled_from(("e", "(i < n)", "True", "FLAG", "(not e)"))
     if not depth:
@@ -149,6 +153,7 @@ def _indent(lines):
     return [f"    {line}" for line in lines]
 
 
+@functools.cache
 def _blocks(depth, counters="stuz", *, loop=False):
     """Statements; in a `loop` such that leave it."""
     simple = st.one_of(

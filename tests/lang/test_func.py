@@ -1,7 +1,5 @@
 """`@hal.func`: functions that kernels call."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import kernel_files

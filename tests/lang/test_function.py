@@ -1,7 +1,5 @@
 """`@hal.kernel`: signatures, constants from outside, source text, and what a kernel object is."""
 
-from __future__ import annotations
-
 import ast
 import gc
 import importlib
@@ -12,9 +10,7 @@ import subprocess
 import sys
 import traceback
 import weakref
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -29,9 +25,6 @@ from hal_kernel.lang.function import KernelFunction
 from hal_kernel.lang.mathematics import LANGUAGE
 
 pytestmark = pytest.mark.syntax
-
-if TYPE_CHECKING:
-    pass
 
 SCALE = 3.0
 KERNEL = "@hal.kernel\ndef f(y: hal.Ptr[hal.int32]):\n    y[0] = 1\n"
@@ -301,9 +294,7 @@ def test_dtype_of_a_new_local(value, dtype, tmp_path):
         ),
     ],
 )  # fmt: skip
-def test_bad_signature_is_refused_at_the_definition(
-    head: str, at: str, says: str, tmp_path: Path
-) -> None:
+def test_bad_signature_is_refused_at_the_definition(head, at, says, tmp_path):
     with pytest.raises(hal.KernelSyntaxError, match=says) as raised:
         load(tmp_path, f"{IMPORTS}@hal.kernel\n{head}\n    pass\n")
     error = raised.value
@@ -462,7 +453,7 @@ def kernel_without_source():
         (kernel_without_source, "build its IR with hal.Kernel"),
     ],
 )
-def test_no_source_text(make: Callable[[], object], says: str) -> None:
+def test_no_source_text(make, says):
     with pytest.raises(hal.KernelSyntaxError, match=says):
         make()
 

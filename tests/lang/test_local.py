@@ -1,7 +1,5 @@
 """`hal.local`: arrays of the thread's own."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import kernel_files

@@ -1,7 +1,5 @@
 """Kernels in another process: by name where an import finds them there, else by value."""
 
-from __future__ import annotations
-
 import copy
 import importlib
 import math

@@ -1,7 +1,5 @@
 """Everything outside the kernel language is refused: where, why, and what to write instead."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import NamedTuple

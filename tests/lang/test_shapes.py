@@ -1,7 +1,5 @@
 """`hal.view` and `p[k:]`: the same memory with another shape, or from another element on."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import kernel_files

@@ -1,7 +1,5 @@
 """The amount of a shift may have another dtype than the number that is shifted."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

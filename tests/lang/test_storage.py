@@ -1,7 +1,5 @@
 """16-bit floats in memory, bits as numbers, and asserts."""
 
-from __future__ import annotations
-
 import math
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Captured tuples and numpy arrays that a kernel indexes at run time."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import kernel_files

@@ -1,7 +1,5 @@
 """`hal.load` and `hal.store`: several elements at once, in the interpreter and in checked mode."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

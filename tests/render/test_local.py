@@ -1,12 +1,9 @@
 """Local arrays, which each thread has for itself, in every language."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 from builder import Builder
 from slices import usual
-from toolchains import Toolchain
 
 import hal_core as hal
 from hal_core.dtypes import bool_, int8, int16, int32, int64, uint8
@@ -141,7 +138,7 @@ def kept_across_a_barrier(y: hal.Ptr[hal.int32]):
 
 
 @pytest.mark.parametrize("kernel", [declared_in_a_loop, kept_across_a_barrier])
-def test_elements_that_would_not_fit_stay_arrays(toolchain: Toolchain, kernel: Any) -> None:
+def test_elements_that_would_not_fit_stay_arrays(toolchain, kernel):
     """A block of any shape may have 1024 threads, which keep 256 bytes each."""
     y, expected = np.tile(np.arange(64, dtype="i4"), (2, 1))
     toolchain.run(kernel.lower(), {"y": y}, (2, 1, 1), (32, 1, 1))

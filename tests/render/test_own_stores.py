@@ -1,7 +1,5 @@
 """A thread sees what it stored before, whatever compilers know of the loop over threads."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 from slices import usual
@@ -92,9 +90,7 @@ OWN_STORES = [  # and what y[2 i] and y[2 i + 1] are in the end, when all y were
     ("kernel", "even", "odd"), OWN_STORES, ids=[kernel.name for kernel, _, _ in OWN_STORES]
 )
 @pytest.mark.parametrize("compiler", usual(["llvm", "gcc", "clang"], "llvm", "gcc"))
-def test_P8_a_thread_sees_its_own_earlier_stores(
-    compiler: str, kernel: Any, even: Any, odd: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_P8_a_thread_sees_its_own_earlier_stores(compiler, kernel, even, odd, monkeypatch):
     pytest.importorskip("hal_cpu", reason="hal-cpu is not installed here")
     monkeypatch.setenv("CPU_CC", compiler)
     device, count = hal.Device["CPU"], len(X)

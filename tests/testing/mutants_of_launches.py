@@ -1,6 +1,5 @@
 """Mutants whose kernels, launches, order, times or compilers are wrong."""
 
-import threading
 import time
 
 import numpy as np
@@ -78,11 +77,6 @@ def values_have_sixteen_bits():
     )  # fmt: skip
 
 
-@mutant("P3", "program")
-def bools_are_always_true():
-    _changes_values(lambda values: [True if type(v) is bool else v for v in values])
-
-
 @mutant("V3 P7", "view language", chip_kernels, "_elements")
 def nans_are_made_alike(inner, memory, dtype):
     found = inner(memory, dtype)
@@ -101,17 +95,6 @@ def threads_share_the_storage_of_arguments(inner, self):
         launch(geometry, *storage)
 
     return shared
-
-
-@mutant("X1", "process", FakeProgram, "_bind")
-def a_program_belongs_to_its_thread(inner, self):
-    launch, owner = inner(self), threading.get_ident()
-
-    def checked(geometry, *args):
-        if threading.get_ident() == owner:
-            launch(geometry, *args)
-
-    return checked
 
 
 # -- order

@@ -17,11 +17,6 @@ from hal_testing.fake.device import FakeDevice
 # -- copies
 
 
-@mutant("B4", "buffer", FakeAllocator, "_copyin")
-def copyin_drops_the_last_byte(inner, self, dest, src):
-    inner(self, dest, src[:-1])
-
-
 @mutant("B4 B5", "buffer", FakeAllocator, "_copyout")
 def copyout_drops_the_last_byte(inner, self, dest, src):
     inner(self, dest[:-1], src)
@@ -37,11 +32,6 @@ def copyin_keeps_the_callers_memory():
     @around(FakeAllocator, "_copyin")
     def _copyin(inner, self, dest, src):
         self.device.chip.write(dest, src)
-
-
-@mutant("B6", "buffer", Chip, "copy")
-def copy_drops_the_last_byte(inner, self, dest, src, nbytes):
-    return int(inner(self, dest, src, nbytes - 1))
 
 
 @mutant("B6", "buffer", FakeAllocator, "_transfer")
@@ -62,21 +52,6 @@ def overlapping_copies_go_forward_only(inner, self, dest, src, nbytes, there):
 @mutant("fill", "buffer", FakeAllocator, "_fill")
 def fill_ignores_the_patterns_phase(inner, self, dest, nbytes, pattern):
     inner(self, dest, nbytes, pattern[1:] + pattern[:1])
-
-
-@mutant("fill B14", "buffer", FakeAllocator, "_fill")
-def fill_sets_the_first_element_only(inner, self, dest, nbytes, pattern):
-    inner(self, dest, len(pattern), pattern)
-
-
-@mutant("B6", "buffer")
-def two_devices_share_their_memory():
-    memory = {}
-
-    @around(Chip, "__init__")
-    def __init__(inner, self, nbytes):
-        inner(self, nbytes)
-        self._memory = memory
 
 
 # -- options
