@@ -77,12 +77,9 @@ def build_engine(folder: Path) -> Engine:
 
     Raises: build.NoCompiler.
     """
-    command = (*cxx.compiler(), *build.COMPILE, *cxx.WARN)
     units = [unit for unit in cxx.units([build.HERE], build.TOGETHER) if unit[0] != "driver"]
     units.append(("engine_main", [build.HERE / "engine_main.cpp"]))
-    with cxx.building(folder) as folder:
-        made = cxx.objects(folder, command, units, build.FOLDERS)
-        return Engine(cxx.linked(folder, command, made, (), "engine"), folder)
+    return Engine(build.linked(folder, units, (), "engine"), folder)
 
 
 def ordered(kernel: Any, arguments: Mapping[str, Any]) -> list[Any]:
