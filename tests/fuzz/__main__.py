@@ -1,19 +1,16 @@
 """The long run: `python tests/fuzz --kernels 10000 --targets llvm,gcc,clang,opencl,ptx,hip`."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 from campaign import small, together, verdicts
 from device import TARGETS, built
-from harness import DISCARDED, MISSING, OK, UNSUPPORTED, WRONG, Verdict
+from harness import DISCARDED, MISSING, OK, UNSUPPORTED, WRONG
 from rich.console import Console
 from rich.progress import Progress
 
@@ -21,7 +18,7 @@ console = Console(soft_wrap=True)
 SHOWN = 500  # numbers after which the counts are printed where no bar is
 
 
-def main() -> int:
+def main():
     parser = argparse.ArgumentParser(prog="fuzz", description=__doc__)
     parser.add_argument("--kernels", type=int, default=200, help="on each target")
     parser.add_argument("--first", type=int, default=0, help="number of the first kernel")
@@ -42,19 +39,19 @@ def main() -> int:
 class Counts:
     """Count the outcomes of one target's kernels."""
 
-    def __init__(self) -> None:
-        self.kinds: Counter[str] = Counter()
-        self.why: Counter[str] = Counter()
-        self.wrong: list[int] = []
+    def __init__(self):
+        self.kinds = Counter()
+        self.why = Counter()
+        self.wrong = []
 
-    def add(self, seed: int, verdict: Verdict) -> None:
+    def add(self, seed, verdict):
         self.kinds[verdict.kind] += 1
         if verdict.kind == WRONG:
             self.wrong.append(seed)
         elif verdict.kind != OK:
             self.why[verdict.why.splitlines()[0][:100]] += 1
 
-    def __str__(self) -> str:
+    def __str__(self):
         kinds = self.kinds
         return (
             f"{kinds[OK] + kinds[WRONG]} kernels run, {kinds[DISCARDED]} discarded, "
@@ -62,9 +59,9 @@ class Counts:
         )
 
 
-def _run(names: Sequence[str], options: argparse.Namespace) -> bool:
+def _run(names, options):
     """Print what becomes of the kernels on these targets; tell whether one came out wrong."""
-    counts: defaultdict[str, Counts] = defaultdict(Counts)
+    counts = defaultdict(Counts)
     for name in names:  # before a worker is waited for
         built(TARGETS[name].device)
     start, done = time.monotonic(), 0

@@ -3,13 +3,10 @@
 What stands here is written only where all threads of a block come along.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 
 from expressions import IN_ANY_ORDER, spell
-from statements import Statements
 
 from hal_core.dtypes import STORAGE_DTYPES, DType, bool_, float32, int32, int64
 
@@ -28,15 +25,15 @@ class Tile(NamedTuple):
 class Blocks:
     """Draws statements with barriers between those of each thread."""
 
-    def __init__(self, statements: Statements, threads: int, exchange: str | None) -> None:
+    def __init__(self, statements, threads, exchange):
         self.s, self.threads = statements, threads  # of a block
         self.exchange = exchange  # a buffer with an element for each thread of the grid
-        self.exchanged: DType = int32
-        self.tiles: list[Tile] = []
-        self.bins: list[tuple[str, DType, int]] = []
+        self.exchanged = int32
+        self.tiles = []
+        self.bins = []
         self.uniform = ["n > 1", "n % 2 == 0", "hal.block_idx(0) % 2 == 0", "hal.grid_dim(0) > 1"]
 
-    def declare(self) -> None:
+    def declare(self):
         """At the top of the kernel."""
         random, s = self.s.random, self.s
         for _ in range(random.randint(1, 2)):
@@ -50,7 +47,7 @@ class Blocks:
             s.write(f"{name} = hal.shared({spell(dtype)}, {size})")
             self.bins.append((name, dtype, size))
 
-    def _shape(self) -> tuple[tuple[int, ...], str]:
+    def _shape(self):
         divisors = [d for d in range(2, self.threads) if self.threads % d == 0]
         chance = self.s.random.random()
         if not divisors or chance < 0.5:
@@ -61,7 +58,7 @@ class Blocks:
             return (rows, columns), f"lane // {columns}, lane % {columns}"
         return (1, rows, columns), f"0, lane // {columns}, lane % {columns}"
 
-    def body(self, nesting: int) -> None:
+    def body(self, nesting):
         for _ in range(self.s.random.choice([1, 1, 2, 3])):
             if self.s.random.random() < 0.4:
                 self.s.statement(1)
@@ -70,7 +67,7 @@ class Blocks:
 
     # -- what needs barriers
 
-    def share(self, nesting: int) -> None:
+    def share(self, nesting):
         """Each thread writes its element, then reads any."""
         tile, s = self.s.random.choice(self.tiles), self.s
         held = float32 if tile.dtype in STORAGE_DTYPES else tile.dtype
@@ -83,12 +80,12 @@ class Blocks:
             self._keep(f"{tile.name}[{index}]", held)
         s.write("hal.barrier()")
 
-    def _keep(self, text: str, dtype: DType) -> None:
+    def _keep(self, text, dtype):
         name = self.s.new("t")
         self.s.write(f"{name} = {text}")
         self.s.e.frames[-1][name] = dtype
 
-    def together(self, nesting: int) -> None:
+    def together(self, nesting):
         """What the threads of a subgroup tell each other, whatever its size."""
         e = self.s.e
         dtype = self.s.random.choice([*e.kinds.atomic, float32])
@@ -102,7 +99,7 @@ class Blocks:
         value = f"{spell(dtype)}({e.pick(dtype, 2)})"
         return self._keep(self.s.random.choice(calls).format(value), dtype)
 
-    def count(self, nesting: int) -> None:
+    def count(self, nesting):
         """Atomics on shared memory, read when all are done."""
         if not self.bins:
             return self.share(nesting)
@@ -123,7 +120,7 @@ class Blocks:
         self._keep(read.format(name, s.e.index(size)), dtype)
         return s.write("hal.barrier()")
 
-    def pass_on(self, nesting: int) -> None:
+    def pass_on(self, nesting):
         """Device memory that the threads of a block exchange."""
         if self.exchange is None:
             return self.share(nesting)
@@ -136,14 +133,14 @@ class Blocks:
 
     # -- control flow of the whole block
 
-    def branch(self, nesting: int) -> None:
+    def branch(self, nesting):
         with self.s.block(f"if {self.s.random.choice(self.uniform)}:"):
             self.body(nesting - 1)
         if self.s.random.random() < 0.4:
             with self.s.block("else:"):
                 self.body(nesting - 1)
 
-    def loop(self, nesting: int) -> None:
+    def loop(self, nesting):
         kind = self.s.random.choice(["for", "for", "unroll"])
         bounds = ["2"] if kind == "unroll" else ["3", "n % 4", "2, -1, -1", "hal.block_idx(0) % 3"]
         with self.s.loop(kind, self.s.random.choice(bounds), int32):
@@ -156,7 +153,7 @@ class Blocks:
                 self.body(0)
             self.uniform.pop()
 
-    def while_loop(self, nesting: int) -> None:
+    def while_loop(self, nesting):
         name = self.s.new("w")
         self.s.write(f"{name} = hal.int32(0)")
         with self.s.block(f"while {name} < {self.s.random.choice(['2', '3', 'n % 4'])}:"):
@@ -167,16 +164,16 @@ class Blocks:
             self.uniform.pop()
             self.s.loops.pop()
 
-    def end(self, nesting: int) -> None:
+    def end(self, nesting):
         self._leave(["return"])
 
-    def _leave(self, words: list[str]) -> None:
+    def _leave(self, words):
         with self.s.block(f"if {self.s.random.choice(self.uniform)}:"):
             self.s.write(self.s.random.choice(words))
 
 
 Way = Callable[[Blocks, int], None]
-FLAT: list[Way] = [Blocks.share, Blocks.share, Blocks.count, Blocks.pass_on, Blocks.together]
-DEEP: list[Way] = [
+FLAT = [Blocks.share, Blocks.share, Blocks.count, Blocks.pass_on, Blocks.together]
+DEEP = [
     *FLAT, Blocks.share, Blocks.branch, Blocks.loop, Blocks.loop, Blocks.while_loop, Blocks.end,
 ]  # fmt: skip

@@ -1,7 +1,5 @@
 """Many cases on several targets, in processes that may end or hang."""
 
-from __future__ import annotations
-
 import json
 import queue
 import subprocess
@@ -9,11 +7,9 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from case import Case
 from device import TARGETS
 from generator import generate
 from harness import ENDED, MISSING, WRONG, Verdict
@@ -27,22 +23,20 @@ Found = tuple[int, str, Verdict]  # a number, a target, and what became of it th
 Job = tuple[str, list[int]]  # a target, and numbers whose kernels are compiled at once
 
 
-def together(names: Sequence[str]) -> list[list[str]]:
+def together(names):
     """The targets by the process that runs them."""
     shared = [name for name in names if not TARGETS[name].alone]
     return [*([shared] if shared else []), *([name] for name in names if TARGETS[name].alone)]
 
 
-def verdicts(
-    names: Sequence[str], first: int, count: int, batch: int = 1, worker: Sequence[str] = WORKER
-) -> Iterator[Found]:
+def verdicts(names, first, count, batch=1, worker=WORKER):
     """Each number on each target of one process; a target that is missing says so once.
 
     So many numbers, a `batch`, are compiled at once where a target can. Where a process ends in the
     middle of one, the numbers that it owes are done one by one.
     """
     end, missing = first + count, set[str]()
-    jobs: deque[Job] = deque(
+    jobs = deque(
         (name, list(range(begin, min(begin + batch, end))))
         for begin in range(first, end, batch)
         for name in names
@@ -70,9 +64,7 @@ def verdicts(
 
 
 @contextmanager
-def _started(
-    command: Sequence[str],
-) -> Iterator[tuple[Callable[[str], None], Callable[[], Verdict]]]:
+def _started(command):
     """A process, as two functions: one sends it a line, one gives its next verdict.
 
     That is ENDED when the process has ended, or has given no verdict for too long.
@@ -81,8 +73,8 @@ def _started(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         errors="replace",
     ) as process:  # fmt: skip
-        lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-        errors: list[str | None] = []
+        lines = queue.SimpleQueue()
+        errors = []
         readers = [
             threading.Thread(target=_read, args=(process.stdout, lines.put)),
             threading.Thread(target=_read, args=(process.stderr, errors.append)),
@@ -90,11 +82,11 @@ def _started(
         for reader in readers:
             reader.start()
 
-        def ask(line: str) -> None:
+        def ask(line):
             with suppress(BrokenPipeError):  # then there is no answer
                 print(line, file=process.stdin, flush=True)
 
-        def answer() -> Verdict:
+        def answer():
             try:
                 line = lines.get(timeout=PATIENCE)
             except queue.Empty:
@@ -108,20 +100,20 @@ def _started(
         finally:
             process.kill()
             with suppress(BrokenPipeError):  # a line that nobody has read
-                process.stdin.close()  # type: ignore[union-attr]
+                process.stdin.close()
             for reader in readers:
                 reader.join()
     if process.returncode not in (0, -9):
         print("".join(filter(None, errors))[-2000:], file=sys.stderr)
 
 
-def _read(stream: Iterable[str] | None, put: Callable[[str | None], object]) -> None:
+def _read(stream, put):
     for line in stream or ():
         put(line)
     put(None)
 
 
-def small(target: str, seed: int) -> str:
+def small(target, seed):
     """The failing case as Python, made small."""
     done = subprocess.run(
         [*WORKER, target, str(seed)], capture_output=True, text=True, timeout=1800
@@ -136,7 +128,7 @@ def small(target: str, seed: int) -> str:
     return f"{case}\n# the process ends"
 
 
-def _ends(target: str, case: Case) -> bool:
+def _ends(target, case):
     """Tell whether the case ends its process."""
     command = [*WORKER, target, str(case.seed), "-"]
     done = subprocess.run(command, input=case.source, capture_output=True, text=True)

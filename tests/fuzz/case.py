@@ -1,7 +1,5 @@
 """A generated kernel and all that running it needs."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,11 +34,11 @@ class Case(NamedTuple):
     launch: dict[str, Any]
 
     @property
-    def guard(self) -> int:
+    def guard(self):
         """The guard elements on each side of a buffer."""
         return GUARDS[self.seed % 2]
 
-    def arrays(self) -> list[Array]:
+    def arrays(self):
         """The buffers' contents before the launch, with guard elements on both sides."""
         random = np.random.default_rng(self.seed)
         guards = 2 * self.guard
@@ -50,18 +48,18 @@ class Case(NamedTuple):
                 array[:] = random.integers(-9, 10, len(array))
         return arrays
 
-    def __str__(self) -> str:
+    def __str__(self):
         places = ", ".join(f"{p.name}: {p.size} x {p.dtype}" for p in self.places)
         return f"# seed {self.seed}: {places}\n# vals={self.vals} {self.launch}\n{self.source}"
 
 
-def within(place: Place, array: Array) -> slice:
+def within(place, array):
     """The elements that the kernel sees."""
     guard = (len(array) - place.size) // 2
     return slice(guard, guard + place.size)
 
 
-def values(dtype: DType, size: int, random: np.random.Generator) -> Array:
+def values(dtype, size, random):
     """Numbers of every sort: small, at the limits, any bits, and for floats what is no number."""
     kind = dtype.to_numpy()
     if dtype.kind == "b":
@@ -82,7 +80,7 @@ def values(dtype: DType, size: int, random: np.random.Generator) -> Array:
         return np.choose(choice, parts).astype(kind)
 
 
-def number(dtype: DType, random: Any) -> Any:
+def number(dtype, random):
     """A value parameter."""
     if dtype.kind == "b":
         return random.random() < 0.5
@@ -96,7 +94,7 @@ def number(dtype: DType, random: Any) -> Any:
 class Kinds:
     """The dtypes that kernels draw from."""
 
-    def __init__(self, stored: list[DType], widest_atomic: int) -> None:
+    def __init__(self, stored, widest_atomic):
         self.stored = stored
         self.computed = [dtype for dtype in stored if dtype not in STORAGE_DTYPES]
         self.integers = [dtype for dtype in self.computed if dtype.is_integer]

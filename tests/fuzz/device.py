@@ -1,20 +1,17 @@
 """Devices that cases run on."""
 
-from __future__ import annotations
-
 import ctypes
 import importlib
 import os
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from case import EVERY, OF_METAL, Array, Case, Kinds
-from harness import UNSUPPORTED, WRONG, Runner, Trial, Verdict
+from case import EVERY, OF_METAL, Kinds
+from harness import UNSUPPORTED, WRONG, Runner, Verdict
 
 import hal_core as hal
 from hal_core.compiler import compile_source
@@ -61,7 +58,7 @@ SIMULATORS = {"CUDA": "build", "HIP": "hip_build"}  # the module that builds eac
 JOINED = ("c", "cuda", "hip", "opencl")  # languages of which one text has several kernels
 
 
-def simulated(family: str) -> str:
+def simulated(family):
     """Loads a family's driver in software under the name that bindings look for; or why not.
 
     HAL_TEST_CUDA=system, and the like, leaves the name to the machine's own driver.
@@ -73,7 +70,7 @@ def simulated(family: str) -> str:
     return why
 
 
-def built(family: str) -> tuple[Path | None, str]:
+def built(family):
     """The library of a family's driver in software, if it is to be one; or why not.
 
     It is built here if it is not yet, which takes minutes on a busy machine.
@@ -88,7 +85,7 @@ def built(family: str) -> tuple[Path | None, str]:
         return None, f"the software driver cannot be built: {error}"
 
 
-def opened(name: str) -> Runner:
+def opened(name):
     """The target of this name; its `why` says why it is not there."""
     return MSL() if name == "msl" else Opened(name)
 
@@ -96,13 +93,13 @@ def opened(name: str) -> Runner:
 class MSL(Runner):
     """Rendered Metal, compiled by clang for this processor, without a device."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         sys.path.insert(0, str(Path(__file__).parents[1] / "simulators" / "metal"))
         self.msl = importlib.import_module("msl")
         self.subgroup = 1
         self.why = "" if self.msl.compiler() else "clang is not installed (apt-get install clang)"
 
-    def launch(self, kernel: Any, case: Case, before: list[Array]) -> list[Array]:
+    def launch(self, kernel, case, before):
         lowered = kernel.lower()
         library = self.msl.Library(MetalRenderer().render(lowered))
         signature = lowered.signature
@@ -119,7 +116,7 @@ class MSL(Runner):
         return before
 
 
-def joined(texts: Iterable[str]) -> str:
+def joined(texts):
     """One text of several, whose common definitions it has once."""
     return "\n\n".join(dict.fromkeys(part for text in texts for part in text.split("\n\n")))
 
@@ -127,7 +124,7 @@ def joined(texts: Iterable[str]) -> str:
 class Opened(Runner):
     """One target of a device. Those of one process share the device, and take turns."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name):
         self.name, self.target = name, TARGETS[name]
         self.folder = tempfile.TemporaryDirectory(prefix="hal-fuzz-")
         self.log = Path(self.folder.name) / "oclgrind.log"
@@ -141,9 +138,9 @@ class Opened(Runner):
         self.renderer = None if self.why else self._renderer()
         known = self.renderer and self.renderer.subgroup
         self.subgroup = known or {"HIP": 64}.get(self.target.device, 1)
-        self.programs: dict[str, hal.Program] = {}  # prepared ones, by the names of their kernels
+        self.programs = {}  # prepared ones, by the names of their kernels
 
-    def _found(self, family: str) -> str:
+    def _found(self, family):
         """The device's name; "", and `why`, where there is none."""
         os.environ.update(self.target.environment)
         try:
@@ -161,16 +158,16 @@ class Opened(Runner):
             self.why = str(error)
         return ""
 
-    def _renderer(self) -> Any:
+    def _renderer(self):
         found = hal.Device[self.device].renderer
         if self.target.width is None:
             return found
         return LLVMRenderer(found.half, found.fma, found.registers, self.target.width)
 
-    def _source(self, kernel: Any) -> hal.Source:
+    def _source(self, kernel):
         return source_of(kernel.lower(), hal.Device[self.device], self.renderer)
 
-    def run(self, trial: Trial) -> Verdict:
+    def run(self, trial):
         try:
             verdict = super().run(trial)
         except hal.Unsupported as error:
@@ -182,7 +179,7 @@ class Opened(Runner):
                     hal.Device[self.device].close()
         return self._reported() or verdict
 
-    def prepare(self, trials: list[Trial]) -> str:
+    def prepare(self, trials):
         """A compiler takes longer to start than for a kernel."""
         os.environ.update(self.target.environment)
         self.programs.clear()
@@ -208,7 +205,7 @@ class Opened(Runner):
             return f"as one text {alone} are refused: {error}"
         return ""
 
-    def launch(self, kernel: Any, case: Case, before: list[Array]) -> list[Array]:
+    def launch(self, kernel, case, before):
         os.environ.update(self.target.environment)
         device = hal.Device[self.device]
         buffers = [hal.Buffer.from_numpy(array, device) for array in before]
@@ -223,7 +220,7 @@ class Opened(Runner):
         program(*views, vals=case.vals, wait=True, **case.launch)
         return [buffer.numpy() for buffer in buffers]
 
-    def _reported(self) -> Verdict | None:
+    def _reported(self):
         """What Oclgrind has seen: races, accesses out of bounds, divergent barriers."""
         text = self.log.read_text(errors="replace").strip() if self.log.exists() else ""
         if not text:

@@ -1,12 +1,8 @@
 """Random expressions of the kernel language, as text of a known dtype."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from random import Random
 from typing import NamedTuple
 
-from case import Kinds, Place
 from guards import near
 
 from hal_core.dtypes import STORAGE_DTYPES, DType, bool_, float32, int32, int64
@@ -14,14 +10,14 @@ from hal_core.dtypes import STORAGE_DTYPES, DType, bool_, float32, int32, int64
 MATH = ["exp", "exp2", "log", "log2", "rsqrt", "sin", "cos", "tan", "tanh", "atan"]
 
 
-def spell(dtype: DType) -> str:
+def spell(dtype):
     return f"hal.{dtype.__name__}"
 
 
 class Function:
     """A `hal.func` that gives a value. Without parameters' dtypes: two of one dtype, as given."""
 
-    def __init__(self, name: str, result: DType | None, params: list[DType]) -> None:
+    def __init__(self, name, result, params):
         self.name, self.result, self.params = name, result, params
 
 
@@ -37,33 +33,33 @@ class Local(NamedTuple):
 class Expressions:
     """Draws from what is visible: `names` by dtype, and the buffers that may be read."""
 
-    def __init__(self, random: Random, kinds: Kinds, products: bool = True) -> None:
+    def __init__(self, random, kinds, products=True):
         self.random, self.kinds = random, kinds
         self.products = products  # whether floats are multiplied, and so may be contracted
-        self.frames: list[dict[str, DType]] = [{}]
-        self.inputs: list[Place] = []
-        self.own: dict[str, DType] = {}  # elements of the thread's own: text -> dtype
-        self.functions: list[Function] = []
-        self.locals: list[Local] = []
-        self.tables: list[Local] = []
+        self.frames = [{}]
+        self.inputs = []
+        self.own = {}  # elements of the thread's own: text -> dtype
+        self.functions = []
+        self.locals = []
+        self.tables = []
 
-    def names(self, dtype: DType) -> list[str]:
+    def names(self, dtype):
         return [name for frame in self.frames for name, kind in frame.items() if kind is dtype]
 
-    def pick(self, dtype: DType, depth: int) -> str:
+    def pick(self, dtype, depth):
         """An expression of this dtype."""
         if depth <= 0 or self.random.random() < 0.3:
             return self.leaf(dtype)
         return self.random.choice(WAYS[dtype.kind])(self, dtype, depth - 1)
 
-    def some(self, dtype: DType) -> str:
+    def some(self, dtype):
         """Small, mostly: a compiler's time is the fuzzer's."""
         return self.pick(dtype, self.random.choice([1, 2, 2, 3]))
 
-    def condition(self, depth: int = 2) -> str:
+    def condition(self, depth=2):
         return self.pick(bool_, depth)
 
-    def index(self, size: int, depth: int = 2, wide: float = 0.1) -> str:
+    def index(self, size, depth=2, wide=0.1):
         """Return an index of an array: clamped, or a floor modulo, and never negative."""
         if self.random.random() < 0.3:
             return near(self.random, size)
@@ -76,7 +72,7 @@ class Expressions:
 
     # -- leaves
 
-    def leaf(self, dtype: DType) -> str:
+    def leaf(self, dtype):
         names, chance = self.names(dtype), self.random.random()
         if names and chance < 0.6:
             return self.random.choice(names)
@@ -87,7 +83,7 @@ class Expressions:
             return f"{spell(dtype)}({self.random.choice(self.names(other))})"
         return self.constant(dtype)
 
-    def constant(self, dtype: DType) -> str:
+    def constant(self, dtype):
         if dtype is bool_:
             return f"hal.bool_({self.random.random() < 0.5})"
         if dtype.is_float:
@@ -95,13 +91,13 @@ class Expressions:
             return f"{spell(dtype)}({self.random.choice(texts)})"
         return f"{spell(dtype)}({self.literal(dtype)})"
 
-    def literal(self, dtype: DType) -> int:
+    def literal(self, dtype):
         large = self.random.getrandbits(self.random.randint(3, 8 * dtype.itemsize - 1))
         limits = [int(dtype.min), int(dtype.max), large, large]
         some = [0, 1, 2, 3, 7, *(limits if self.random.random() < 0.3 else [])]
         return self.random.choice(some if dtype.kind == "u" else [*some, -1, -2, -5])
 
-    def element(self, array: Local, depth: int = 0) -> str:
+    def element(self, array, depth=0):
         """Any element of an array of the thread's own."""
         if array.fixed:
             indices = [str(self.random.randrange(size)) for size in array.shape]
@@ -110,7 +106,7 @@ class Expressions:
         sign = self.random.choice([", ", "]["]) if array in self.tables else ", "
         return f"{array.name}[{sign.join(indices)}]"
 
-    def load(self, dtype: DType) -> str:
+    def load(self, dtype):
         if self.tables and self.random.random() < 0.15:
             array = self.random.choice(self.tables)
             text, stored = self.element(array), array.dtype
@@ -129,7 +125,7 @@ class Expressions:
         held = float32 if stored in STORAGE_DTYPES else stored
         return text if held is dtype else f"{spell(dtype)}({text})"
 
-    def _seen(self, place: Place) -> tuple[str, DType, int]:
+    def _seen(self, place):
         """The memory of an input, sometimes as elements of another dtype that fit its alignment."""
         if self.random.random() < 0.8:
             return place.name, place.dtype, place.size
@@ -138,7 +134,7 @@ class Expressions:
         size = place.size * place.dtype.itemsize // dtype.itemsize
         return f"hal.bitcast({spell(dtype)}, {place.name})", dtype, size
 
-    def _shaped(self, name: str, size: int) -> str:
+    def _shaped(self, name, size):
         """An element of a part of the memory, with extents known at compile time or not."""
         start = self.random.randrange(size)
         part, left = name, size
@@ -152,7 +148,7 @@ class Expressions:
         indices = ", ".join(self.index(extent, 0, wide=0) for extent in shape)
         return f"hal.view({part}, ({extents}))[{indices}]"
 
-    def _gated(self, dtype: DType, name: str, stored: DType, size: int) -> str:
+    def _gated(self, dtype, name, stored, size):
         """An index that may be outside, and a gate that keeps it from being read."""
         index = self.random.choice(self.names(int32)) if self.names(int32) else "hal.int32(3)"
         held = float32 if stored in STORAGE_DTYPES else stored
@@ -162,17 +158,17 @@ class Expressions:
 
     # -- operations on all dtypes
 
-    def _choice(self, dtype: DType, depth: int) -> str:
+    def _choice(self, dtype, depth):
         first, second = self.pick(dtype, depth), self.pick(dtype, depth)
         return f"({first} if {self.pick(bool_, depth)} else {second})"
 
-    def _cast(self, dtype: DType, depth: int) -> str:
+    def _cast(self, dtype, depth):
         target = dtype
         if dtype is float32 and self.random.random() < 0.3:
             target = self.random.choice(sorted(STORAGE_DTYPES, key=str))
         return f"{spell(target)}({self.pick(self.random.choice(self.kinds.computed), depth)})"
 
-    def _call(self, dtype: DType, depth: int) -> str:
+    def _call(self, dtype, depth):
         able = [f for f in self.functions if f.result in (dtype, None)]
         if not able or dtype is bool_:
             return self._cast(dtype, depth)
@@ -180,31 +176,31 @@ class Expressions:
         kinds = function.params if function.result else [dtype, dtype]
         return f"{function.name}({', '.join(self.pick(kind, depth) for kind in kinds)})"
 
-    def _extreme(self, dtype: DType, depth: int) -> str:
+    def _extreme(self, dtype, depth):
         values = [self.pick(dtype, depth) for _ in range(self.random.choice([2, 2, 3]))]
         return f"{self.random.choice(['min', 'max'])}({', '.join(values)})"
 
-    def _one_of(self, dtype: DType, depth: int, forms: list[str]) -> str:
+    def _one_of(self, dtype, depth, forms):
         form = self.random.choice(forms)
         return form.format(*(self.pick(dtype, depth) for _ in range(form.count("{}"))))
 
     # -- by kind
 
-    def _integers(self, dtype: DType, depth: int) -> str:
+    def _integers(self, dtype, depth):
         operators = ["+", "-", "*", "//", "%", "&", "|", "^", "<<", ">>"]
         forms = [f"({{}} {operator} {{}})" for operator in operators]
         return self._one_of(dtype, depth, [*forms, "hal.truncdiv({}, {})", "hal.truncmod({}, {})"])
 
-    def _with_number(self, dtype: DType, depth: int) -> str:
+    def _with_number(self, dtype, depth):
         operator = self.random.choice(["+", "-", "*", "//", "%", "&", "|", "^", "<<", ">>"])
         number = self.literal(dtype)
         number = abs(number) % 64 if operator in ("<<", ">>") else number
         return f"({self.pick(dtype, depth)} {operator} {number})"
 
-    def _integer_unary(self, dtype: DType, depth: int) -> str:
+    def _integer_unary(self, dtype, depth):
         return self._one_of(dtype, depth, ["(-{})", "(~{})", "abs({})"])
 
-    def _bits(self, dtype: DType, depth: int) -> str:
+    def _bits(self, dtype, depth):
         """A NaN has many bit patterns, so none becomes an integer."""
         if dtype.itemsize == 2 and self.random.random() < 0.5:
             half = self.random.choice(["hal.float16", "hal.bfloat16"])
@@ -217,18 +213,18 @@ class Expressions:
             value = f"{spell(source)}(1.5) if hal.isnan({value}) else {value}"
         return f"hal.bitcast({spell(dtype)}, {value})"
 
-    def _floats(self, dtype: DType, depth: int) -> str:
+    def _floats(self, dtype, depth):
         products = ["({} * {})", "({} ** 2)"] if self.products else []
         forms = ["({} + {})", "({} - {})", "({} / {})", "hal.fmod({}, {})", "hal.fma({}, {}, {})"]
         return self._one_of(dtype, depth, [*forms, *products])
 
-    def _float_unary(self, dtype: DType, depth: int) -> str:
+    def _float_unary(self, dtype, depth):
         names = ["-", "abs", "round", "hal.floor", "hal.ceil", "hal.trunc", "hal.sqrt"]
         halves = ["hal.float16", "hal.bfloat16"] if dtype is float32 else []
         forms = [f"{name}({{}})" for name in [*names, *halves]]
         return self._one_of(dtype, depth, [*forms, "round({} / 2)"])  # halves go to the even one
 
-    def _comparison(self, dtype: DType, depth: int) -> str:
+    def _comparison(self, dtype, depth):
         signs = ["<", "<=", ">", ">=", "==", "!="]
         kind = self.random.choice([*self.kinds.computed, *self.kinds.floats, *self.kinds.floats])
         values = [self.pick(kind, depth) for _ in range(self.random.choice([2, 2, 2, 3]))]
@@ -237,16 +233,16 @@ class Expressions:
             text += f" {self.random.choice(signs)} {value}"
         return f"({text})"
 
-    def _logic(self, dtype: DType, depth: int) -> str:
+    def _logic(self, dtype, depth):
         forms = ["({} and {})", "({} or {})", "(not {})", "({} & {})", "({} | {})", "({} ^ {})"]
         return self._one_of(bool_, depth, forms)
 
-    def _is_nan(self, dtype: DType, depth: int) -> str:
+    def _is_nan(self, dtype, depth):
         return f"hal.isnan({self.pick(self.random.choice(self.kinds.floats), depth)})"
 
     # -- what is not exact, and so goes to memory at once
 
-    def inexact(self, dtype: DType) -> str:
+    def inexact(self, dtype):
         chance, a, b = self.random.random(), self.pick(dtype, 1), self.pick(dtype, 1)
         if chance < 0.1:
             return f"hal.atan2({a}, {b})"
@@ -254,7 +250,7 @@ class Expressions:
             return f"hal.pow({a}, {b})" if chance < 0.15 else f"({a} ** {b})"
         return f"hal.{self.random.choice(MATH)}({a})"
 
-    def any_dtype(self) -> DType:
+    def any_dtype(self):
         return self.random.choice([*self.kinds.computed, int32, int32, float32])
 
 
@@ -262,12 +258,12 @@ AS_IS = ["{}", "hal.int32({})", "min(n, 0) + {}"]  # the same number; n is not n
 IN_ANY_ORDER = ["add", "min", "max", "and", "or", "xor"]  # atomics that give the same
 
 Way = Callable[[Expressions, DType, int], str]
-INTEGER_WAYS: list[Way] = [
+INTEGER_WAYS = [
     Expressions._integers, Expressions._integers, Expressions._integers, Expressions._with_number,
     Expressions._integer_unary, Expressions._choice, Expressions._cast, Expressions._extreme,
     Expressions._bits, Expressions._call,
 ]  # fmt: skip
-WAYS: dict[str, list[Way]] = {
+WAYS = {
     "i": INTEGER_WAYS,
     "u": INTEGER_WAYS,
     "f": [

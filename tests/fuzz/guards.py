@@ -1,9 +1,5 @@
 """Conditions on the index of a thread, in the spellings that become bounds of a loop."""
 
-from __future__ import annotations
-
-from random import Random
-
 BELOW = [
     "{i} < {n}", "{i} <= {n} - 1", "{n} > {i}", "{i} + 1 <= {n}", "not {i} >= {n}",
     "0 <= {i} < {n}", "{i} - 3 < {n} - 3", "not ({i} < 0 or {i} > {n} - 1)",
@@ -33,7 +29,7 @@ FLAT = ["{0} // {1}", "{0} % {1}", "({0} - {0} // {1} * {1})", "{0} // 2 % {1}",
 WIDTHS = ["n", "(n + 5)", "hal.int32(37)", "hal.block_dim(0)", "hal.int64(n * 4)"]
 
 
-def index_of(random: Random) -> str:
+def index_of(random):
     """Write the index of a thread, or its row or column in an image of some width."""
     index = random.choice(INDICES)
     if random.random() < 0.2:
@@ -43,18 +39,18 @@ def index_of(random: Random) -> str:
     return index
 
 
-def near(random: Random, size: int) -> str:
+def near(random, size):
     """An index of an array with this many elements, beside the thread's."""
     index = f"{index_of(random)}{random.choice(['', ' + 1', ' - 1', ' - 2', ' + 5', ' + n'])}"
     return random.choice(CLAMPED).format(index, random.choice([str(size), f"hal.int32({size})"]))
 
 
-def below(random: Random, index: str, end: int) -> str:
+def below(random, index, end):
     """Write the condition that an index is less than a number."""
     return f"({random.choice(BELOW).format(i=index, n=f'hal.int32({end})')})"
 
 
-def bound(random: Random, numbers: list[str]) -> str:
+def bound(random, numbers):
     """Write the condition that an index lies within `numbers`, int32 values of all threads."""
     kind = random.choice(["hal.int32", "hal.int32", "hal.int64"])
     index = f"{kind}({index_of(random)}){random.choice(ADDED)}"
@@ -67,7 +63,7 @@ def bound(random: Random, numbers: list[str]) -> str:
     return random.choice(AROUND).format(f"{sides[0]} {sign} {sides[1]}")
 
 
-def counted(random: Random, index: str, counter: str, numbers: list[str]) -> str:
+def counted(random, index, counter, numbers):
     """Write a condition on an index and the counter of a loop inside of a thread."""
     number = random.choice(numbers)
     if random.random() < 0.3:

@@ -1,17 +1,15 @@
 """Runs a case one way, and compares every byte of its buffers with the interpreter's."""
 
-from __future__ import annotations
-
 import re
 import tempfile
 from contextlib import redirect_stdout
 from functools import cached_property
 from io import StringIO
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from case import CLOSE, EITHER, Array, Case, Place, within
+from case import CLOSE, EITHER, within
 
 import hal_core as hal
 from hal_kernel.interpreter import interpret
@@ -31,16 +29,16 @@ class Verdict(NamedTuple):
 class Trial:
     """A case, its kernel, and what the interpreter makes of it: computed once for all runners."""
 
-    def __init__(self, case: Case) -> None:
+    def __init__(self, case):
         self.case = case
-        self._expected: dict[int, list[Array]] = {}
+        self._expected = {}
 
     @cached_property
-    def kernel(self) -> Any:
+    def kernel(self):
         """Raises: SyntaxError, NameError, KernelFault for a text that is no kernel."""
         return load(self.case.source, str(self.case.seed))
 
-    def expected(self, subgroup: int) -> list[Array]:
+    def expected(self, subgroup):
         """The buffers afterwards, with subgroups of this size. Raises: as `kernel`."""
         case, key = self.case, subgroup if _sees_subgroups(self.kernel) else 0
         if key not in self._expected:
@@ -53,7 +51,7 @@ class Trial:
         return self._expected[key]
 
 
-def _sees_subgroups(kernel: Any) -> bool:
+def _sees_subgroups(kernel):
     return any(
         node.op in ("SHUFFLE", "BALLOT")
         or (node.op == "SPECIAL" and node.arg[0].startswith("subgroup"))
@@ -67,11 +65,11 @@ class Runner:
     subgroup = 32
     why = ""  # why it is not on this machine
 
-    def prepare(self, trials: list[Trial]) -> str:
+    def prepare(self, trials):
         """Compile several kernels at once, which `run` then launches; or say why that failed."""
         return ""
 
-    def run(self, trial: Trial) -> Verdict:
+    def run(self, trial):
         """Raises: what the way itself raises."""
         try:
             expected = trial.expected(self.subgroup)
@@ -80,12 +78,12 @@ class Runner:
         case = trial.case
         return compare(case.places, self.launch(trial.kernel, case, case.arrays()), expected)
 
-    def launch(self, kernel: Any, case: Case, before: list[Array]) -> list[Array]:
+    def launch(self, kernel, case, before):
         """The buffers afterwards; the kernel sees them without their guard elements."""
         raise NotImplementedError
 
 
-def compare(places: tuple[Place, ...], got: list[Array], expected: list[Array]) -> Verdict:
+def compare(places, got, expected):
     for place, mine, theirs in zip(places, got, expected, strict=True):
         right = _equal(mine, theirs)
         inside = within(place, mine)
@@ -103,14 +101,14 @@ def compare(places: tuple[Place, ...], got: list[Array], expected: list[Array]) 
     return Verdict(OK)
 
 
-def _equal(a: Array, b: Array) -> Array:
+def _equal(a, b):
     """The same bits, or both NaN."""
     bits = np.dtype(f"u{a.itemsize}")
     same = a.view(bits) == b.view(bits)
     return same if a.dtype.kind in "iub" else same | (np.isnan(a) & np.isnan(b))
 
 
-def _close(a: Array, b: Array) -> Array:
+def _close(a, b):
     kind = np.finfo(a.dtype)
     with np.errstate(all="ignore"):
         unit = np.spacing(np.maximum(np.abs(b), kind.tiny))
@@ -119,7 +117,7 @@ def _close(a: Array, b: Array) -> Array:
         return near | (limit & (np.sign(a) == np.sign(b)))
 
 
-def load(source: str, number: str = "") -> Any:
+def load(source, number=""):
     """The kernel of a module's text. The front end reads a function's text from its file.
 
     With a `number` it has names that the kernels of other numbers lack: its own, and its tables'.
@@ -129,7 +127,7 @@ def load(source: str, number: str = "") -> Any:
     with tempfile.TemporaryDirectory(prefix="hal-fuzz-") as folder:
         path = Path(folder) / "fuzzed.py"
         path.write_text(source, encoding="utf-8")
-        space: dict[str, Any] = {"__name__": "fuzzed"}
+        space = {"__name__": "fuzzed"}
         exec(compile(source, str(path), "exec", dont_inherit=True), space)
         space[name].lower()
         return space[name]

@@ -3,17 +3,15 @@
 What is taken away need not leave a kernel: one that the language refuses does not fail.
 """
 
-from __future__ import annotations
-
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from case import Case
 
 Fails = Callable[[Case], bool]
 
 
-def reduced(case: Case, fails: Fails) -> Case:
+def reduced(case, fails):
     """A case that still fails, and none of whose next smaller ones does."""
     changed = True
     while changed:
@@ -30,14 +28,14 @@ def reduced(case: Case, fails: Fails) -> Case:
     return case
 
 
-def _without(source: str, place: int) -> Iterator[str] | None:
+def _without(source, place):
     """The texts with less at the statement or expression of this number; None: there is none."""
     if place >= sum(1 for _ in _spots(ast.parse(source))):
         return None
     return _texts(source, place)
 
 
-def _texts(source: str, place: int) -> Iterator[str]:
+def _texts(source, place):
     number = 0
     while True:
         tree = ast.parse(source)
@@ -61,14 +59,14 @@ def _texts(source: str, place: int) -> Iterator[str]:
 Spot = tuple[ast.AST, str, int | None]
 
 
-def _spots(tree: ast.Module) -> Iterator[Spot]:
+def _spots(tree):
     """Where a statement or an expression stands, the outer before the inner."""
     for function in tree.body:
         if isinstance(function, ast.FunctionDef):
             yield from _inside(function, ("body",))
 
 
-def _inside(node: ast.AST, fields: tuple[str, ...]) -> Iterator[Spot]:
+def _inside(node, fields):
     for field in fields:
         held = getattr(node, field, None)
         for index, part in enumerate(held) if isinstance(held, list) else [(None, held)]:
@@ -78,7 +76,7 @@ def _inside(node: ast.AST, fields: tuple[str, ...]) -> Iterator[Spot]:
                 yield from _inside(part, part._fields)
 
 
-def _smaller(node: ast.AST) -> Iterator[ast.AST | list[ast.stmt]]:
+def _smaller(node):
     """What may stand instead."""
     if isinstance(node, ast.stmt):
         yield []

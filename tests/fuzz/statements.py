@@ -1,17 +1,13 @@
 """Random statements: each draws its lines from the expressions and adds to what is visible."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import contextmanager
 from itertools import count
-from random import Random
 
-from case import Place
-from expressions import IN_ANY_ORDER, Expressions, Function, Local, spell
+from expressions import IN_ANY_ORDER, Local, spell
 from guards import CLAMPED, INDICES, counted
 
-from hal_core.dtypes import STORAGE_DTYPES, DType, bool_, float32, int32, int64
+from hal_core.dtypes import STORAGE_DTYPES, bool_, float32, int32, int64
 
 INTEGER = ["+=", "-=", "*=", "//=", "%=", "&=", "|=", "^=", "<<=", ">>="]
 AUGMENTED = {"b": ["&=", "|=", "^="], "f": ["+=", "-="], "i": INTEGER, "u": INTEGER}
@@ -20,29 +16,29 @@ AUGMENTED = {"b": ["&=", "|=", "^="], "f": ["+=", "-="], "i": INTEGER, "u": INTE
 class Statements:
     """The body of a kernel that is being written."""
 
-    def __init__(self, random: Random, expressions: Expressions) -> None:
+    def __init__(self, random, expressions):
         self.random, self.e = random, expressions
-        self.lines: list[str] = []
+        self.lines = []
         self.depth = 1  # of the indentation
         self.numbers = count()
-        self.variables: dict[str, DType] = {}  # assigned at the start, and again at will
-        self.own: list[tuple[str, DType]] = []  # the thread's elements: text and memory's dtype
-        self.vectors: list[tuple[str, str, int, DType]] = []  # of them: memory, index, number
-        self.sweeps: list[tuple[str, int, DType]] = []  # of them: array, elements of a thread
-        self.tallies: list[tuple[Place, str]] = []  # and the one atomic each is changed by
-        self.procedures: list[Function] = []
-        self.pairs: list[tuple[Function, tuple[DType, DType]]] = []  # they give two values
-        self.loops: list[str] = []  # around this place: "for", "while" or "unroll"
+        self.variables = {}  # assigned at the start, and again at will
+        self.own = []  # the thread's elements: text and memory's dtype
+        self.vectors = []  # of them: memory, index, number
+        self.sweeps = []  # of them: array, elements of a thread
+        self.tallies = []  # and the one atomic each is changed by
+        self.procedures = []
+        self.pairs = []  # they give two values
+        self.loops = []  # around this place: "for", "while" or "unroll"
         self.returns = True
 
-    def write(self, line: str) -> None:
+    def write(self, line):
         self.lines.append("    " * self.depth + line)
 
-    def new(self, prefix: str) -> str:
+    def new(self, prefix):
         return f"{prefix}{next(self.numbers)}"
 
     @contextmanager
-    def block(self, header: str) -> Iterator[None]:
+    def block(self, header):
         """What is assigned in a block for the first time is not visible behind it."""
         self.write(header)
         self.depth += 1
@@ -53,22 +49,22 @@ class Statements:
         del self.e.locals[arrays:]
         self.depth -= 1
 
-    def body(self, nesting: int) -> None:
+    def body(self, nesting):
         for _ in range(self.random.choice([1, 1, 2, 3])):
             self.statement(nesting)
 
-    def statement(self, nesting: int) -> None:
+    def statement(self, nesting):
         ways = [*SIMPLE, *(NESTED if nesting else [])]
         self.random.choice(ways)(self, nesting)
 
     # -- simple statements
 
-    def temporary(self, nesting: int) -> None:
+    def temporary(self, nesting):
         dtype, name = self.e.any_dtype(), self.new("t")
         self.write(f"{name} = {self.e.some(dtype)}")
         self.e.frames[-1][name] = dtype
 
-    def assign(self, nesting: int) -> None:
+    def assign(self, nesting):
         name, dtype = self.random.choice(list(self.variables.items()))
         if self.random.random() < 0.4:
             operators = AUGMENTED[dtype.kind]
@@ -78,7 +74,7 @@ class Statements:
         else:
             self.write(f"{name} = {self.e.some(dtype)}")
 
-    def several(self, nesting: int) -> None:
+    def several(self, nesting):
         """Two targets: `v, y[q] = w, v`, `v = w = 1`, or the two values of a function."""
         places = [*self.variables.items()]
         places += [(text, float32 if kind in STORAGE_DTYPES else kind) for text, kind in self.own]
@@ -97,13 +93,13 @@ class Statements:
                 values = [self.e.pick(first, 1), self.e.pick(second, 1)]
             self.write(f"{a}, {b} = {', '.join(values)}")
 
-    def store(self, nesting: int) -> None:
+    def store(self, nesting):
         text, dtype = self.random.choice(self.own)
         held = float32 if dtype in STORAGE_DTYPES else dtype
         operator = "=" if dtype is bool_ else self.random.choice(["=", "=", "+="])
         self.write(f"{text} {operator} {self.e.some(held)}")
 
-    def replace(self, nesting: int) -> None:
+    def replace(self, nesting):
         """Read an element, store to it, and use what was read."""
         text, dtype = self.random.choice(self.own)
         held = float32 if dtype in STORAGE_DTYPES else dtype
@@ -112,7 +108,7 @@ class Statements:
         self.write(f"{text} = {self.e.some(held)}")
         self.write(f"{variable} = {spell(kind)}({old})")
 
-    def vector(self, nesting: int) -> None:
+    def vector(self, nesting):
         """Several elements at once: of an input, or the thread's own, which are also written."""
         own = bool(self.vectors) and self.random.random() < 0.6
         if own:
@@ -132,7 +128,7 @@ class Statements:
         self.write(f"{', '.join(names)} = hal.load({memory}, {index}, {count})")
         return self.e.frames[-1].update(dict.fromkeys(names, held))
 
-    def local(self, nesting: int) -> None:
+    def local(self, nesting):
         """An array of the thread's own, all of whose elements are written before any is read."""
         random, name, dtype = (
             self.random, self.new("l"), self.random.choice([*self.e.kinds.stored, int32]),
@@ -149,7 +145,7 @@ class Statements:
         self.write("    " * len(shape) + f"{name}[{', '.join(counters)}] = {value}")
         self.e.locals.append(array)
 
-    def local_store(self, nesting: int) -> None:
+    def local_store(self, nesting):
         if not self.e.locals:
             return self.store(nesting)
         array = self.random.choice(self.e.locals)
@@ -157,7 +153,7 @@ class Statements:
         operator = "=" if array.dtype is bool_ else self.random.choice(["=", "=", "+="])
         return self.write(f"{self.e.element(array, 1)} {operator} {self.e.some(held)}")
 
-    def tally(self, nesting: int) -> None:
+    def tally(self, nesting):
         """Atomics whose order is not seen: one kind an array, and the old value is not used."""
         if not self.tallies:
             return self.store(nesting)
@@ -169,7 +165,7 @@ class Statements:
         order = self.random.choice(["", "", ", hal.release", ", hal.acquire", ", hal.acq_rel"])
         return self.write(f"hal.atomic_{kind}({place.name}, {index}, {value}{order})")
 
-    def own_atomic(self, nesting: int) -> None:
+    def own_atomic(self, nesting):
         """On the thread's own element, so that the old value is known."""
         able = [(text, dtype) for text, dtype in self.own if dtype in self.e.kinds.atomic]
         if not able:
@@ -190,13 +186,13 @@ class Statements:
         self.e.frames[-1][name] = dtype
         return None
 
-    def claim(self, nesting: int) -> None:
+    def claim(self, nesting):
         a = self.e.pick(int32, 1)
         self.write(f"assert {a} <= 2147483647, 'an int32'")
         if self.random.random() < 0.3:
             self.write(f"hal.print('seen:', {self.e.pick(self.e.any_dtype(), 1)}, 0.5)")
 
-    def procedure(self, nesting: int) -> None:
+    def procedure(self, nesting):
         able = [(f, text) for f in self.procedures for text, dtype in self.own
                 if dtype is f.params[0] and "," not in text[text.rindex("[") :]]  # fmt: skip
         if not able:
@@ -209,7 +205,7 @@ class Statements:
 
     # -- blocks
 
-    def branch(self, nesting: int) -> None:
+    def branch(self, nesting):
         with self.block(f"if {self.e.condition()}:"):
             self.body(nesting - 1)
         while self.random.random() < 0.25:
@@ -219,21 +215,21 @@ class Statements:
             with self.block("else:"):
                 self.body(nesting - 1)
 
-    def for_range(self, nesting: int) -> None:
+    def for_range(self, nesting):
         wide = self.random.random() < 0.15
         bound = f"{self.e.pick(int64 if wide else int32, 1)} % 5"
         forms = ["3", "{0}", "-1, {0}", "{0}, -2, -1", "{0}, 9, 4", "2, {0}", "{0}, 1, -2"]
         with self.loop("for", self.random.choice(forms).format(bound), int64 if wide else int32):
             self.loop_body(nesting)
 
-    def rounds(self) -> None:
+    def rounds(self):
         """A loop that all threads agree on, too long to be unrolled: they run it in lockstep."""
         end = self.random.choice(["20", "n + 17", "hal.block_idx(0) + 18"])
         with self.loop("for", self.random.choice(["{}", "2, {}", "n, {}", "0, {}, 2"]).format(end),
                        int32):  # fmt: skip
             self.gather(self.lines[-1].split()[1])
 
-    def gather(self, counter: str) -> None:
+    def gather(self, counter):
         """Change each variable by an element that the counter chooses."""
         for name, dtype in self.variables.items():
             place = self.random.choice(self.e.inputs)
@@ -246,7 +242,7 @@ class Statements:
                 with self.block(header):
                     self.write(f"{name} {operator} {value}")
 
-    def stride(self) -> None:
+    def stride(self):
         """A loop in which a thread strides over more elements than there are threads."""
         name, random, place = self.new("s"), self.random, self.random.choice(self.e.inputs)
         neighbours = random.random() < 0.7  # else any elements: such loops are left alone
@@ -269,7 +265,7 @@ class Statements:
                 self.store(0)
             self.write(f"{name} += {step}")
 
-    def taps(self, nesting: int) -> None:
+    def taps(self, nesting):
         """Read beside the thread's own place, in steps that all threads share."""
         name, dtype = self.random.choice(list(self.variables.items()))
         place = self.random.choice(self.e.inputs)
@@ -282,7 +278,7 @@ class Statements:
             operator = self.random.choice(AUGMENTED[dtype.kind])
             self.write(f"{name} {operator} {spell(dtype)}({place.name}[{index}])")
 
-    def sweep(self, nesting: int) -> None:
+    def sweep(self, nesting):
         """Go through the thread's elements in a short loop, under a guard with its counter."""
         if not self.sweeps:
             return self.store(nesting)
@@ -299,7 +295,7 @@ class Statements:
         return None
 
     @contextmanager
-    def loop(self, kind: str, bounds: str, dtype: DType) -> Iterator[None]:
+    def loop(self, kind, bounds, dtype):
         name = self.new("k")
         function = "hal.unroll" if kind == "unroll" else "range"
         if dtype is int64 and kind == "for" and "%" not in bounds:
@@ -311,13 +307,13 @@ class Statements:
             yield
             self.loops.pop()
 
-    def unroll(self, nesting: int) -> None:
+    def unroll(self, nesting):
         with self.loop("unroll", self.random.choice(["2", "1, 4", "3, 0, -2"]), int32):
             name = self.lines[-1].split()[1]
             self.e.frames[-1][f"hal.int32({name})"] = int32
             self.body(nesting - 1)
 
-    def while_loop(self, nesting: int) -> None:
+    def while_loop(self, nesting):
         """Counts first of all, so that a `continue` cannot make it endless."""
         name = self.new("w")
         self.write(f"{name} = hal.int32(0)")
@@ -335,13 +331,13 @@ class Statements:
             self.loop_body(nesting)
             self.loops.pop()
 
-    def loop_body(self, nesting: int) -> None:
+    def loop_body(self, nesting):
         self.body(nesting - 1)
         if self.random.random() < 0.5:
             self.leave(nesting)
             self.body(nesting - 1)
 
-    def leave(self, nesting: int) -> None:
+    def leave(self, nesting):
         inner = self.loops[-1] if self.loops else ""
         words = ["break", "continue"] if inner in ("for", "while") else []
         words += ["return"] if self.returns else []
@@ -355,13 +351,13 @@ class Statements:
 
 
 Way = Callable[[Statements, int], None]
-SIMPLE: list[Way] = [
+SIMPLE = [
     Statements.temporary, Statements.temporary, Statements.assign, Statements.assign,
     Statements.assign, Statements.store, Statements.store, Statements.store, Statements.tally,
     Statements.own_atomic, Statements.claim, Statements.procedure, Statements.several,
     Statements.local_store, Statements.vector, Statements.replace,
 ]  # fmt: skip
-NESTED: list[Way] = [
+NESTED = [
     Statements.branch, Statements.branch, Statements.branch, Statements.for_range,
     Statements.for_range, Statements.sweep, Statements.taps, Statements.while_loop,
     Statements.unroll, Statements.leave, Statements.local,

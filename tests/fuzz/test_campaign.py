@@ -1,7 +1,5 @@
 """Long runs: kernels compiled at once, processes that end, one interpretation for all targets."""
 
-from __future__ import annotations
-
 import re
 import sys
 from typing import Any
@@ -56,7 +54,7 @@ class Expected(Runner):
 
     def __init__(self, wrong, alone, refused=""):
         self.wrong, self.alone, self.refused = wrong, alone, refused
-        self.ready: set[int] = set()
+        self.ready = set()
         self.trial: Trial
 
     def prepare(self, trials):
@@ -67,7 +65,7 @@ class Expected(Runner):
         self.trial = trial
         return super().run(trial)
 
-    def launch(self, kernel: Any, case: Case, before: list[Array]) -> list[Array]:
+    def launch(self, kernel, case, before):
         got = [array.copy() for array in self.trial.expected(self.subgroup)]
         if case.seed == self.wrong and (self.alone or case.seed in self.ready):
             got[-1][0] = got[-1][0] == 0
@@ -91,7 +89,7 @@ def test_kernels_that_are_refused_together_are_a_finding():
 
 def test_a_case_is_interpreted_once_for_all_targets(monkeypatch):
     """But for each size of subgroups, where the kernel sees them."""
-    calls: list[int] = []
+    calls = []
     interpret = harness.interpret
 
     def counted(*given, **how):

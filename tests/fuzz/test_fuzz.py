@@ -1,11 +1,9 @@
 """A fixed set of generated kernels on every target of this machine; `nox -s fuzz` runs more."""
 
-from __future__ import annotations
-
 import pytest
 from campaign import small, verdicts
 from device import TARGETS, built
-from harness import MISSING, OK, UNSUPPORTED, WRONG, Verdict
+from harness import MISSING, OK, UNSUPPORTED, WRONG
 
 from hal_core import config
 
@@ -26,7 +24,7 @@ MORE = (
 def test_generated_kernels(targets, count):
     for target in targets:
         built(TARGETS[target].device)
-    found: dict[str, list[tuple[int, Verdict]]] = {target: [] for target in targets}
+    found = {target: [] for target in targets}
     for seed, target, verdict in verdicts(targets, 0, count, batch=8):
         found[target].append((seed, verdict))
     missing = [check(target, rows) for target, rows in found.items()]

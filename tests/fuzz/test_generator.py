@@ -1,15 +1,11 @@
 """The fuzzer itself: what it draws, that it sees what is wrong, and how it makes that small."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
-from case import Case
 from generator import generate
 from harness import OK, WRONG, Runner, Trial, Verdict
 from reduce import reduced
@@ -25,10 +21,10 @@ Array = Any
 class Interpreted(Runner):
     """A device that is the interpreter, with one operation done another way."""
 
-    def __init__(self, op: str = "ADD", wrong: Callable[..., Array] | None = None) -> None:
+    def __init__(self, op="ADD", wrong=None):
         self.op, self.wrong = op, wrong or OPERATIONS[op]
 
-    def launch(self, kernel: Any, case: Case, before: list[Array]) -> list[Array]:
+    def launch(self, kernel, case, before):
         right, OPERATIONS[self.op] = OPERATIONS[self.op], self.wrong
         try:
             inside = [array[case.guard : -case.guard] for array in before]
@@ -45,7 +41,7 @@ def test_a_number_is_a_kernel():
 
 def test_kernels_have_a_meaning_and_use_the_whole_language():
     """None is thrown away; the operations that few kernels have are in some of these."""
-    seen: Counter[str] = Counter()
+    seen = Counter()
     for seed in range(160):
         trial = Trial(generate(seed))
         if seed < 10:
@@ -62,7 +58,7 @@ def test_kernels_have_a_meaning_and_use_the_whole_language():
 
 
 # Each with the first kernel that finds it: looking for that one takes seconds.
-MUTANTS: list[tuple[str, int, Callable[..., Array]]] = [
+MUTANTS = [
     ("FLOORDIV", 31, lambda a, b: np.where(b == 0, 0, np.trunc(a / np.where(b == 0, 1, b)))
      .astype(a.dtype)),
     ("MOD", 1, lambda a, b: np.where(b == 0, a, np.fmod(a, np.where(b == 0, 1, b)))),
@@ -82,13 +78,13 @@ def first_found(runner, likely):
 
 
 @pytest.mark.parametrize(("op", "likely", "wrong"), MUTANTS, ids=[row[0] for row in MUTANTS])
-def test_a_wrong_operation_is_found(op: str, likely: int, wrong: Callable[..., Array]) -> None:
+def test_a_wrong_operation_is_found(op, likely, wrong):
     assert first_found(Interpreted(op, wrong), likely) >= 0
 
 
 def test_a_write_beside_a_view_is_found():
     class Careless(Interpreted):
-        def launch(self, kernel: Any, case: Case, before: list[Array]) -> list[Array]:
+        def launch(self, kernel, case, before):
             got = super().launch(kernel, case, before)
             got[-1][-case.guard] = got[-1][-case.guard] == 0
             return got

@@ -4,25 +4,21 @@
 small and prints it, `python worker.py TARGET SEED -` runs it with another text.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import sys
-from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from case import Case, Kinds
 from device import TARGETS, opened
 from generator import generate
-from harness import MISSING, WRONG, Runner, Trial, Verdict
+from harness import MISSING, WRONG, Trial, Verdict
 from reduce import reduced
 
 
-def verdict(runner: Runner, tried: Case | Trial) -> Verdict:
+def verdict(runner, tried):
     """What the runner says; an error it does not expect is a finding too."""
     try:
         return runner.run(tried if isinstance(tried, Trial) else Trial(tried))
@@ -30,7 +26,7 @@ def verdict(runner: Runner, tried: Case | Trial) -> Verdict:
         return Verdict(WRONG, f"not expected: {type(error).__name__}: {error}")
 
 
-def _sort(verdict: Verdict) -> str:
+def _sort(verdict):
     """Two failures of one sort are taken for the same."""
     if verdict.kind != WRONG:
         return ""
@@ -38,7 +34,7 @@ def _sort(verdict: Verdict) -> str:
     return error[0] if error else WRONG
 
 
-def small(runner: Runner, case: Case) -> str:
+def small(runner, case):
     """The case made small, as Python, and what is wrong with it."""
     how = _sort(verdict(runner, case))
     if not how:  # it depends on more than the kernel, which would be made small to nothing
@@ -48,11 +44,11 @@ def small(runner: Runner, case: Case) -> str:
 
 
 @lru_cache(256)
-def trial(kinds: Kinds, seed: int) -> Trial:
+def trial(kinds, seed):
     return Trial(generate(seed, kinds))
 
 
-def judged(runner: Runner, trials: list[Trial]) -> Iterator[Verdict]:
+def judged(runner, trials):
     """The verdicts of kernels that are compiled at once; a finding is that of the kernel alone."""
     refused = runner.prepare(trials) if len(trials) > 1 else ""
     for one in trials:
@@ -66,9 +62,9 @@ def judged(runner: Runner, trials: list[Trial]) -> Iterator[Verdict]:
         yield found
 
 
-def serve() -> None:
+def serve():
     """Read `TARGET NUMBER NUMBER ...`, write a verdict for each; all are compiled at once."""
-    runners: dict[str, Runner] = {}
+    runners = {}
     for line in sys.stdin:
         name, *numbers = line.split()
         if name not in runners:
@@ -82,7 +78,7 @@ def serve() -> None:
             print(json.dumps(found._asdict()), flush=True)
 
 
-def main() -> None:
+def main():
     if len(sys.argv) == 1:
         return serve()
     name, seed, *more = sys.argv[1:]

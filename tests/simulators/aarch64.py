@@ -7,8 +7,6 @@ like any other. Nothing is installed on the machine. It needs apt-get and dpkg o
 whose `apt-get update` has run, and takes 150 MB from the network.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -32,11 +30,11 @@ exec {folder}/tree/usr/bin/qemu-aarch64-static -L {folder}/tree \\
 """
 
 
-def run(*command: str, cwd: Path) -> None:
+def run(*command, cwd):
     subprocess.run(command, cwd=cwd, check=True, stdout=subprocess.DEVNULL)
 
 
-def unpack_debian(folder: Path) -> None:
+def unpack_debian(folder):
     """Python and its libraries for Arm, by apt-get with lists of its own; qemu for this machine."""
     state, packages = folder / "apt", folder / "packages"
     for made in (state / "lists/partial", state / "cache/archives/partial", packages):
@@ -55,7 +53,7 @@ def unpack_debian(folder: Path) -> None:
         run("dpkg", "-x", str(package), str(folder / "tree"), cwd=packages)
 
 
-def unpack_wheels(folder: Path, needed: list[str]) -> None:
+def unpack_wheels(folder, needed):
     wheels = folder / "wheels"
     options = [option for name in PLATFORMS for option in ("--platform", name)]
     command = [sys.executable, "-m", "pip", "download", "-q", "--only-binary", ":all:", *options]
@@ -66,7 +64,7 @@ def unpack_wheels(folder: Path, needed: list[str]) -> None:
             content.extractall(folder / "site")
 
 
-def main(folder: Path, needed: list[str]) -> None:
+def main(folder, needed):
     python = folder / "python"
     if not (folder / "root").exists():
         unpack_debian(folder)

@@ -4,8 +4,6 @@ Nothing is compiled again that was compiled before in the same folder from the s
 same compiler.
 """
 
-from __future__ import annotations
-
 import fcntl
 import hashlib
 import importlib.util
@@ -15,7 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,7 +27,7 @@ class NoCompiler(Exception):
     """There is no C++ compiler on this machine."""
 
 
-def compiler() -> tuple[str, ...]:
+def compiler():
     """`$CXX`, clang++, which takes half of g++'s time, g++, or the one in the `ziglang` wheel.
 
     Raises: NoCompiler.
@@ -45,19 +43,19 @@ def compiler() -> tuple[str, ...]:
     raise NoCompiler("no g++ on PATH (apt-get install g++), no ziglang, and CXX is not set")
 
 
-def kept(name: str) -> Path:
+def kept(name):
     """A folder of this user whose build serves all runs; SIM_NAME_BUILD names another one."""
     usual = Path(tempfile.gettempdir()) / f"hal-simulators-{os.getuid()}" / name
     return Path(os.environ.get(f"SIM_{name.upper()}_BUILD", usual))
 
 
-def units(folders: Iterable[Path], together: Iterable[str] = ()) -> list[Unit]:
+def units(folders, together=()):
     """The files of those folders; those that begin with words of one line are compiled at once.
 
     Half of a small file's time goes into headers. Programs, which have a `main`, are left out.
     """
     group = {word: line.split()[0] for line in together for word in line.split()}
-    found: dict[str, list[Path]] = {}
+    found = {}
     for path in sorted(path for folder in folders for path in folder.glob("*.cpp")):
         if not path.stem.endswith("_main"):
             name = group.get(path.stem.split("_")[0], path.stem)
@@ -66,7 +64,7 @@ def units(folders: Iterable[Path], together: Iterable[str] = ()) -> list[Unit]:
 
 
 @contextmanager
-def building(folder: Path) -> Iterator[Path]:
+def building(folder):
     """One process at a time builds in the folder; several test processes may start at once.
 
     The folder comes with its whole path.
@@ -78,9 +76,7 @@ def building(folder: Path) -> Iterator[Path]:
         yield folder
 
 
-def objects(
-    folder: Path, command: tuple[str, ...], units: Iterable[Unit], headers: Sequence[Path]
-) -> list[Path]:
+def objects(folder, command, units, headers):
     """Compile what is not there yet. `headers` are the folders of headers of ours.
 
     Raises: subprocess.CalledProcessError with the compiler's text on stderr.
@@ -100,12 +96,9 @@ def objects(
     return [target for target, _ in made]
 
 
-def _standard_headers(
-    folder: Path, command: tuple[str, ...], units: Iterable[tuple[Path, Sequence[Path]]],
-    headers: Sequence[Path],
-) -> tuple[str, ...]:  # fmt: skip
+def _standard_headers(folder, command, units, headers):
     """Compile the standard headers of all units once, a third of the time; return the options."""
-    texts: dict[Path, bytes] = {}
+    texts = {}
     for path in (path for _, paths in units for path in paths):
         _texts(path, headers, texts)
     found = re.findall(rb"^#include <[^>]+>$", b"\n".join(texts.values()), re.MULTILINE)
@@ -116,7 +109,7 @@ def _standard_headers(
     return ("-include", str(header))
 
 
-def _texts(path: Path, headers: Sequence[Path], seen: dict[Path, bytes]) -> dict[Path, bytes]:
+def _texts(path, headers, seen):
     """A file and all of ours that it includes."""
     if path not in seen and path.exists():
         seen[path] = path.read_bytes()
@@ -126,28 +119,23 @@ def _texts(path: Path, headers: Sequence[Path], seen: dict[Path, bytes]) -> dict
     return seen
 
 
-def _object(
-    folder: Path, command: tuple[str, ...], name: str, paths: Sequence[Path],
-    headers: Sequence[Path],
-) -> Path:  # fmt: skip
+def _object(folder, command, name, paths, headers):
     """Return the path of a unit's object, which names the command and all texts."""
-    texts: dict[Path, bytes] = {}
+    texts = {}
     for path in paths:
         _texts(path, headers, texts)
     key = hashlib.sha256("\0".join(command).encode() + b"\0".join(texts.values())).hexdigest()
     return folder / "objects" / f"{name}-{key[:16]}.o"
 
 
-def _compile(command: tuple[str, ...], target: Path, paths: Sequence[Path]) -> None:
+def _compile(command, target, paths):
     unit, part = target.with_suffix(".cpp"), target.with_suffix(".part")
     unit.write_text("".join(f'#include "{path}"\n' for path in paths))
     subprocess.run((*command, "-c", str(unit), "-o", str(part)), check=True)
     part.replace(target)
 
 
-def linked(
-    folder: Path, command: tuple[str, ...], made: Sequence[Path], flags: Sequence[str], *names: str
-) -> Path:
+def linked(folder, command, made, flags, *names):
     """Make a library or program of objects, under the first name; the others lead to the same."""
     key = hashlib.sha256("\0".join((*(path.name for path in made), *flags)).encode()).hexdigest()
     target = folder / "objects" / f"{names[0]}-{key[:16]}"

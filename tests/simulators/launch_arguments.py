@@ -1,8 +1,5 @@
 """Write what both engines read of a launch, and read how it ended."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,24 +12,24 @@ Triple = tuple[int, int, int]
 class Fault(Exception):
     """Tell how a launch failed; `kind` is a name of the engine's enum."""
 
-    def __init__(self, kind: str, message: str) -> None:
+    def __init__(self, kind, message):
         super().__init__(f"{kind}: {message}")
         self.kind = kind
 
 
-def sent(arguments: Sequence[Any]) -> tuple[bytes, list[Array]]:
+def sent(arguments):
     """Return the bytes for the engine, and the arrays whose memory it gives back, in order.
 
     Arrays are written to; views of one array stay views of one. Others are numpy scalars.
     """
-    parts: list[bytes] = []
-    roots: list[Array] = []
+    parts = []
+    roots = []
     for value in arguments:
         if not isinstance(value, np.ndarray):
             scalar = np.asarray(value)
             parts.append(b"value %d\n%s" % (scalar.nbytes, scalar.tobytes()))
             continue
-        root: Any = value
+        root = value
         while isinstance(root.base, np.ndarray):
             root = root.base
         if not any(other is root for other in roots):
@@ -43,7 +40,7 @@ def sent(arguments: Sequence[Any]) -> tuple[bytes, list[Array]]:
     return b"".join(parts), roots
 
 
-def write_back(memory: bytes, roots: Sequence[Array]) -> int:
+def write_back(memory, roots):
     """Copy what the engine gave back into the arrays; return how many bytes that took."""
     place = 0
     for root in roots:

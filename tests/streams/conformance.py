@@ -3,10 +3,6 @@
 In a process of its own: the fixtures of `tests/` would come between the kit's.
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 import pytest
 import third_backend
 
@@ -22,7 +18,7 @@ from hal_testing.conformance import (  # noqa: F401  # pytest collects them here
 
 
 @pytest.fixture(scope="session")
-def hal_device_name() -> Iterator[str]:
+def hal_device_name():
     hal.Device.register_plugin("THIRD", third_backend.plugin)
     yield "THIRD"
     for name in ("THIRD", "THIRD:1"):

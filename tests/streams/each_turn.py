@@ -1,20 +1,17 @@
 """Let each turn of a driver call fail in a program: what it raises, and that nothing leaks."""
 
-from __future__ import annotations
-
 import gc
 from collections import Counter
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from every_call import Family, everything
+from every_call import everything
 
 import hal_core as hal
 
 UNKNOWN, OUT_OF_MEMORY = 999, 2
 
 
-def require(holds: object, *about: object) -> None:
+def require(holds, *about):
     """Assert, also under `python -O`, where helpers of tests have no assert."""
     if not holds:
         raise AssertionError(*about)
@@ -58,7 +55,7 @@ _ALIKE = {
 }
 
 
-def failures_of(prefix: str) -> dict[str, Failure]:
+def failures_of(prefix):
     """Return what the calls of every driver do where they fail, by their whole names."""
     return {prefix + name: one for names, one in _ALIKE.items() for name in names.split()}
 
@@ -71,39 +68,31 @@ class EachTurn:
     `after`.
     """
 
-    def __init__(
-        self,
-        family: Family,
-        control: Any,
-        says: dict[int, str],
-        current: str,
-        after: Callable[[str, hal.HalError], None] = lambda name, error: None,
-    ) -> None:
+    def __init__(self, family, control, says, current, after=lambda name, error: None):
         self.family, self.control, self.says = family, control, says
         self.current, self.after = current, after
         self.names = [family.name, f"{family.name}:1"]
         self.close_what_is_open()
         everything(family)
 
-    def close_what_is_open(self) -> None:
+    def close_what_is_open(self):
         for name in reversed(self.names):
             if name in hal.Device._devices:
                 hal.Device[name].close()
 
-    def end(self) -> None:
+    def end(self):
         """Leave a driver that tests of other things can start."""
         self.control.clear()
         self.family.forget()
         hal.Device.refresh()
 
-    def calls(self) -> dict[str, int]:
+    def calls(self):
         """Count the calls of one run."""
         before = self.control.all_calls()
         everything(self.family)
-        counts: dict[str, int] = self.control.calls_since(before)
-        return counts
+        return self.control.calls_since(before)
 
-    def check(self, name: str, code: int, expected: Failure) -> None:
+    def check(self, name, code, expected):
         turns = self.calls().get(name, 0)
         require(turns, f"{name} is not called")
         passed, clean = 0, self._left()
@@ -132,7 +121,7 @@ class EachTurn:
                 require(lost in all_lost, name, nth, error, lost)
         require(passed == expected.passes, name, passed)
 
-    def _one_run(self, name: str) -> hal.HalError | None:
+    def _one_run(self, name):
         """Return the error of `everything` without its frames, which keep buffers alive."""
         try:
             everything(self.family)
@@ -144,12 +133,12 @@ class EachTurn:
                 raise
         return None
 
-    def _left(self) -> Counter[str]:
+    def _left(self):
         gc.collect()
-        live: dict[str, int] = self.control.live()
+        live = self.control.live()
         return Counter({name: live[name] for name in live if name not in ("abandoned", "nbytes")})
 
-    def _check_error(self, error: hal.HalError, name: str, code: int, expected: Failure) -> None:
+    def _check_error(self, error, name, code, expected):
         require(type(error) in expected.kinds, name, error)
         require(error.operation.split()[0] in expected.operations.split(), name, error)
         if isinstance(error, hal.DeviceUnavailable):

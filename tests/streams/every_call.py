@@ -1,7 +1,5 @@
 """A program that makes each driver call of a backend with streams at least once."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -25,16 +23,16 @@ class Family(NamedTuple):
 class Theirs:
     """An array of another library, on a stream of its own."""
 
-    def __init__(self, buffer: hal.Buffer, stream: int) -> None:
+    def __init__(self, buffer, stream):
         self.__cuda_array_interface__ = {**buffer.__cuda_array_interface__, "stream": stream}
 
 
-def same(got: object, expected: object) -> None:
+def same(got, expected):
     if got != expected:
         raise AssertionError(f"{got!r} is not {expected!r}")
 
 
-def everything(family: Family) -> None:
+def everything(family):
     """Run from the start of the driver to the closing of the last device."""
     family.forget()
     hal.Device.refresh()
@@ -54,7 +52,7 @@ def everything(family: Family) -> None:
         y.deallocate()
 
 
-def _launch(device: hal.Compiled, y: hal.Buffer) -> None:
+def _launch(device, y):
     program = device.compile(add_one)
     program(y, vals=(1000,), threads=1000)
     program(y, vals=(1000,), threads=1000, wait=True)
@@ -65,7 +63,7 @@ def _launch(device: hal.Compiled, y: hal.Buffer) -> None:
     program.unload()
 
 
-def _replay(device: hal.Compiled, program: hal.Program, y: hal.Buffer) -> None:
+def _replay(device, program, y):
     x = hal.Buffer(device, 1000, hal.int32).allocate()
     with device.capture() as graph:
         x.fill(5)
@@ -79,7 +77,7 @@ def _replay(device: hal.Compiled, program: hal.Program, y: hal.Buffer) -> None:
     x.deallocate()
 
 
-def _copy(device: hal.Compiled, y: hal.Buffer, leave: Callable[[], None]) -> None:
+def _copy(device, y, leave):
     pinned = hal.Buffer(device, 1000, hal.int32, hal.BufferSpec(host=True, nolru=True))
     pinned.allocate().copy_from(y)
     same(pinned.numpy().tolist(), [2] * 1000)
@@ -101,7 +99,7 @@ def _copy(device: hal.Compiled, y: hal.Buffer, leave: Callable[[], None]) -> Non
         made.deallocate()
 
 
-def _take(device: hal.Compiled, y: hal.Buffer) -> None:
+def _take(device, y):
     address = int(y.__cuda_array_interface__["data"][0])
     options = hal.BufferSpec(external_ptr=address)
     same(hal.Buffer(device, 1000, hal.int32, options).allocate().numpy()[0], 2)
@@ -109,7 +107,7 @@ def _take(device: hal.Compiled, y: hal.Buffer) -> None:
     same(hal.Buffer.wrap(Theirs(y, stream), device).size, 1000)
 
 
-def _queue(device: hal.Compiled, y: hal.Buffer) -> None:
+def _queue(device, y):
     queue = device.queue()
     try:
         same(y.view(1).fill(2, queue=queue).wait(10), True)
@@ -117,7 +115,7 @@ def _queue(device: hal.Compiled, y: hal.Buffer) -> None:
         queue.close()
 
 
-def _allocate(device: hal.Compiled, y: hal.Buffer) -> None:
+def _allocate(device, y):
     with pytest.raises(hal.OutOfMemory):
         hal.Buffer(device, device.info.memory_nbytes - 1000, hal.uint8).allocate()
     pool, device.allocator.pool = device.allocator.pool, None  # a driver without pools

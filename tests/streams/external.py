@@ -1,25 +1,20 @@
 """A fixture of the kit for backends with streams."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 
-import hal_core as hal
 from hal_testing.plugin import External
 
 
 @pytest.fixture
-def hal_external(device: hal.Compiled) -> Iterator[External]:
+def hal_external(device):
     """Return device memory allocated past our allocator."""
     api = device.api
     with device.check("external"):
         address = api.allocate(64, device.stream, None)
         api.fill(address, b"\0", 64, device.stream)
 
-    def content() -> bytes:
+    def content():
         data = np.empty(64, np.uint8)
         with device.check("external"):
             api.copy_out(data, address, 64, device.stream)

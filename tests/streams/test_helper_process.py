@@ -1,12 +1,9 @@
 """A library in a process of its own: kept, replaced when it dies, gone when we go."""
 
-from __future__ import annotations
-
 import os
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 from in_threads import results
@@ -33,7 +30,7 @@ def _number(helper):
 def test_questions_of_any_size_are_answered_by_one_process(helper):
     numbers = set()
     for size in (0, 1, 1 << 20):
-        question: dict[str, Any] = {"do": "echo", "text": "\n\x00\N{SNOWMAN}" * 100, "size": size}
+        question = {"do": "echo", "text": "\n\x00\N{SNOWMAN}" * 100, "size": size}
         answer, content = helper.ask(question, b"\n" + bytes(size) + b"end")
         assert answer["echo"] == question and content == b"dne" + bytes(size) + b"\n"
         numbers.add(answer["process"])

@@ -1,10 +1,7 @@
 """F1: a device's timestamps on the host's clock, with a device that is played."""
 
-from __future__ import annotations
-
 import itertools
 import random
-from collections.abc import Callable
 
 import pytest
 
@@ -18,7 +15,7 @@ class Device:
     closed = forked = False
     waits = 0
 
-    def _synchronize(self, timeout: None) -> bool:
+    def _synchronize(self, timeout):
         self.waits += 1
         return True
 
@@ -28,7 +25,7 @@ class Played(SampledClock):
 
     def __init__(self):
         super().__init__(Device())
-        self.next_marks: Callable[[], int] = lambda: 0
+        self.next_marks = lambda: 0
         self.reads = self.samples = 0
 
     def _mark(self):

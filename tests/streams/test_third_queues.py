@@ -1,7 +1,5 @@
 """Queues of streams on the third backend: Ctrl-C at every place, and calls that are kept."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

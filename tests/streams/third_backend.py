@@ -4,23 +4,17 @@ The driver is software: its memory is the host's, its kernels are interpreted, i
 work at once. Its statuses have numbers of their own, so it translates them.
 """
 
-from __future__ import annotations
-
 import ctypes
 import itertools
 import struct
 import time
-from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
 from hal_core.compiler import Compiler, CompilerPair
 from hal_core.compiler.seal import seal, unseal
-from hal_core.device.base import DeviceInfo
 from hal_core.errors import CompileError
 from hal_core.hookspecs import hookimpl
-from hal_core.source import Binary, Source
 from hal_kernel.errors import InvalidKernel
 from hal_kernel.interpreter import interpret
 from hal_kernel.interpreter.casts import stored_as
@@ -47,21 +41,21 @@ TRANSLATED = {-5: NO_MEMORY, -7: INVALID_VALUE, -9: NOT_FOUND}  # the driver's -
 class Third(StreamDriver):
     """The driver's functions. A pool is an empty tuple, a context an index."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
-        self.blocks: dict[int, Any] = {}  # address -> memory
-        self.events: dict[int, float] = {}
-        self.loaded: dict[int, Any] = {}
+        self.blocks = {}  # address -> memory
+        self.events = {}
+        self.loaded = {}
         self.retained = 0
         self.handles = itertools.count(1)
 
-    def refuse(self, call: str, status: int) -> Refused:
+    def refuse(self, call, status):
         return Refused(call, TRANSLATED[status], f"THIRD_{-status}", "the third driver's sentence")
 
-    def count(self) -> int:
+    def count(self):
         return 2
 
-    def facts(self, index: int) -> Facts:
+    def facts(self, index):
         sizes = {f"max_{kind}_dim_{axis}": 1024 for kind in ("block", "grid") for axis in "xyz"}
         others = {
             "max_threads_per_block": 1024, "max_shared_memory_per_block": 32 << 10,
@@ -70,23 +64,23 @@ class Third(StreamDriver):
         sizes |= {f"max_grid_dim_{axis}": 1 << 20 for axis in "xyz"}
         return Facts("The third driver's device", MEMORY_NBYTES, sizes | others, "third")
 
-    def retain(self, index: int) -> int:
+    def retain(self, index):
         self.retained += 1
         return index
 
-    def release(self, index: int, context: int, lost: bool) -> None:
+    def release(self, index, context, lost):
         self.retained -= 1
 
-    def set_current(self, context: int) -> None:
+    def set_current(self, context):
         pass
 
-    def current_context(self) -> int:
+    def current_context(self):
         return int(self.current.context or 0)
 
-    def memory_info(self) -> tuple[int, int]:
+    def memory_info(self):
         return MEMORY_NBYTES - sum(map(len, self.blocks.values())), MEMORY_NBYTES
 
-    def allocate(self, nbytes: int, stream: Any, pool: Any) -> int:
+    def allocate(self, nbytes, stream, pool):
         if nbytes > self.memory_info()[0]:
             raise self.refuse("third_alloc", -5)
         block = (ctypes.c_ubyte * nbytes)()
@@ -94,107 +88,107 @@ class Third(StreamDriver):
         self.blocks[address] = block
         return address
 
-    def free(self, address: int, stream: Any, pooled: bool) -> None:
+    def free(self, address, stream, pooled):
         if self.blocks.pop(address, None) is None:
             raise self.refuse("third_free", -7)
 
-    def allocate_host(self, nbytes: int) -> int:
+    def allocate_host(self, nbytes):
         return self.allocate(nbytes, None, None)
 
-    def free_host(self, address: int) -> None:
+    def free_host(self, address):
         self.free(address, None, False)
 
-    def copy_in(self, dest: int, src: int | bytes, nbytes: int, stream: Any) -> None:
+    def copy_in(self, dest, src, nbytes, stream):
         ctypes.memmove(dest, src, nbytes)
 
-    def copy_out(self, dest: Any, src: int, nbytes: int, stream: Any) -> None:
+    def copy_out(self, dest, src, nbytes, stream):
         given = dest if isinstance(dest, int) else (ctypes.c_ubyte * nbytes).from_buffer(dest)
         ctypes.memmove(given, src, nbytes)
 
-    def copy(self, dest: int, src: int, nbytes: int, stream: Any) -> None:
+    def copy(self, dest, src, nbytes, stream):
         ctypes.memmove(dest, src, nbytes)
 
-    def copy_peer(self, dest: int, to: Any, src: int, of: Any, nbytes: int, stream: Any) -> None:
+    def copy_peer(self, dest, to, src, of, nbytes, stream):
         ctypes.memmove(dest, src, nbytes)
 
-    def fill(self, dest: int, pattern: bytes, count: int, stream: Any) -> None:
+    def fill(self, dest, pattern, count, stream):
         ctypes.memmove(dest, pattern * count, len(pattern) * count)
 
-    def owner_of(self, address: int) -> tuple[int, bool, int]:
+    def owner_of(self, address):
         return (-1 if self.rest_of(address) is None else 0), False, 0
 
-    def rest_of(self, address: int) -> int | None:
+    def rest_of(self, address):
         """Return the bytes from an address to the end of its block."""
         for start, block in self.blocks.items():
             if start <= address < start + len(block):
                 return start + len(block) - address
         return None
 
-    def make_stream(self, independent: bool = False) -> int:
+    def make_stream(self, independent=False):
         return next(self.handles)
 
-    def destroy_stream(self, stream: Any) -> None:
+    def destroy_stream(self, stream):
         pass
 
-    def wait(self, stream: Any) -> None:
+    def wait(self, stream):
         pass
 
-    def is_done(self, stream: Any) -> bool:
+    def is_done(self, stream):
         return True
 
-    def is_independent(self, stream: Any) -> bool:
+    def is_independent(self, stream):
         return True
 
-    def wait_context(self) -> None:
+    def wait_context(self):
         pass
 
-    def make_event(self) -> int:
+    def make_event(self):
         handle = next(self.handles)
         self.events[handle] = 0.0
         return handle
 
-    def destroy_event(self, event: int) -> None:
+    def destroy_event(self, event):
         del self.events[event]
 
-    def record(self, event: int, stream: Any) -> None:
+    def record(self, event, stream):
         self.events[event] = time.perf_counter()
 
-    def wait_for(self, stream: Any, event: int) -> None:
+    def wait_for(self, stream, event):
         pass
 
-    def is_reached(self, event: int) -> bool:
+    def is_reached(self, event):
         return True
 
-    def wait_event(self, event: int) -> None:
+    def wait_event(self, event):
         pass
 
-    def seconds_between(self, start: int, end: int) -> float:
+    def seconds_between(self, start, end):
         return self.events[end] - self.events[start]
 
-    def load(self, image: bytes) -> int:
+    def load(self, image):
         handle = next(self.handles)
         self.loaded[handle] = parse_listing(image.decode())
         return handle
 
-    def unload(self, module: int) -> None:
+    def unload(self, module):
         del self.loaded[module]
 
-    def function_of(self, module: int, name: str) -> Any:
+    def function_of(self, module, name):
         if self.loaded[module].name != name:
             raise self.refuse("third_entry", -9)
         return self.loaded[module]
 
-    def kernel_facts(self, function: Any) -> KernelFacts:
+    def kernel_facts(self, function):
         return KernelFacts(16, function.shared_nbytes, 0, 1024)
 
-    def launch_of(self, function: Any) -> Callable[..., int]:
+    def launch_of(self, function):
         params = function.signature.params
 
-        def launch(kernel: Any, *geometry: int) -> int:
+        def launch(kernel, *geometry):
             gx, gy, gz, bx, by, bz, _shared, _stream, arguments, _ = geometry
             places = (ctypes.c_void_p * len(params)).from_address(arguments)
-            bufs: list[Any] = []
-            vals: list[Any] = []
+            bufs = []
+            vals = []
             for param, place in zip(params, places, strict=True):
                 code = "Q" if param.is_pointer else param.dtype.format
                 [value] = struct.unpack(code, ctypes.string_at(place, struct.calcsize(code)))
@@ -207,12 +201,12 @@ class Third(StreamDriver):
 
         return launch
 
-    def array(self, address: int, dtype: Any) -> Any:
+    def array(self, address, dtype):
         size = (self.rest_of(address) or 0) // dtype.itemsize
         memory = (ctypes.c_ubyte * (size * dtype.itemsize)).from_address(address)
         return np.frombuffer(memory, stored_as(dtype))
 
-    def launch_refused(self, status: int) -> Refused:
+    def launch_refused(self, status):
         return self.refuse("third_launch", status)
 
 
@@ -220,14 +214,14 @@ api = Third()
 
 
 class ThirdDevice(streams.StreamDevice):
-    def __init__(self, name: str, info: DeviceInfo) -> None:
+    def __init__(self, name, info):
         super().__init__(name, info, api)
 
 
 class ThirdCompiler(Compiler):
     language, format, target, identity = "uops", "third", "third", "third 1"
 
-    def _compile(self, source: Source) -> bytes:
+    def _compile(self, source):
         try:
             verify(parse_listing(source.text))
         except InvalidKernel as error:
@@ -235,7 +229,7 @@ class ThirdCompiler(Compiler):
             raise CompileError("compile", problem, log=str(error), source=source.text) from None
         return seal(MAKER, "third", source.text.encode())
 
-    def _disassemble(self, image: bytes) -> str:
+    def _disassemble(self, image):
         return unseal(MAKER, image, "disassemble", "THIRD")[1].decode()
 
 
@@ -247,26 +241,26 @@ class ThirdPlugin:
     hal_api = (1, 0)
 
     @hookimpl
-    def hal_enumerate(self, family: str) -> list[DeviceInfo]:
-        def describe(name: str, facts: Facts, peers: bool) -> DeviceInfo:
+    def hal_enumerate(self, family):
+        def describe(name, facts, peers):
             return streams.describe(name, facts, peers, {"bf16"})
 
         return streams.enumerate_devices(family, api, describe)
 
     @hookimpl
-    def hal_open_device(self, family: str, index: int, info: DeviceInfo) -> ThirdDevice:
+    def hal_open_device(self, family, index, info):
         return ThirdDevice(info.name, info)
 
     @hookimpl
-    def hal_make_allocator(self, device: ThirdDevice) -> StreamAllocator:
+    def hal_make_allocator(self, device):
         return StreamAllocator(device)
 
     @hookimpl
-    def hal_make_compilers(self, device: ThirdDevice) -> Sequence[CompilerPair]:
+    def hal_make_compilers(self, device):
         return [CompilerPair("listing", "uops", UOpsRenderer, ThirdCompiler)]
 
     @hookimpl
-    def hal_make_program(self, device: ThirdDevice, binary: Binary) -> ThirdProgram:
+    def hal_make_program(self, device, binary):
         return ThirdProgram(device, binary)
 
 

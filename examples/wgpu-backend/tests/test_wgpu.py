@@ -1,7 +1,5 @@
 """What only this backend promises."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 
@@ -11,7 +9,6 @@ from hal_kernel.interpreter import interpret
 from hal_testing.conformance.arithmetic import sample_of_operations
 from hal_testing.conformance.edges import is_right
 from hal_testing.conformance.functions import MATH_ULPS, sample_of_derived, sample_of_math
-from hal_testing.conformance.language import Sample
 
 import hal_core as hal
 
@@ -22,14 +19,14 @@ REASSOCIATED = {3, 4, 5, 6, 7, 8, 10, 11}
 
 
 @pytest.fixture
-def device() -> hal.Compiled:
+def device():
     try:
         return hal.Device["WGPU"]
     except hal.HalError as error:
         pytest.skip(f"no adapter: {error}")
 
 
-def test_importing_the_plugin_loads_no_driver() -> None:
+def test_importing_the_plugin_loads_no_driver():
     code = "import hal_wgpu, sys; print([m for m in sys.modules if 'wgpu.' in m])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
@@ -44,7 +41,7 @@ def test_importing_the_plugin_loads_no_driver() -> None:
     ],
     ids=["operations", "functions", "derived"],
 )
-def test_all_but_these_are_right(device: hal.Compiled, sample: Sample, wrong: set[int]) -> None:
+def test_all_but_these_are_right(device, sample, wrong):
     """Of the tests in known-gaps.txt: fma, pow and so on are what is wrong, and nothing else."""
     made = [hal.Buffer.from_numpy(array, device) for array in sample.arrays]
     device.compile(sample.kernel)(*made, vals=sample.vals, **sample.launch)
@@ -55,7 +52,7 @@ def test_all_but_these_are_right(device: hal.Compiled, sample: Sample, wrong: se
     assert set(np.flatnonzero(~each).tolist()) == wrong
 
 
-def test_neighbours_in_a_word_do_not_disturb_each_other(device: hal.Compiled) -> None:
+def test_neighbours_in_a_word_do_not_disturb_each_other(device):
     @hal.kernel
     def mark(y: hal.Ptr[hal.uint8], n: hal.int32) -> None:
         i = hal.global_idx(0)
@@ -69,7 +66,7 @@ def test_neighbours_in_a_word_do_not_disturb_each_other(device: hal.Compiled) ->
     np.testing.assert_array_equal(base.numpy(), [255, *inside, 255, 255])
 
 
-def test_a_dtype_that_webgpu_lacks_is_refused_by_name(device: hal.Compiled) -> None:
+def test_a_dtype_that_webgpu_lacks_is_refused_by_name(device):
     @hal.kernel
     def wide(y: hal.Ptr[hal.int64]) -> None:
         y[0] = 1

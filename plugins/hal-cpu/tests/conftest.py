@@ -1,20 +1,16 @@
 """Fixtures: the CPU device, C objects, and a compile cache of the test run's own."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import hal_core as hal
 from hal_cpu import plugin
-from hal_cpu.checked.device import CheckedDevice
 
 sys.path.append(str(Path(__file__).resolve().parents[3] / "tests"))
 sys.path.append(str(Path(__file__).parent))
@@ -34,14 +30,14 @@ def own_cache(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def device(own_cache: None) -> Iterator[hal.Compiled]:
+def device(own_cache):
     opened = hal.Device["CPU"]
     yield opened
     opened.close()
 
 
 @pytest.fixture
-def own_device(own_cache: None) -> Iterator[hal.Compiled]:
+def own_device(own_cache):
     """A device that the test may close; the registry does not know it."""
     opened = open_device()
     yield opened
@@ -49,7 +45,7 @@ def own_device(own_cache: None) -> Iterator[hal.Compiled]:
 
 
 @pytest.fixture
-def checked(own_cache: None) -> Iterator[CheckedDevice]:
+def checked(own_cache):
     """A device that was opened under HAL_CHECK=1."""
     opened = open_device(HAL_CHECK="1")
     yield opened
@@ -88,7 +84,7 @@ def c_object(tmp_path_factory):
     found = os.environ.get("TEST_CC") or shutil.which("gcc") or shutil.which("clang")
     if found is None:
         pytest.skip("needs gcc or clang to make objects")
-    folder: Path = tmp_path_factory.mktemp("objects")
+    folder = tmp_path_factory.mktemp("objects")
 
     def make(text, *options):
         (folder / "kernel.c").write_text(text)

@@ -1,7 +1,5 @@
 """Memory of this process, as the system shows it."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from hal_cpu import driver
@@ -15,7 +13,7 @@ class Mapping(NamedTuple):
     rights: str
 
 
-def mappings() -> list[Mapping]:
+def mappings():
     """Return the ranges of addresses that the process has."""
     found = []
     with open("/proc/self/maps", encoding="utf-8") as file:
@@ -26,12 +24,12 @@ def mappings() -> list[Mapping]:
     return found
 
 
-def rights_at(address: int) -> str:
+def rights_at(address):
     """Return the rights of an address, or "" where nothing is mapped."""
     return next((one.rights for one in mappings() if one.low <= address < one.high), "")
 
 
-def resident() -> int:
+def resident():
     """Return the bytes of this process that are in memory."""
     with open("/proc/self/statm", encoding="utf-8") as file:
         return int(file.read().split()[1]) * driver.PAGE

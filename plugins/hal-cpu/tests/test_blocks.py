@@ -1,11 +1,8 @@
 """Blocks whose threads wait for each other: shared memory, stacks, 16-bit floats, facts."""
 
-from __future__ import annotations
-
 import shutil
 import threading
 from ctypes import c_int64
-from typing import Any
 
 import numpy as np
 import pytest
@@ -23,8 +20,7 @@ def cc(request, monkeypatch):
     if request.param != "llvm" and shutil.which(request.param) is None:
         pytest.skip(f"{request.param} is not installed")
     monkeypatch.setenv("CPU_CC", request.param)
-    name: str = request.param
-    return name
+    return request.param
 
 
 def greedy(count, threads):
@@ -128,7 +124,7 @@ def test_a_thread_with_a_small_stack_may_launch(own_device, cc, blocks, stack_si
     start = np.arange(65536 * blocks, dtype="i4")[:65536]
     y = hal.Buffer.from_numpy(start, own_device)
     rounds = 3 if blocks == 1 else 0
-    seen: list[Any] = []
+    seen = []
 
     def launch():
         seen.append(stacks.stack_nbytes())
@@ -205,7 +201,7 @@ def test_code_tells_that_it_takes_much_stack(monkeypatch, target, level):
 
 def test_workers_have_room_whatever_threads_are_given(stack_size):
     def seen_by_a_worker():
-        found: list[int] = []
+        found = []
         thread = stacks.start_thread("room", lambda: found.append(stacks.stack_nbytes()))
         thread.join()
         return found[0]

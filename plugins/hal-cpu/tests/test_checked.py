@@ -1,14 +1,10 @@
 """HAL_CHECK=1: a forbidden access is an exception that names the access, the line and the thread;
 a correct kernel gives the same results as without."""
 
-from __future__ import annotations
-
 import os
 import re
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -91,7 +87,7 @@ def floats(device, *numbers):
 # -- faults, with what their text names; tests/interpreter has one of each kind
 
 T0, T1, T8 = (f"thread ({i}, 0, 0) of block (0, 0, 0)" for i in (0, 1, 8))
-FAULTS: dict[str, tuple[hal.KernelFunction, str, Callable[[Any], Any], dict[str, Any], Any]] = {
+FAULTS = {
     "a read beyond the end": (
         copy, "y[i] = x[i]", lambda d: (floats(d, *range(9)), floats(d, *range(8))),
         {"threads": 9},

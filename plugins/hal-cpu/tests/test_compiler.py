@@ -1,7 +1,5 @@
 """LLVM and each C compiler: objects, errors with their lines, cache keys, what is missing."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import struct
@@ -95,8 +93,7 @@ def test_floats_of_numbers_of_64_bits_that_were_negative(name, monkeypatch):
 def cc(request, monkeypatch):
     present(request.param)
     monkeypatch.setenv("CPU_CC", request.param)
-    name: str = request.param
-    return name
+    return request.param
 
 
 # -- LLVM

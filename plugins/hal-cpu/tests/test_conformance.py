@@ -1,7 +1,5 @@
 """The conformance kit, with the compiler that serves; `nox -s conformance` runs all compilers."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -14,7 +12,7 @@ from hal_testing.plugin import device  # noqa: F401  # it is closed by some
 
 
 @pytest.fixture(scope="session")
-def hal_device_name(own_cache: None) -> str:
+def hal_device_name(own_cache):
     return hal.Device.canonicalize("CPU")
 
 

@@ -1,7 +1,5 @@
 """LLVM's engine as the loader: the default on macOS and Windows, on request on Linux."""
 
-from __future__ import annotations
-
 import gc
 import os
 import subprocess

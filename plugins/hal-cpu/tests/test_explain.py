@@ -1,7 +1,5 @@
 """Test `hal explain`: its table and JSON, and what it claims against the machine code."""
 
-from __future__ import annotations
-
 import json
 import linecache
 import re
@@ -167,7 +165,7 @@ def assembly(kernel):
         with llvm.parse_assembly(text) as module:
             module.triple, module.data_layout = machine.triple, str(machine.target_data)
             llvm_module._run_passes(llvm, machine, module, 3, source)
-            code: str = machine.emit_assembly(module)
+            code = machine.emit_assembly(module)
     place = re.search(r"^begin\.on\.(\d+):", text, re.MULTILINE)
     assert place is not None
     following = rf"^(few|mix|one|y)\.{place[1]}:"

@@ -1,7 +1,5 @@
 """Graphs as one call of machine code on all cores."""
 
-from __future__ import annotations
-
 import gc
 import threading
 from functools import partial

@@ -1,10 +1,7 @@
 """Memory in checked mode: the record of what is written, guard pages, and freed blocks."""
 
-from __future__ import annotations
-
 import ctypes
 import re
-from typing import Any
 
 import numpy as np
 import pytest
@@ -251,7 +248,7 @@ def test_X1_a_block_is_freed_while_a_wait_searches_it(same_thread):
 
 
 def test_A4_freed_addresses_go_before_memory_is_refused(checked):
-    freed: Any = checked.allocator._quarantine
+    freed = checked.allocator._quarantine
     hal.empty(100, hal.uint8, checked)
     assert freed._blocks
     with pytest.raises(hal.OutOfMemory):

@@ -1,7 +1,5 @@
 """The code that every compiler makes of a kernel computes with vectors: threads are lanes."""
 
-from __future__ import annotations
-
 import re
 from types import SimpleNamespace
 

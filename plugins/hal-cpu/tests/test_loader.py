@@ -1,7 +1,5 @@
 """Objects of real compilers run; damaged ones are refused, never crash (P1, P12)."""
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import random

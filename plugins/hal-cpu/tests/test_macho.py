@@ -4,15 +4,11 @@ Code for macOS calls functions as code for Linux does, on both processors. What 
 the system itself: its libraries, its pages, its threads.
 """
 
-from __future__ import annotations
-
 import ctypes
 import random
 import shutil
 import struct
 import subprocess
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from unregistered import open_device
@@ -45,7 +41,7 @@ class AppleCompiler(LLVMCompiler):
 
 class ApplePlugin(CPUPlugin):
     @hookimpl
-    def hal_make_compilers(self, device: Any) -> list[CompilerPair]:
+    def hal_make_compilers(self, device):
         return [CompilerPair("llvm", "llvm", llvm_renderer, AppleCompiler)]
 
 
@@ -64,7 +60,7 @@ define {double, double} @__sincos_stret(double %x) {
 
 
 @pytest.fixture(scope="module")
-def library(own_cache: None) -> Iterator[None]:
+def library(own_cache):
     """The C library of macOS, as far as it has more than ours."""
     source = hal.Source("both", SINE_AND_COSINE, "", language="llvm", rendered=True)
     image = LLVMCompiler().compile(source)
@@ -79,7 +75,7 @@ def library(own_cache: None) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def device(library: None) -> Iterator[hal.Compiled]:
+def device(library):
     opened = open_device(ApplePlugin(), HAL_CPU_LOADER="llvmlite")
     yield opened
     opened.close()

@@ -1,7 +1,5 @@
 """Math functions on processors with and without fused multiply-add."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """Machine code in checked mode: a fault in the child process is an exception in this one."""
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import os
@@ -57,11 +55,11 @@ def given_floats(device, size):
     return hal.Buffer.from_numpy(np.full(size, -1, "f4"), device), x
 
 
-_others: set[str] = set()  # children that other tests of the process keep
+_others = set()  # children that other tests of the process keep
 
 
 def _of_process():
-    found: set[str] = set()
+    found = set()
     for path in Path("/proc/self/task").glob("*/children"):
         with suppress(FileNotFoundError):  # its thread has ended meanwhile
             found.update(path.read_text().split())
@@ -246,7 +244,7 @@ def test_a_stack_that_runs_out_in_any_thread(checked):
     # From its end on, page for page: far below the stack there may be other memory.
     down = "for (long k = (200l << 20) - 1; k >= 0; k -= 4096) many[k] = 1; y[0] = many[7];"
     program = checked.compile(source(f"volatile char many[200 << 20]; {down}"))
-    errors: list[str] = []
+    errors = []
 
     def launch():
         try:

@@ -1,12 +1,9 @@
 """Checked mode finds accesses of two queues that nothing orders: promise Q7."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 import re
 import weakref
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -138,7 +135,7 @@ def test_Q7_what_the_host_has_waited_for_is_forgotten(device):
         pass
 
     queue, x = device.queue(), hal.zeros(N, hal.int32, device)
-    waits: list[Callable[[hal.Event], object]] = [
+    waits = [
         lambda event: event.wait(20), _polled, lambda event: device.synchronize(20)
     ]  # fmt: skip
     for wait in waits:
@@ -220,10 +217,10 @@ def test_Q7_random_programs_are_judged_as_their_order_says(device):
         x = hal.empty(8, hal.int32, device)
         x.fill(0)
         queues = [device.queue() for _ in range(3)]
-        events: list[tuple[hal.Event, int]] = []  # and the call after which it comes
-        calls: list[tuple[int, int, int, bool]] = []  # queue, first, last, writes
-        before: dict[int, set[int]] = {0: set(), 1: set(), 2: set()}  # calls that a queue knows of
-        known: list[set[int]] = []
+        events = []  # and the call after which it comes
+        calls = []  # queue, first, last, writes
+        before = {0: set(), 1: set(), 2: set()}  # calls that a queue knows of
+        known = []
         for _ in range(24):
             queue, step = chance.randrange(3), chance.random()
             if step < 0.25:

@@ -1,7 +1,5 @@
 """The worker pool: every chunk runs once, errors reach the caller, interrupts wait for workers."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import signal
@@ -13,7 +11,6 @@ from functools import partial
 from pathlib import Path
 from struct import pack
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -40,7 +37,7 @@ def test_split_covers_every_block_once(blocks, threads):
 
 class Recorder:
     def __init__(self, pause=0.0):
-        self.seen: list[tuple[int, str]] = []
+        self.seen = []
         self.pause = pause
 
     def __call__(self, args, launch, first, last):
@@ -72,7 +69,7 @@ def wait_until(true):
 
 
 def test_P6_every_chunk_runs_once_on_several_threads(pool):
-    seen: list[tuple[int, str]] = []
+    seen = []
 
     def run(args, launch, first, last):
         seen.append((first.value, threading.current_thread().name))
@@ -137,8 +134,8 @@ class Interrupts:
 
 def test_interrupts_wait_for_running_chunks(pool):
     """The kernel writes the caller's memory: it has stopped when control is back."""
-    running: list[str] = []
-    done: list[str] = []
+    running = []
+    done = []
 
     def run(args, launch, first, last):
         name = threading.current_thread().name
@@ -159,7 +156,7 @@ def test_interrupts_wait_for_running_chunks(pool):
 
 def test_an_interrupt_waits_for_a_call_in_a_thread():
     """LLVM would be at work while Python ends, and its own finalizers with it."""
-    done: list[str] = []
+    done = []
 
     def work():
         interrupts.send()
@@ -237,7 +234,7 @@ def test_P6_machine_code_runs_every_block_once(pool, device):
     """Three callers at once, and workers that look, sleep, or come late."""
     program = device.compile(count)
     assert isinstance(program, CPUProgram) and program.code is not None
-    run: Any = CFUNCTYPE(None, c_char_p, c_void_p, c_int64, c_int64)(program.code.entry)
+    run = CFUNCTYPE(None, c_char_p, c_void_p, c_int64, c_int64)(program.code.entry)
     run.code = program.code
 
     def launch(blocks):
@@ -271,7 +268,7 @@ def test_P6_a_worker_that_comes_when_the_launch_is_over_runs_nothing(device, mon
     code = team_module._functions.__wrapped__()
     monkeypatch.setattr(team_module, "_functions", lambda: code)
     team = team_module.Team(2)
-    ran: list[tuple[int, str]] = []
+    ran = []
     over = threading.Event()
 
     def serve():
@@ -298,7 +295,7 @@ def test_P6_a_worker_that_comes_when_the_launch_is_over_runs_nothing(device, mon
 @pytest.mark.parametrize("blocks", [1, 2, 3, 7, 24, 25, 1000])
 def test_P6_the_caller_runs_the_parts_of_workers_that_never_come(blocks):
     team = team_module.Team(3)
-    ran: list[tuple[int, int]] = []
+    ran = []
 
     def kernel(args, launch, first, last):
         ran.append((first, last))
@@ -312,8 +309,8 @@ def test_P6_the_caller_runs_the_parts_of_workers_that_never_come(blocks):
 
 def test_a_thread_begins_with_the_same_part_of_each_launch(pool):
     """It finds what it wrote in the launch before in the cache of its core."""
-    begun: dict[str, int] = {}
-    seen: list[dict[str, int]] = []  # of launches in which all threads took part
+    begun = {}
+    seen = []  # of launches in which all threads took part
 
     def kernel(args, launch, first, last):
         begun.setdefault(threading.current_thread().name, first)
@@ -356,7 +353,7 @@ def test_P6_a_worker_that_wakes_before_the_job_is_open_helps():
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux says which threads sleep")
 def test_workers_that_have_done_their_part_sleep_though_the_launch_runs_on(pool):
     """Those that look on have used up their share of the processor when the next launch begins."""
-    slept: list[str] = []
+    slept = []
 
     def asleep(worker):
         stat = Path(f"/proc/self/task/{worker.native_id}/stat").read_text()

@@ -1,7 +1,5 @@
 """Processes: a light import, fork, exit, `python -O`, the number of threads."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -152,7 +150,7 @@ def run():
     assert list(memoryview(out).cast("i")) == [7] * 4
 """
 
-HOMES: dict[str, dict[str, str]] = {
+HOMES = {
     "no home at all": {},
     "a home that is not there": {"HOME": "/nonexistent/home"},
     "a home that cannot be written": {"HOME": "/proc", "XDG_CACHE_HOME": "/proc"},

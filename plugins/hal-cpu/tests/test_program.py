@@ -1,7 +1,5 @@
 """Launches, with the GIL held, released or split: every thread once, arguments as given."""
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import os
@@ -9,7 +7,6 @@ import threading
 import time
 from ctypes import c_int64
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -95,7 +92,7 @@ def test_launches_that_splitting_makes_slower_stay_on_one_core(monkeypatch):
         ran.append("all")
         clock[0] += takes["all"]
 
-    pool: Any = SimpleNamespace(run=split)
+    pool = SimpleNamespace(run=split)
     measured = AdaptiveLaunch(run, pool, [], False)
 
     def launches(one, split, count):
@@ -187,7 +184,7 @@ def test_P8_a_wait_with_a_limit_ends_before_the_launch(own_device):
 
 def test_a_wait_in_the_middle_of_the_threads_own_launch_returns(own_device):
     """A signal handler may wait there; the launch cannot end before it does."""
-    waits: list[bool] = []
+    waits = []
 
     def run(*args):
         with own_device.in_flight.using(1000):

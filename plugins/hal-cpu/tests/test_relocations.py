@@ -4,8 +4,6 @@ Code of this machine runs (test_loader), on an Arm processor too; aarch64 object
 cross compiler.
 """
 
-from __future__ import annotations
-
 import struct
 
 import pytest
@@ -38,8 +36,7 @@ def aarch64_object():
     machine = llvm.Target.from_triple("aarch64-unknown-linux-gnu").create_target_machine(
         opt=2, reloc="pic", codemodel="small"
     )
-    image: bytes = machine.emit_object(llvm.parse_assembly(AARCH64_IR))
-    return image
+    return machine.emit_object(llvm.parse_assembly(AARCH64_IR))
 
 
 def test_aarch64_stubs_and_slots_hold_the_addresses(aarch64_object):

@@ -1,7 +1,5 @@
 """Texts in C: several kernels in one object, structs, vectors and complex numbers."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """A gang is a subgroup in LLVM's text: its lanes pass values on as the interpreter says."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -4,15 +4,12 @@
 refuse what Windows refuses: an address that is no mapping's, rights that do not exist.
 """
 
-from __future__ import annotations
-
 import ctypes
 import importlib
 import os
 import sys
 from contextlib import nullcontext
 from types import ModuleType
-from typing import Any
 
 import numpy as np
 import pytest
@@ -40,7 +37,7 @@ class Call:
 
     def __init__(self, function):
         self.function = function
-        self.argtypes: Any = None
+        self.argtypes = None
 
     def __call__(self, *arguments):
         if self.argtypes is not None:
@@ -52,8 +49,8 @@ class Library:
     """Kernel32 and the C library, with the calls that windows.py makes."""
 
     def __init__(self):
-        self.mapped: dict[int, int] = {}
-        self.small: set[int] = set()
+        self.mapped = {}
+        self.small = set()
         self.error = 0
         self.features = {39, 40}
 
@@ -263,7 +260,7 @@ def test_without_affinity_all_processors_count(monkeypatch):
 
 def test_a_thread_has_enough_stack_where_the_system_names_none(monkeypatch):
     monkeypatch.setattr(driver, "usual_stack_nbytes", lambda: 64 << 10)
-    sizes: list[int] = []
+    sizes = []
     stacks.start_thread("probe", lambda: sizes.append(posix.stack_nbytes())).join()
     assert sizes[0] >= stacks.STACK_NBYTES
 

@@ -1,7 +1,5 @@
 """The vectoriser: gangs of every width do what the interpreter does, and touch nothing else."""
 
-from __future__ import annotations
-
 import ctypes
 import itertools
 import mmap

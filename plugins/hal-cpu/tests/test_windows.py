@@ -5,13 +5,10 @@ registers to be kept; a large frame begins with a call of __chkstk. Code in LLVM
 the two kinds of calls.
 """
 
-from __future__ import annotations
-
 import ctypes
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -90,12 +87,12 @@ class WindowsCompiler(LLVMCompiler):
 
 class WindowsPlugin(CPUPlugin):
     @hookimpl
-    def hal_make_compilers(self, device: Any) -> list[CompilerPair]:
+    def hal_make_compilers(self, device):
         return [CompilerPair("llvm", "llvm", llvm_renderer, WindowsCompiler)]
 
 
 @pytest.fixture(scope="module")
-def device(own_cache: None) -> Iterator[hal.Compiled]:
+def device(own_cache):
     """A CPU device whose kernels, and whose C library, are those of Windows."""
     find, made = driver.symbol_address, dict[str, Any]()
     run = load_here(CALL, "run")

@@ -1,17 +1,13 @@
 """CPU devices that the registry does not know, so that a test may close them."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 
 from hal_core.device.backend import Backend
-from hal_cpu import CPUPlugin, plugin
+from hal_cpu import plugin
 from hal_cpu.device import describe
 
 
-def open_device(maker: CPUPlugin = plugin, **environment: str) -> Any:
+def open_device(maker=plugin, **environment):
     """Open a CPU device of a plugin's under these environment variables, which are read once."""
     with pytest.MonkeyPatch.context() as patch:
         for name, text in environment.items():

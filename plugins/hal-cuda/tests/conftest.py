@@ -3,13 +3,10 @@
 HAL_TEST_CUDA=system runs the same tests on the machine's own driver and GPUs.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +53,7 @@ def pytest_itemcollected(item):
 
 
 @pytest.fixture
-def device(own_cache: None) -> Iterator[hal.Compiled]:
+def device(own_cache):
     """Return an open CUDA device."""
     if "CUDA" not in hal.Device:  # run from a checkout
         hal.Device.register_plugin("CUDA", plugin)

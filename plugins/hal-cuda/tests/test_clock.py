@@ -1,7 +1,5 @@
 """F1: events of the stream on the host's clock."""
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import os

@@ -1,7 +1,5 @@
 """Compilers and images: broken source, the wrong architecture, what cannot be encoded."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from run_python import printed

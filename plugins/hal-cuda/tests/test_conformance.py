@@ -1,10 +1,8 @@
 """The conformance kit; `nox -s conformance` runs it with both compilers and both transports."""
 
-from __future__ import annotations
-
 import pytest
 from external import hal_external  # noqa: F401  # pytest finds it here
-from simulator import SYSTEM, Simulator
+from simulator import SYSTEM
 
 import hal_core as hal
 from hal_testing.conformance import *  # noqa: F403
@@ -14,7 +12,7 @@ ILLEGAL_ADDRESS = 700
 
 
 @pytest.fixture(scope="session")
-def hal_device_name(own_cache: None) -> str:
+def hal_device_name(own_cache):
     return hal.Device.canonicalize("CUDA")
 
 
@@ -23,5 +21,5 @@ def hal_fault(request):
     """Let the driver accept a launch whose kernel faults."""
     if SYSTEM:
         nothing_to_try("a fault on a real GPU takes the process along; test_faults.py has them")
-    simulator: Simulator = request.getfixturevalue("simulator")
+    simulator = request.getfixturevalue("simulator")
     return lambda program: simulator.fail("run", ILLEGAL_ADDRESS)

@@ -1,7 +1,5 @@
 """Devices: enumeration, contexts that other libraries change, many threads, closing."""
 
-from __future__ import annotations
-
 import gc
 import sys
 import threading
@@ -93,7 +91,7 @@ def test_P10_a_launch_under_way_ends_before_its_handles_are_destroyed(
     y = hal.Buffer(opened, 100, hal.int32).allocate().fill(0)
     program(y, vals=(100,), threads=100)
     inside, go_on = threading.Event(), threading.Event()
-    raised: list[BaseException] = []
+    raised = []
     stale = simulator.stale()
 
     def work():
@@ -139,7 +137,7 @@ def test_P10_a_launch_that_is_interrupted_by_its_end_is_refused(device, simulato
 
 def _errors_while(end, work):
     """Return the texts of what four threads that do `work` all the time raise after `end`."""
-    raised: list[BaseException] = []
+    raised = []
     running = threading.Barrier(5)
 
     def repeat():

@@ -1,10 +1,7 @@
 """F1: event times are right with a GPU clock that drifts and a driver with coarse time steps."""
 
-from __future__ import annotations
-
 import contextlib
 import random
-from typing import Any
 
 import numpy as np
 import pytest
@@ -40,7 +37,7 @@ class Pretended:
     def call(self, operation, function, *arguments):
         return function(*arguments)
 
-    def _synchronize(self, timeout: None) -> bool:
+    def _synchronize(self, timeout):
         self.now_ns = max(self.now_ns, self.busy_ns)
         return True
 
@@ -86,7 +83,7 @@ class Pretended:
 def test_F1_a_clock_that_drifts_is_followed(drift, pause_ns):
     """Work of 1 us to 0.3 s, overlapping and in turn; more than the clock leaves unread."""
     rng = random.Random(pause_ns)
-    device: Any = Pretended(rng, drift)
+    device = Pretended(rng, drift)
     made, seen = StreamClock(device), []
     made.now_ns, made.most_unread = device.host_ns, 64
     for _ in range(300):
@@ -102,7 +99,7 @@ def test_F1_a_clock_that_drifts_is_followed(drift, pause_ns):
 
 
 def test_F1_the_end_of_a_long_queue_is_timed_as_well_as_its_begin():
-    device: Any = Pretended(random.Random(1), 100e-6)
+    device = Pretended(random.Random(1), 100e-6)
     made = StreamClock(device)
     made.now_ns = device.host_ns
     seen = [made.measure(lambda: device.work(3 * 10**9)) for _ in range(20)]

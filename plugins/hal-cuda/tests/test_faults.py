@@ -1,8 +1,6 @@
 """Kernels that lose the context, each in a process of its own: on a real GPU no other test could
 follow in the same one."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

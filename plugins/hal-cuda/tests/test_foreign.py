@@ -1,7 +1,5 @@
 """Memory of other libraries with a defect: broken interfaces, odd addresses, other contexts."""
 
-from __future__ import annotations
-
 import ctypes
 
 import numpy as np

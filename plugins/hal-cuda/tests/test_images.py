@@ -1,10 +1,7 @@
 """Images: kernels that take them as texture and surface objects, and what is refused. The kit has
 what all devices do."""
 
-from __future__ import annotations
-
 import gc
-from typing import Any
 
 import numpy as np
 import pytest
@@ -40,14 +37,12 @@ def compiled(device, monkeypatch):
     return compile
 
 
-def made(device: hal.Compiled, image: hal.Image, dtype: hal.DType = hal.float32) -> hal.Buffer:
+def made(device, image, dtype=hal.float32):
     return hal.Buffer(device, int(np.prod(image.shape)), dtype, hal.BufferSpec(image=image))
 
 
 @pytest.mark.parametrize("image", [hal.Image(7), hal.Image(7, 3), hal.Image(5, 3, 2)])
-def test_kernels_read_images_of_each_number_of_axes(
-    device: hal.Compiled, compiled: Any, image: hal.Image
-) -> None:
+def test_kernels_read_images_of_each_number_of_axes(device, compiled, image):
     axes = len(image.shape) - 1
     program = compiled(SAMPLED.format(call=READS[axes]), f"y: float32*, im: const image{axes}d")
     pixels = np.random.default_rng(1).random(image.shape, np.float32)

@@ -1,7 +1,5 @@
 """Memory shared with other libraries: the CUDA array interface, DLPack, PyCUDA's own objects."""
 
-from __future__ import annotations
-
 import gc
 
 import numpy as np
@@ -177,7 +175,7 @@ def test_T1_an_export_is_ordered_with_the_consumers_stream_and_the_host_waits_fo
     device, matrix, simulator, consumer, copy
 ):
     made = {"made": False, "independent": True}
-    number: int | None = {"none": None, "legacy": 1, "per thread": 2}.get(consumer)
+    number = {"none": None, "legacy": 1, "per thread": 2}.get(consumer)
     if consumer in made:
         number = int(device.api.make_stream(independent=made[consumer]))
     program, got = device.compile(add_one), np.zeros(12, "i4")

@@ -1,7 +1,5 @@
 """R10: where a package, driver or GPU is missing, one error names it and what to install."""
 
-from __future__ import annotations
-
 import ctypes.util
 import importlib.util
 from functools import partial
@@ -61,7 +59,7 @@ NEEDED = {"cuda-bindings": "cuda.bindings.driver", "pycuda": "pycuda"}
 @pytest.fixture(params=NEEDED)
 def binding(request):
     """Return an installed package that reaches the driver, on a machine without a driver."""
-    name: str = request.param
+    name = request.param
     if importlib.util.find_spec(NEEDED[name].partition(".")[0]) is None:
         pytest.skip(f"{name} is not installed")
     if ctypes.util.find_library("cuda"):

@@ -1,9 +1,5 @@
 """Queues as streams of the driver: order, calls, other libraries."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 from any_order import *  # noqa: F403
 from any_order import N, twofold
@@ -78,7 +74,7 @@ def test_Q6_exports_come_after_the_work_of_queues(device, simulator):
             simulator.shuffle(seed)
             queue, made = device.queue(), hal.zeros(N, hal.int32, device)
             made.fill(seed, queue=queue)
-            capsule: Any = made.__dlpack__(stream=int(theirs))
+            capsule = made.__dlpack__(stream=int(theirs))
             found = hal.empty(N, hal.int32, device)
             reader = hal.Queue.wrap(int(theirs), device)
             assert found.copy_from(made, queue=reader).wait(20)

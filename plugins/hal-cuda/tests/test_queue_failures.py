@@ -1,7 +1,5 @@
 """Queues and graphs of streams where something fails in the middle, or goes in a wrong order."""
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import threading

@@ -3,8 +3,6 @@
 HAL_TEST_HIP=system runs the same tests on the machine's own runtime and GPUs.
 """
 
-from __future__ import annotations
-
 import ctypes
 import sys
 from pathlib import Path
@@ -45,7 +43,7 @@ def pytest_itemcollected(item):
 
 
 @pytest.fixture(scope="session")
-def library(own_cache: None) -> hiprtc.Found:
+def library(own_cache):
     """Return AMD's compiler, which must be there where HIP is required."""
     try:
         return hiprtc.find()

@@ -1,7 +1,5 @@
 """The software runtime's functions for tests."""
 
-from __future__ import annotations
-
 import os
 
 from software_driver import Control
@@ -14,7 +12,7 @@ class Runtime(Control):
 
     prefix = "hip"
 
-    def set_device(self, index: int) -> None:
+    def set_device(self, index):
         """Change this thread's device, as another library may do without our knowledge."""
         code = self.driver.hipSetDevice(index)
         if code:

@@ -1,11 +1,8 @@
 """The binding, on AMD's own library where there is no GPU, and the count of a device's users."""
 
-from __future__ import annotations
-
 import ctypes
 from collections import Counter
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -26,7 +23,7 @@ def runtime(library):
 
 def test_AMDs_library_has_every_function_and_says_its_version(runtime):
     assert (5, 0) < runtime.version() < (9, 0)
-    library: Any = runtime.library
+    library = runtime.library
     assert hasattr(library, "hipGetDevicePropertiesR0600") == (runtime.version() >= (6,))
 
 
@@ -42,8 +39,8 @@ class Recorded(HIP):
     """The binding without a library: its calls are written down."""
 
     def __init__(self, version=60_300_000, **answers):
-        self.answers: dict[str, Any] = {"RuntimeGetVersion": version, **answers}
-        self.calls: list[str] = []
+        self.answers = {"RuntimeGetVersion": version, **answers}
+        self.calls = []
         self._users, self._lost = Counter(), set()
 
     def call(self, name, *arguments):

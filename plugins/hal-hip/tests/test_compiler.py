@@ -1,12 +1,9 @@
 """AMD's compiler, from text to code objects for GPUs that are not here."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from functools import partial
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from in_threads import results
@@ -50,7 +47,7 @@ def missing(y: hal.Ptr[hal.uint64], x: hal.ConstPtr[hal.float32]) -> None:
 
 def compiler_for(arch):
     """Return the compiler of a GPU of this architecture, which nobody has."""
-    device: Any = SimpleNamespace(name="HIP", info=SimpleNamespace(arch=arch))
+    device = SimpleNamespace(name="HIP", info=SimpleNamespace(arch=arch))
     return HIPRTCCompiler(device)
 
 

@@ -1,10 +1,8 @@
 """The conformance kit; `nox -s conformance` runs it as users do."""
 
-from __future__ import annotations
-
 import pytest
 from external import hal_external  # noqa: F401  # pytest finds it here
-from runtime_control import SYSTEM, Runtime
+from runtime_control import SYSTEM
 
 import hal_core as hal
 from hal_testing.conformance import *  # noqa: F403
@@ -23,5 +21,5 @@ def hal_fault(request):
     """Let the runtime accept a launch whose kernel faults."""
     if SYSTEM:
         nothing_to_try("a fault on a real GPU takes the process along")
-    runtime: Runtime = request.getfixturevalue("runtime")
+    runtime = request.getfixturevalue("runtime")
     return lambda program: runtime.fail("run", ILLEGAL_ADDRESS)

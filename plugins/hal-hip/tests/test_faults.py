@@ -1,7 +1,5 @@
 """Tests of refusals: binaries of others, launches past limits, faults."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Launches and copies: how many calls of the runtime they are."""
 
-from __future__ import annotations
-
 import pytest
 
 import hal_core as hal

@@ -3,10 +3,7 @@
 HAL_TEST_METAL=system runs the same tests on the GPU of a Mac.
 """
 
-from __future__ import annotations
-
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -28,7 +25,7 @@ def pytest_itemcollected(item):
 
 
 @pytest.fixture
-def device(own_cache: None) -> Iterator[hal.Compiled]:
+def device(own_cache):
     """Return an open Metal device."""
     if "METAL" not in hal.Device:  # run from a checkout
         hal.Device.register_plugin("METAL", plugin)

@@ -1,7 +1,5 @@
 """Metal in software, as `Metal`, `Foundation` and `objc` of this process; or why it cannot run."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

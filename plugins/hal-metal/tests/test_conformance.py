@@ -1,9 +1,5 @@
 """The conformance kit, on Metal."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 from metal_software import SYSTEM
 
@@ -13,7 +9,7 @@ from hal_testing.plugin import External, device  # noqa: F401  # it is closed by
 
 
 @pytest.fixture(scope="session")
-def hal_device_name(own_cache: None) -> str:
+def hal_device_name(own_cache):
     return "METAL"
 
 
@@ -36,7 +32,7 @@ def hal_fault(request):
     """Let the next command buffer that does anything fail."""
     if SYSTEM:
         nothing_to_try("override the fixture hal_fault: no GPU can be made to fail")
-    control: Any = request.getfixturevalue("control")
+    control = request.getfixturevalue("control")
 
     def arm(program):
         control.faults.append(control.Fault(3, "Caused GPU Address Fault Error"))

@@ -1,7 +1,5 @@
 """Work in flight: failures, timeouts, a lost GPU, threads, what is left behind."""
 
-from __future__ import annotations
-
 import gc
 import os
 import re
@@ -9,7 +7,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -49,7 +46,7 @@ def test_P9_a_failed_command_buffer_surfaces_at_the_next_wait(opened, control, c
     for _ in range(2):
         control.faults.append(control.Fault(code, "because"))
         program(made, vals=(1, 4), threads=4)
-    waits: dict[str, Callable[[], object]] = {
+    waits = {
         "synchronize": opened.synchronize, "numpy": made.numpy, "asarray": lambda: np.asarray(made),
         "wait=True": lambda: program(made, vals=(0, 4), threads=4, wait=True),
     }  # fmt: skip

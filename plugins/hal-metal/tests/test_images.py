@@ -1,7 +1,5 @@
 """Images: formats, samplers, kernels, and what is refused. The kit has what all devices do."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,10 +1,7 @@
 """Kernels: what they may ask for, what a launch sends, arguments in Metal's table."""
 
-from __future__ import annotations
-
 import re
 import runpy
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -214,7 +211,7 @@ def test_a_pipeline_that_allows_fewer_threads(device, control):
 # -- text
 
 
-REFUSED: dict[str, tuple[Callable[[], hal.Source], type[Exception], str]] = {
+REFUSED = {
     "broken": (
         lambda: source("bad", "device int *y [[buffer(0)]]", "\ny[0] = nothing;", "y: int32*"),
         hal.CompileError, "nothing",

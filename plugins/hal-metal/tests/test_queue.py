@@ -1,10 +1,7 @@
 """Queues, events and graphs as Metal has them."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -31,7 +28,7 @@ def test_copies_and_fills_of_any_offset_size_and_overlap(device, where):
         steps.append((choose.choice(("copy", "fill", "wide", "copyin")), size, dest, src))
 
     def work(queue):
-        how: dict[str, Any] = {"queue": queue} if queue else {}
+        how = {"queue": queue} if queue else {}
         for number, (kind, size, dest, src) in enumerate(steps):
             part = made.view(size, hal.uint8, dest)
             if kind == "copy":

@@ -1,11 +1,8 @@
 """Metal in software is as strict as Metal: each rule is broken once, and each break is seen."""
 
-from __future__ import annotations
-
 import gc
 import re
 import threading
-from collections.abc import Callable
 
 import pytest
 from metal_software import SYSTEM
@@ -197,7 +194,7 @@ def _much_shared(bench, encoder):
     bench.dispatch(encoder)
 
 
-RULES: dict[str, Callable[[Bench], object]] = {
+RULES = {
     "committed while an encoder is open": _open_at_commit,
     "while another one is open": _second_encoder,
     "committed twice": _second_commit,
@@ -262,7 +259,7 @@ def test_an_encoder_that_is_dropped_ends_the_process(bench):
     assert control.aborts == ["an encoder is released without endEncoding"]
 
 
-WRONG: dict[str, tuple[Callable[[Bench], object], str]] = {
+WRONG = {
     "count": (lambda b: b.buffer.contents(1), "takes 0 arguments, not 1"),
     "type": (lambda b: b.device.newBufferWithLength_options_("8", 0), "argument 0 is '8', not Q"),
     "negative": (lambda b: b.device.newBufferWithLength_options_(-1, 0), "is -1, not Q"),

@@ -1,10 +1,7 @@
 """Fixtures: an OpenCL device, and kernels in the convention of the core's renderer."""
 
-from __future__ import annotations
-
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -31,7 +28,7 @@ def pytest_itemcollected(item):
 
 
 @pytest.fixture(scope="module")
-def device(own_cache: None) -> Iterator[hal.Compiled]:
+def device(own_cache):
     """Open an OpenCL device: the first, or the one that HAL_TEST_OPENCL names."""
     if "OPENCL" not in hal.Device:  # run from a checkout
         hal.Device.register_plugin("OPENCL", plugin)

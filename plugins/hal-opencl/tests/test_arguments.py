@@ -1,7 +1,5 @@
 """Signatures are compared with the kernels that they describe."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from slices import usual

@@ -1,7 +1,5 @@
 """Kernels with barriers give what the interpreter gives; the kit has the plain forms."""
 
-from __future__ import annotations
-
 import textwrap
 
 import numpy as np

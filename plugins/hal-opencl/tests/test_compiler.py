@@ -1,7 +1,5 @@
 """Compilation, its errors, and the binaries that it stores."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import threading
@@ -239,7 +237,7 @@ def test_C_a_text_is_built_once_and_a_binary_that_pocl_would_compile_for_is_not_
     def fresh(x: hal.Ptr[hal.int32], n: hal.int32):
         x[0] = n - 17
 
-    made: list[str] = []
+    made = []
     for name in ("build", "binary_of"):
         inner = getattr(driver, name)
         counted = lambda *args, inner=inner, name=name: [made.append(name), inner(*args)][1]  # noqa: E731

@@ -1,7 +1,5 @@
 """The conformance kit, on one device of a platform."""
 
-from __future__ import annotations
-
 import os
 
 import pytest
@@ -12,7 +10,7 @@ from hal_testing.plugin import External, device  # noqa: F401  # it is closed by
 
 
 @pytest.fixture(scope="session")
-def hal_device_name(own_cache: None) -> str:
+def hal_device_name(own_cache):
     return hal.Device.canonicalize(os.environ.get("HAL_TEST_OPENCL", "OPENCL"))
 
 

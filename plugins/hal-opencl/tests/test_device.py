@@ -1,7 +1,5 @@
 """Devices and memory, on a real platform."""
 
-from __future__ import annotations
-
 import gc
 import signal
 import threading
@@ -229,7 +227,7 @@ def test_Q2_ctrl_c_ends_a_wait_before_the_work_ends(hardware, saxpy, busy, wait)
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    waits: dict[str, Callable[[], object]] = {
+    waits = {
         "synchronize": hardware.synchronize,
         "copyout": busy.numpy,
         "copyin": lambda: busy.copyin(bytes(16)),

@@ -1,7 +1,5 @@
 """Kernels that came out wrong on PoCL 3.1, whose faults the rendered text avoids."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

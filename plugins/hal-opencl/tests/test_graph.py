@@ -1,11 +1,8 @@
 """Replay by command buffers of the driver: what it takes, when it is left, what it keeps."""
 
-from __future__ import annotations
-
 import gc
 import sys
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -135,7 +132,7 @@ def test_G6_without_command_buffers_of_a_known_form_the_steps_run(device, monkey
     if version:
         number = version[0] << 22 | version[1] << 12 | version[2]
         versions = [SimpleNamespace(name="cl_khr_command_buffer", version=number)]
-    other: Any = SimpleNamespace(extensions_with_version=versions)
+    other = SimpleNamespace(extensions_with_version=versions)
     assert calls_of(other) is None
     monkeypatch.setattr(native, "calls_of", lambda _device: calls_of(other))
     y, spare = numbers(device), numbers(device)

@@ -1,7 +1,5 @@
 """`@hal.kernel` functions from the front end to the device, against numpy."""
 
-from __future__ import annotations
-
 import sys
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Launches on a real platform."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings

@@ -1,11 +1,8 @@
 """Queues of the driver: borrowed ones, failures of commands, work of queues that are garbage."""
 
-from __future__ import annotations
-
 import gc
 import time
 import weakref
-from typing import Any
 
 import numpy as np
 import pyopencl as cl
@@ -70,7 +67,7 @@ def test_Q6_a_queue_of_another_context_is_refused(device):
 @pytest.fixture
 def enqueued(monkeypatch):
     """The calls of the driver that add a command to a queue or wait for one."""
-    made: list[str] = []
+    made = []
 
     def count(place, name):
         call = getattr(place, name)
@@ -168,7 +165,7 @@ def test_Q5_work_behind_the_failure_of_another_queue_does_not_run(device):
 @pytest.mark.parametrize("platform", ["the tests'", "a simulator's"])
 def test_Q1_a_queue_of_a_simulator_waits_for_events_on_the_host(device, monkeypatch, platform):
     """Such a platform does the work of a command queue in the thread that calls."""
-    opened: Any = device
+    opened = device
     if platform == "a simulator's":
         found = [one for one in hal.Device.devices("OPENCL") if "oclgrind" in one.title.lower()]
         if not found:

@@ -1,7 +1,5 @@
 """Texts of a library: many kernels, the driver's signatures, structs, vectors, complex numbers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

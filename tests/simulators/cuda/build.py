@@ -1,7 +1,5 @@
 """Builds the software CUDA driver: `python build.py FOLDER` leaves FOLDER/libcuda.so.1."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 
@@ -24,12 +22,12 @@ TOGETHER = (
 RUNS = ("alu", "atomics", "scheduler")
 
 
-def kept() -> Path:
+def kept():
     """A folder whose build serves all runs: SIM_CUDA_BUILD, or one of this user."""
     return cxx.kept("cuda")
 
 
-def build(folder: Path) -> Path:
+def build(folder):
     """The library in `folder`, built where it is not there yet.
 
     Raises: NoCompiler; subprocess.CalledProcessError with the compiler's text on stderr.
@@ -38,7 +36,7 @@ def build(folder: Path) -> Path:
     return linked(folder, cxx.units(FOLDERS, TOGETHER), LINK, NAME, "libcuda.so")
 
 
-def linked(folder: Path, units: list[cxx.Unit], link: tuple[str, ...], *names: str) -> Path:
+def linked(folder, units, link, *names):
     """A library or program of these units."""
     command = (*cxx.compiler(), *COMPILE, *cxx.WARN)
     fast = [unit for unit in units if unit[0].startswith(RUNS)]

@@ -1,7 +1,5 @@
 """PTX by hand, for what the tests of the driver launch. Each text has one entry of its name."""
 
-from __future__ import annotations
-
 HEAD = ".version 7.0\n.target sm_50\n.address_size 64\n"
 INDEX = """
     mov.u32 %r1, %ctaid.x;
@@ -12,7 +10,7 @@ INDEX = """
 """
 
 
-def entry(name: str, params: str, body: str, *, before: str = "", after: str = "") -> str:
+def entry(name, params, body, *, before="", after=""):
     """A whole text; `after` stands between the parameters and the body."""
     return f"""{HEAD}{before}
 .visible .entry {name}({params}) {after}

@@ -1,10 +1,8 @@
 """Kernels written by hand, each called `k`, and what comes of running them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
-from engine_runner import Engine, Fault
+from engine_runner import Fault
 
 HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
 REGISTERS = """
@@ -16,7 +14,7 @@ REGISTERS = """
 """
 
 
-def entry(body: str, params: str = ".param .u64 to", before: str = "", after: str = "") -> str:
+def entry(body, params=".param .u64 to", before="", after=""):
     """A kernel `k`; %rd1 is its first parameter, %r1 the thread and %r2 the block."""
     start = "ld.param.u64 %rd1, [to];" if ".u64 to" in params else ""
     return f"""{HEAD}{before}
@@ -40,15 +38,13 @@ STORE = """
 """
 
 
-def words(engine: Engine, text: str, threads: int = 1, **options: object) -> list[int]:
+def words(engine, text, threads=1, **options):
     got = np.zeros(threads, np.uint32)
-    engine.run(text, "k", [got], (1, 1, 1), (threads, 1, 1), **options)  # type: ignore[arg-type]
+    engine.run(text, "k", [got], (1, 1, 1), (threads, 1, 1), **options)
     return [int(word) for word in got]
 
 
-def fault(
-    engine: Engine, text: str, *arguments: object, threads: int = 1, **options: object
-) -> Fault:
+def fault(engine, text, *arguments, threads=1, **options):
     with pytest.raises(Fault) as caught:
-        engine.run(text, "k", list(arguments), (1, 1, 1), (threads, 1, 1), **options)  # type: ignore[arg-type]
+        engine.run(text, "k", list(arguments), (1, 1, 1), (threads, 1, 1), **options)
     return caught.value

@@ -1,18 +1,13 @@
 """Runs PTX on the engine alone, without the driver around it."""
 
-from __future__ import annotations
-
 import os
 import subprocess
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
 
 import build
 import cxx
 import launch_arguments
 import numpy as np
-from launch_arguments import Fault, Triple
+from launch_arguments import Fault
 
 SCHEDULES = ("run-to-barrier", "lockstep")
 
@@ -22,33 +17,25 @@ class Refused(Exception):
 
 
 class Engine:
-    def __init__(self, program: Path, folder: Path) -> None:
+    def __init__(self, program, folder):
         self.program, self.folder = program, folder
 
-    def logs(self, texts: Sequence[str | bytes]) -> list[str]:
+    def logs(self, texts):
         """What is wrong with each text; "ok" where nothing is."""
         given = [text.encode() if isinstance(text, str) else text for text in texts]
         sent = b"".join(b"%d\n%s" % (len(text), text) for text in given)
         return self._call("check", sent=sent).stdout.decode().splitlines()
 
-    def facts(self, text: str) -> list[str]:
+    def facts(self, text):
         done = self._call("facts", self._file(text))
         if done.returncode:
             raise Refused(done.stderr.decode())
         return done.stdout.decode().splitlines()
 
     def run(
-        self,
-        text: str | bytes,
-        kernel: str,
-        arguments: Sequence[Any],
-        grid: Triple = (1, 1, 1),
-        block: Triple = (1, 1, 1),
-        *,
-        shared: int = 0,
-        schedule: str = SCHEDULES[0],
-        most: int = 0,
-    ) -> None:
+        self, text, kernel, arguments, grid=(1, 1, 1), block=(1, 1, 1), *, shared=0,
+        schedule=SCHEDULES[0], most=0,
+    ):  # fmt: skip
         sent, roots = launch_arguments.sent(arguments)
         words = map(str, (*grid, *block, shared, schedule, most))
         done = self._call("run", self._file(text), kernel, *words, sent=sent)
@@ -62,17 +49,17 @@ class Engine:
         if done.returncode:
             raise Fault(*said.rstrip("\n").rpartition("\n")[2].split(": ", 1))
 
-    def _file(self, text: str | bytes) -> str:
+    def _file(self, text):
         path = self.folder / f"{os.getpid()}.ptx"
         path.write_bytes(text.encode() if isinstance(text, str) else text)
         return str(path)
 
-    def _call(self, *words: str, sent: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    def _call(self, *words, sent=b""):
         command = (str(self.program), *words)
         return subprocess.run(command, input=sent, capture_output=True, check=False, timeout=120)
 
 
-def build_engine(folder: Path) -> Engine:
+def build_engine(folder):
     """In a folder of the driver's, so that both use what the other has compiled.
 
     Raises: build.NoCompiler.
@@ -82,7 +69,7 @@ def build_engine(folder: Path) -> Engine:
     return Engine(build.linked(folder, units, (), "engine"), folder)
 
 
-def ordered(kernel: Any, arguments: Mapping[str, Any]) -> list[Any]:
+def ordered(kernel, arguments):
     """The arguments of a Kernel of ours, scalars as its signature has them."""
     return [
         arguments[param.name]

@@ -4,8 +4,6 @@ All tests of tests/render that take a toolchain run here, with the engine as one
 each instruction does; our renderer and the engine could share a mistake.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 
@@ -63,7 +61,7 @@ class ByNVRTC(OnEngine):
 
 @pytest.fixture(scope="session", params=[OnEngine, pytest.param(ByNVRTC, marks=pytest.mark.full)])
 def toolchain(request, engine):
-    made: OnEngine = request.param(engine, SCHEDULES[0])
+    made = request.param(engine, SCHEDULES[0])
     if made.missing:
         pytest.skip(made.missing)
     return made

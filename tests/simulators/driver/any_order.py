@@ -3,11 +3,8 @@
 A plugin's test_queue.py imports them, and gives the fixture `shuffle`.
 """
 
-from __future__ import annotations
-
 import gc
 import weakref
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -26,13 +23,13 @@ def twofold(y: hal.Ptr[hal.int32], x: hal.ConstPtr[hal.int32], n: hal.int32):
         y[i] = 2 * x[i]
 
 
-def expect(holds: bool, problem: str = "") -> None:
+def expect(holds, problem=""):
     """Fail a test, also under `python -O`."""
     if not holds:
         raise AssertionError(problem)
 
 
-def pipeline(device: hal.Compiled, seed: int) -> bool:
+def pipeline(device, seed):
     """Copy up, double and copy down in three queues; return whether the numbers are right."""
     up, work, down = (device.queue() for _ in range(3))
     program, right = device.compile(twofold), []
@@ -50,18 +47,15 @@ def pipeline(device: hal.Compiled, seed: int) -> bool:
     return all(done.wait(20) and np.array_equal(*pair) for *pair, done in right)
 
 
-def test_Q1_events_order_streams(device: hal.Compiled, shuffle: Callable[[int], None]) -> None:
+def test_Q1_events_order_streams(device, shuffle):
     for seed in SEEDS:
         shuffle(seed)
         expect(pipeline(device, seed), f"seed {seed}")
 
 
 @pytest.mark.parametrize("method", ["_wait", "_follow_default"])
-def test_a_queue_without_order_is_found(
-    method: str, device: hal.Compiled, shuffle: Callable[[int], None],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    def fresh(seed: int) -> bool:
+def test_a_queue_without_order_is_found(method, device, shuffle, monkeypatch):
+    def fresh(seed):
         made = hal.Buffer.from_numpy(np.full(N, seed, np.int32), device)
         twice = hal.zeros(N, hal.int32, device)
         queue = device.queue()
@@ -80,9 +74,7 @@ def test_a_queue_without_order_is_found(
     expect(any(found), "no order showed the missing wait")
 
 
-def test_Q4_memory_is_not_used_again_too_early(
-    device: hal.Compiled, shuffle: Callable[[int], None]
-) -> None:
+def test_Q4_memory_is_not_used_again_too_early(device, shuffle):
     """Blocks go from the device's stream to queues and back, and from queue to queue."""
     program = device.compile(twofold)
     for seed in SEEDS:
@@ -99,16 +91,14 @@ def test_Q4_memory_is_not_used_again_too_early(
             expect(event.wait(20) and result.tolist() == [2 * turn] * N, f"seed {seed}")
 
 
-def test_G6_sequences_in_any_order(device: hal.Compiled, shuffle: Callable[[int], None]) -> None:
+def test_G6_sequences_in_any_order(device, shuffle):
     for seed in range(2000, 2025):
         shuffle(1 + seed)
         check_sequence(device, seed)
 
 
 @pytest.mark.parametrize("nbytes", [64 << 10, 1 << 20, (9 << 20) + 1])
-def test_Q3_large_copies_go_through_pinned_memory(
-    nbytes: int, device: hal.Compiled, shuffle: Callable[[int], None]
-) -> None:
+def test_Q3_large_copies_go_through_pinned_memory(nbytes, device, shuffle):
     queue, made = device.queue(), hal.empty(nbytes, hal.uint8, device)
     data, found = (
         np.random.default_rng(1).integers(0, 255, nbytes, np.uint8),
@@ -122,7 +112,7 @@ def test_Q3_large_copies_go_through_pinned_memory(
     queue.close()
 
 
-def test_Q3_a_copy_from_memory_that_the_queue_still_writes_to(device: hal.Compiled) -> None:
+def test_Q3_a_copy_from_memory_that_the_queue_still_writes_to(device):
     queue, host = device.queue(), np.zeros(N, np.int32)
     x, y = hal.zeros(N, hal.int32, device), hal.zeros(N, hal.int32, device)
     x.fill(7, queue=queue)
@@ -131,7 +121,7 @@ def test_Q3_a_copy_from_memory_that_the_queue_still_writes_to(device: hal.Compil
     expect(queue.synchronize(20) and y.numpy().tolist() == [7] * N)
 
 
-def pinned(device: hal.Compiled, nbytes: int) -> tuple[hal.Buffer, np.ndarray]:
+def pinned(device, nbytes):
     """Return pinned memory of zeros, and the host's array over it."""
     made = hal.Buffer(device, nbytes, hal.uint8, hal.BufferSpec(host=True)).allocate()
     array = np.asarray(made)
@@ -139,9 +129,7 @@ def pinned(device: hal.Compiled, nbytes: int) -> tuple[hal.Buffer, np.ndarray]:
     return made, array
 
 
-def test_Q1_copies_to_one_place_in_pinned_memory_keep_their_order(
-    device: hal.Compiled, shuffle: Callable[[int], None]
-) -> None:
+def test_Q1_copies_to_one_place_in_pinned_memory_keep_their_order(device, shuffle):
     nbytes = 1 << 20
     memory, array = pinned(device, nbytes)
     small = hal.empty(1024, hal.uint8, device).fill(1)
@@ -161,8 +149,8 @@ def test_Q1_copies_to_one_place_in_pinned_memory_keep_their_order(
 @pytest.mark.parametrize("nbytes", [100, 64 << 10, (64 << 10) + 1])
 @pytest.mark.parametrize("read_only", [False, True])
 def test_Q1_a_copy_from_pinned_memory_reads_what_the_queue_wrote_there(
-    device: hal.Compiled, shuffle: Callable[[int], None], nbytes: int, read_only: bool
-) -> None:
+    device, shuffle, nbytes, read_only
+):
     memory, array = pinned(device, nbytes)
     x, y = hal.empty(nbytes, hal.uint8, device).fill(7), hal.empty(nbytes, hal.uint8, device)
     queue = device.queue()
@@ -174,9 +162,7 @@ def test_Q1_a_copy_from_pinned_memory_reads_what_the_queue_wrote_there(
     expect(done.wait(20) and set(y.numpy().tolist()) == {7})
 
 
-def test_Q3_a_copyout_is_over_for_every_queue_behind_its_event(
-    device: hal.Compiled, shuffle: Callable[[int], None]
-) -> None:
+def test_Q3_a_copyout_is_over_for_every_queue_behind_its_event(device, shuffle):
     """Its last step is the host's, which no stream waits for."""
     first, second, third = (device.queue() for _ in range(3))
     host, x, y = (np.zeros(N, np.int32), *(hal.empty(N, hal.int32, device) for _ in range(2)))
@@ -195,9 +181,7 @@ def test_Q3_a_copyout_is_over_for_every_queue_behind_its_event(
         expect(host.tolist() == [-seed] * N, f"two copies, seed {seed}")
 
 
-def test_Q3_the_default_queue_waits_for_the_data_of_a_copyout(
-    device: hal.Compiled, shuffle: Callable[[int], None]
-) -> None:
+def test_Q3_the_default_queue_waits_for_the_data_of_a_copyout(device, shuffle):
     queue, host, y = device.queue(), np.zeros(N, np.int32), hal.empty(N, hal.int32, device)
     shuffle(1)
     x = hal.empty(N, hal.int32, device).fill(7)
@@ -208,14 +192,14 @@ def test_Q3_the_default_queue_waits_for_the_data_of_a_copyout(
 class InACycle:
     """An owner of a queue that only the garbage collector finds."""
 
-    def __init__(self, queue: hal.Queue) -> None:
+    def __init__(self, queue):
         self.queue, self.itself = queue, self
 
 
 @pytest.mark.parametrize("replayed", [False, True])
 def test_Q4_a_queue_that_is_garbage_in_a_cycle_keeps_memory_until_its_work_is_done(
-    device: hal.Compiled, shuffle: Callable[[int], None], replayed: bool
-) -> None:
+    device, shuffle, replayed
+):
     program, owner = device.compile(twofold), InACycle(device.queue())
     x, y = hal.empty(N, hal.int32, device).fill(3), hal.empty(N, hal.int32, device)
     with device.capture() as graph:
@@ -235,7 +219,7 @@ def test_Q4_a_queue_that_is_garbage_in_a_cycle_keeps_memory_until_its_work_is_do
     expect([one.numpy().tolist() for one in others] == [[0] * N, [1] * N])
 
 
-def test_Q4_a_queue_that_waited_and_was_closed_is_forgotten(device: hal.Compiled) -> None:
+def test_Q4_a_queue_that_waited_and_was_closed_is_forgotten(device):
     queue, gate = device.queue(), hal.Event()
     queue.wait(gate)
     gate.set()

@@ -3,11 +3,7 @@
 A plugin's test_queue.py imports them.
 """
 
-from __future__ import annotations
-
 import gc
-from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +16,7 @@ OUT_OF_MEMORY, UNSUPPORTED = 2, 900
 
 
 @pytest.fixture
-def theirs(device: hal.Compiled, control: Any) -> Iterator[int]:
+def theirs(device, control):
     """Return a stream of another library."""
     with device.own("test"):
         stream = device.api.make_stream(independent=True)
@@ -31,9 +27,7 @@ def theirs(device: hal.Compiled, control: Any) -> Iterator[int]:
         device.api.destroy_stream(stream)
 
 
-def test_Q2_what_queues_do_disturbs_no_capture(
-    device: hal.Compiled, control: Any, theirs: int
-) -> None:
+def test_Q2_what_queues_do_disturbs_no_capture(device, control, theirs):
     program, queue, gate = device.compile(twofold), device.queue(), hal.Event()
     x, y = hal.zeros(N, hal.int32, device), hal.zeros(N, hal.int32, device)
     device.synchronize()
@@ -58,9 +52,7 @@ def test_Q2_what_queues_do_disturbs_no_capture(
     expect(y.numpy().tolist() == [8] * N)
 
 
-def test_Q2_large_copies_and_the_end_of_a_queue_disturb_no_capture(
-    device: hal.Compiled, control: Any, theirs: int
-) -> None:
+def test_Q2_large_copies_and_the_end_of_a_queue_disturb_no_capture(device, control, theirs):
     queue, large = device.queue(), hal.empty(6 * BLOCK_NBYTES, hal.uint8, device)
     queue.most_staged = 2
     program = device.compile(twofold.lower())  # one of its own
@@ -73,9 +65,7 @@ def test_Q2_large_copies_and_the_end_of_a_queue_disturb_no_capture(
     expect(np.unique(large.numpy()).tolist() == [7])
 
 
-def test_B5_a_large_copy_without_a_queue_disturbs_no_capture(
-    device: hal.Compiled, control: Any, theirs: int
-) -> None:
+def test_B5_a_large_copy_without_a_queue_disturbs_no_capture(device, control, theirs):
     large = hal.empty(5 * BLOCK_NBYTES, hal.uint8, device)  # each half of the staging is used twice
     device.synchronize()
     control.capture(theirs)
@@ -85,9 +75,7 @@ def test_B5_a_large_copy_without_a_queue_disturbs_no_capture(
     expect(np.unique(large.numpy()).tolist() == [7])
 
 
-def test_A4_an_allocation_that_waits_for_memory_disturbs_no_capture(
-    device: hal.Compiled, control: Any, fail: Callable[[str, int], None], theirs: int
-) -> None:
+def test_A4_an_allocation_that_waits_for_memory_disturbs_no_capture(device, control, fail, theirs):
     device.synchronize()
     control.capture(theirs)
     for call in ("MallocFromPoolAsync", "MemAllocFromPoolAsync"):  # HIP's name, and CUDA's
@@ -97,9 +85,7 @@ def test_A4_an_allocation_that_waits_for_memory_disturbs_no_capture(
     made.deallocate()
 
 
-def test_F1_what_a_profile_measures_disturbs_no_capture(
-    device: hal.Compiled, control: Any, theirs: int
-) -> None:
+def test_F1_what_a_profile_measures_disturbs_no_capture(device, control, theirs):
     x = hal.zeros(N, hal.int32, device)
     device.synchronize()
     with hal.profile() as profile:
@@ -111,9 +97,7 @@ def test_F1_what_a_profile_measures_disturbs_no_capture(
     expect(len(profile.events) >= 2)
 
 
-def test_Q5_a_poll_that_a_capture_forbids_is_no_failure(
-    device: hal.Compiled, control: Any, fail: Callable[[str, int], None]
-) -> None:
+def test_Q5_a_poll_that_a_capture_forbids_is_no_failure(device, control, fail):
     """Refuse a call, as a runtime does that minds no thread's mode."""
     queue, x = device.queue(), hal.zeros(N, hal.int32, device)
     device.synchronize()
@@ -128,9 +112,7 @@ def test_Q5_a_poll_that_a_capture_forbids_is_no_failure(
     expect(x.fill(6, queue=queue).wait(20) and queue.synchronize(20))
 
 
-def test_Q4_a_capture_does_not_keep_memory_of_a_dropped_queue(
-    device: hal.Compiled, control: Any, fail: Callable[[str, int], None]
-) -> None:
+def test_Q4_a_capture_does_not_keep_memory_of_a_dropped_queue(device, control, fail):
     x = hal.zeros(N, hal.int32, device)
     device.synchronize()
     queue = device.queue()
@@ -144,9 +126,7 @@ def test_Q4_a_capture_does_not_keep_memory_of_a_dropped_queue(
     expect(device.synchronize(20) and not device.in_doubt)
 
 
-def test_Q6_a_stream_that_is_captured_is_not_wrapped(
-    device: hal.Compiled, control: Any, theirs: int
-) -> None:
+def test_Q6_a_stream_that_is_captured_is_not_wrapped(device, control, theirs):
     control.capture(theirs)
     with pytest.raises(hal.InvalidArgument, match=r"^wrap: the stream is being captured"):
         hal.Queue.wrap(theirs, device)
@@ -154,9 +134,7 @@ def test_Q6_a_stream_that_is_captured_is_not_wrapped(
     hal.Queue.wrap(theirs, device).close()
 
 
-def test_Q6_a_wait_for_a_stream_that_is_captured_says_so(
-    device: hal.Compiled, control: Any, theirs: int
-) -> None:
+def test_Q6_a_wait_for_a_stream_that_is_captured_says_so(device, control, theirs):
     """Its events happen when the capture has ended."""
     queue, x = hal.Queue.wrap(theirs, device), hal.zeros(N, hal.int32, device)
     control.capture(theirs)
@@ -169,9 +147,7 @@ def test_Q6_a_wait_for_a_stream_that_is_captured_says_so(
     queue.close()
 
 
-def test_a_wait_that_a_capture_forbids_says_so(
-    device: hal.Compiled, control: Any, theirs: int
-) -> None:
+def test_a_wait_that_a_capture_forbids_says_so(device, control, theirs):
     x = hal.zeros(N, hal.int32, device)
     control.capture(theirs)
     for wait in (device.synchronize, x.numpy):
@@ -181,9 +157,7 @@ def test_a_wait_that_a_capture_forbids_says_so(
     expect(x.fill(3).numpy().tolist() == [3] * N)
 
 
-def test_a_thread_whose_mode_cannot_be_changed_keeps_its_mode(
-    device: hal.Compiled, control: Any, fail: Callable[[str, int], None], theirs: int
-) -> None:
+def test_a_thread_whose_mode_cannot_be_changed_keeps_its_mode(device, control, fail, theirs):
     queue, x = device.queue(), hal.zeros(N, hal.int32, device)
     device.synchronize()
     event = x.fill(5, queue=queue)

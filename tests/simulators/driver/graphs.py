@@ -3,8 +3,6 @@
 `calls` counts the driver's calls of a piece of work by their names without prefix.
 """
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Callable
 
@@ -16,11 +14,11 @@ import hal_core as hal
 Calls = Callable[[Callable[[], object]], dict[str, int]]
 
 
-def ints(device: hal.Compiled, value: int = 0) -> hal.Buffer:
+def ints(device, value=0):
     return hal.Buffer.from_numpy(np.full(N, value, np.int32), device)
 
 
-def test_G3_a_replay_is_one_call(device: hal.Compiled, calls: Calls) -> None:
+def test_G3_a_replay_is_one_call(device, calls):
     x, y = ints(device, 3), ints(device)
     program = device.compile(twofold)
     with device.capture() as graph:
@@ -37,7 +35,7 @@ def test_G3_a_replay_is_one_call(device: hal.Compiled, calls: Calls) -> None:
     expect(queue.synchronize(20) and x.numpy().tolist() == [3 << 20] * N)
 
 
-def test_G2_a_change_is_one_call_for_each_node(device: hal.Compiled, calls: Calls) -> None:
+def test_G2_a_change_is_one_call_for_each_node(device, calls):
     x, y, z = ints(device, 3), ints(device), ints(device)
     program = device.compile(twofold)
     with device.capture() as graph:
@@ -60,7 +58,7 @@ def test_G2_a_change_is_one_call_for_each_node(device: hal.Compiled, calls: Call
     expect(z.numpy().tolist() == [6] * 2 + [1] * (N - 2))
 
 
-def test_G3_a_graph_takes_memory_of_another_kind(device: hal.Compiled, calls: Calls) -> None:
+def test_G3_a_graph_takes_memory_of_another_kind(device, calls):
     """The driver does not change where a copy or fill of a graph that is ready has its memory."""
     x, y = ints(device, 3), ints(device)
     pinned = hal.Buffer(device, N, hal.int32, hal.BufferSpec(host=True)).allocate()
@@ -69,12 +67,12 @@ def test_G3_a_graph_takes_memory_of_another_kind(device: hal.Compiled, calls: Ca
         y.copy_from(x)
     for into in (None, {y: pinned}, {y: ints(device)}, {x: pinned}, None):
         graph.replay(into)
-        found = calls(lambda into=into: graph.replay(into))  # type: ignore[misc]
+        found = calls(lambda into=into: graph.replay(into))
         expect(_graph(found) == {"GraphLaunch": 1}, f"{into}: {found}")
         expect((into or {}).get(y, y).numpy().tolist() == [5] * N, str(into))
 
 
-def test_G2_another_order_is_another_graph(device: hal.Compiled) -> None:
+def test_G2_another_order_is_another_graph(device):
     x, y, z = ints(device, 3), ints(device, 4), ints(device)
     program = device.compile(twofold)
     with device.capture() as graph:
@@ -86,13 +84,11 @@ def test_G2_another_order_is_another_graph(device: hal.Compiled) -> None:
     expect(x.numpy().tolist() == [1] * N and y.numpy().tolist() == [2] * N)
 
 
-def test_a_graph_without_order_is_found(
-    device: hal.Compiled, shuffle: Callable[[int], None]
-) -> None:
+def test_a_graph_without_order_is_found(device, shuffle):
     """Without the dependencies, some order of the nodes gives other numbers."""
     x, y, program = ints(device), ints(device), device.compile(twofold)
 
-    def right(ordered: bool) -> bool:
+    def right(ordered):
         with device.capture() as graph:
             x.fill(4)
             program(y, x, vals=(N,), threads=N)
@@ -114,7 +110,7 @@ def test_a_graph_without_order_is_found(
     expect(not all(found), "no order showed the missing dependencies")
 
 
-def test_G5_a_held_queue_replays_what_was_asked_for(device: hal.Compiled) -> None:
+def test_G5_a_held_queue_replays_what_was_asked_for(device):
     """A change between the call and the work concerns later replays alone."""
     x, y, gate, queue = ints(device, 3), ints(device), hal.Event(), device.queue()
     with device.capture() as graph:
@@ -131,9 +127,7 @@ def test_G5_a_held_queue_replays_what_was_asked_for(device: hal.Compiled) -> Non
     expect(other.numpy().tolist() == [6] * N)
 
 
-def test_G5_replays_of_one_graph_on_two_queues_run_in_turn(
-    device: hal.Compiled, shuffle: Callable[[int], None]
-) -> None:
+def test_G5_replays_of_one_graph_on_two_queues_run_in_turn(device, shuffle):
     """CUDA does it by itself; by its source the runtime of HIP, up to 6.2 at least, does not."""
     x, other, y = ints(device, 3), ints(device, 5), ints(device)
     with device.capture() as graph:
@@ -151,7 +145,7 @@ def test_G5_replays_of_one_graph_on_two_queues_run_in_turn(
         expect(first.synchronize(20) and y.numpy().tolist() == [10] * N, f"seed {seed}")
 
 
-def test_G2_graphs_leave_nothing(device: hal.Compiled, live: Callable[[], dict[str, int]]) -> None:
+def test_G2_graphs_leave_nothing(device, live):
     device.close()
     before = live()  # what the driver refused to destroy in other tests is there for good
     device = hal.Device[device.name]
@@ -173,17 +167,15 @@ def test_G2_graphs_leave_nothing(device: hal.Compiled, live: Callable[[], dict[s
 class ClosesItsDevice:
     """An object in a cycle, with others that are finalized when it has closed their device."""
 
-    def __init__(self, device: hal.Compiled) -> None:
+    def __init__(self, device):
         self.device, self.itself = device, self
-        self.others: tuple[object, ...] = ()
+        self.others = ()
 
-    def __del__(self) -> None:
+    def __del__(self):
         self.device.close()
 
 
-def test_G2_what_is_collected_while_its_device_closes_leaves_nothing(
-    device: hal.Compiled, live: Callable[[], dict[str, int]]
-) -> None:
+def test_G2_what_is_collected_while_its_device_closes_leaves_nothing(device, live):
     """In the middle of a collection by another thread weak references find none of them."""
     device.close()
     gc.collect()  # what other tests have left
@@ -205,5 +197,5 @@ def test_G2_what_is_collected_while_its_device_closes_leaves_nothing(
     expect(not any(left.values()), str(left))
 
 
-def _graph(found: dict[str, int]) -> dict[str, int]:
+def _graph(found):
     return {name: count for name, count in found.items() if name.startswith("Graph")}

@@ -3,11 +3,9 @@
 A plugin's test_sharing.py imports them, and gives the fixtures `shuffle`, `fail` and `capture`.
 """
 
-from __future__ import annotations
-
 import gc
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -26,29 +24,29 @@ NO_MEMORY, IS_DESTROYED = 2, 400
 class Library:
     """Another library and its stream, which is ordered with the default stream or `independent`."""
 
-    def __init__(self, device: Any, independent: bool = False) -> None:
+    def __init__(self, device, independent=False):
         self.device, self.api = device, device.api
         with device.own("test"):
             self.stream = device.api.make_stream(independent)
 
-    def take(self, buffer: hal.Buffer, stream: Any = "own") -> Any:
+    def take(self, buffer, stream="own"):
         """Take a buffer as a consumer; the memory is given back with the result."""
         number = int(self.stream) if stream == "own" else stream
         return capsule.take(buffer.__dlpack__(stream=number))
 
-    def fill(self, address: int, value: int, stream: Any = None) -> None:
+    def fill(self, address, value, stream=None):
         with self.device.own("test"):
             pattern = np.int32(value).tobytes()
             self.api.fill(address, pattern, N, self.stream if stream is None else stream)
 
-    def array(self, value: int) -> Array:
+    def array(self, value):
         """Return an array full of `value`, whose memory is reused once it is given back."""
         with self.device.own("test"):
             address = self.api.allocate(4 * N, self.stream, None)
         self.fill(address, value)
         return Array(self, address)
 
-    def close(self) -> None:
+    def close(self):
         self.device.synchronize()  # memory that came back is filled
         with self.device.own("test"):
             if self.stream is not None:
@@ -59,15 +57,15 @@ class Library:
 class Array:
     """Memory that its library uses for something else as soon as nobody refers to it."""
 
-    def __init__(self, library: Library, address: int) -> None:
+    def __init__(self, library, address):
         self.library, self.address = library, address
         self.came_back = threading.Event()
         self.stale = -1
 
-    def __dlpack_device__(self) -> tuple[int, int]:
+    def __dlpack_device__(self):
         return self.library.device.allocator.dlpack_device
 
-    def __dlpack__(self, stream: Any = None, **_: Any) -> Any:
+    def __dlpack__(self, stream=None, **_):
         api, device = self.library.api, self.library.device
         with device.own("test"), device.events(1) as (written,):
             api.record(written, self.library.stream)
@@ -79,16 +77,16 @@ class Array:
 class Content:
     """Owner of an array's memory: what a producer's deleter ends."""
 
-    def __init__(self, array: Array) -> None:
+    def __init__(self, array):
         self.array = array
 
-    def __del__(self) -> None:
+    def __del__(self):
         self.array.came_back.set()
         self.array.library.fill(self.array.address, self.array.stale)
 
 
 @pytest.fixture
-def theirs(device: hal.Compiled) -> Iterator[Library]:
+def theirs(device):
     gc.collect()
     device.allocator.free_cache()  # blocks of one size are used again in their order
     made = Library(device)
@@ -97,14 +95,14 @@ def theirs(device: hal.Compiled) -> Iterator[Library]:
 
 
 @pytest.fixture
-def apart(device: hal.Compiled, theirs: Library) -> Iterator[Library]:
+def apart(device, theirs):
     """Another library with an independent stream."""
     made = Library(device, independent=True)
     yield made
     made.close()
 
 
-def held(device: Any) -> int:
+def held(device):
     """Count what other libraries gave back, and what they are to get back."""
     sharing = device.sharing
     return len(sharing._ended) + len(sharing._stray) + len(sharing._borrowed)
@@ -113,7 +111,7 @@ def held(device: Any) -> int:
 # -- exports
 
 
-def reuse(device: hal.Compiled, theirs: Library, seed: int, drop_first: bool = False) -> bool:
+def reuse(device, theirs, seed, drop_first=False):
     """Drop an export while its consumer works, and use the block again; True if that is right."""
     made = hal.empty(N, hal.int32, device).fill(1)
     address, taken = int(made._buf), theirs.take(made)
@@ -130,17 +128,15 @@ def reuse(device: hal.Compiled, theirs: Library, seed: int, drop_first: bool = F
 
 @pytest.mark.parametrize("drop_first", [False, True])
 def test_B9_a_block_that_a_consumer_gave_back_is_used_after_its_work(
-    device: hal.Compiled, theirs: Library, shuffle: Callable[[int], None], drop_first: bool
-) -> None:
+    device, theirs, shuffle, drop_first
+):
     for seed in SEEDS:
         shuffle(seed)
         expect(reuse(device, theirs, seed, drop_first), f"seed {seed}")
     expect(not held(device))
 
 
-def test_B9_a_queue_that_gets_the_block_comes_after_the_consumer_too(
-    device: hal.Compiled, theirs: Library, shuffle: Callable[[int], None]
-) -> None:
+def test_B9_a_queue_that_gets_the_block_comes_after_the_consumer_too(device, theirs, shuffle):
     queue = device.queue()
     for seed in SEEDS:
         shuffle(seed)
@@ -157,9 +153,7 @@ def test_B9_a_queue_that_gets_the_block_comes_after_the_consumer_too(
 
 
 @pytest.mark.parametrize("stream", [None, "legacy", 2, 0])
-def test_B9_default_streams_of_consumers(
-    device: hal.Compiled, theirs: Library, shuffle: Callable[[int], None], stream: Any
-) -> None:
+def test_B9_default_streams_of_consumers(device, theirs, shuffle, stream):
     """The stream of each thread is one of the thread that drops the memory only by chance."""
     legacy = device.allocator.dlpack_stream
     number = legacy if stream == "legacy" else stream
@@ -177,9 +171,7 @@ def test_B9_default_streams_of_consumers(
         expect(int(made._buf) == address and made.numpy().tolist() == [seed] * N, f"seed {seed}")
 
 
-def test_B9_a_consumer_that_asks_for_no_order_gets_none(
-    device: hal.Compiled, theirs: Library, shuffle: Callable[[int], None]
-) -> None:
+def test_B9_a_consumer_that_asks_for_no_order_gets_none(device, theirs, shuffle):
     made, found = hal.empty(N, hal.int32, device), set[int]()
     for seed in range(1, 11):
         made.fill(1)
@@ -197,9 +189,8 @@ def test_B9_a_consumer_that_asks_for_no_order_gets_none(
 
 @pytest.mark.parametrize("reason", ["independent", "destroyed", "no event", "no stream"])
 def test_B9_memory_whose_end_nothing_tells_waits_for_all_work(
-    device: hal.Compiled, theirs: Library, apart: Library, shuffle: Callable[[int], None],
-    reason: str, fail: Callable[[str, int], None],
-) -> None:  # fmt: skip
+    device, theirs, apart, shuffle, reason, fail
+):
     consumer = theirs if reason == "no event" else apart
     for seed in SEEDS:
         shuffle(seed)
@@ -226,9 +217,7 @@ def test_B9_memory_whose_end_nothing_tells_waits_for_all_work(
 
 
 @pytest.mark.parametrize("independent", [False, True])
-def test_B9_the_end_of_an_export_touches_no_stream_that_is_gone(
-    device: hal.Compiled, untouched: Callable[[], bool], independent: bool
-) -> None:
+def test_B9_the_end_of_an_export_touches_no_stream_that_is_gone(device, untouched, independent):
     """CUDA ends the process when it is given the handle of a destroyed stream."""
     passing = Library(device, independent)
     taken = passing.take(hal.empty(N, hal.int32, device))
@@ -238,9 +227,7 @@ def test_B9_the_end_of_an_export_touches_no_stream_that_is_gone(
     expect(untouched() and not held(device))
 
 
-def test_B9_exports_whose_end_nothing_tells_do_not_pile_up(
-    device: hal.Compiled, apart: Library
-) -> None:
+def test_B9_exports_whose_end_nothing_tells_do_not_pile_up(device, apart):
     live = device.allocator.statistics().live
     for _ in range(3 * STRAYS_KEPT):
         apart.take(hal.empty(N, hal.int32, device))
@@ -251,8 +238,8 @@ def test_B9_exports_whose_end_nothing_tells_do_not_pile_up(
 
 
 def test_B9_memory_that_nothing_tells_the_end_of_is_there_when_it_is_needed(
-    device: hal.Compiled, apart: Library, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    device, apart, monkeypatch
+):
     device.allocator.free_cache()
     taken = apart.take(hal.empty(N, hal.int32, device))
     del taken
@@ -262,12 +249,12 @@ def test_B9_memory_that_nothing_tells_the_end_of_is_there_when_it_is_needed(
     expect(not held(device))
 
 
-def test_B9_an_export_outlives_its_device(device: hal.Compiled, theirs: Library) -> None:
+def test_B9_an_export_outlives_its_device(device, theirs):
     taken = theirs.take(hal.empty(N, hal.int32, device).fill(1))
     with device.own("test"):
         theirs.api.wait(theirs.stream)
         theirs.api.destroy_stream(theirs.stream)
-    theirs.close = lambda: None  # type: ignore[method-assign]
+    theirs.close = lambda: None
     device.close()
     del taken
     gc.collect()
@@ -277,9 +264,7 @@ def test_B9_an_export_outlives_its_device(device: hal.Compiled, theirs: Library)
 # -- imports
 
 
-def borrow(
-    device: hal.Compiled, theirs: Library, seed: int, queue: hal.Queue | None = None
-) -> bool:
+def borrow(device, theirs, seed, queue=None):
     """Drop an import while our work reads it; True if that has read what it should."""
     array = theirs.array(seed)
     y = hal.empty(N, hal.int32, device)
@@ -296,9 +281,7 @@ def borrow(
 
 
 @pytest.mark.parametrize("queued", [False, True])
-def test_B9_an_owner_gets_memory_back_after_our_work(
-    device: hal.Compiled, theirs: Library, shuffle: Callable[[int], None], queued: bool
-) -> None:
+def test_B9_an_owner_gets_memory_back_after_our_work(device, theirs, shuffle, queued):
     queue = device.queue() if queued else None
     for seed in SEEDS:
         shuffle(seed)
@@ -306,9 +289,7 @@ def test_B9_an_owner_gets_memory_back_after_our_work(
     expect(not held(device))
 
 
-def test_B9_an_owner_gets_memory_back_at_once_when_our_work_is_over(
-    device: hal.Compiled, theirs: Library
-) -> None:
+def test_B9_an_owner_gets_memory_back_at_once_when_our_work_is_over(device, theirs):
     array = theirs.array(3)
     x = hal.Buffer.from_dlpack(array, device)
     expect(x.numpy().tolist() == [3] * N)
@@ -320,9 +301,7 @@ def test_B9_an_owner_gets_memory_back_at_once_when_our_work_is_over(
 
 
 @pytest.mark.parametrize("way", ["synchronize", "import", "export", "queue", "statistics", "close"])
-def test_B9_calls_that_give_memory_back_to_its_owner(
-    device: hal.Compiled, theirs: Library, shuffle: Callable[[int], None], way: str
-) -> None:
+def test_B9_calls_that_give_memory_back_to_its_owner(device, theirs, shuffle, way):
     shuffle(1)
     array, other = theirs.array(3), theirs.array(4)
     y, x = hal.empty(N, hal.int32, device), hal.Buffer.from_dlpack(array, device)
@@ -337,10 +316,10 @@ def test_B9_calls_that_give_memory_back_to_its_owner(
     elif way == "export":
         y.__dlpack__(stream=-1)
     elif way == "close":
-        other = None  # type: ignore[assignment]
+        other = None
         theirs.close()
-        theirs.close = lambda: None  # type: ignore[method-assign]
-        theirs.fill = lambda *_: None  # type: ignore[method-assign]
+        theirs.close = lambda: None
+        theirs.fill = lambda *_: None
         device.close()
     else:
         call = {
@@ -352,9 +331,7 @@ def test_B9_calls_that_give_memory_back_to_its_owner(
     expect(array.came_back.wait(20))
 
 
-def test_B9_an_export_of_an_import_ends_behind_both(
-    device: hal.Compiled, theirs: Library, shuffle: Callable[[int], None]
-) -> None:
+def test_B9_an_export_of_an_import_ends_behind_both(device, theirs, shuffle):
     second = Library(device)
     for seed in SEEDS:
         shuffle(seed)
@@ -377,8 +354,8 @@ Capture = Callable[[Any], AbstractContextManager[None]]
 
 @pytest.mark.parametrize("independent", [False, True])
 def test_B9_memory_that_comes_back_amid_a_capture_leaves_the_capture_alone(
-    device: hal.Compiled, theirs: Library, apart: Library, capture: Capture, independent: bool
-) -> None:
+    device, theirs, apart, capture, independent
+):
     captured, other = (apart, theirs) if independent else (theirs, apart)
     before = captured.take(hal.empty(N, hal.int32, device).fill(1))
     beside = other.take(hal.empty(N, hal.int32, device).fill(1))
@@ -395,18 +372,14 @@ def test_B9_memory_that_comes_back_amid_a_capture_leaves_the_capture_alone(
     expect(not held(device))
 
 
-def test_B9_memory_goes_to_no_stream_that_is_captured(
-    device: hal.Compiled, theirs: Library, capture: Capture
-) -> None:
+def test_B9_memory_goes_to_no_stream_that_is_captured(device, theirs, capture):
     made = hal.empty(N, hal.int32, device).fill(1)
     with capture(theirs.stream), pytest.raises(hal.InvalidState, match=r"before the capture"):
         made.__dlpack__(stream=int(theirs.stream))
     del made
 
 
-def test_B9_our_own_stream_amid_a_capture(
-    device: hal.Compiled, theirs: Library, capture: Capture
-) -> None:
+def test_B9_our_own_stream_amid_a_capture(device, theirs, capture):
     array = theirs.array(2)
     x, taken = hal.Buffer.from_dlpack(array, device), theirs.take(hal.empty(N, hal.int32, device))
     device.synchronize()
@@ -417,7 +390,7 @@ def test_B9_our_own_stream_amid_a_capture(
     expect(array.came_back.is_set() and not held(device))
 
 
-def test_B9_a_capture_of_ours_keeps_what_it_needs(device: hal.Compiled, theirs: Library) -> None:
+def test_B9_a_capture_of_ours_keeps_what_it_needs(device, theirs):
     array, y = theirs.array(2), hal.empty(N, hal.int32, device)
     x = hal.Buffer.from_dlpack(array, device)
     with device.capture() as graph:
@@ -432,9 +405,7 @@ def test_B9_a_capture_of_ours_keeps_what_it_needs(device: hal.Compiled, theirs: 
     expect(array.came_back.wait(20))
 
 
-def test_B9_memory_comes_back_on_threads_of_others(
-    device: hal.Compiled, theirs: Library, shuffle: Callable[[int], None]
-) -> None:
+def test_B9_memory_comes_back_on_threads_of_others(device, theirs, shuffle):
     """Such a thread has no context; ours stays with the threads that had it."""
     shuffle(3)
     with device.own("test"):
@@ -449,10 +420,7 @@ def test_B9_memory_comes_back_on_threads_of_others(
     expect(int(device.api.current_context()) == before)
 
 
-def test_B9_a_finalizer_says_nothing_when_the_driver_refuses(
-    device: hal.Compiled, theirs: Library, fail: Callable[[str, int], None],
-    recwarn: pytest.WarningsRecorder,
-) -> None:  # fmt: skip
+def test_B9_a_finalizer_says_nothing_when_the_driver_refuses(device, theirs, fail, recwarn):
     for call in ("StreamIsCapturing", "EventRecord", "EventQuery", "StreamWaitEvent"):
         array = theirs.array(2)
         x = hal.Buffer.from_dlpack(array, device)

@@ -180,6 +180,16 @@ void atomic(Wave& wave, const Instruction& is, bool returns, Change change) {
         if (wave.exec() >> lane & 1) set_value<T>(wave, out, lane, results[lane]);
 }
 
+// By the instruction's own operation on two values.
+template <class Space, class T>
+void change_atomically(Wave& wave, const Instruction& is, bool returns) {
+    const int data = is.op[returns ? 2 : 1].index;
+    const auto change = reinterpret_cast<T (*)(T, T)>(is.function);
+    atomic<Space, T>(wave, is, returns, [&](T old, int lane) {
+        return change(old, value_at<T>(wave, data, lane));
+    });
+}
+
 // Operations on memory that global and shared memory have: `(old, given) -> new`.
 template <class Add>
 void for_atomics(Add add) {
@@ -187,7 +197,7 @@ void for_atomics(Add add) {
     using u32 = uint32_t;
     using i64 = int64_t;
     using u64 = uint64_t;
-    auto both = [&](const char* name, auto wide, auto narrow) { add(name, narrow), add(name, wide); };
+    auto both = [&](const char* name, auto wide, auto narrow) { add(name, +narrow), add(name, +wide); };
     both("add", [](u64 a, u64 b) { return a + b; }, [](u32 a, u32 b) { return a + b; });
     both("sub", [](u64 a, u64 b) { return a - b; }, [](u32 a, u32 b) { return a - b; });
     both("and", [](u64 a, u64 b) { return a & b; }, [](u32 a, u32 b) { return a & b; });

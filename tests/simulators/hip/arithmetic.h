@@ -3,7 +3,6 @@
 #pragma once
 
 #include <functional>
-#include <tuple>
 #include <type_traits>
 #include <unordered_map>
 
@@ -234,7 +233,9 @@ void put(Wave& wave, const Instruction& is, const T* results) {
     if constexpr (std::is_same_v<T, bool>) {
         uint64_t bits = 0;
         for (int lane = 0; lane < LANES; ++lane) bits |= uint64_t(results[lane]) << lane;
-        wave.set_pair(is.out.index, bits & wave.exec());
+        bits &= wave.exec();
+        wave.set_pair(is.out.index, bits);
+        if (is.masks) wave.set_pair(EXEC, bits);
     } else if constexpr (sizeof(T) == 8 && std::is_arithmetic_v<T>) {
         for (int lane = 0; lane < LANES; ++lane) {
             T value = results[lane];
@@ -273,22 +274,21 @@ struct IsCarried<Carried<T>> : std::true_type {};
 
 // -- rows
 
-template <class Call>
-struct Signature : Signature<decltype(&Call::operator())> {};
-template <class Call, class R, class... A>
-struct Signature<R (Call::*)(A...) const> {
-    using Result = R;
-    using Arguments = std::tuple<A...>;
+template <class T>
+struct Room {
+    T lanes[LANES];
 };
 
-template <class F, class R, class... A, size_t... I>
-void run_vector(Wave& wave, const Instruction& is, std::tuple<A...>*, std::index_sequence<I...>) {
-    std::tuple<std::array<A, LANES>...> rooms;
-    const std::tuple<const A*...> in{
-        lanes_of<A>(wave, is.in[I], std::get<I>(rooms).data())...};
+template <class R, class... A>
+void run_lanes(Wave& wave, const Instruction& is, R (*function)(A...), const A*... in) {
     alignas(64) R results[LANES];
-    for (int lane = 0; lane < LANES; ++lane) results[lane] = F{}(std::get<I>(in)[lane]...);
+    for (int lane = 0; lane < LANES; ++lane) results[lane] = function(in[lane]...);
     put(wave, is, results);
+}
+
+template <class R, class... A, size_t... I>
+void run_vector(Wave& wave, const Instruction& is, R (*function)(A...), std::index_sequence<I...>) {
+    run_lanes(wave, is, function, lanes_of<A>(wave, is.in[I], Room<A>().lanes)...);
 }
 
 class Table {
@@ -297,64 +297,66 @@ public:
 
     // A vector instruction: lane by lane.
     template <class F>
-    void vector(const std::string& name, F) {
-        using R = typename Signature<F>::Result;
-        using Arguments = typename Signature<F>::Arguments;
-        Run run = [](Wave& wave, const Instruction& is) {
-            run_vector<F, R>(wave, is, static_cast<Arguments*>(nullptr),
-                             std::make_index_sequence<std::tuple_size_v<Arguments>>{});
-        };
-        rows[name] = {run, true, true, IsCarried<R>::value, {}};
-        add_types(rows[name], static_cast<Arguments*>(nullptr));
+    void vector(const std::string& name, F function) {
+        add_vector(name, +function);
     }
 
     // A scalar one. It may take the wave first, and `bool& scc` last.
     template <class F>
-    void scalar(const std::string& name, F) {
-        using R = typename Signature<F>::Result;
-        using Arguments = typename Signature<F>::Arguments;
-        Run run = [](Wave& wave, const Instruction& is) {
-            run_scalar<F, R>(wave, is, static_cast<Arguments*>(nullptr));
-        };
-        rows[name] = {run, true, !std::is_void_v<R>, false, {}};
-        add_types(rows[name], static_cast<Arguments*>(nullptr));
+    void scalar(const std::string& name, F function) {
+        add_scalar(name, +function);
     }
 
     // Anything else: it finds its operands itself.
-    void special(const std::string& name, Run run) { rows[name] = {run, false, false, false, {}}; }
+    void special(const std::string& name, Run run, Operation function = nullptr) {
+        rows[name] = {run, function, false, false, false, {}};
+    }
 
 private:
-    template <class A>
-    static constexpr bool READS =
-        !std::is_same_v<A, Wave&> && !std::is_same_v<A, bool&>;
-
-    template <class... A>
-    static void add_types(Row& row, std::tuple<A...>*) {
-        auto add = [&]<class T>(std::type_identity<T>) {
-            if constexpr (READS<T>) row.in.push_back(type_of<T>());
+    // One for all functions of a type, which the instruction has: each of its own takes a compiler
+    // three times as long.
+    template <class R, class... A>
+    void add_vector(const std::string& name, R (*function)(A...)) {
+        Run run = [](Wave& wave, const Instruction& is) {
+            run_vector(wave, is, reinterpret_cast<R (*)(A...)>(is.function),
+                       std::index_sequence_for<A...>{});
         };
-        (add(std::type_identity<A>{}), ...);
+        rows[name] = {run, Operation(function), true, true, IsCarried<R>::value, {}};
+        (add_type<A>(rows[name]), ...);
+    }
+
+    template <class R, class... A>
+    void add_scalar(const std::string& name, R (*function)(A...)) {
+        Run run = [](Wave& wave, const Instruction& is) {
+            run_scalar(wave, is, reinterpret_cast<R (*)(A...)>(is.function),
+                       std::index_sequence_for<A...>{});
+        };
+        rows[name] = {run, Operation(function), true, !std::is_void_v<R>, false, {}};
+        (add_type<A>(rows[name]), ...);
     }
 
     template <class A>
-    static A scalar_argument(Wave& wave, const Instruction& is, int& next) {
+    static void add_type(Row& row) {
+        if constexpr (!std::is_same_v<A, Wave&> && !std::is_same_v<A, bool&>)
+            row.in.push_back(type_of<A>());
+    }
+
+    template <class A>
+    static A scalar_argument(Wave& wave, const Operand& operand) {
         if constexpr (std::is_same_v<A, Wave&>) return wave;
         else if constexpr (std::is_same_v<A, bool&>) return wave.scc;
-        else if constexpr (sizeof(A) == 8) return A(scalar_pair_of(wave, is.in[next++]));
-        else return A(scalar_of(wave, is.in[next++]));
+        else if constexpr (sizeof(A) == 8) return A(scalar_pair_of(wave, operand));
+        else return A(scalar_of(wave, operand));
     }
 
-    template <class F, class R, class... A>
-    static void run_scalar(Wave& wave, const Instruction& is, std::tuple<A...>*) {
-        int next = 0;
-        std::tuple<A...> arguments{scalar_argument<A>(wave, is, next)...};  // in this order
-        if constexpr (std::is_void_v<R>) {
-            std::apply(F{}, arguments);
-        } else {
-            const R result = std::apply(F{}, arguments);
-            if constexpr (sizeof(R) == 8) wave.set_pair(is.out.index, uint64_t(result));
-            else wave.s[is.out.index] = uint32_t(result);
-        }
+    template <class R, class... A, size_t... I>
+    static void run_scalar(Wave& wave, const Instruction& is, R (*function)(A...),
+                           std::index_sequence<I...>) {
+        constexpr bool WAVE = (std::is_same_v<A, Wave&> || ...);
+        auto call = [&] { return function(scalar_argument<A>(wave, is.in[I - (I && WAVE)])...); };
+        if constexpr (std::is_void_v<R>) call();
+        else if constexpr (sizeof(R) == 8) wave.set_pair(is.out.index, uint64_t(call()));
+        else wave.s[is.out.index] = uint32_t(call());
     }
 };
 

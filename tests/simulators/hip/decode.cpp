@@ -246,6 +246,8 @@ Instruction decode(const std::string& text, uint64_t place, uint32_t nbytes) {
     const Row* row = find_row(without_form(mnemonic));
     if (!row) unknown("an instruction that the engine does not know", text);
     is.run = row->run;
+    is.function = row->function;
+    is.masks = row->masks;
     const std::string name = without_form(mnemonic);
     if (space == std::string::npos || name == "s_waitcnt" || name == "s_endpgm") return is;
     Modifiers more;

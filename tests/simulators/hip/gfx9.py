@@ -1,17 +1,13 @@
 """Runs code objects of gfx906 on the engine alone, without the runtime around it."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import launch_arguments
-from launch_arguments import Fault, Triple
+from launch_arguments import Fault
 
 
 class RefusedObject(Exception):
@@ -21,31 +17,21 @@ class RefusedObject(Exception):
 class Engine:
     """One process for all launches: AMD's disassembler takes a while to start."""
 
-    def __init__(self, program: Path) -> None:
+    def __init__(self, program):
         self.process = subprocess.Popen(
             [str(program)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
 
-    def facts(self, image: bytes) -> list[str]:
+    def facts(self, image):
         return self._ask(f"facts {len(image)} 0", image).decode().splitlines()
 
-    def run(
-        self,
-        image: bytes,
-        kernel: str,
-        arguments: Sequence[Any],
-        grid: Triple = (1, 1, 1),
-        block: Triple = (1, 1, 1),
-        *,
-        shared: int = 0,
-        most: int = 0,
-    ) -> None:
+    def run(self, image, kernel, arguments, grid=(1, 1, 1), block=(1, 1, 1), *, shared=0, most=0):
         given, roots = launch_arguments.sent(arguments)
         words = map(str, ("run", len(image), len(given), kernel, *grid, *block, shared, most))
         memory = self._ask(" ".join(words), image + given)
         launch_arguments.write_back(memory, roots)
 
-    def _ask(self, line: str, sent: bytes) -> bytes:
+    def _ask(self, line, sent):
         if self.process.stdin is None or self.process.stdout is None:
             raise RuntimeError("the engine has no pipes")
         try:
@@ -63,7 +49,7 @@ class Engine:
             raise Fault(kind, answer.decode())
         return answer
 
-    def close(self) -> None:
+    def close(self):
         if self.process.stdin and self.process.stdout:
             self.process.stdin.close()
             self.process.wait()

@@ -1,7 +1,5 @@
 """Builds the software HIP runtime: `python hip_build.py FOLDER` leaves FOLDER/libamdhip64.so.6."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 
@@ -29,12 +27,12 @@ TOGETHER = (
 )
 
 
-def kept() -> Path:
+def kept():
     """A folder whose build serves all runs: SIM_HIP_BUILD, or one of this user."""
     return cxx.kept("hip")
 
 
-def build(folder: Path) -> Path:
+def build(folder):
     """The library in `folder`, built where it is not there yet.
 
     Raises: NoCompiler; subprocess.CalledProcessError with the compiler's text on stderr.
@@ -42,14 +40,14 @@ def build(folder: Path) -> Path:
     return _built(folder, cxx.units(FOLDERS, TOGETHER), LINK, NAME)
 
 
-def build_engine(folder: Path) -> Path:
+def build_engine(folder):
     """The engine as a program. Raises: as `build`."""
     alone = [unit for unit in cxx.units([HERE], TOGETHER) if unit[0] != "runtime"]
     main = ("engine_main", [HERE / "engine_main.cpp"])
     return _built(folder, [*alone, main], ("-pthread",), ENGINE)
 
 
-def _built(folder: Path, units: list[cxx.Unit], link: tuple[str, ...], name: str) -> Path:
+def _built(folder, units, link, name):
     """A library or program, with the disassembler beside it, which it starts."""
     with cxx.building(folder) as folder:
         named = f'-DGFX9_DISASSEMBLER="{folder / DISASSEMBLER}"'

@@ -33,13 +33,15 @@ struct Operand {
 };
 
 using Run = void (*)(Wave&, const Instruction&);
+using Operation = void (*)();  // of the operands, whose types `run` knows
 
 struct Instruction {
     Run run = nullptr;
+    Operation function = nullptr;
     Operand out, carry, in[4];       // of vector and scalar arithmetic
     Operand op[5];                   // in the order of the text, for everything else
     uint8_t ops = 0;
-    bool clamp = false, glc = false;
+    bool clamp = false, glc = false, masks = false;
     int8_t scale = 0;                // power of two: mul:2, div:2
     Select out_select = Select::All;
     Unused unused = Unused::Zero;
@@ -58,9 +60,11 @@ struct Program {
 
 struct Row {
     Run run = nullptr;
+    Operation function = nullptr;
     // Without a shape the operands stay in the order of the text.
     bool shaped = false, has_out = false, has_carry = false;
     std::vector<Type> in;
+    bool masks = false;  // the result is the new mask, too
 };
 
 const Row* find_row(const std::string& mnemonic);

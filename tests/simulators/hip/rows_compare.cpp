@@ -7,12 +7,8 @@ namespace {
 template <class T>
 void add(Table& table, const std::string& name, T compare) {
     table.vector("v_cmp_" + name, compare);
-    static const Run plain = table.rows["v_cmp_" + name].run;
     Row row = table.rows["v_cmp_" + name];
-    row.run = [](Wave& wave, const Instruction& is) {
-        plain(wave, is);
-        wave.set_pair(EXEC, wave.pair(is.out.index));
-    };
+    row.masks = true;
     table.rows["v_cmpx_" + name] = row;
 }
 

@@ -108,9 +108,9 @@ void add_half_rows(Table& table) {
     table.vector("v_mad_mix_f32", mix);
     const std::vector<Type> three(3, Type::Mixed);
     for (const char* name : {"v_fma_mixlo_f16", "v_mad_mixlo_f16"})
-        table.rows[name] = {mix_into_half<0>, true, true, false, three};
+        table.rows[name] = {mix_into_half<0>, nullptr, true, true, false, three};
     for (const char* name : {"v_fma_mixhi_f16", "v_mad_mixhi_f16"})
-        table.rows[name] = {mix_into_half<16>, true, true, false, three};
+        table.rows[name] = {mix_into_half<16>, nullptr, true, true, false, three};
 }
 
 }  // namespace gfx9

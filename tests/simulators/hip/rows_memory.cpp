@@ -15,16 +15,13 @@ void load_scalars(Wave& wave, const Instruction& is) {
     std::memcpy(&wave.s[is.op[0].index], bytes, 4 * count);
 }
 
-template <class F>
-void add_atomic(Table& table, const std::string& name, F) {
-    using T = typename Signature<F>::Result;
+template <class T>
+void add_atomic(Table& table, const std::string& name, T (*change)(T, T)) {
     const Run run = [](Wave& wave, const Instruction& is) {
-        const int data = is.op[is.glc ? 2 : 1].index;
-        atomic<Global, T>(wave, is, is.glc, [&](T old, int lane) {
-            return F{}(old, value_at<T>(wave, data, lane));
-        });
+        change_atomically<Global, T>(wave, is, is.glc);
     };
-    for (const char* space : {"global_atomic_", "flat_atomic_"}) table.special(space + name, run);
+    for (const char* space : {"global_atomic_", "flat_atomic_"})
+        table.special(space + name, run, Operation(change));
 }
 
 // The new value comes first, then the one that is expected.
@@ -76,7 +73,7 @@ void add_memory_rows(Table& table) {
     add_accesses(table, "global_");
     add_accesses(table, "flat_");
     for_atomics([&](const std::string& operation, auto change) {
-        using T = typename Signature<decltype(change)>::Result;
+        using T = decltype(change(0, 0));
         const bool ordered = operation == "min" || operation == "max";
         const std::string sign = !ordered ? "" : std::is_signed_v<T> ? "s" : "u";
         add_atomic(table, sign + operation + (sizeof(T) == 8 ? "_x2" : ""), change);

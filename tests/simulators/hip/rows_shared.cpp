@@ -37,20 +37,17 @@ void store_two(Wave& wave, const Instruction& is) {
     }
 }
 
-template <class F, bool returns>
+template <class T, bool returns>
 void run_atomic(Wave& wave, const Instruction& is) {
-    using T = typename Signature<F>::Result;
-    const int data = is.op[returns ? 2 : 1].index;
-    atomic<Shared, T>(wave, is, returns, [&](T old, int lane) {
-        return F{}(old, value_at<T>(wave, data, lane));
-    });
+    change_atomically<Shared, T>(wave, is, returns);
 }
 
-template <class F>
-void add_atomic(Table& table, const std::string& operation, const std::string& type, F) {
-    table.special("ds_" + operation + "_" + type, run_atomic<F, false>);
+template <class T>
+void add_atomic(Table& table, const std::string& operation, const std::string& type,
+                T (*change)(T, T)) {
+    table.special("ds_" + operation + "_" + type, run_atomic<T, false>, Operation(change));
     const std::string returning = operation == "wrxchg" ? "ds_wrxchg_rtn_" : "ds_" + operation + "_rtn_";
-    table.special(returning + type, run_atomic<F, true>);
+    table.special(returning + type, run_atomic<T, true>, Operation(change));
 }
 
 // The value that is expected comes first, then the new one: not as in device memory.
@@ -71,15 +68,15 @@ const char* suffix(bool bitwise) {
 
 void add_atomics(Table& table) {
     for_atomics([&](std::string operation, auto change) {
-        using T = typename Signature<decltype(change)>::Result;
+        using T = decltype(change(0, 0));
         const bool swaps = operation == "swap";
         const bool bitwise = swaps || operation == "and" || operation == "or" || operation == "xor";
         if (swaps) operation = "wrxchg";
         add_atomic(table, operation, suffix<T>(bitwise), change);
     });
-    add_atomic(table, "add", "f32", [](float a, float b) { return a + b; });
-    add_atomic(table, "min", "f32", [](float a, float b) { return std::fmin(a, b); });
-    add_atomic(table, "max", "f32", [](float a, float b) { return std::fmax(a, b); });
+    add_atomic(table, "add", "f32", +[](float a, float b) { return a + b; });
+    add_atomic(table, "min", "f32", +[](float a, float b) { return std::fmin(a, b); });
+    add_atomic(table, "max", "f32", +[](float a, float b) { return std::fmax(a, b); });
     table.special("ds_cmpst_b32", compare_store<uint32_t, false>);
     table.special("ds_cmpst_b64", compare_store<uint64_t, false>);
     table.special("ds_cmpst_rtn_b32", compare_store<uint32_t, true>);

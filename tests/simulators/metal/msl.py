@@ -5,8 +5,6 @@ the text calls each kernel: it takes the arguments from a table, and the indices
 a record of `runtime.c`, which gives each thread that waits at a barrier a stack.
 """
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import hashlib
@@ -17,9 +15,8 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -82,7 +79,7 @@ class Argument(NamedTuple):
     type: str
 
     @property
-    def texture(self) -> tuple[int, str, str]:
+    def texture(self):
         """The number of axes, type and access of a texture."""
         found = re.search(
             r"texture([123])d\s*<\s*(\w+)\s*(?:,[\w\s:]*access::(\w+)\s*)?>", self.type
@@ -99,7 +96,7 @@ class Kernel(NamedTuple):
 
 
 @functools.cache
-def compilers() -> Mapping[str, tuple[str, ...]]:
+def compilers():
     """Name of each clang on this machine, the first choice first -> its command."""
     names = ("clang", *(f"clang-{version}" for version in range(22, 13, -1)))
     found = {name: (path,) for name in names if (path := shutil.which(name))}
@@ -108,24 +105,24 @@ def compilers() -> Mapping[str, tuple[str, ...]]:
     return {name: (*command, "-march=native") for name, command in found.items()}
 
 
-def compiler() -> tuple[str, ...]:
+def compiler():
     """The command of a clang, or () where there is none."""
     return next(iter(compilers().values()), ())
 
 
 @functools.cache
-def _folder() -> Path:
+def _folder():
     """A folder for what is compiled in this process; gone at its end."""
     made = tempfile.TemporaryDirectory(prefix="hal-metal-")
     _keep.append(made)
     return Path(made.name)
 
 
-_keep: list[object] = []
+_keep = []
 
 
 @functools.cache
-def _runtime() -> ctypes.CDLL:
+def _runtime():
     path = _folder() / "libruntime.so"
     # zig's bare clang knows no headers of C, as `zig cc` does.
     clang = ["cc" if word == "clang" else word for word in compiler()]
@@ -134,7 +131,7 @@ def _runtime() -> ctypes.CDLL:
     return ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
 
 
-def _parts(text: str) -> list[str]:
+def _parts(text):
     """Split parameters at the commas outside of brackets."""
     found, depth, start = [], 0, 0
     for at, letter in enumerate(text):
@@ -145,7 +142,7 @@ def _parts(text: str) -> list[str]:
     return [part.strip() for part in (*found, text[start:]) if part.strip()]
 
 
-def _closing(text: str, start: int) -> int:
+def _closing(text, start):
     depth = 1
     for at in range(start, len(text)):
         depth += (text[at] == "(") - (text[at] == ")")
@@ -154,7 +151,7 @@ def _closing(text: str, start: int) -> int:
     raise CompileError("program_source:1:1: error: a parameter list does not end")
 
 
-def kernels(text: str) -> list[tuple[Kernel, str]]:
+def kernels(text):
     """Find the kernels of a text, and write for each the function that calls it."""
     plain = _COMMENT.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
     for what, pattern in ABSENT.items():
@@ -167,7 +164,7 @@ def kernels(text: str) -> list[tuple[Kernel, str]]:
     found = []
     for match in _KERNEL.finditer(plain):
         declared = _parts(plain[match.end() : _closing(plain, match.end())])
-        arguments: list[Argument] = []
+        arguments = []
         given = []
         for part in declared:
             parameter = _PARAMETER.match(part)
@@ -189,7 +186,7 @@ extern "C" void hal_call_{name}(const __global ulong *hal_args, const __global h
 """
 
 
-def _given(parameter: re.Match[str], arguments: list[Argument]) -> str:
+def _given(parameter, arguments):
     """Write what a kernel is given for one parameter."""
     kind, attribute = parameter["type"].strip(), (parameter["attribute"] or "").strip()
     if attribute in ALONE:
@@ -222,9 +219,7 @@ class Library:
 
     _lock = threading.Lock()
 
-    def __init__(
-        self, text: str, macros: Sequence[tuple[str, str]] = (), clang: tuple[str, ...] = ()
-    ) -> None:
+    def __init__(self, text, macros=(), clang=()):
         """Raises: CompileError with clang's log, in which the text is `program_source`."""
         head = "".join(f"#define {name} {value}\n" for name, value in macros)
         if re.search(r"\b(?:texture\dd|sampler)\b", text):
@@ -237,13 +232,7 @@ class Library:
         whole = f'{head}#line 1 "program_source"\n{body}\n#line 1 "calls"\n{RECORD}{calls}'
         self._library = ctypes.CDLL(str(_compiled(whole, clang or compiler())))
 
-    def run(
-        self,
-        name: str,
-        addresses: Sequence[int],
-        threads: Triple,
-        block: Triple,
-    ) -> None:
+    def run(self, name, addresses, threads, block):
         """Run a kernel; `addresses` are those of its arguments, in order."""
         entry = ctypes.cast(self._library[f"hal_call_{name}"], ctypes.c_void_p)
         given = (ctypes.c_void_p * max(1, len(addresses)))(*addresses)
@@ -253,9 +242,7 @@ class Library:
         if error:
             raise RuntimeError(f"{name}: {PROBLEMS[error]}")
 
-    def launch(
-        self, signature: Any, given: Mapping[str, Any], threads: Triple, block: Triple
-    ) -> None:
+    def launch(self, signature, given, threads, block):
         """Run a rendered kernel: `given` has an array for each pointer, a number for each value.
 
         The values are packed as Metal lays out a struct, in which each begins at a multiple of its
@@ -274,7 +261,7 @@ class Library:
 
 
 @functools.cache
-def _linking(clang: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _linking(clang):
     """Return a command that links, and the library that is linked for half numbers."""
     if "ziglang" in clang:  # its bare clang has neither
         return (*clang[: clang.index("clang")], "cc"), ()
@@ -285,7 +272,7 @@ def _linking(clang: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return (linker,), (subprocess.run(ask, capture_output=True, text=True).stdout.strip(),)
 
 
-def _compiled(text: str, clang: tuple[str, ...]) -> Path:
+def _compiled(text, clang):
     """Return the library of a text; the same text is compiled once in a process."""
     with _making:  # two threads would write one file
         _runtime()  # which has `metal_wait`
@@ -295,7 +282,7 @@ def _compiled(text: str, clang: tuple[str, ...]) -> Path:
 _making = threading.Lock()
 
 
-def _make(text: str, clang: tuple[str, ...]) -> Path:
+def _make(text, clang):
     stem = hashlib.sha256(f"{clang}{text}".encode()).hexdigest()[:24]
     made = _folder() / f"{stem}.so"
     if made.exists():

@@ -1,7 +1,5 @@
 """Metal that we did not render, written by hand."""
 
-from __future__ import annotations
-
 import platform
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +18,7 @@ Shape = tuple[int, int, int]
 pytestmark = pytest.mark.skipif(not CLANGS, reason="clang is not installed (apt-get install clang)")
 
 
-def run(text: str, arrays: list[Array], threads: Shape, block: Shape, **how: Any) -> None:
+def run(text, arrays, threads, block, **how):
     """Run the only kernel of a text; the arrays in the order of its arguments."""
     library = msl.Library(text, **how)
     (name,) = library.kernels
@@ -44,7 +42,7 @@ HALVES = (
 
 
 def test_threads_that_want_one_text_compile_it_once(monkeypatch):
-    commands: list[Any] = []
+    commands = []
     real = subprocess.run
 
     def counted(command, **how):

@@ -1,44 +1,42 @@
 """Apple's Foundation as far as hal-metal uses it, for software Metal."""
 
-from __future__ import annotations
-
 from objc import NSObject
 
 
 class NSError(NSObject):
-    def __init__(self, domain: str, code: int, words: str) -> None:
+    def __init__(self, domain, code, words):
         super().__init__()
         self._domain, self._code, self._words = domain, code, words
 
-    def domain(self) -> str:
+    def domain(self):
         return self._domain
 
-    def code(self) -> int:
+    def code(self):
         return self._code
 
-    def localizedDescription(self) -> str:
+    def localizedDescription(self):
         return self._words
 
 
 class NSProcessInfo(NSObject):
     _version = 15, 1, 0
 
-    def operatingSystemVersion(self) -> tuple[int, int, int]:
+    def operatingSystemVersion(self):
         return self._version
 
-    def operatingSystemVersionString(self) -> str:
+    def operatingSystemVersionString(self):
         return "Version 15.1 (Build 24B83)"
 
     @staticmethod
-    def _the_only() -> NSProcessInfo:
+    def _the_only():
         return _process
 
 
 _process = NSProcessInfo()
-NSProcessInfo.processInfo = NSProcessInfo._the_only  # type: ignore[attr-defined]
+NSProcessInfo.processInfo = NSProcessInfo._the_only
 
 
 class NSURL(NSObject):
-    def initFileURLWithPath_(self, path: str) -> NSURL:
+    def initFileURLWithPath_(self, path):
         self._path = path
         return self

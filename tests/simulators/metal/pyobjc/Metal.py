@@ -4,8 +4,6 @@ Where Metal, or its validation, ends the process, `metal_control.ProcessEnds` is
 remembered. Work runs on a thread for each command queue, in the order of the commits.
 """
 
-from __future__ import annotations
-
 import ctypes
 import itertools
 import math
@@ -17,15 +15,14 @@ import struct
 import sys
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import metal_control as control
 import msl
-from Foundation import NSURL, NSError
+from Foundation import NSError
 from metal_control import end_process
 from objc import NSObject, seal
 from pyobjc_table import table
@@ -37,7 +34,7 @@ _DEADLOCK_SECONDS = 60.0
 _FAMILIES = 1007, 1008, 3001, 3002, 3003, 5001  # Apple 7 and 8, Common 1 to 3, Metal 3
 
 
-def __getattr__(name: str) -> int:
+def __getattr__(name):
     try:
         return table().constants[name]
     except KeyError:
@@ -59,15 +56,15 @@ MTLSizeMake = MTLSize
 class _Contents:
     """A pointer to memory of unknown length, as pyobjc gives it (objc.varlist)."""
 
-    def __init__(self, memory: mmap.mmap) -> None:
+    def __init__(self, memory):
         self._memory = memory
 
-    def as_buffer(self, nbytes: int) -> memoryview:
+    def as_buffer(self, nbytes):
         return memoryview(self._memory)[:nbytes]
 
 
 class MTLBuffer(NSObject):
-    def __init__(self, device: MTLDevice, nbytes: int) -> None:
+    def __init__(self, device, nbytes):
         super().__init__()
         self._device, self._nbytes = device, nbytes
         self._bytes = mmap.mmap(-1, nbytes)
@@ -77,30 +74,30 @@ class MTLBuffer(NSObject):
         with device._lock:
             device._allocated += nbytes
 
-    def contents(self) -> _Contents:
+    def contents(self):
         return _Contents(self._bytes)
 
-    def length(self) -> int:
+    def length(self):
         return self._nbytes
 
-    def storageMode(self) -> int:
+    def storageMode(self):
         return 0
 
-    def device(self) -> MTLDevice:
+    def device(self):
         return self._device
 
-    def __del__(self) -> None:
+    def __del__(self):
         if hasattr(self, "_address"):
             with self._device._lock:
                 self._device._allocated -= self._nbytes
 
 
-def _setter(name: str) -> Callable[[Any, int], None]:
+def _setter(name):
     return lambda self, value: self._asked.update({name: value})
 
 
 class MTLTextureDescriptor(NSObject):
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self._asked = {"type": 2, "format": 70, "width": 1, "height": 1, "depth": 1, "mode": 1,
                        "usage": 1}  # fmt: skip
@@ -109,7 +106,7 @@ class MTLTextureDescriptor(NSObject):
     setWidth_, setHeight_, setDepth_ = _setter("width"), _setter("height"), _setter("depth")
     setStorageMode_, setUsage_ = _setter("mode"), _setter("usage")
 
-    def _size(self) -> tuple[int, ...]:
+    def _size(self):
         return tuple(self._asked[axis] for axis in ("width", "height", "depth"))
 
 
@@ -129,7 +126,7 @@ _TYPES = {"float": "float half", "norm": "float half", "uint": "uint ushort", "s
 class MTLTexture(NSObject):
     """Pixels, row after row, and the record that a kernel has of them."""
 
-    def __init__(self, device: MTLDevice, asked: MTLTextureDescriptor) -> None:
+    def __init__(self, device, asked):
         super().__init__()
         self._device, self._axes, self._size = device, _AXES[asked._asked["type"]], asked._size()
         self._usage = asked._asked["usage"]
@@ -141,7 +138,7 @@ class MTLTexture(NSObject):
             if constants[f"MTLPixelFormat{order}{ending}"] == asked._asked["format"]
         )
         self._types = next(_TYPES[one] for one in _TYPES if one in self._format.lower())
-        self._pixel = self._channels * int(re.match(r"\d+", self._format)[0]) // 8  # type: ignore[index]
+        self._pixel = self._channels * int(re.match(r"\d+", self._format)[0]) // 8
         self._nbytes = self._pixel * math.prod(self._size)
         self._texels = ctypes.create_string_buffer(b"\xa5" * self._nbytes, self._nbytes)
         self._record = ctypes.create_string_buffer(struct.pack(
@@ -151,7 +148,7 @@ class MTLTexture(NSObject):
         with device._lock:
             device._allocated += self._nbytes
 
-    def __del__(self) -> None:
+    def __del__(self):
         if hasattr(self, "_record"):
             with self._device._lock:
                 self._device._allocated -= self._nbytes
@@ -161,49 +158,49 @@ class MTLTexture(NSObject):
 
 
 class MTLDevice(NSObject):
-    def __init__(self, number: int) -> None:
+    def __init__(self, number):
         super().__init__()
         seal()
         self._number, self._allocated = number, 0
         self._lock = threading.RLock()
 
-    def name(self) -> str:
+    def name(self):
         return f"Software GPU {self._number}"
 
-    def registryID(self) -> int:
+    def registryID(self):
         return 4096 + self._number
 
-    def hasUnifiedMemory(self) -> bool:
+    def hasUnifiedMemory(self):
         return control.unified
 
-    def isLowPower(self) -> bool:
+    def isLowPower(self):
         return False
 
-    def recommendedMaxWorkingSetSize(self) -> int:
+    def recommendedMaxWorkingSetSize(self):
         return control.room
 
-    def maxBufferLength(self) -> int:
+    def maxBufferLength(self):
         return control.room // 2
 
-    def maxThreadgroupMemoryLength(self) -> int:
+    def maxThreadgroupMemoryLength(self):
         return _MAX_SHARED
 
-    def maxThreadsPerThreadgroup(self) -> MTLSize:
+    def maxThreadsPerThreadgroup(self):
         return MTLSize(_MAX_THREADS, _MAX_THREADS, _MAX_THREADS)
 
-    def supportsFamily_(self, family: int) -> bool:
+    def supportsFamily_(self, family):
         return family in _FAMILIES
 
-    def currentAllocatedSize(self) -> int:
+    def currentAllocatedSize(self):
         return self._allocated
 
-    def newCommandQueue(self) -> MTLCommandQueue:
+    def newCommandQueue(self):
         return MTLCommandQueue(self)
 
-    def newSharedEvent(self) -> MTLSharedEvent:
+    def newSharedEvent(self):
         return MTLSharedEvent()
 
-    def newBufferWithLength_options_(self, nbytes: int, options: int) -> MTLBuffer | None:
+    def newBufferWithLength_options_(self, nbytes, options):
         if not nbytes:
             raise end_process("a buffer of 0 bytes")
         if options not in (0, 0x100, 0x200):
@@ -212,7 +209,7 @@ class MTLDevice(NSObject):
             return None
         return MTLBuffer(self, nbytes)
 
-    def newTextureWithDescriptor_(self, asked: MTLTextureDescriptor) -> MTLTexture | None:
+    def newTextureWithDescriptor_(self, asked):
         axes, size, mode = _AXES[asked._asked["type"]], asked._size(), asked._asked["mode"]
         if mode != 2:
             raise end_process(f"software Metal has private textures only, not mode {mode}")
@@ -221,9 +218,7 @@ class MTLDevice(NSObject):
         made = MTLTexture(self, asked)
         return made if self._allocated <= control.room else None
 
-    def newLibraryWithSource_options_error_(
-        self, text: str, options: MTLCompileOptions | None, _: None
-    ) -> tuple[MTLLibrary | None, NSError | None]:
+    def newLibraryWithSource_options_error_(self, text, options, _):
         if options is None or options._math != 0:
             raise end_process("the default is fast math, which kernels must not have")
         if re.search(r"\bdouble\b", text):
@@ -234,9 +229,7 @@ class MTLDevice(NSObject):
         except (msl.CompileError, OSError) as error:
             return None, NSError("MTLLibraryErrorDomain", 3, f"program_source: {error}")
 
-    def newLibraryWithURL_error_(
-        self, url: NSURL, _: None
-    ) -> tuple[MTLLibrary | None, NSError | None]:
+    def newLibraryWithURL_error_(self, url, _):
         with open(url._path, "rb") as file:
             content = file.read()
         if not content.startswith(b"MTLB"):
@@ -244,8 +237,8 @@ class MTLDevice(NSObject):
         return MTLLibrary(self, content[4:].decode()), None
 
     def newComputePipelineStateWithFunction_options_reflection_error_(
-        self, function: MTLFunction | None, options: int, _: None, __: None
-    ) -> tuple[MTLComputePipelineState | None, MTLComputePipelineReflection | None, NSError | None]:
+        self, function, options, _, __
+    ):
         if function is None:
             raise end_process("computeFunction must not be nil")
         made = MTLComputePipelineState(self, function)
@@ -254,30 +247,30 @@ class MTLDevice(NSObject):
             return None, None, NSError("AGXMetal", 3, why)
         return made, MTLComputePipelineReflection(function) if options & 1 else None, None
 
-    def readWriteTextureSupport(self) -> int:
+    def readWriteTextureSupport(self):
         return control.read_write_tier
 
-    def sampleTimestamps_gpuTimestamp_(self, cpu: None, gpu: None) -> tuple[None, int, int]:
+    def sampleTimestamps_gpuTimestamp_(self, cpu, gpu):
         now = time.perf_counter_ns()
         return None, now, now
 
 
-def _devices() -> tuple[MTLDevice, ...]:
+def _devices():
     return tuple(MTLDevice(n) for n in range(int(os.environ.get("SIM_METAL_DEVICES", "2"))))
 
 
-_all: tuple[MTLDevice, ...] = ()
+_all = ()
 _making = threading.Lock()
 
 
-def MTLCopyAllDevices() -> tuple[MTLDevice, ...]:
+def MTLCopyAllDevices():
     global _all
     with _making:
         _all = _all or _devices()
     return _all
 
 
-def MTLCreateSystemDefaultDevice() -> MTLDevice | None:
+def MTLCreateSystemDefaultDevice():
     return next(iter(MTLCopyAllDevices()), None)
 
 
@@ -287,33 +280,33 @@ def MTLCreateSystemDefaultDevice() -> MTLDevice | None:
 class MTLCompileOptions(NSObject):
     _math, _version = 2, 0
 
-    def setLanguageVersion_(self, version: int) -> None:
+    def setLanguageVersion_(self, version):
         if version not in table().constants.values():
             raise end_process(f"no language version {version}")
         self._version = version
 
-    def setMathMode_(self, mode: int) -> None:
+    def setMathMode_(self, mode):
         self._math = mode
 
-    def setFastMathEnabled_(self, enabled: bool) -> None:
+    def setFastMathEnabled_(self, enabled):
         self._math = 2 if enabled else 0
 
 
 class MTLLibrary(NSObject):
-    def __init__(self, device: MTLDevice, text: str) -> None:
+    def __init__(self, device, text):
         self._code = msl.Library(text)
         self._text = text
         super().__init__()
 
-    def functionNames(self) -> tuple[str, ...]:
+    def functionNames(self):
         return tuple(self._code.kernels)
 
-    def newFunctionWithName_(self, name: str) -> MTLFunction | None:
+    def newFunctionWithName_(self, name):
         return MTLFunction(self, name) if name in self._code.kernels else None
 
 
 class MTLFunction(NSObject):
-    def __init__(self, library: MTLLibrary, name: str) -> None:
+    def __init__(self, library, name):
         super().__init__()
         self._library, self._kernel = library, library._code.kernels[name]
 
@@ -324,7 +317,7 @@ _SHARED = re.compile(r"\bthreadgroup\s+(\w+)\s+\w+((?:\[\d+\])+)\s*;")
 
 
 class MTLComputePipelineState(NSObject):
-    def __init__(self, device: MTLDevice, function: MTLFunction) -> None:
+    def __init__(self, device, function):
         super().__init__()
         self._device, self._function = device, function
         self._kernel, self._code = function._kernel, function._library._code
@@ -334,46 +327,46 @@ class MTLComputePipelineState(NSObject):
             for kind, sizes in _SHARED.findall(function._library._text)
         )
 
-    def maxTotalThreadsPerThreadgroup(self) -> int:
+    def maxTotalThreadsPerThreadgroup(self):
         return self._most
 
-    def threadExecutionWidth(self) -> int:
+    def threadExecutionWidth(self):
         return 1  # a simdgroup has one thread here
 
-    def staticThreadgroupMemoryLength(self) -> int:
+    def staticThreadgroupMemoryLength(self):
         return self._static
 
 
 class MTLComputePipelineReflection(NSObject):
-    def __init__(self, function: MTLFunction) -> None:
+    def __init__(self, function):
         super().__init__()
         self._bindings = tuple(map(MTLBinding, function._kernel.arguments))
 
-    def bindings(self) -> tuple[MTLBinding, ...]:
+    def bindings(self):
         return self._bindings
 
 
 class MTLBinding(NSObject):
     """Describe an argument of a kernel; the last three messages are those of a texture alone."""
 
-    def __init__(self, argument: msl.Argument) -> None:
+    def __init__(self, argument):
         super().__init__()
         self._argument = argument
 
-    def index(self) -> int:
+    def index(self):
         return self._argument.index
 
-    def type(self) -> int:
+    def type(self):
         return {"buffer": 0, "threadgroup": 1, "texture": 2}[self._argument.kind]
 
-    def access(self) -> int:
+    def access(self):
         return {"write": 2, "read_write": 1}.get(self._argument.texture[2], 0)
 
-    def textureType(self) -> int:
+    def textureType(self):
         axes = self._argument.texture[0]
         return next(kind for kind, count in _AXES.items() if count == axes)
 
-    def textureDataType(self) -> int:
+    def textureDataType(self):
         words = {"uint": "UInt", "ushort": "UShort"}
         kind = self._argument.texture[1]
         return table().constants[f"MTLDataType{words.get(kind, kind.capitalize())}"]
@@ -383,52 +376,52 @@ class MTLBinding(NSObject):
 
 
 class _Failed(Exception):
-    def __init__(self, code: int, words: str) -> None:
+    def __init__(self, code, words):
         super().__init__(words)
         self.code, self.words = code, words
 
 
 class MTLSharedEvent(NSObject):
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self._value = 0
         self._changed = threading.Condition()
 
-    def signaledValue(self) -> int:
+    def signaledValue(self):
         return self._value
 
-    def setSignaledValue_(self, value: int) -> None:
+    def setSignaledValue_(self, value):
         self._signal(value)
 
-    def _signal(self, value: int) -> None:
+    def _signal(self, value):
         with self._changed:
             self._value = max(self._value, value)
             self._changed.notify_all()
 
-    def _wait(self, value: int) -> None:
+    def _wait(self, value):
         with self._changed:
             while self._value < value:
                 self._changed.wait(0.5)
 
 
 class MTLCommandQueue(NSObject):
-    def __init__(self, device: MTLDevice) -> None:
+    def __init__(self, device):
         super().__init__()
         self._device = device
         self._free = threading.Semaphore(_IN_FLIGHT)
-        self._committed: queue.SimpleQueue[MTLCommandBuffer | None] = queue.SimpleQueue()
-        self._thread: threading.Thread | None = None
+        self._committed = queue.SimpleQueue()
+        self._thread = None
         self._starting = threading.Lock()
 
-    def commandBuffer(self) -> MTLCommandBuffer:
+    def commandBuffer(self):
         if not self._free.acquire(timeout=_DEADLOCK_SECONDS):
             raise end_process(f"{_IN_FLIGHT} command buffers are in flight, and none ends")
         return MTLCommandBuffer(self._device, self._free, self._commit)
 
-    def device(self) -> MTLDevice:
+    def device(self):
         return self._device
 
-    def _commit(self, commands: MTLCommandBuffer) -> None:
+    def _commit(self, commands):
         with self._starting:
             if self._thread is None:
                 self._thread = threading.Thread(
@@ -437,12 +430,12 @@ class MTLCommandQueue(NSObject):
                 self._thread.start()
             self._committed.put(commands)
 
-    def __del__(self) -> None:
+    def __del__(self):
         if hasattr(self, "_committed"):
             self._committed.put(None)
 
 
-def _serve(committed: queue.SimpleQueue[MTLCommandBuffer | None]) -> None:
+def _serve(committed):
     while (commands := committed.get()) is not None:
         commands._run()
         del commands
@@ -452,51 +445,49 @@ _encoders = itertools.count()
 
 
 class MTLCommandBuffer(NSObject):
-    def __init__(
-        self, device: MTLDevice, free: threading.Semaphore, commit: Callable[[Any], None]
-    ) -> None:
+    def __init__(self, device, free, commit):
         super().__init__()
         self._device, self._free, self._commit = device, free, commit
         self._status, self._error = 0, None
         self._times = 0.0, 0.0
-        self._work: list[Callable[[], None]] = []
+        self._work = []
         self._open = 0  # encoders
 
-    def computeCommandEncoder(self) -> MTLComputeCommandEncoder:
+    def computeCommandEncoder(self):
         self._begin()
         return MTLComputeCommandEncoder(self)
 
-    def blitCommandEncoder(self) -> MTLBlitCommandEncoder:
+    def blitCommandEncoder(self):
         self._begin()
         return MTLBlitCommandEncoder(self)
 
-    def _begin(self) -> None:
+    def _begin(self):
         self._check_open()
         if self._open:
             raise end_process("an encoder is made while another one is open")
         self._open += 1
 
-    def _check_open(self) -> None:
+    def _check_open(self):
         if self._status:
             raise end_process("a command buffer is encoded after its commit")
 
-    def encodeSignalEvent_value_(self, event: MTLSharedEvent, value: int) -> None:
+    def encodeSignalEvent_value_(self, event, value):
         self._check_between()
         self._work.append(lambda: event._signal(value))
 
-    def encodeWaitForEvent_value_(self, event: MTLSharedEvent, value: int) -> None:
+    def encodeWaitForEvent_value_(self, event, value):
         self._check_between()
         self._work.append(lambda: event._wait(value))
 
-    def _check_between(self) -> None:
+    def _check_between(self):
         self._check_open()
         if self._open:
             raise end_process("an event is encoded while an encoder is open")
 
-    def setLabel_(self, label: str) -> None:
+    def setLabel_(self, label):
         pass
 
-    def commit(self) -> None:
+    def commit(self):
         if self._status:
             raise end_process("a command buffer is committed twice")
         if self._open:
@@ -504,25 +495,25 @@ class MTLCommandBuffer(NSObject):
         self._status = 2
         self._commit(self)
 
-    def status(self) -> int:
+    def status(self):
         return self._status
 
-    def error(self) -> NSError | None:
+    def error(self):
         return self._error
 
-    def GPUStartTime(self) -> float:
+    def GPUStartTime(self):
         return self._times[0]
 
-    def GPUEndTime(self) -> float:
+    def GPUEndTime(self):
         return self._times[1]
 
-    def waitUntilCompleted(self) -> None:
+    def waitUntilCompleted(self):
         if not self._status:
             raise end_process("nobody can wait for a command buffer that is not committed")
         while self._status < 4:
             time.sleep(1e-4)
 
-    def _run(self) -> None:
+    def _run(self):
         self._status = 3
         try:
             control.go.wait()
@@ -545,39 +536,39 @@ class MTLCommandBuffer(NSObject):
         self._status = status
         self._release()
 
-    def _release(self) -> None:
+    def _release(self):
         free, self._free = self._free, None
         if free is not None:
             free.release()
 
-    def __del__(self) -> None:
+    def __del__(self):
         if getattr(self, "_free", None) is not None:
             self._release()
 
 
 class _Encoder(NSObject):
-    def __init__(self, commands: MTLCommandBuffer) -> None:
+    def __init__(self, commands):
         super().__init__()
-        self._commands: MTLCommandBuffer | None = commands
+        self._commands = commands
 
-    def endEncoding(self) -> None:
+    def endEncoding(self):
         self._in()._open -= 1
         self._commands = None
 
-    def _in(self) -> MTLCommandBuffer:
+    def _in(self):
         if self._commands is None:
             raise end_process("an encoder is used after endEncoding")
         return self._commands
 
-    def __del__(self) -> None:
+    def __del__(self):
         if getattr(self, "_commands", None) is not None:
             end_process("an encoder is released without endEncoding")
 
 
 class MTLBlitCommandEncoder(_Encoder):
     def copyFromBuffer_sourceOffset_toBuffer_destinationOffset_size_(
-        self, src: MTLBuffer, src_at: int, dest: MTLBuffer, dest_at: int, nbytes: int
-    ) -> None:
+        self, src, src_at, dest, dest_at, nbytes
+    ):
         if src_at % 4 or dest_at % 4 or nbytes % 4 or not nbytes:
             raise end_process(f"a blit of {nbytes} bytes from {src_at} to {dest_at}: not 4 x n")
         for buffer, at in ((src, src_at), (dest, dest_at)):
@@ -585,37 +576,32 @@ class MTLBlitCommandEncoder(_Encoder):
         if src is dest and abs(src_at - dest_at) < nbytes:
             raise end_process("a blit between ranges that overlap")
 
-        def copy() -> None:
+        def copy():
             ctypes.memmove(dest._address + dest_at, src._address + src_at, nbytes)
 
         self._in()._work.append(copy)
 
     def copyFromBuffer_sourceOffset_sourceBytesPerRow_sourceBytesPerImage_sourceSize_toTexture_destinationSlice_destinationLevel_destinationOrigin_(  # noqa: E501
-        self, src: MTLBuffer, at: int, row: int, layer: int, size: Any, dest: MTLTexture,
-        slice: int, level: int, origin: Any,
-    ) -> None:  # fmt: skip
+        self, src, at, row, layer, size, dest, slice, level, origin
+    ):
         self._check_pixels(dest, (slice, level, *origin), size, src, at, row, layer)
 
-        def copy() -> None:
+        def copy():
             ctypes.memmove(dest._texels, src._address + at, dest._nbytes)
 
         self._in()._work.append(copy)
 
     def copyFromTexture_sourceSlice_sourceLevel_sourceOrigin_sourceSize_toBuffer_destinationOffset_destinationBytesPerRow_destinationBytesPerImage_(  # noqa: E501
-        self, src: MTLTexture, slice: int, level: int, origin: Any, size: Any, dest: MTLBuffer,
-        at: int, row: int, layer: int,
-    ) -> None:  # fmt: skip
+        self, src, slice, level, origin, size, dest, at, row, layer
+    ):
         self._check_pixels(src, (slice, level, *origin), size, dest, at, row, layer)
 
-        def copy() -> None:
+        def copy():
             ctypes.memmove(dest._address + at, src._texels, src._nbytes)
 
         self._in()._work.append(copy)
 
-    def _check_pixels(
-        self, texture: MTLTexture, first: Any, size: Any, buffer: MTLBuffer, at: int, row: int,
-        layer: int,
-    ) -> None:  # fmt: skip
+    def _check_pixels(self, texture, first, size, buffer, at, row, layer):
         """Take a whole texture, without gaps between its rows."""
         pixel, (width, height, depth) = texture._pixel, texture._size
         if at % pixel or at % 16 or row % pixel or layer % pixel:
@@ -628,18 +614,18 @@ class MTLBlitCommandEncoder(_Encoder):
             raise end_process("a texture of another device")
         self._check_range(buffer, at, texture._nbytes)
 
-    def fillBuffer_range_value_(self, dest: MTLBuffer, span: tuple[int, int], value: int) -> None:
+    def fillBuffer_range_value_(self, dest, span, value):
         start, nbytes = span
         if start % 4 or nbytes % 4 or not nbytes:
             raise end_process(f"a fill of {nbytes} bytes at {start}: not 4 x n")
         self._check_range(dest, start, nbytes)
 
-        def fill() -> None:
+        def fill():
             ctypes.memset(dest._address + start, value & 255, nbytes)
 
         self._in()._work.append(fill)
 
-    def _check_range(self, buffer: MTLBuffer, at: int, nbytes: int) -> None:
+    def _check_range(self, buffer, at, nbytes):
         if at + nbytes > buffer._nbytes:
             raise end_process(f"bytes {at} to {at + nbytes} of a buffer of {buffer._nbytes}")
         if buffer._device is not self._in()._device:
@@ -647,19 +633,19 @@ class MTLBlitCommandEncoder(_Encoder):
 
 
 class MTLComputeCommandEncoder(_Encoder):
-    def __init__(self, commands: MTLCommandBuffer) -> None:
+    def __init__(self, commands):
         super().__init__(commands)
-        self._pipeline: MTLComputePipelineState | None = None
-        self._buffers: dict[int, tuple[Any, int, int]] = {}  # index -> owner, address, offset
-        self._shared: dict[int, int] = {}
-        self._textures: dict[int, MTLTexture] = {}
+        self._pipeline = None
+        self._buffers = {}  # index -> owner, address, offset
+        self._shared = {}
+        self._textures = {}
 
-    def setComputePipelineState_(self, pipeline: MTLComputePipelineState) -> None:
+    def setComputePipelineState_(self, pipeline):
         if pipeline._device is not self._in()._device:
             raise end_process("a pipeline of another device")
         self._pipeline = pipeline
 
-    def setBuffer_offset_atIndex_(self, buffer: MTLBuffer | None, offset: int, index: int) -> None:
+    def setBuffer_offset_atIndex_(self, buffer, offset, index):
         self._check_index(index)
         if buffer is None:
             self._buffers.pop(index, None)
@@ -670,21 +656,21 @@ class MTLComputeCommandEncoder(_Encoder):
             raise end_process(f"offset {offset} of a buffer of {buffer._nbytes} bytes")
         self._buffers[index] = buffer, buffer._address + offset, offset
 
-    def setBytes_length_atIndex_(self, data: Any, nbytes: int, index: int) -> None:
+    def setBytes_length_atIndex_(self, data, nbytes, index):
         self._check_index(index)
         if not 0 < nbytes <= _MAX_BYTES:
             raise end_process(f"setBytes of {nbytes} bytes: 1 to {_MAX_BYTES}")
         kept = ctypes.create_string_buffer(bytes(data)[:nbytes], nbytes)
         self._buffers[index] = kept, ctypes.addressof(kept), 0
 
-    def setTexture_atIndex_(self, texture: MTLTexture, index: int) -> None:
+    def setTexture_atIndex_(self, texture, index):
         if index >= _MOST_TEXTURES:
             raise end_process(f"texture index {index} is above {_MOST_TEXTURES - 1}")
         if texture._device is not self._in()._device:
             raise end_process("a texture of another device")
         self._textures[index] = texture
 
-    def _texture_for(self, argument: msl.Argument) -> MTLTexture:
+    def _texture_for(self, argument):
         """Return what is bound to a texture of the kernel, which has to fit."""
         if argument.index not in self._textures:
             raise end_process(f"missing texture binding at index {argument.index}")
@@ -701,20 +687,18 @@ class MTLComputeCommandEncoder(_Encoder):
             raise end_process(f"{argument.type} of {texture._channels} channels, {texture._format}")
         return texture
 
-    def _check_index(self, index: int) -> None:
+    def _check_index(self, index):
         self._in()
         if index > _MAX_INDEX:
             raise end_process(f"index {index} is above {_MAX_INDEX}")
 
-    def setThreadgroupMemoryLength_atIndex_(self, nbytes: int, index: int) -> None:
+    def setThreadgroupMemoryLength_atIndex_(self, nbytes, index):
         self._check_index(index)
         if nbytes % 16:
             raise end_process(f"{nbytes} bytes of threadgroup memory: not a multiple of 16")
         self._shared[index] = nbytes
 
-    def dispatchThreadgroups_threadsPerThreadgroup_(
-        self, grid: tuple[int, int, int], block: tuple[int, int, int]
-    ) -> None:
+    def dispatchThreadgroups_threadsPerThreadgroup_(self, grid, block):
         pipeline = self._pipeline
         if pipeline is None:
             raise end_process("a dispatch without a pipeline")
@@ -724,7 +708,7 @@ class MTLComputeCommandEncoder(_Encoder):
             raise end_process(f"{math.prod(block)} threads of a block, limit {pipeline._most}")
         if pipeline._static + sum(self._shared.values()) > _MAX_SHARED:
             raise end_process(f"more than {_MAX_SHARED} bytes of threadgroup memory")
-        owners: list[Any] = [pipeline]
+        owners = [pipeline]
         addresses = []
         for argument in pipeline._kernel.arguments:
             if argument.kind == "threadgroup":
@@ -749,7 +733,7 @@ class MTLComputeCommandEncoder(_Encoder):
         threads = tuple(g * b for g, b in zip(grid, block, strict=True))
         code, name = pipeline._code, pipeline._kernel.name
 
-        def run(owners: list[Any] = owners) -> None:
+        def run(owners=owners):
             code.run(name, addresses, threads, tuple(block))
 
         self._in()._work.append(run)

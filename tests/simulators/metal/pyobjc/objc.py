@@ -4,14 +4,10 @@ Each public method of a class here is a message. Its selector, the number and ty
 arguments and its out-parameters are compared with pyobjc's own table, as the bridge would use it.
 """
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import itertools
 import threading
-from collections.abc import Callable
-from typing import Any
 
 import metal_control as control
 from pyobjc_table import table
@@ -34,7 +30,7 @@ _PLAIN = {
          "operatingSystemVersionString", "processInfo"), ""
     ),
 }  # fmt: skip
-_registered: dict[str, dict[str, Any]] = {}
+_registered = {}
 _sealed = False  # a device was made: pyobjc has read the table of its class
 
 
@@ -42,7 +38,7 @@ class error(Exception):
     """An Objective-C exception."""
 
 
-def registerMetaDataForSelector(owner: bytes, selector: bytes, facts: dict[str, Any]) -> None:
+def registerMetaDataForSelector(owner, selector, facts):
     """Replace the row of a selector in the table, unless a device was made before."""
     from pyobjc_table import _plain
 
@@ -54,7 +50,7 @@ def registerMetaDataForSelector(owner: bytes, selector: bytes, facts: dict[str, 
         _registered[selector.decode()] = _plain(facts)
 
 
-def seal() -> None:
+def seal():
     global _sealed
     _sealed = True
 
@@ -67,18 +63,18 @@ _pools = threading.local()
 class autorelease_pool:
     """`with objc.autorelease_pool():` releases at its end what was autoreleased inside."""
 
-    def __enter__(self) -> None:
+    def __enter__(self):
         stack = _pools.__dict__.setdefault("stack", [])
-        self._mine: list[object] = []
+        self._mine = []
         stack.append(self._mine)
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_):
         if _pools.stack.pop() is not self._mine:
             raise control.end_process("a pool ends inside another one")
         del self._mine
 
 
-def _autorelease(thing: object, selector: str) -> None:
+def _autorelease(thing, selector):
     stack = getattr(_pools, "stack", None)
     if stack:
         stack[-1].append(thing)
@@ -88,14 +84,14 @@ def _autorelease(thing: object, selector: str) -> None:
 
 # -- objects
 
-_at: dict[int, Any] = {}  # address -> weak reference to the object that lies there
+_at = {}  # address -> weak reference to the object that lies there
 _flags = itertools.count(1)
 
 
 class NSObject:
     """An Objective-C object, which lies at an address and begins with its class."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         import weakref
 
         # Bits above 36 count references, as on Apple's processors.
@@ -104,38 +100,38 @@ class NSObject:
         _at[ctypes.addressof(self._memory)] = weakref.ref(self)
         control.add(self)
 
-    def __init_subclass__(cls) -> None:
+    def __init_subclass__(cls):
         for name, function in list(vars(cls).items()):
             if not name.startswith("_") and callable(function):
                 setattr(cls, name, _message(name, function))
 
     @classmethod
-    def _new(cls) -> Any:
+    def _new(cls):
         return cls()
 
     alloc = _new
 
-    def init(self) -> Any:
+    def init(self):
         return self
 
-    def respondsToSelector_(self, selector: bytes | str) -> bool:
+    def respondsToSelector_(self, selector):
         text = selector.decode() if isinstance(selector, bytes) else selector
         return hasattr(self, text.replace(":", "_"))
 
-    def __hash__(self) -> int:
+    def __hash__(self):
         control.messages["hash"] += 1
         return object.__hash__(self)
 
-    def __eq__(self, other: object) -> bool:
+    def __eq__(self, other):
         control.messages["isEqual:"] += 1
         return self is other
 
 
-def pyobjc_id(thing: NSObject) -> int:
+def pyobjc_id(thing):
     return ctypes.addressof(thing._memory)
 
 
-def objc_object(*, c_void_p: ctypes.c_void_p) -> Any:
+def objc_object(*, c_void_p):
     """Return the object at an address."""
     found = _at.get(c_void_p.value or 0, lambda: None)()
     if found is None:
@@ -143,7 +139,7 @@ def objc_object(*, c_void_p: ctypes.c_void_p) -> Any:
     return found
 
 
-def _message(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+def _message(name, function):
     """Return a method that is checked as a message: how many arguments, and of which types."""
     selector = name.replace("_", ":")
     count = selector.count(":")
@@ -152,7 +148,7 @@ def _message(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         raise TypeError(f"pyobjc's table has no selector {selector}")
 
     @functools.wraps(function)
-    def send(self: Any, *given: Any) -> Any:
+    def send(self, *given):
         control.messages[selector] += 1
         if len(given) != count:
             raise TypeError(f"{selector} takes {count} arguments, not {len(given)}")
@@ -187,7 +183,7 @@ def _message(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     return send
 
 
-def _types(selector: str, row: dict[str, Any] | None) -> list[str]:
+def _types(selector, row):
     if row is None:
         return list(_PLAIN[selector])
     arguments = row.get("arguments", {})
@@ -198,7 +194,7 @@ _RANGES = {"Q": (0, 2**64), "q": (-(2**63), 2**63), "Z": (0, 2), "z": (-128, 128
 _LENGTHS = {"{MTLSize=QQQ}": 3, "{MTLOrigin=QQQ}": 3, "{_NSRange=QQ}": 2}
 
 
-def _check(selector: str, place: int, kind: str, value: Any) -> None:
+def _check(selector, place, kind, value):
     if kind in _RANGES:
         low, high = _RANGES[kind]
         fits = isinstance(value, int) and low <= value < high
@@ -215,12 +211,12 @@ def _check(selector: str, place: int, kind: str, value: Any) -> None:
         raise TypeError(f"{selector}: argument {place} is {value!r}, not {kind}")
 
 
-def _check_bytes(selector: str, value: Any, length: int) -> None:
+def _check_bytes(selector, value, length):
     if memoryview(value).nbytes < length:
         raise ValueError(f"{selector}: {memoryview(value).nbytes} bytes, and the length {length}")
 
 
-def _failed(selector: str, row: dict[str, Any] | None) -> Any:
+def _failed(selector, row):
     """Return what a message gives that fails on request."""
     from Foundation import NSError
 

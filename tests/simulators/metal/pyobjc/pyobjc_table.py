@@ -5,8 +5,6 @@ The wheel is downloaded once, into the folder of SIM_METAL_BUILD or one of this 
 recorder in the place of `objc`, and what it says is kept as JSON.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import re
@@ -35,7 +33,7 @@ class Table(NamedTuple):
 
 
 @functools.cache
-def table() -> Table:
+def table():
     """Raises: NoWheel."""
     with cxx.building(cxx.kept("metal")) as folder:
         path = folder / "table.json"
@@ -44,7 +42,7 @@ def table() -> Table:
         return Table(*json.loads(path.read_text(encoding="utf-8")))
 
 
-def _wheel(folder: Path) -> Path:
+def _wheel(folder):
     pip = (sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary", ":all:")
     where = ("--platform", PLATFORM, "--python-version", "3.12", "--dest", str(folder))
     done = subprocess.run([*pip, *where, WHEEL], capture_output=True, text=True, check=False)
@@ -59,25 +57,25 @@ class _Recorder(types.ModuleType):
 
     arch = "arm64"
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__("objc")
-        self.selectors: dict[str, dict[str, Any]] = {}
+        self.selectors = {}
 
-    def registerMetaDataForSelector(self, owner: bytes, name: bytes, facts: Any) -> None:
+    def registerMetaDataForSelector(self, owner, name, facts):
         self.selectors[name.decode()] = {"class": owner.decode(), **_plain(facts)}
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name):
         return lambda *_, **__: None
 
 
-def _plain(facts: Any) -> Any:
+def _plain(facts):
     """Turn bytes into text and numbers of arguments into words, as JSON has them."""
     if isinstance(facts, dict):
         return {str(key): _plain(value) for key, value in facts.items()}
     return facts.decode() if isinstance(facts, bytes) else facts
 
 
-def _read(wheel: Path) -> tuple[dict[str, Any], dict[str, int]]:
+def _read(wheel):
     text = zipfile.ZipFile(wheel).read("Metal/_metadata.py").decode()
     recorder, names = _Recorder(), dict[str, Any]()
     before = sys.modules.get("objc")
