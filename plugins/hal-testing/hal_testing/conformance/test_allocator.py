@@ -343,30 +343,6 @@ class TestAllocator:
         after = allocator.statistics()
         assert (after.live, after.current) == (before.live, before.current)
 
-    def test_A6_a_cycle_collected_anywhere(
-        self, device: hal.Compiled, allocator: Allocator
-    ) -> None:
-        """The collector may run between any two steps, so also while a lock is held."""
-        before, threshold = allocator.statistics(), gc.get_threshold()
-
-        def churn(_: int) -> None:
-            for turn in range(300):
-                size = 5000 + 256 * turn  # a new size, so a new entry of the cache, each time
-                block = allocator.alloc(size)
-                ring: list[object] = [hal.Buffer(device, 600, hal.uint8).allocate()]
-                ring.append(ring)
-                del ring
-                allocator.free(block, size)
-
-        gc.set_threshold(1, 1 << 30)  # the youngest objects only: all of them would take minutes
-        try:
-            in_threads(churn, 2)
-        finally:
-            gc.set_threshold(*threshold)
-        gc.collect()
-        after = allocator.statistics()
-        assert (after.live, after.current) == (before.live, before.current)
-
     def test_A6_what_python_runs_in_between_may_allocate(
         self, device: hal.Compiled, allocator: Allocator
     ) -> None:
@@ -458,29 +434,6 @@ class TestAllocator:
             hal.Buffer(device, 700_000, hal.uint8).allocate()
         assert allocator.statistics().cached == 0, "the cache goes before a refusal"
         assert read(large) == pattern(1_500_000)
-
-    def test_A8_a_limit_is_kept_with_many_threads(
-        self, device: hal.Compiled, allocator: Allocator
-    ) -> None:
-        allocator.limit = limit = allocator.statistics().current + MIB
-        refused = list[int]()
-
-        def churn(number: int) -> None:
-            draw, out = random.Random(number), list[hal.Buffer]()
-            for _ in range(60):
-                try:
-                    out.append(hal.Buffer(device, draw.randrange(1, 90_000), hal.uint8).allocate())
-                except hal.OutOfMemory:
-                    refused.append(number)
-                    out.clear()
-                facts = allocator.statistics()
-                assert facts.current + facts.cached <= limit
-                del out[: draw.randrange(2)]  # the oldest one, or none
-
-        in_threads(churn, 8)
-        # Otherwise the test has shown nothing.
-        assert refused, "the limit was never reached"
-        assert allocator.statistics().current <= limit - MIB
 
     def test_A8_HAL_MEMORY_LIMIT_is_read_when_a_device_opens(
         self, device: hal.Compiled, monkeypatch: pytest.MonkeyPatch

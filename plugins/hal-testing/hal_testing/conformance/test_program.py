@@ -110,13 +110,12 @@ class TestProgram:
             assert not program.formats, "it looks at the bytes alone"
 
     # Some formats are loaded lazily: a missing end is found at the launch, or never.
-    @pytest.mark.parametrize("part", [0.02, 0.25, 0.5, 0.75, 0.9])
-    def test_P1_a_truncated_binary_is_refused(self, device: hal.Compiled, part: float) -> None:
+    def test_P1_a_truncated_binary_is_refused(self, device: hal.Compiled) -> None:
         program = device.compile(count_up)
         image = program.binary.image
-        # A fraction, as the formats' sizes differ.
-        with pytest.raises(hal.CompileError, match="count_up"):
-            device.load(program.binary._replace(image=image[: int(len(image) * part)]))
+        for part in (0.02, 0.25, 0.5, 0.75, 0.9):  # fractions, as the formats' sizes differ
+            with pytest.raises(hal.CompileError, match="count_up"):
+                device.load(program.binary._replace(image=image[: int(len(image) * part)]))
         works(program)
 
     # -- arguments
