@@ -76,37 +76,26 @@ def building(folder):
         yield folder
 
 
-def objects(folder, command, units, headers):
-    """Compile what is not there yet. `headers` are the folders of headers of ours.
+def objects(folder, command, units, headers, fast=()):
+    """Compile what is not there yet; units of the names in `fast` are optimised, others not.
+
+    An optimiser takes longer than the tests then save, but for what runs their instructions.
+    `headers` are the folders of headers of ours.
 
     Raises: subprocess.CalledProcessError with the compiler's text on stderr.
     """
     command = (*command, *(f"-I{header}" for header in headers))
-    made = [(_object(folder, command, *unit, headers), unit) for unit in units]
-    missing = [(target, paths) for target, (_, paths) in made if not target.exists()]
+    missing, found = [], []
+    for name, paths in units:
+        whole = (*command, "-O1" if name in fast else "-O0")
+        found.append(_object(folder, whole, name, paths, headers))
+        if not found[-1].exists():
+            missing.append((whole, found[-1], paths))
     # The largest first, at which one core would work alone at the end.
-    missing.sort(key=lambda unit: -sum(path.stat().st_size for path in unit[1]))
-    if missing:
-        with (
-            tempfile.TemporaryDirectory(dir=folder) as kept,
-            ThreadPoolExecutor(os.cpu_count()) as pool,
-        ):
-            command = (*command, *_standard_headers(Path(kept), command, missing, headers))
-            list(pool.map(lambda unit: _compile(command, *unit), missing))
-    return [target for target, _ in made]
-
-
-def _standard_headers(folder, command, units, headers):
-    """Compile the standard headers of all units once, a third of the time; return the options."""
-    texts = {}
-    for path in (path for _, paths in units for path in paths):
-        _texts(path, headers, texts)
-    found = re.findall(rb"^#include <[^>]+>$", b"\n".join(texts.values()), re.MULTILINE)
-    header = folder / "standard.h"
-    header.write_bytes(b"\n".join(sorted(set(found))) + b"\n")
-    made = header.with_suffix(".h.gch")
-    subprocess.run((*command, "-x", "c++-header", str(header), "-o", str(made)), check=True)
-    return ("-include", str(header))
+    missing.sort(key=lambda unit: -sum(path.stat().st_size for path in unit[2]))
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(lambda unit: _compile(*unit), missing))
+    return found
 
 
 def _texts(path, headers, seen):

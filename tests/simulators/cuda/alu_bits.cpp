@@ -4,6 +4,7 @@
 
 namespace ptx {
 
+namespace bits {
 namespace {
 
 struct And { template <class T> static T of(T a, T b) { return a & b; } };
@@ -178,8 +179,10 @@ bool reverse_rule(Decoder& d) {
 }
 
 }  // namespace
+}  // namespace bits
 
 void add_bit_rules(Rules& rules) {
+    using namespace bits;
     rules.insert({{"and", logic_rule<And>},
                   {"or", logic_rule<Or>},
                   {"xor", logic_rule<Xor>},

@@ -4,6 +4,7 @@
 
 namespace ptx {
 
+namespace carry {
 namespace {
 
 constexpr uint16_t takes_carry = 1, gives_carry = 2, high = 4;
@@ -72,8 +73,10 @@ bool product_rule(Decoder& d) {
 }
 
 }  // namespace
+}  // namespace carry
 
 void add_carry_rules(Rules& rules) {
+    using namespace carry;
     rules.insert({{"add", sum_rule<add<uint32_t>, add<uint64_t>, false>},
                   {"addc", sum_rule<add<uint32_t>, add<uint64_t>, true>},
                   {"sub", sum_rule<subtract<uint32_t>, subtract<uint64_t>, false>},

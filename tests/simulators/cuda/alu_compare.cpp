@@ -6,6 +6,7 @@
 
 namespace ptx {
 
+namespace compare {
 namespace {
 
 enum Comparison : uint8_t {
@@ -221,8 +222,10 @@ bool test_property_rule(Decoder& d) {
 }
 
 }  // namespace
+}  // namespace compare
 
 void add_compare_rules(Rules& rules) {
+    using namespace compare;
     rules.insert({{"setp", set_predicate_rule}, {"selp", select_rule}, {"testp", test_property_rule}});
 }
 

@@ -7,6 +7,7 @@
 
 namespace ptx {
 
+namespace convert {
 namespace {
 
 using Whole = __int128;
@@ -237,7 +238,8 @@ bool convert_rule(Decoder& d) {
 }
 
 }  // namespace
+}  // namespace convert
 
-void add_convert_rules(Rules& rules) { rules.insert({"cvt", convert_rule}); }
+void add_convert_rules(Rules& rules) { rules.insert({"cvt", convert::convert_rule}); }
 
 }  // namespace ptx

@@ -6,6 +6,7 @@
 
 namespace ptx {
 
+namespace fields {
 namespace {
 
 template <class T>
@@ -89,8 +90,10 @@ bool permute_rule(Decoder& d) {
 }
 
 }  // namespace
+}  // namespace fields
 
 void add_field_rules(Rules& rules) {
+    using namespace fields;
     rules.insert({{"bfe", extract_rule}, {"bfi", insert_rule}, {"prmt", permute_rule}});
 }
 

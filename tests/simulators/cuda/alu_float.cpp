@@ -7,6 +7,7 @@
 
 namespace ptx {
 
+namespace floats {
 namespace {
 
 // An operation takes three operands, of which it may leave some.
@@ -222,8 +223,10 @@ bool extreme_rule(Decoder& d) {
 }
 
 }  // namespace
+}  // namespace floats
 
 void add_float_rules(Rules& rules) {
+    using namespace floats;
     using A = Approximate;
     rules.insert({
         {"add", exact_rule<Add, 2, false, true>},

@@ -5,6 +5,7 @@
 
 namespace ptx {
 
+namespace halves {
 namespace {
 
 // Sums and products of two are exact enough in double that rounding them again changes nothing:
@@ -150,8 +151,10 @@ bool sign_rule(Decoder& d) {
 }
 
 }  // namespace
+}  // namespace halves
 
 void add_half_rules(Rules& rules) {
+    using namespace halves;
     rules.insert({{"add", arithmetic_rule<Add, 2>}, {"sub", arithmetic_rule<Sub, 2>},
                   {"mul", arithmetic_rule<Mul, 2>}, {"fma", arithmetic_rule<Fma, 3>},
                   {"min", extreme_rule<Min>}, {"max", extreme_rule<Max>},

@@ -8,6 +8,7 @@
 
 namespace ptx {
 
+namespace integers {
 namespace {
 
 template <class T>
@@ -183,8 +184,10 @@ bool mad_rule(Decoder& d) {
 }
 
 }  // namespace
+}  // namespace integers
 
 void add_integer_rules(Rules& rules) {
+    using namespace integers;
     rules.insert({{"add", sum_rule<Add, AddSat>},
                   {"sub", sum_rule<Sub, SubSat>},
                   {"mul", mul_rule},

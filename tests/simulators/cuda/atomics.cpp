@@ -7,6 +7,7 @@
 
 namespace ptx {
 
+namespace atomics {
 namespace {
 
 struct Add { template <class T> static T of(T old, T b) { return static_cast<T>(old + b); } };
@@ -176,8 +177,10 @@ bool atomic_rule(Decoder& d) {
 }
 
 }  // namespace
+}  // namespace atomics
 
 void add_atomic_rules(Rules& rules) {
+    using namespace atomics;
     rules.insert({{"atom", atomic_rule<true>}, {"red", atomic_rule<false>}});
 }
 

@@ -17,9 +17,9 @@ TOGETHER = (
     "driver array context errors event faults graph live memory module stream",
     "parser cursor declaration decoder engine externals lexer machine operand routine types",
     "scheduler barrier control load move surface texture warp",
+    "alu atomics",
 )
-# What runs instructions. Optimised, the rest takes longer to compile than the tests then save.
-RUNS = ("alu", "atomics", "scheduler")
+FAST = ("alu", "scheduler")
 
 
 def kept():
@@ -39,11 +39,8 @@ def build(folder):
 def linked(folder, units, link, *names):
     """A library or program of these units."""
     command = (*cxx.compiler(), *COMPILE, *cxx.WARN)
-    fast = [unit for unit in units if unit[0].startswith(RUNS)]
-    rest = [unit for unit in units if unit not in fast]
     with cxx.building(folder) as folder:
-        made = cxx.objects(folder, (*command, "-O1"), fast, FOLDERS)
-        made += cxx.objects(folder, (*command, "-O0"), rest, FOLDERS)
+        made = cxx.objects(folder, command, units, FOLDERS, FAST)
         return cxx.linked(folder, command, made, link, *names)
 
 
