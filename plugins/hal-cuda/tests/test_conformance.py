@@ -20,6 +20,6 @@ def hal_device_name(own_cache):
 def hal_fault(request):
     """Let the driver accept a launch whose kernel faults."""
     if SYSTEM:
-        nothing_to_try("a fault on a real GPU takes the process along; test_faults.py has them")
+        nothing_to_try("a fault on a real GPU takes the process along; test_process.py has them")
     simulator = request.getfixturevalue("simulator")
     return lambda program: simulator.fail("run", ILLEGAL_ADDRESS)
