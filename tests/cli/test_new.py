@@ -64,7 +64,7 @@ def test_what_cannot_be_a_family_is_refused(name, reason, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-@settings(max_examples=25)
+@settings(max_examples=10)
 @given(spelled)
 def test_a_name_is_refused_or_makes_sound_python(name):
     """Every file parses, hides no name of the core and contains no "Fake"."""
@@ -272,7 +272,7 @@ sys.exit(pytest.main({given}))
 def test_the_kit_passes_on_a_backend_of_text_and_skips_what_is_rendered(kit, tmp_path):
     said = kit(installed(tmp_path, text=True))
     found = re.search(r"^(\d+) passed, \d+ skipped in", said, re.MULTILINE)
-    assert found is not None and int(found[1]) > 200, said[-4000:]
+    assert found is not None and int(found[1]) > 140, said[-4000:]
     # Kernels as text are compiled and launched.
     assert not re.search(r"nothing to try: override the fixture hal_source", said), said
 

@@ -78,18 +78,13 @@ def test_256_turns_are_the_limit(tmp_path):
 
 BAD = [
     ("for k in hal.unroll(257):\n    pass", "hal.unroll", "256 iterations", "range(...)"),
-    ("for k in hal.unroll(10**30):\n    pass", "hal.unroll", "256 iterations", "range(...)"),
     ("for k in hal.unroll(n):\n    pass", "n)", "known at compile time", "range(...) for bounds"),
-    ("for k in hal.unroll(2.0):\n    pass", "2.0", "takes ints", "range"),
     ("for k in hal.unroll(0, 4, 0):\n    pass", "0)", "an int other than 0", "hal.unroll(4)"),
     ("for k in hal.unroll():\n    pass", "hal.unroll", "one to three arguments", "hal.unroll(4)"),
     ("for k in hal.unroll(4):\n    break", "break", "break cannot leave an unrolled", "under if"),
     ("for k in hal.unroll(4):\n    continue", "continue", "cannot leave an", "range(...)"),
     ("for k in hal.unroll(4):\n    pass\ny[0] = k", "k", "no value outside its loop", "before the"),
-    ("for k in hal.unroll(4):\n    pass\nelse:\n    n = 1", "n = 1", "for ... else", "Set a"),
-    ("for k in hal.unroll(4):\n    k = 1", "k = 1", "cannot be assigned", "Write a while loop"),
     ("v = hal.unroll(4)", "hal.unroll", "hal.unroll is for loops", "for k in hal.unroll(4):"),
-    ("for k in hal.unroll(4):\n    t = hal.shared(hal.int32, 3)", "hal.sh", "top level", "out of"),
     (
         "for a in hal.unroll(256):\n    for b in hal.unroll(256):\n"
         "        for c in hal.unroll(256):\n            y[0] += a",

@@ -7,7 +7,6 @@ import pickle
 import random
 import re
 from collections import Counter, defaultdict
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -19,8 +18,6 @@ from run_python import run
 import hal_core as hal
 from hal_core.cli import main
 from hal_core.profiling import ProfileEvent, trace
-
-needs_cpu = pytest.mark.skipif(find_spec("hal_cpu") is None, reason="hal-cpu is not installed here")
 
 # Phase -> the fields that its events must have beside ph, name, pid, tid, and those they may have.
 # Source: Trace Event Format, "Event Types".
@@ -251,19 +248,3 @@ def test_F2_the_command_writes_a_trace(own_sys, tmp_path, capsys, monkeypatch):
         monkeypatch.chdir(tmp_path)
         assert main(["profile", "-o", wrong, str(program)]) == 2
     assert "hal: profile: " in capsys.readouterr().err and not ran.exists()
-
-
-@needs_cpu
-def test_F2_threads_that_launch_at_once_have_rows_of_their_own(tmp_path):
-    code = """
-import threading, numpy as np, hal_core as hal
-cpu = hal.Device["CPU"]
-def work():
-    for _ in range(20):
-        hal.Buffer.from_numpy(np.ones(1 << 20, "f4"), cpu).fill(3).numpy()
-threads = [threading.Thread(target=work) for _ in range(3)]
-[one.start() for one in threads]; [one.join() for one in threads]
-"""
-    done = run(code, cwd=tmp_path, HAL_PROFILE="trace.json")
-    assert (done.returncode, done.stderr) == (0, "")
-    check(json.loads((tmp_path / "trace.json").read_text()))

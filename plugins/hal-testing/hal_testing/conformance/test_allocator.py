@@ -309,40 +309,6 @@ class TestAllocator:
         allocator.free(first, 1000)
         allocator.free(second, 1000)
 
-    @pytest.mark.parametrize("method", ["_alloc", "_free"])
-    @pytest.mark.parametrize("options", [None, NOLRU], ids=["plain", "nolru"])
-    def test_A6_a_cycle_collected_inside_the_allocator(
-        self,
-        device: hal.Compiled,
-        allocator: Allocator,
-        monkeypatch: pytest.MonkeyPatch,
-        method: str,
-        options: hal.BufferSpec | None,
-    ) -> None:
-        """Collect a buffer in a reference cycle inside alloc and free_cache: no deadlock."""
-        before = allocator.statistics()
-
-        def collect() -> None:
-            ring: list[object] = [hal.Buffer(device, 5000, hal.uint8, options)]
-            # A cycle: only the garbage collector frees the buffer, wherever it happens to run.
-            ring.append(ring)
-            # The young generations only: a full collection at each call takes minutes.
-            gc.collect(1)
-
-        def churn(_: int) -> None:
-            for size in (1000, 2000, 3000):
-                ring: list[object] = [hal.Buffer(device, size, hal.uint8, options).allocate()]
-                ring.append(ring)
-                del ring
-                allocator.free(allocator.alloc(size, NOLRU), size, NOLRU)
-                allocator.free_cache()
-
-        _before(monkeypatch, allocator, method, collect)
-        in_threads(churn, 1)
-        gc.collect()
-        after = allocator.statistics()
-        assert (after.live, after.current) == (before.live, before.current)
-
     def test_A6_what_python_runs_in_between_may_allocate(
         self, device: hal.Compiled, allocator: Allocator
     ) -> None:
