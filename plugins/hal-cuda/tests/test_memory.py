@@ -34,10 +34,10 @@ def test_B_copyin_from_pinned_memory_is_done_with_it_on_return(device, simulator
     there.copyin(host)
     host[:] = 9
     simulator.clear()
-    assert set(there.numpy().tolist()) == {7}
+    assert (there.numpy() == 7).all()
 
 
-@pytest.mark.parametrize("nbytes", [64, 4096, 65536, 100_000])
+@pytest.mark.parametrize("nbytes", [64, 65536, 100_000])
 def test_B5_copyin_holds_what_the_driver_may_read_late(device, simulator, nbytes):
     """CUDA says only that an asynchronous copy of pageable memory "might be synchronous"."""
     made = [hal.Buffer(device, nbytes, hal.uint8).allocate() for _ in range(200)]
@@ -54,11 +54,11 @@ def test_B5_copyin_holds_what_the_driver_may_read_late(device, simulator, nbytes
         device.synchronize()
     finally:
         simulator.read_late(False)
-    assert all(set(one.numpy().tolist()) == {number} for number, one in enumerate(made))
+    assert all((one.numpy() == number).all() for number, one in enumerate(made))
 
 
 @pytest.mark.parametrize("pinned", [False, True])
-@pytest.mark.parametrize("offset", [1, 3, 4097])
+@pytest.mark.parametrize("offset", [1, 4097])
 def test_views_at_odd_offsets_of_memory_of_others(device, offset, pinned):
     size = (2 << 20) + 5
     whole = hal.Buffer(device, size + offset, hal.uint8, hal.BufferSpec(host=pinned)).allocate()
@@ -105,8 +105,8 @@ def test_T1_copies_between_devices_wait_for_the_work_of_both(device, simulator, 
     target.copy_from(source)
     programs[0](source, vals=(size,), threads=size)  # not before it was read
     programs[1](target, vals=(size,), threads=size)
-    assert set(target.numpy().tolist()) == {3}
-    assert set(source.numpy().tolist()) == {3}
+    assert (target.numpy() == 3).all()
+    assert (source.numpy() == 3).all()
     simulator.clear()
 
 
@@ -243,7 +243,7 @@ def test_a_wide_fill_needs_no_host_memory_of_its_size(device, simulator):
     sent = simulator.calls_since(before).get("cuMemcpyHtoDAsync", 0)
     assert sent == 1, "a part, and copies that double it"
     data = made.numpy()
-    assert data[-1] == 0 and set(data[:-1].tolist()) == {1.1}
+    assert data[-1] == 0 and (data[:-1] == 1.1).all()
 
 
 @pytest.mark.parametrize("pinned", [False, True])
@@ -287,13 +287,12 @@ def test_memory_that_an_export_kept_outlives_the_device(device, simulator):
         del made
     with hal.Device["CUDA"] as second:
         taken = hal.Buffer.from_dlpack(export, second)
-        assert set(taken.numpy().tolist()) == {3}
+        assert (taken.numpy() == 3).all()
         others = [hal.Buffer(second, 100_000, hal.uint8).allocate().fill(k) for k in range(8)]
         del export, taken
         gc.collect()
-        for number, one in enumerate(others):
-            assert set(one.numpy().tolist()) == {number}
-        del one, others
+        assert all((one.numpy() == number).all() for number, one in enumerate(others))
+        del others
     gc.collect()
     assert simulator.live() == clean, "with the last block the context goes"
 

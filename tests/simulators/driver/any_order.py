@@ -97,13 +97,10 @@ def test_G6_sequences_in_any_order(device, shuffle):
         check_sequence(device, seed)
 
 
-@pytest.mark.parametrize("nbytes", [64 << 10, 1 << 20, (9 << 20) + 1])
+@pytest.mark.parametrize("nbytes", [64 << 10, (9 << 20) + 1])
 def test_Q3_large_copies_go_through_pinned_memory(nbytes, device, shuffle):
     queue, made = device.queue(), hal.empty(nbytes, hal.uint8, device)
-    data, found = (
-        np.random.default_rng(1).integers(0, 255, nbytes, np.uint8),
-        np.zeros(nbytes, "u1"),
-    )
+    data, found = np.arange(1, nbytes + 1, dtype="u4").astype("u1"), np.zeros(nbytes, "u1")
     shuffle(3)
     made.copyin(data, queue=queue)
     done = made.copyout(found, queue=queue)
@@ -139,14 +136,14 @@ def test_Q1_copies_to_one_place_in_pinned_memory_keep_their_order(device, shuffl
     small.copyout(array[:1024], queue=queue)
     large.copyout(array, queue=queue)
     device.call("test", device.api.wait, queue.stream)  # before the host comes to look
-    expect(queue.synchronize(20) and set(array.tolist()) == {2})
+    expect(queue.synchronize(20) and (array == 2).all())
     small.copyout(array[:1024], queue=queue)
     memory.fill(3, queue=queue)
     device.call("test", device.api.wait, queue.stream)
-    expect(queue.synchronize(20) and set(array.tolist()) == {3})
+    expect(queue.synchronize(20) and (array == 3).all())
 
 
-@pytest.mark.parametrize("nbytes", [100, 64 << 10, (64 << 10) + 1])
+@pytest.mark.parametrize("nbytes", [64 << 10, (64 << 10) + 1])
 @pytest.mark.parametrize("read_only", [False, True])
 def test_Q1_a_copy_from_pinned_memory_reads_what_the_queue_wrote_there(
     device, shuffle, nbytes, read_only
@@ -159,7 +156,7 @@ def test_Q1_a_copy_from_pinned_memory_reads_what_the_queue_wrote_there(
     array.flags.writeable = not read_only
     done = y.copyin(array, queue=queue)
     expect(queue.__cuda_stream__()[0] == 0, "the queue does not wait for the host")
-    expect(done.wait(20) and set(y.numpy().tolist()) == {7})
+    expect(done.wait(20) and (y.numpy() == 7).all())
 
 
 def test_Q3_a_copyout_is_over_for_every_queue_behind_its_event(device, shuffle):
