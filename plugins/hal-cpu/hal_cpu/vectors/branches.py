@@ -111,7 +111,7 @@ class Branches(Subgroups):
 
     def write_if(self, item: If) -> None:
         condition = self.get(item.node.src[0])
-        cost = facts([item])
+        cost = facts(item)
         if self.choosing or (
             not cost.is_hard and not cost.accesses and cost.nodes < CHEAP
             and not self.is_uniform(condition)

@@ -6,17 +6,17 @@ y[2 * i], y[2 * i + 1] = re, im                     shuffles, and one store of 2
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from hal_core.dtypes import int32, int64
 from hal_cpu.vectors.shapes import Shapes
-from hal_cpu.vectors.tree import Item, walk
+from hal_cpu.vectors.tree import Path
 from hal_kernel.ir.uop import ATOMIC_OPS, UOp
 
 _WIDEST = 8  # elements from one thread's to the next one's
 _MOST_SUMS = 64  # of an index: where sums share their parts, n of them have 2**n terms
-_ORDERED = ATOMIC_OPS | {"FENCE"}
+_APART = ATOMIC_OPS | {"FENCE", "IF", "RANGE", "LOOP", "THREADS"}
 _OTHER = {"LOAD": "STORE", "STORE": "LOAD"}
 _Key = tuple[UOp, frozenset[tuple[object, int]]]
 
@@ -33,10 +33,10 @@ class Bundle(NamedTuple):
         return self.offsets[self.members.index(member)]
 
 
-def bundles(root: Sequence[Item], shapes: Shapes) -> dict[UOp, Bundle]:
+def bundles(shapes: Shapes) -> dict[UOp, Bundle]:
     """Return the bundles of a tree, by each member."""
     found: dict[UOp, Bundle] = {}
-    for line in _lines(root):
+    for line in _lines(shapes.paths):
         for run in [line] if _may_mix(line, shapes) else _runs(line):
             found.update(_of_run(run, shapes))
     return found
@@ -94,18 +94,17 @@ def _key(node: UOp) -> tuple[_Key, int]:
     return (node.src[0], frozenset(terms.items())), offset
 
 
-def _lines(root: Sequence[Item]) -> Iterator[list[UOp]]:
+def _lines(paths: Mapping[UOp, Path]) -> Iterator[list[UOp]]:
     """Yield the loads and stores of each part of a block that nothing else separates."""
     line: list[UOp] = []
     before: object = None
-    for item, path in walk(root):
+    for node, path in paths.items():
         block = path[-1] if path else None
-        op = item.op if isinstance(item, UOp) else ""
-        if line and (block != before or not op or op in _ORDERED):
+        if line and (block != before or node.op in _APART):
             yield line
             line = []
-        if isinstance(item, UOp) and op in _OTHER and item.src[0].op != "LOCAL":
-            line.append(item)
+        if node.op in _OTHER and node.src[0].op != "LOCAL":
+            line.append(node)
         before = block
     yield line
 

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from hal_core.dtypes import bool_
 from hal_cpu.vectors.rows import is_idle
 from hal_cpu.vectors.shapes import Shapes
-from hal_cpu.vectors.tree import Block, If, Item, Loop, nodes_of
+from hal_cpu.vectors.tree import Block, If, Item, Loop, nodes_of, sides_of
 from hal_kernel.ir.uop import LEAVES, PURE, TOGETHER, UOp
 
 _MOST_TIMES, _MOST_NODES = 8, 128
@@ -45,7 +45,7 @@ def with_merged_guards(block: list[Item], shapes: Shapes) -> list[Item]:
             place += len(merged) - 1
             found += part
         else:
-            for side in item.sides if isinstance(item, If) else (item.body,):
+            for side in sides_of(item):
                 found += with_merged_guards(side, shapes)
         straight = _Straight(shapes)
     return found

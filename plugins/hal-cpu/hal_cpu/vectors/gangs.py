@@ -81,7 +81,7 @@ class Gangs(Flat):
             loops = [item.node for item, _ in walk(merged) if isinstance(item, Loop)]
             self.notes = dict.fromkeys(loops, "written out: each iteration by itself")
             self.shapes = self._shapes(root) if merged else self.shapes
-            self.bundles = bundles(root, self.shapes)
+            self.bundles = bundles(self.shapes)
         self.params: list[str] = []
         self.specials: dict[tuple[str, int], Value] = {}
         self.constants: dict[tuple[UOp, int], Value] = {}  # by the width of a gang, too

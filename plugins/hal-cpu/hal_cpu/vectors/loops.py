@@ -31,7 +31,7 @@ class Loops(Branches):
 
     def write_loop(self, item: Loop) -> None:
         node, place = item.node, self.number()
-        if facts([item]).has_effects:
+        if facts(item).has_effects:
             self.pure = False
         self.forget(item.body)
         if node in self.shapes.divergent:
@@ -258,7 +258,7 @@ class _Counter:
         self.type = self.kind if self.is_scalar else self.vector
         first = self.start.base if self.is_scalar else writer.vec(self.start)
         # Lanes that leave in the middle of the loop are no concern of a loop of all.
-        leaves = bool(facts([item]).leaves)
+        leaves = bool(facts(item).leaves)
         self.together = (
             self.is_scalar and not leaves and self.stop.lanes is not None
             and writer.require(self.stop.tests | writer.fitting(self.stop))

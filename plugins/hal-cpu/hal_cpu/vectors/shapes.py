@@ -218,7 +218,7 @@ def lanes_leave(item: Item, shapes: Shapes) -> bool:
     """Tell whether threads that run an item may not all go on behind it."""
     if isinstance(item, (UOp, Region)):
         return False
-    inside = facts([item])
+    inside = facts(item)
     return any(
         shapes.returns_vary
         if node.op == "RETURN"

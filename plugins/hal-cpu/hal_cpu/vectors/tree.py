@@ -36,7 +36,7 @@ class Facts(NamedTuple):
 
 
 class Block(list["Item"]):
-    """Items in order, which remember their facts."""
+    """Items in order, which remember their facts, as each IF and loop does."""
 
     __slots__ = ("facts",)
     facts: Facts
@@ -46,12 +46,14 @@ class Block(list["Item"]):
 class If:
     node: UOp
     sides: tuple[list[Item], list[Item]] = field(default_factory=lambda: (Block(), Block()))
+    facts: Facts = field(init=False)
 
 
 @dataclass(eq=False, slots=True)
 class Loop:
     node: UOp
     body: list[Item] = field(default_factory=Block)
+    facts: Facts = field(init=False)
 
 
 @dataclass(eq=False, slots=True)
@@ -60,6 +62,7 @@ class Region:
 
     node: UOp
     body: list[Item] = field(default_factory=Block)
+    facts: Facts = field(init=False)
 
 
 Item = UOp | If | Loop | Region
@@ -125,8 +128,7 @@ def _store_once(block: list[Item]) -> None:
         item = block[place]
         if isinstance(item, UOp):
             continue
-        sides = item.sides if isinstance(item, If) else (item.body,)
-        for side in sides:
+        for side in sides_of(item):
             _store_once(side)
         if isinstance(item, If) and (stores := _last_stores(item)):
             memory, index, value = stores[0].src
@@ -172,23 +174,25 @@ def walk(block: Iterable[Item], path: Path = ()) -> Iterator[tuple[Item, Path]]:
             pending.pop()
 
 
-def facts(block: list[Item]) -> Facts:
-    """Return the facts of a block. Order: no block may change after it."""
-    if isinstance(block, Block) and hasattr(block, "facts"):
-        return block.facts
+def facts(part: list[Item] | If | Loop | Region) -> Facts:
+    """Return the facts of a block, or of an item alone. Order: neither may change after it."""
+    try:
+        return part.facts  # type: ignore[union-attr]  # a rest of a block, a plain list, has none
+    except AttributeError:
+        pass
     nodes, accesses, has_effects = 0, False, False
-    sets, leaves, loops = list[UOp](), list[UOp](), list[UOp]()
-    for item in block:
+    sets, leaves = list[UOp](), list[UOp]()
+    loops = [part.node] if isinstance(part, Loop) else []
+    inside: Iterable[Item | list[Item]] = part if isinstance(part, list) else sides_of(part)
+    for item in inside:
         if not isinstance(item, UOp):
-            loops += [item.node] if isinstance(item, Loop) else []
-            for side in item.sides if isinstance(item, If) else (item.body,):
-                inner = facts(side)
-                nodes += inner.nodes
-                sets += inner.sets
-                leaves += inner.leaves
-                loops += inner.loops
-                accesses |= inner.accesses
-                has_effects |= inner.has_effects
+            inner = facts(item)
+            nodes += inner.nodes
+            sets += inner.sets
+            leaves += inner.leaves
+            loops += inner.loops
+            accesses |= inner.accesses
+            has_effects |= inner.has_effects
             continue
         nodes += operations(item)
         op = item.op
@@ -207,9 +211,14 @@ def facts(block: list[Item]) -> Facts:
             stores = op == "STORE" and item.src[0].op != "LOCAL"
             has_effects |= stores or (op in ATOMIC_OPS and op != "ATOMICLOAD")
     found = Facts(nodes, tuple(sets), tuple(leaves), tuple(loops), accesses, has_effects)
-    if isinstance(block, Block):
-        block.facts = found
+    if not isinstance(part, list) or isinstance(part, Block):
+        part.facts = found
     return found
+
+
+def sides_of(item: If | Loop | Region) -> tuple[list[Item], ...]:
+    """Return the blocks of an item."""
+    return item.sides if isinstance(item, If) else (item.body,)
 
 
 def nodes_of(block: Iterable[Item]) -> Iterator[UOp]:

@@ -142,7 +142,7 @@ class Variables(Atomics):
             if isinstance(item, Loop):
                 if item.node not in self.shapes.divergent:
                     continue
-                if any(node.op == "CONTINUE" for node in facts([item]).leaves):
+                if any(node.op == "CONTINUE" for node in facts(item).leaves):
                     return True
                 gets = self.shapes.gets.get(uop.src[0], [])
                 return not all(self.shapes.paths[get][:n] == path[:n] for get in gets)
