@@ -1,12 +1,11 @@
 """Run works in threads of their own, which begin together."""
 
 import threading
-from typing import Any
 
 
 def outcomes(*works, seconds=60):
     """Return what each work returns or raises. Raises: AssertionError where one does not end."""
-    begin, found = threading.Barrier(len(works)), list[Any]([None] * len(works))
+    begin, found = threading.Barrier(len(works)), [None] * len(works)
 
     def run(number, work):
         begin.wait(seconds)

@@ -7,7 +7,6 @@ import ctypes
 import subprocess
 import sys
 from importlib.util import find_spec
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +19,7 @@ from hal_core.hookspecs import DeviceInfo
 class Memory(hal.LRUAllocator[int]):
     def __init__(self, device):
         super().__init__(device)
-        self.blocks = dict[int, Any]()  # address -> the memory
+        self.blocks = {}  # address -> the memory
 
     def _alloc(self, nbytes, options):
         block = ctypes.create_string_buffer(nbytes)
@@ -51,7 +50,7 @@ class Compiler(hal.Compiler):
 class Program(hal.Program):
     def __init__(self, device, binary):
         super().__init__(device, binary)
-        exec(binary.image.decode(), names := dict[str, Any]())
+        exec(binary.image.decode(), names := {})
         self.function = names[binary.name]
 
     def _bind(self):

@@ -11,7 +11,6 @@ import select
 import shutil
 import signal
 import time
-from typing import Any
 
 import pytest
 
@@ -42,7 +41,7 @@ class Browser:
         )
         os.close(theirs)
         os.close(ours)
-        self._numbers, self._rest, self.events = itertools.count(1), b"", list[dict[str, Any]]()
+        self._numbers, self._rest, self.events = itertools.count(1), b"", []
         self._session = ""
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         attached = self.call("Target.attachToTarget", targetId=target, flatten=True)

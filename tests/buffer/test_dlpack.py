@@ -55,7 +55,7 @@ class _Allocator(LRUAllocator[int]):
     wraps_addresses = True
     dlpack_device, dlpack_pinned = CHIP, PINNED
     dlpack_stream = 77
-    exports: Any = {"__chip_array__": lambda buffer: ("chip", buffer._buf, buffer.size)}  # noqa: RUF012
+    exports = {"__chip_array__": lambda buffer: ("chip", buffer._buf, buffer.size)}  # noqa: RUF012
 
     def __init__(self, device):
         super().__init__(device)
@@ -361,11 +361,10 @@ def test_a_pair_that_is_none_is_said_by_its_name(fake, name):
 
 def test_a_backend_exports_and_wraps_its_own_protocol(chip):
     buffer = hal.Buffer.from_numpy(np.arange(10, dtype="f4"), chip)
-    shown = buffer
-    wrapped = hal.Buffer.wrap(shown.__chip_array__, chip)
+    wrapped = hal.Buffer.wrap(buffer.__chip_array__, chip)
     wrapped.fill(3)
     assert buffer.numpy().tolist() == [3] * 10
     with pytest.raises(hal.InvalidArgument, match="does not know such an object"):
         hal.Buffer.wrap(object(), chip)
     with pytest.raises(AttributeError, match="__other_array__"):
-        shown.__other_array__
+        buffer.__other_array__

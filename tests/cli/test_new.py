@@ -4,7 +4,6 @@ import ast
 import os
 import re
 import tomllib
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,7 +21,6 @@ words = st.text(LETTERS + "0123456789", min_size=1, max_size=8)
 spelled = st.builds("{}{}".format, st.sampled_from(LETTERS), st.lists(words).map("_".join))
 
 
-Kit = Callable[..., str]
 both = pytest.mark.parametrize("text", [False, True], ids=["rendered", "text"])
 
 

@@ -3,11 +3,8 @@
 import math
 import struct
 from fractions import Fraction
-from typing import Any
 
 from hal_core.dtypes import DTYPES
-
-Number = Any  # int, float or bool
 
 # Bits of the significand, least exponent of a normal number, largest exponent.
 FORMATS = {

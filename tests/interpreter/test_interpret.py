@@ -1,7 +1,5 @@
 """Threads, control flow and atomics of the interpreter, its own cases beside the kit's."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 from counts import calls
@@ -12,8 +10,6 @@ from hal_core.dtypes import DTYPES, bfloat16, float32
 from hal_core.signature import Signature
 from hal_kernel.interpreter import interpret
 from hal_kernel.ir import Kernel, UOp
-
-Array = Any
 
 
 def ints(size):

@@ -3,7 +3,6 @@
 import gc
 import threading
 import time
-from collections.abc import Callable
 
 from ctrl_c import Scene, expect
 from interrupts import devices, graphs, kernels, memory, profiles, queues
@@ -13,8 +12,6 @@ import hal_core as hal
 _ENDS_SECONDS = 10.0  # until the thread of a closed queue has ended
 # They serve all queues and launches, and stay or end by themselves.
 _SHARED_THREADS = ("hal-cpu", "hal-events")
-
-Setting = Callable[[hal.Compiled], Scene]
 
 SCENES = {
     f"{module.__name__.rpartition('.')[2]}.{setting.__name__}": setting

@@ -1,15 +1,11 @@
 """Kernels on whole columns of numbers, arguments that find faults, and how far results are off."""
 
 import math
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from hal_core.dtypes import float32, float64
 from hal_kernel.interpreter.operations import OPERATIONS, operation
-
-Array = npt.NDArray[Any]
 
 DTYPES = [float32, float64]
 

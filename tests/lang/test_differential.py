@@ -4,7 +4,6 @@ import functools
 import inspect
 import math
 from types import SimpleNamespace
-from typing import Any
 
 import run_on_lists
 from hypothesis import HealthCheck, given, settings
@@ -255,7 +254,7 @@ def _as_python(module, arguments, thread):
     module.generated.__wrapped__(*arguments)
 
 
-class _Memory(list[Any]):
+class _Memory(list):
     """Every element is asked for by its position from the start."""
 
     def __getitem__(self, index):

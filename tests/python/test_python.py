@@ -5,7 +5,6 @@ import sys
 import threading
 import tomllib
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -130,7 +129,7 @@ def test_external_memory_is_the_callers(python):
 
 def test_A7_what_comes_during_a_launch_waits_for_it(python, monkeypatch):
     """A block that is freed during a launch is filled anew for its next owner after it."""
-    began, go, seen = threading.Event(), threading.Event(), list[Any]()
+    began, go, seen = threading.Event(), threading.Event(), []
     x, y = hal.zeros(8, hal.float32, python).fill(1), hal.zeros(8, hal.float32, python)
     program, inputs_of = python.compile(copy), programs.inputs_of
 

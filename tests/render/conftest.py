@@ -3,7 +3,6 @@
 import sys
 from contextlib import closing
 from pathlib import Path
-from typing import cast
 
 import pytest
 
@@ -12,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from launched import launched
 from offline import OFFLINE
 from slices import usual
-from toolchains import LLVM, TOOLCHAINS, Metal
+from toolchains import TOOLCHAINS
 
 # gcc and zig compile the same text as clang, other architectures the same text as the first; the
 # kit runs what is written for HIP and METAL.
@@ -56,12 +55,12 @@ def toolchain(request, compiler):
 
 @pytest.fixture(scope="module")
 def llvm(tmp_path_factory):
-    return cast("LLVM", _made(TOOLCHAINS, "llvm", tmp_path_factory))
+    return _made(TOOLCHAINS, "llvm", tmp_path_factory)
 
 
 @pytest.fixture(scope="module")
 def metal(tmp_path_factory):
-    return cast("Metal", _made(TOOLCHAINS, "msl", tmp_path_factory))
+    return _made(TOOLCHAINS, "msl", tmp_path_factory)
 
 
 @pytest.fixture(scope="session", params=COMPILED)

@@ -37,8 +37,6 @@ import hip_build
 import msl
 from gfx9 import Engine
 
-Arrays = dict[str, Any]  # parameter's name -> numpy array or number
-Triple = tuple[int, int, int]
 MOST_JOINED = 24  # kernels of one text: a refused one has them all compiled again
 
 

@@ -9,8 +9,6 @@ from hal_core import profiling
 from hal_core.profiling import events, instrumentation, trace
 from hal_testing.fake.device import FakeDevice
 
-Times = tuple[int, int]
-
 
 def _clock(change):
     """Change the times of all measured work."""

@@ -1,7 +1,5 @@
 """Mutants whose graphs run too early, too little, in a wrong order or on wrong memory."""
 
-from typing import Any
-
 from mutants import mutant
 
 from hal_core.device.base import Compiled
@@ -77,7 +75,7 @@ def replays_in_queues_run_at_once():
 
 @mutant("G4", "graph")
 def captures_may_be_nested():
-    class Blind(dict[int, Any]):
+    class Blind(dict):
         def __contains__(self, key):
             return False
 
