@@ -3,7 +3,6 @@
 What stands here is written only where all threads of a block come along.
 """
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 from expressions import IN_ANY_ORDER, spell
@@ -172,7 +171,6 @@ class Blocks:
             self.s.write(self.s.random.choice(words))
 
 
-Way = Callable[[Blocks, int], None]
 FLAT = [Blocks.share, Blocks.share, Blocks.count, Blocks.pass_on, Blocks.together]
 DEEP = [
     *FLAT, Blocks.share, Blocks.branch, Blocks.loop, Blocks.loop, Blocks.while_loop, Blocks.end,

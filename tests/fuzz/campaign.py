@@ -19,9 +19,6 @@ WORKER = (sys.executable, str(Path(__file__).with_name("worker.py")))
 JOBS = 500  # a process: a loaded program keeps some memory
 PATIENCE = 120.0  # seconds for one kernel, or for the compilation of several
 
-Found = tuple[int, str, Verdict]  # a number, a target, and what became of it there
-Job = tuple[str, list[int]]  # a target, and numbers whose kernels are compiled at once
-
 
 def together(names):
     """The targets by the process that runs them."""

@@ -6,8 +6,6 @@ import numpy as np
 
 from hal_core.dtypes import DTYPES, STORAGE_DTYPES, DType, float64
 
-Array = Any
-
 GUARDS = 5, 16  # elements on each side of a view that must stay as they are; 16: it is aligned
 
 # How a buffer is compared with the interpreter's.

@@ -1,6 +1,5 @@
 """Random expressions of the kernel language, as text of a known dtype."""
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 from guards import near
@@ -257,7 +256,6 @@ class Expressions:
 AS_IS = ["{}", "hal.int32({})", "min(n, 0) + {}"]  # the same number; n is not negative
 IN_ANY_ORDER = ["add", "min", "max", "and", "or", "xor"]  # atomics that give the same
 
-Way = Callable[[Expressions, DType, int], str]
 INTEGER_WAYS = [
     Expressions._integers, Expressions._integers, Expressions._integers, Expressions._with_number,
     Expressions._integer_unary, Expressions._choice, Expressions._cast, Expressions._extreme,

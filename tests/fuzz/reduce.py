@@ -4,11 +4,6 @@ What is taken away need not leave a kernel: one that the language refuses does n
 """
 
 import ast
-from collections.abc import Callable
-
-from case import Case
-
-Fails = Callable[[Case], bool]
 
 
 def reduced(case, fails):
@@ -54,9 +49,6 @@ def _texts(source, place):
         else:
             body[index] = new
         yield ast.unparse(ast.fix_missing_locations(tree)) + "\n"
-
-
-Spot = tuple[ast.AST, str, int | None]
 
 
 def _spots(tree):

@@ -1,6 +1,5 @@
 """Random statements: each draws its lines from the expressions and adds to what is visible."""
 
-from collections.abc import Callable
 from contextlib import contextmanager
 from itertools import count
 
@@ -350,7 +349,6 @@ class Statements:
         return None
 
 
-Way = Callable[[Statements, int], None]
 SIMPLE = [
     Statements.temporary, Statements.temporary, Statements.assign, Statements.assign,
     Statements.assign, Statements.store, Statements.store, Statements.store, Statements.tally,

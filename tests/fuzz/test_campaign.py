@@ -2,7 +2,6 @@
 
 import re
 import sys
-from typing import Any
 
 import harness
 import pytest
@@ -14,8 +13,6 @@ from harness import MISSING, OK, WRONG, Runner, Trial, Verdict
 from worker import judged
 
 from hal_core.dtypes import int32
-
-Array = Any
 
 # A worker that ends at number 5 of target b; target c is not there.
 DYING = """

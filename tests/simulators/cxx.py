@@ -13,14 +13,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
 WARN = ("-Wall", "-Wextra", "-Werror")
-
-Unit = tuple[str, Sequence[Path]]  # a name, and the files that are compiled at once
 
 
 class NoCompiler(Exception):

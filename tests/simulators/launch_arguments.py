@@ -1,12 +1,6 @@
 """Write what both engines read of a launch, and read how it ended."""
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
-
-Array = npt.NDArray[Any]
-Triple = tuple[int, int, int]
 
 
 class Fault(Exception):

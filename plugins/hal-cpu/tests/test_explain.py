@@ -233,7 +233,7 @@ CLAIMS = [
 
 @needs_avx2
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: f"{claim.kernel.name}-{claim.kind}")
-def test_the_machine_code_is_as_it_says(claim: Claim) -> None:
+def test_the_machine_code_is_as_it_says(claim):
     assert claim.how in of(claim.kernel, claim.kind, claim.name)
     (whole, body), width = assembly(claim.kernel), explained("", claim.kernel).width
     text = body if width > 1 else whole
@@ -247,7 +247,7 @@ def test_the_machine_code_is_as_it_says(claim: Claim) -> None:
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
-def test_every_loop_branch_and_access_has_a_row(kernel: hal.KernelFunction) -> None:
+def test_every_loop_branch_and_access_has_a_row(kernel):
     renderer = NotingRenderer()
     renderer.render(kernel.lower())
     gangs = renderer.written
@@ -418,9 +418,7 @@ def test_a_call_makes_a_kernel(file, capsys):
      ("other", r"explain other: only kernels of @hal\.kernel .*\(got 'Program'\)"),
      ("missing", "no such kernel")],
 )  # fmt: skip
-def test_what_is_no_kernel_is_refused(
-    file: str, name: str, said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_no_kernel_is_refused(file, name, said, capsys):
     assert main(["explain", f"{file}:{name}"]) == 2
     out, err = capsys.readouterr()
     assert out == "" and re.search(said, err), err

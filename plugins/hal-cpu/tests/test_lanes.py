@@ -43,7 +43,7 @@ def blur(y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32], n: hal.int32) ->
 
 @pytest.mark.usefixtures("pair")
 @pytest.mark.parametrize("kernel", [saxpy, blur], ids=["saxpy", "blur"])
-def test_threads_are_lanes(device: hal.Compiled, kernel: hal.KernelFunction) -> None:
+def test_threads_are_lanes(device, kernel):
     text = disassembled(device, kernel)
     assert re.search(WIDE[processor.machine()], text), text
 

@@ -5,7 +5,6 @@ import gc
 import random
 import struct
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,6 @@ from hal_cpu.loader import elf, engine
 
 pytestmark = pytest.mark.arm
 
-Make = Callable[..., bytes]
 
 NATIVE = "-march=native" if processor.machine() == "x86-64" else "-mcpu=cortex-a76"
 
@@ -173,9 +171,7 @@ def test_P1_the_named_entry_not_the_first(load, c_object):
         ),
     ],
 )  # fmt: skip
-def test_P1_refused_with_the_cause(
-    load: Make, c_object: Make, text: str, options: tuple[str, ...], cause: str
-) -> None:
+def test_P1_refused_with_the_cause(load, c_object, text, options, cause):
     assert cause in refusal(c_object(text, *options), load=load)
 
 

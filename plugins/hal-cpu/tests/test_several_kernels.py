@@ -140,9 +140,7 @@ def test_B_elements_of_several_numbers_are_copied_and_filled(device):
         ("typedef void *S; void k(const hal_thread *t, S s) {}", None, "parameter 's' cannot"),
     ],
 )  # fmt: skip
-def test_P18_what_does_not_fit_is_refused(
-    device: hal.Compiled, text: str, signature: str | None, why: str
-) -> None:
+def test_P18_what_does_not_fit_is_refused(device, text, signature, why):
     with pytest.raises(hal.CompileError, match=why):
         device.compile(hal.Source("k", text, signature, language="c"))
 

@@ -1,7 +1,6 @@
 """A gang is a subgroup in LLVM's text: its lanes pass values on as the interpreter says."""
 
 import re
-from typing import Any
 
 import numpy as np
 import pytest
@@ -153,9 +152,9 @@ def test_every_call_on_every_dtype(name, width):
 @pytest.mark.parametrize("width", WIDTHS, ids=str)
 @pytest.mark.parametrize("kernel", [by_subgroup, across_barriers, in_loops, guarded_twice])
 @pytest.mark.parametrize("fixed", usual([0, 45, 64], "0", "45"))
-def test_control_flow_around_calls(kernel: Any, width: int | None, fixed: int) -> None:
+def test_control_flow_around_calls(kernel, width, fixed):
     cases = []
-    blocks: list[Any] = [fixed] if fixed else [1, 7, 45, 64, 200]
+    blocks = [fixed] if fixed else [1, 7, 45, 64, 200]
     for block in [*blocks, *[(9, 5)] * (kernel is in_loops and not fixed)]:
         count = int(np.prod(block))
         x = np.random.default_rng(count).integers(-20, 20, 4 * count).astype("i4")

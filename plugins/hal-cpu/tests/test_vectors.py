@@ -7,7 +7,6 @@ import os
 import re
 import sys
 from pathlib import Path
-from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -16,7 +15,7 @@ import vector_kernels
 from index_kernels import LIMITED, SHAPED
 from run_python import printed
 from slices import usual
-from vector_kernels import AVX2, CASES, Case, compiled
+from vector_kernels import AVX2, CASES, compiled
 
 import hal_core as hal
 from hal_core.dtypes import DTYPES
@@ -36,9 +35,7 @@ ROLLED = ", !llvm.loop !1"
 
 @pytest.mark.parametrize("widths", WIDTHS, ids=str)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: str(case.kernel.__name__))
-def test_gangs_of_any_width_do_what_the_interpreter_does(
-    case: Case, widths: tuple[int | None, ...]
-) -> None:
+def test_gangs_of_any_width_do_what_the_interpreter_does(case, widths):
     compare([compiled(case.kernel, width) for width in widths], case, SIZES)
 
 
@@ -76,7 +73,7 @@ def sizes_of(kernel, part):
 
 @pytest.mark.parametrize("part", usual(range(6), "1"))  # 1 shows a test that is off by one
 @pytest.mark.parametrize("kernel", SHAPED + LIMITED, ids=lambda kernel: str(kernel.name))
-def test_indices_are_what_the_interpreter_computes(kernel: Any, part: int) -> None:
+def test_indices_are_what_the_interpreter_computes(kernel, part):
     """With sizes that are 0 and less, and with numbers whose sums leave int32 and int64."""
     programs = [compiled(kernel, width) for width in (None, 4)]
     dtype = programs[0].signature.pointers[0].dtype.to_numpy()
@@ -99,7 +96,7 @@ def test_indices_are_what_the_interpreter_computes(kernel: Any, part: int) -> No
 @pytest.mark.full
 @pytest.mark.parametrize("registers", [WIDE_REGISTERS, NEON], ids=["avx512", "neon"])
 @pytest.mark.parametrize("case", CASES[:20], ids=lambda case: str(case.kernel.__name__))
-def test_gangs_of_any_processor_give_the_same(case: Case, registers: Registers) -> None:
+def test_gangs_of_any_processor_give_the_same(case, registers):
     compare([compiled(case.kernel, None, registers)], case, [65])
 
 
@@ -198,7 +195,7 @@ def test_memories_that_overlap_keep_the_order_of_a_thread(shift):
      (vector_kernels.takes_turns, "threads may wait for each other"),
      (vector_kernels.many_returns, "blocks are nested deeper")],
 )  # fmt: skip
-def test_threads_run_one_by_one_for_a_reason(kernel: Any, why: str) -> None:
+def test_threads_run_one_by_one_for_a_reason(kernel, why):
     gangs = gangs_of(kernel)
     assert gangs.widths.whole == 1
     assert gangs.widths.why.startswith(why)

@@ -9,7 +9,6 @@ import ctypes
 import re
 import shutil
 import subprocess
-from typing import Any
 
 import pytest
 from unregistered import open_device
@@ -94,7 +93,7 @@ class WindowsPlugin(CPUPlugin):
 @pytest.fixture(scope="module")
 def device(own_cache):
     """A CPU device whose kernels, and whose C library, are those of Windows."""
-    find, made = driver.symbol_address, dict[str, Any]()
+    find, made = driver.symbol_address, {}
     run = load_here(CALL, "run")
 
     def address(name):

@@ -8,7 +8,6 @@ import ctypes
 import os
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -43,7 +42,7 @@ def _software_driver():
 
 WHY = ""
 try:
-    DRIVER: Any = None if SYSTEM else _software_driver()
+    DRIVER = None if SYSTEM else _software_driver()
 except build.NoCompiler as error:
     WHY = f"the software driver cannot be built: {error}"
 

@@ -182,9 +182,7 @@ PAIR_TEXT = "struct pair { double a; int b; };\ntypedef double T;\n"
      ("pair p", "p: struct<b:float64@0;a:int32@8;16>", "the field 'b' in another place"),
      ("float3 v", None, "type of parameter 'v' cannot be read")],
 )  # fmt: skip
-def test_P18_the_compiler_confirms_what_a_kernel_takes(
-    cuda: hal.Compiled, declared: str, signature: str | None, why: str
-) -> None:
+def test_P18_the_compiler_confirms_what_a_kernel_takes(cuda, declared, signature, why):
     text = f'{PAIR_TEXT}#define HIDDEN(x) T x\nextern "C" __global__ void f({declared}) {{}}'
     with pytest.raises(hal.CompileError, match=why):
         cuda.compile(hal.Source("f", text, signature, language="cuda"))

@@ -1,7 +1,6 @@
 """Pinned memory, which the host and kernels share: arrays over it, and its lifetime."""
 
 import gc
-from typing import Any
 
 import numpy as np
 import pytest
@@ -25,7 +24,7 @@ class Theirs:
     """An array of another library in pinned memory; its capsule says host memory, as PyTorch's."""
 
     def __init__(self, array, place=(3, 0)):
-        self.array, self.place, self.streams = array, place, list[Any]()
+        self.array, self.place, self.streams = array, place, []
 
     def __dlpack_device__(self):
         return self.place

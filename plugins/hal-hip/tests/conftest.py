@@ -6,7 +6,6 @@ HAL_TEST_HIP=system runs the same tests on the machine's own runtime and GPUs.
 import ctypes
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -30,7 +29,7 @@ pytest.register_assert_rewrite("each_turn")
 
 WHY = ""
 try:  # under the name by which the backend asks for it, which is then found loaded already
-    LIBRARY: Any = None
+    LIBRARY = None
     if not SYSTEM:
         built = hip_build.build(hip_build.kept())
         LIBRARY = ctypes.CDLL(str(built), mode=ctypes.RTLD_GLOBAL)

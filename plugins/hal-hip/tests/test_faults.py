@@ -1,14 +1,11 @@
 """Tests of refusals: binaries of others, launches past limits, faults."""
 
-from typing import Any
-
 import pytest
-from runtime_control import SYSTEM, Runtime
+from runtime_control import SYSTEM
 from test_program import add_one, far
 
 import hal_core as hal
 from hal_core.compiler.seal import seal, unseal
-from hal_hip import hiprtc
 from hal_hip.compiler import MAKER
 
 TEXT = 'extern "C" __global__ void stop(int *y) { __builtin_trap(); y[0] = 1; }'
@@ -45,9 +42,7 @@ def test_P1_code_objects_that_are_none_or_for_others_are_refused(device, program
     ],
     ids=["out of bounds", "trap"],
 )
-def test_P9_a_fault_costs_the_device_until_it_is_opened_anew(
-    library: hiprtc.Found, runtime: Runtime, kernel: Any, vals: tuple[int, ...], words: str
-) -> None:
+def test_P9_a_fault_costs_the_device_until_it_is_opened_anew(library, runtime, kernel, vals, words):
     before, lost = runtime.all_calls(), hal.Device["HIP"]
     y = hal.zeros(10, hal.int32, lost)
     lost.compile(kernel)(y, vals=vals, grid=1, block=1)

@@ -1,14 +1,11 @@
 """Tests in a process of their own: no GPU, fork, exit with work in flight, memory faults."""
 
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from forked import Programs
 from runtime_control import SYSTEM
 
-Run = Callable[..., subprocess.CompletedProcess[str]]
 HEAD = f"""
 import os, sys, threading, time, warnings
 sys.path.insert(0, {str(Path(__file__).parent)!r})

@@ -108,9 +108,7 @@ kernel void k(texture1d<float> im [[texture(0)]], device float *y [[buffer(0)]],
     (DOUBLED.replace("texture(1)", "texture(2)"), None, r"or \[\[texture\(n\)\]\] 0, 2 on METAL"),
     ("kernel void k(device float *x [[buffer(1)]]) {}", None, r"\[\[buffer\(n\)\]\] or \S+ 1 on"),
 ])  # fmt: skip
-def test_P18_a_signature_has_the_image_of_the_text(
-    device: hal.Compiled, text: str, signature: str | None, why: str
-) -> None:
+def test_P18_a_signature_has_the_image_of_the_text(device, text, signature, why):
     with pytest.raises(hal.CompileError, match=why):
         compiled(device, text, signature)
 

@@ -25,9 +25,7 @@ def source(text, signature, name="one"):
      ("x: int32*, n: int64, s: float32", "argument 1 of the kernel is int n, .* n: int64"),
      ("x: float32*, n: int32, s: float32", r"argument 0 .* is int\* x, .* says x: float32\*")],
 )  # fmt: skip
-def test_P2_a_signature_the_kernel_does_not_have(
-    device: hal.Compiled, signature: str, why: str
-) -> None:
+def test_P2_a_signature_the_kernel_does_not_have(device, signature, why):
     text = "__kernel void one(__global int *x, int n, float s) { x[0] = n + s; }"
     with pytest.raises(hal.CompileError, match=why):
         device.compile(source(text, signature))

@@ -37,12 +37,7 @@ def value_of(device, kernel):
         ("#error stop\n__kernel void one(__global int *x) {}", 1),
     ],
 )
-def test_C5_a_compile_error_shows_log_source_and_line_and_prints_nothing(
-    device: hal.Compiled,
-    capfd: pytest.CaptureFixture[str],
-    text: str,
-    line: int,
-) -> None:
+def test_C5_a_compile_error_shows_log_source_and_line_and_prints_nothing(device, capfd, text, line):
     """Also below lines that defines become."""
     defines = {"A": 1, "B": "2 + 3"}
     with pytest.raises(hal.CompileError) as caught:

@@ -4,7 +4,6 @@ import gc
 import signal
 import threading
 import time
-from collections.abc import Callable
 from contextlib import suppress
 
 import numpy as np
@@ -20,7 +19,6 @@ from hal_opencl.device import describe, enumerate_devices
 pytestmark = pytest.mark.quick
 
 cl = driver.cl
-VendorError = Callable[[str, str], Exception]
 NOTHING = hal.Source("nothing", "__kernel void nothing() {}", "", language="opencl")
 
 

@@ -1,15 +1,12 @@
 """Errors of PyOpenCL become exceptions of hal-core."""
 
 import traceback
-from collections.abc import Callable
 
 import pytest
 
 import hal_core as hal
 from hal_opencl import driver
 from hal_opencl.driver import cl
-
-VendorError = Callable[[str, str], Exception]
 
 
 def shown(error):

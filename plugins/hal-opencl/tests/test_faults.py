@@ -106,9 +106,7 @@ def store_twice(y: hal.Ptr[hal.int32], p: hal.ConstPtr[hal.int32], o: hal.Ptr[ha
 
 
 @pytest.mark.parametrize("kernel", [load_between, store_between, store_twice])
-def test_a_threads_own_accesses_keep_their_order(
-    device: hal.Compiled, kernel: hal.KernelFunction
-) -> None:
+def test_a_threads_own_accesses_keep_their_order(device, kernel):
     n = 64
     arrays = [np.arange(2 * n, dtype="i4"), np.arange(0, 2 * n, 2, dtype="i4"), np.zeros(n, "i4")]
     buffers = [hal.Buffer.from_numpy(array, device=device) for array in arrays]

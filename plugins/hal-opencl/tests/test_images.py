@@ -68,9 +68,7 @@ def test_a_text_with_offsets_has_none_for_images(device, offsets):
 
     ],
 )  # fmt: skip
-def test_P18_a_signature_has_the_image_of_the_text(
-    device: hal.Compiled, text: str, signature: str, why: str
-) -> None:
+def test_P18_a_signature_has_the_image_of_the_text(device, text, signature, why):
     with pytest.raises(hal.CompileError, match=why):
         compiled(device, text, signature)
 

@@ -75,9 +75,7 @@ def test_V3_source_kernels_that_ask_for_offsets_take_any_view(device, to, start,
          r"argument 4 of the kernel is int.*the byte offset of x"),
     ],
 )  # fmt: skip
-def test_P2_offsets_that_the_kernel_does_not_have(
-    device: hal.Compiled, text: str, offsets: bool, why: str
-) -> None:
+def test_P2_offsets_that_the_kernel_does_not_have(device, text, offsets, why):
     signature = "y: int32*, by: int32, x: const float32*"
     kernel = hal.Source("shift", text, signature, language="opencl", offsets=offsets)
     with pytest.raises(hal.CompileError, match=why):

@@ -3,13 +3,10 @@
 import ctypes
 import threading
 import time
-from collections.abc import Callable
 
 import pytest
-from driver_calls import Driver
 from driver_kernels import ASSERT, FILL, FOREVER, TRAP
 
-Load = Callable[..., Driver]
 UINT = ctypes.c_uint32
 
 

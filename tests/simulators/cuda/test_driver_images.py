@@ -2,13 +2,10 @@
 
 import ctypes
 import struct
-from collections.abc import Callable
 
 import pytest
-from driver_calls import Driver
 from driver_kernels import entry
 
-Load = Callable[..., Driver]
 INVALID, NOT_SUPPORTED, FAULT, TRAPPED, ILLEGAL, MISALIGNED = 1, 801, 700, 719, 715, 716
 U8, U32, FLOAT = 1, 3, 32
 CLAMP, LINEAR, AS_INTEGERS, NORMALISED, SURFACES = 1, 1, 1, 2, 2

@@ -2,12 +2,9 @@
 
 import ctypes
 import threading
-from collections.abc import Callable
 
 import pytest
-from driver_calls import OUT_OF_MEMORY, Driver
-
-Load = Callable[..., Driver]
+from driver_calls import OUT_OF_MEMORY
 
 
 def test_frees_count_until_their_stream_was_waited_for(load_driver):

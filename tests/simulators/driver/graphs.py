@@ -4,14 +4,11 @@
 """
 
 import gc
-from collections.abc import Callable
 
 import numpy as np
 from any_order import SEEDS, N, expect, twofold
 
 import hal_core as hal
-
-Calls = Callable[[Callable[[], object]], dict[str, int]]
 
 
 def ints(device, value=0):

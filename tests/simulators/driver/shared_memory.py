@@ -5,9 +5,6 @@ A plugin's test_sharing.py imports them, and gives the fixtures `shuffle`, `fail
 
 import gc
 import threading
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-from typing import Any
 
 import numpy as np
 import pytest
@@ -348,8 +345,6 @@ def test_B9_an_export_of_an_import_ends_behind_both(device, theirs, shuffle):
 
 
 # -- while something else goes on
-
-Capture = Callable[[Any], AbstractContextManager[None]]
 
 
 @pytest.mark.parametrize("independent", [False, True])

@@ -21,7 +21,6 @@ from typing import NamedTuple
 import numpy as np
 
 HERE = Path(__file__).parent
-Triple = tuple[int, int, int]
 MOST_THREADS = 1024
 
 # Attribute of a parameter -> the field of runtime.c's record, and its number of components.

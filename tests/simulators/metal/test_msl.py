@@ -4,7 +4,6 @@ import platform
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import msl
 import numpy as np
@@ -12,8 +11,6 @@ import pytest
 
 HERE = Path(__file__).parent
 CLANGS = msl.compilers()
-Array = Any
-Shape = tuple[int, int, int]
 
 pytestmark = pytest.mark.skipif(not CLANGS, reason="clang is not installed (apt-get install clang)")
 
@@ -105,7 +102,7 @@ def test_a_barrier_that_not_all_threads_come_to(body, problem, clang):
      "no simdgroups of several threads: quad_broadcast"),
     ("kernel void k(constant float4x4 &m) {}", "no matrices: float4x4"),
 ])  # fmt: skip
-def test_what_is_absent_is_refused_by_its_name(text: str, what: str) -> None:
+def test_what_is_absent_is_refused_by_its_name(text, what):
     where = r"program_source:4:\d+: error: software Metal has "
     with pytest.raises(msl.CompileError, match=where + what):
         msl.Library(f"{HEAD}// a sampler\n{text}")

@@ -5,7 +5,6 @@ remembered. Work runs on a thread for each command queue, in the order of the co
 """
 
 import ctypes
-import itertools
 import math
 import mmap
 import os
@@ -45,9 +44,6 @@ class MTLSize(NamedTuple):
     width: int
     height: int
     depth: int
-
-
-MTLSizeMake = MTLSize
 
 
 # -- memory
@@ -173,9 +169,6 @@ class MTLDevice(NSObject):
     def hasUnifiedMemory(self):
         return control.unified
 
-    def isLowPower(self):
-        return False
-
     def recommendedMaxWorkingSetSize(self):
         return control.room
 
@@ -190,9 +183,6 @@ class MTLDevice(NSObject):
 
     def supportsFamily_(self, family):
         return family in _FAMILIES
-
-    def currentAllocatedSize(self):
-        return self._allocated
 
     def newCommandQueue(self):
         return MTLCommandQueue(self)
@@ -249,10 +239,6 @@ class MTLDevice(NSObject):
 
     def readWriteTextureSupport(self):
         return control.read_write_tier
-
-    def sampleTimestamps_gpuTimestamp_(self, cpu, gpu):
-        now = time.perf_counter_ns()
-        return None, now, now
 
 
 def _devices():
@@ -441,9 +427,6 @@ def _serve(committed):
         del commands
 
 
-_encoders = itertools.count()
-
-
 class MTLCommandBuffer(NSObject):
     def __init__(self, device, free, commit):
         super().__init__()
@@ -483,9 +466,6 @@ class MTLCommandBuffer(NSObject):
         self._check_open()
         if self._open:
             raise end_process("an event is encoded while an encoder is open")
-
-    def setLabel_(self, label):
-        pass
 
     def commit(self):
         if self._status:

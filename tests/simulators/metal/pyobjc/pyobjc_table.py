@@ -77,7 +77,7 @@ def _plain(facts):
 
 def _read(wheel):
     text = zipfile.ZipFile(wheel).read("Metal/_metadata.py").decode()
-    recorder, names = _Recorder(), dict[str, Any]()
+    recorder, names = _Recorder(), {}
     before = sys.modules.get("objc")
     sys.modules["objc"] = recorder
     try:
