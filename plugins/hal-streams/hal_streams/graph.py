@@ -167,8 +167,9 @@ def _shape(
     device: StreamDevice, steps: list[Step], commands: list[list[Command]],
     before: tuple[list[list[Command]], Shape] | None = None,
 ) -> Shape:  # fmt: skip
-    """Return what the driver cannot change in a graph that is ready: kinds, programs, order, and
-    where memory lies. `before` is that of other commands, for which the driver is not asked again.
+    """Return what the driver cannot change in a graph that is ready: kinds, programs, order, where
+    memory lies, and copies of arrays. `before` is that of other commands, for which the driver is
+    not asked again.
 
     Source: cuGraphExecMemcpyNodeSetParams refuses operands whose mappings changed, and arrays.
     """
@@ -180,13 +181,10 @@ def _shape(
         else:
             kinds = []
             for command in group:
-                places = command.args[: operands[command.kind]]
-                owners = [
-                    one
-                    if isinstance(one, Array)
-                    else device.call("replay", device.api.owner_of, one)
-                    for one in places
-                ]
+                owners = list(command.args)
+                if not command.has_array():
+                    places = command.args[: operands[command.kind]]
+                    owners = [device.call("replay", device.api.owner_of, one) for one in places]
                 kinds.append((command.kind, *owners))
         found.append((step.program, step.dependencies, kinds))
     return found

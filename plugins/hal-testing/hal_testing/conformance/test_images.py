@@ -110,13 +110,16 @@ class TestImages:
         with device.queue() as queue:
             graph.replay(queue=queue)
         assert (more.numpy().reshape(-1) == data).all() and (made.numpy() == 2).all()
+        other = hal.zeros(64, hal.float32, device)
+        graph.replay({plain: other})
+        assert (other.numpy() == data).all()
         again = hal.load_graph(tmp_path / "graph", device)
         again.replay()
         assert [one.options.image for one in again.buffers] == [made.options.image] * 2 + [None]
         assert (again.buffers[2].numpy() == data).all()
-        for other in (plain, image_of(device, hal.Image(8, 2), hal.float32)):
+        for wrong in (plain, image_of(device, hal.Image(8, 2), hal.float32)):
             with pytest.raises(hal.InvalidArgument, match="another"):
-                graph.replay({made: other})
+                graph.replay({made: wrong})
 
     def test_IM6_views_and_other_sizes_are_refused(self, device: hal.Compiled) -> None:
         options = hal.BufferSpec(image=hal.Image(4, 4))
