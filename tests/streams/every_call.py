@@ -65,16 +65,21 @@ def _launch(device, y):
 
 def _replay(device, program, y):
     x = hal.Buffer(device, 1000, hal.int32).allocate()
+    options = hal.BufferSpec(image=hal.Image(250), nolru=True)
+    image = hal.Buffer(device, 1000, hal.int32, options).copyin(bytes(4000))
     with device.capture() as graph:
         x.fill(5)
         program(y, vals=(0,), threads=1000)
         x.copy_from(y)
+        image.copy_from(y)
     graph.replay()
     graph.replay({x: hal.Buffer(device, 1000, hal.int32).allocate()})
     graph[1].update(vals=(0,), threads=500)
     graph.replay()
     graph.nodes.clear()  # the graph is a cycle, which would keep the memory
-    x.deallocate()
+    same(image.numpy()[-1, -1], 2)
+    for made in (x, image):
+        made.deallocate()
 
 
 def _copy(device, y, leave):

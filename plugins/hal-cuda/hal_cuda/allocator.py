@@ -11,7 +11,6 @@ from hal_streams.interchange import array_interface
 class CUDAAllocator(StreamAllocator):
     """Memory of one NVIDIA GPU."""
 
-    honours = StreamAllocator.honours | {"image"}
     exports = MappingProxyType({"__cuda_array_interface__": array_interface})
     dlpack_types = 2, 3  # kDLCUDA, kDLCUDAHost
     dlpack_stream = 1  # the legacy default stream

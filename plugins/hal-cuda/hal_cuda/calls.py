@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from contextlib import ExitStack
 from typing import Any, ClassVar
 
-from hal_core.allocator import Image
 from hal_streams.calls import Layout, PrefixedDriver
 from hal_streams.images import Array
 
@@ -15,13 +13,6 @@ _CONTEXT, _MEMORY_TYPE, _IS_MANAGED, _ORDINAL = 1, 2, 8, 9  # CU_POINTER_ATTRIBU
 # CU_MEMORYTYPE_...; of the last the address says where it is
 _HOST, _ARRAY, _UNIFIED = 1, 3, 4
 _DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-_SURFACES = 2  # CUDA_ARRAY3D_SURFACE_LDST: kernels may write the array
-_CLAMP, _POINT = 1, 0  # CU_TR_ADDRESS_MODE_..., CU_TR_FILTER_MODE_...
-_AS_INTEGERS = 1  # CU_TRSF_READ_AS_INTEGER
-_FORMATS = {  # CU_AD_FORMAT_...
-    "uint8": 1, "uint16": 2, "uint32": 3, "int8": 8, "int16": 9, "int32": 10, "float16": 16,
-    "float32": 32,
-}  # fmt: skip
 
 LOG_NBYTES = 16 << 10  # for what the driver's own compiler says of a module
 
@@ -86,34 +77,6 @@ class Calls(PrefixedDriver):
         """Return the start and the size in bytes of the allocation that an address lies in."""
         start, nbytes = self.call("MemGetAddressRange", address)
         return int(start), int(nbytes)
-
-    def make_array(self, image: Image) -> Array:
-        sizes = image.width, image.height or 0, image.depth or 0
-        format = _FORMATS[image.dtype.name if image.dtype else ""]
-        facts = struct.pack("@3Q3I4x", *sizes, format, image.channels, _SURFACES)
-        with ExitStack() as undo:
-            handle = self.call("Array3DCreate", self.structure("CUDA_ARRAY3D_DESCRIPTOR", facts))
-            undo.callback(self.call, "ArrayDestroy", handle)
-            # The kind, which is 0 for an array, the array in a union of 128 bytes, flags.
-            resource = self.structure(
-                "CUDA_RESOURCE_DESC", struct.pack("@I4xQ128x", 0, int(handle))
-            )
-            # How to go beyond each axis, the filter, flags, and what has to do with levels.
-            flags = 0 if image.normalised else _AS_INTEGERS
-            packed = struct.pack("@5I84x", _CLAMP, _CLAMP, _CLAMP, _POINT, flags)
-            sampling = self.structure("CUDA_TEXTURE_DESC", packed)
-            texture = int(self.call("TexObjectCreate", resource, sampling, None))
-            undo.callback(self.call, "TexObjectDestroy", texture)
-            surface = int(self.call("SurfObjectCreate", resource))
-            undo.pop_all()
-        return Array(image, handle, texture, surface)
-
-    def free_array(self, array: Array) -> None:
-        self.wait_context()
-        with ExitStack() as steps:  # each is taken, whatever another raises
-            steps.callback(self.call, "ArrayDestroy", array.handle)
-            steps.callback(self.call, "TexObjectDestroy", array.texture)
-            self.call("SurfObjectDestroy", array.surface)
 
     def copy(self, dest: Any, src: Any, nbytes: int, stream: Any) -> None:
         if isinstance(dest, Array) or isinstance(src, Array):

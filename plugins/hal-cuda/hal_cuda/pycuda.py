@@ -24,9 +24,6 @@ _LONG: dict[str, Row] = {  # called without the GIL
     "DevicePrimaryCtxRetain": ((_A,), (_I,)),
     "DevicePrimaryCtxRelease": ((), (_I,)),
     "ModuleLoadDataEx": ((_A,), (_P, _U, _P, _P)),
-    "Array3DCreate": ((_A,), (_P,)),
-    "ArrayDestroy": ((), (_P,)),
-    "Memcpy3DAsync": ((), (_P, _P)),
 }
 _SHORT: dict[str, Row] = {
     "DriverGetVersion": ((_I,), ()),
@@ -36,10 +33,6 @@ _SHORT: dict[str, Row] = {
     "CtxGetDevice": ((_I,), ()),
     "MemGetAddressRange": ((_A, ctypes.c_size_t), (_A,)),
     "FuncSetAttribute": ((), (_P, _U, _I)),
-    "TexObjectCreate": ((ctypes.c_ulonglong,), (_P, _P, _P)),
-    "TexObjectDestroy": ((), (ctypes.c_ulonglong,)),
-    "SurfObjectCreate": ((ctypes.c_ulonglong,), (_P,)),
-    "SurfObjectDestroy": ((), (ctypes.c_ulonglong,)),
     "GetErrorName": ((), (_U, _P)),
     "GetErrorString": ((), (_U, _P)),
     "GraphAddMemcpyNode": ((_A,), (_P, _P, ctypes.c_size_t, _P, _P)),

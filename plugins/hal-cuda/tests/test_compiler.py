@@ -204,11 +204,6 @@ def test_P16_kernels_of_one_text_share_the_drivers_module(cuda, simulator):
 def test_P18_types_that_only_the_compiler_knows_are_taken(cuda):
     text = f'{PAIR_TEXT}#define HIDDEN(x) T x\nextern "C" __global__ void f(HIDDEN(v), int n) {{}}'
     cuda.compile(hal.Source("f", text, "v: float64, n: int32", language="cuda"))
-    text = 'extern "C" __global__ void f(cudaTextureObject_t image) {}'
-    cuda.compile(hal.Source("f", text, "image: uint64", language="cuda"))
-    for wrong in ("image: float64", "image: any*"):
-        with pytest.raises(hal.CompileError, match="is cudaTextureObject_t image, its signature"):
-            cuda.compile(hal.Source("f", text, wrong, language="cuda"))
     text = 'extern "C" __global__ void f(float *p) {}'
     cuda.compile(hal.Source("f", text, "p: any*", language="cuda"))
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 from each_turn import IN_QUEUE, OUT_OF_MEMORY, UNKNOWN, EachTurn, Failure, failures_of
-from every_call import Family, same
+from every_call import Family
 
 import hal_core as hal
 from hal_cuda import calls, driver
@@ -39,17 +39,12 @@ EXPECTED = failures_of("cu") | {
         (*IN_QUEUE, _NONE_SERVES),
         passes=8,
     ),
-    "cuCtxGetCurrent": Failure("wait", passes=15),  # memory is freed, or given back, all the same
+    "cuCtxGetCurrent": Failure("wait", passes=14),  # memory is freed, or given back, all the same
     "cuMemAlloc": Failure("allocate"),
     "cuMemAllocFromPoolAsync": Failure("allocate"),
     "cuCtxSynchronize": Failure("free", lost="blocks, arrays images images"),
-    "cuArray3DCreate": Failure("allocate"),
-    "cuArrayDestroy": Failure("free", lost="arrays"),
-    "cuTexObjectCreate": Failure("allocate"),
-    "cuTexObjectDestroy": Failure("free", lost="images"),
     "cuSurfObjectCreate": Failure("allocate"),
     "cuSurfObjectDestroy": Failure("free", lost="images"),
-    "cuMemcpy3DAsync": Failure("copyin copyout"),
     "cuMemFree": Failure("free", lost="blocks"),
     "cuMemFreeAsync": Failure("free", lost="blocks"),
     "cuMemHostAlloc": Failure("allocate copyin"),
@@ -71,7 +66,7 @@ EXPECTED = failures_of("cu") | {
     "cuFuncSetAttribute": Failure("launch"),
     "cuLaunchKernel": Failure("launch"),
     # What cannot become a graph of the driver is replayed step by step.
-    "cuGraphAddMemcpyNode": Failure("", passes=1),
+    "cuGraphAddMemcpyNode": Failure("", passes=2),
     "cuGraphInstantiate": Failure("", passes=1),
     "cuGraphExecMemcpyNodeSetParams": Failure("replay"),
 }
@@ -89,7 +84,7 @@ NO_MEMORY = {
     "cuMemAlloc": Failure("", passes=1),  # the cache is emptied, and there is some
     "cuArray3DCreate": Failure("", passes=1),
     "cuMemPoolCreate": Failure("allocate", _NO_MEMORY),
-    "cuMemAllocFromPoolAsync": Failure("", passes=10),
+    "cuMemAllocFromPoolAsync": Failure("", passes=9),
 }
 
 
@@ -112,9 +107,6 @@ def share(device, y):
     address = int(y.__cuda_array_interface__["data"][0])
     if hal.Buffer.wrap(Allocation(address), device).view(4000).nbytes != 4000:
         raise AssertionError("another size")
-    image = hal.Buffer(device, 16, hal.uint8, hal.BufferSpec(hal.Image(4), nolru=True))
-    same(image.copyin(bytes(range(16))).numpy()[3, 3], 15)
-    image.deallocate()
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from hal_streams.interchange import array_interface
 
 
 class HIPAllocator(StreamAllocator):
-    """Memory of one AMD GPU. An opaque is a device address."""
+    """Memory of one AMD GPU."""
 
     exports = MappingProxyType({"__cuda_array_interface__": array_interface})  # PyTorch's too
     dlpack_types = 10, 11  # kDLROCM, kDLROCMHost

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from hal_streams.calls import Layout
 from hal_streams.driver import INVALID_VALUE, Refused
+from hal_streams.images import Array
 from hal_streams.library import HANDLE, LibraryDriver, Row
 
 _P, _I, _N, _A = ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t, HANDLE
@@ -28,6 +29,7 @@ _SHORT: dict[str, Row] = {
     "GetErrorName": ((), (_I,)),
     "GetErrorString": ((), (_I,)),
     "GraphAddMemcpyNode": ((_A,), (_P, _P, _N, _A, _A, _N, _I)),
+    "GraphAddBoxNode": ((_A,), (_P, _P, _N, _P)),
     "GraphAddMemsetNode": ((_A,), (_P, _P, _N, _P)),
     "GraphExecMemcpyNodeSetParams": ((), (_P, _P, _A, _A, _N, _I)),
     "GraphExecMemsetNodeSetParams": ((), (_P, _P, _P)),
@@ -37,8 +39,12 @@ _PROPERTIES = ("hipGetDevicePropertiesR0600", "hipGetDeviceProperties")
 _PROPERTIES_NBYTES, _NAME_NBYTES = 16 << 10, 256  # more than either has; its first part
 _ARCH = re.compile(rb"gfx[0-9a-f]+(?::[a-z0-9]+[+-])*")
 _MEMORY_TYPE, _ORDINAL = 2, 9  # HIP_POINTER_ATTRIBUTE_...
-_ANY_DIRECTION = 4  # hipMemcpyDefault
+_ON_DEVICE, _ANY_DIRECTION = 3, 4  # hipMemcpyDeviceToDevice, hipMemcpyDefault
 _INVALID_IMAGE = 200
+_OF_5 = {  # symbols of functions that are C++ before 6.0
+    "SurfObjectCreate": "_Z22hipCreateSurfaceObjectPP13__hip_surfacePK15hipResourceDesc",
+    "SurfObjectDestroy": "_Z23hipDestroySurfaceObjectP13__hip_surface",
+}
 
 
 class HIP(LibraryDriver):
@@ -56,7 +62,8 @@ class HIP(LibraryDriver):
         "GraphInstantiate": "GraphInstantiateWithFlags", "GraphAddMemcpyNode":
         "GraphAddMemcpyNode1D", "GraphExecMemcpyNodeSetParams": "GraphExecMemcpyNodeSetParams1D",
         "DeviceGetCount": "GetDeviceCount", "CtxSetCurrent": "SetDevice",
-        "CtxGetCurrent": "GetDevice",
+        "CtxGetCurrent": "GetDevice", "GraphAddBoxNode": "GraphAddMemcpyNode",
+        "SurfObjectCreate": "CreateSurfaceObject", "SurfObjectDestroy": "DestroySurfaceObject",
     }  # fmt: skip
     # hipDeviceAttribute..., as hip_runtime_api.h numbers them since 5.0
     attributes: ClassVar[dict[str, int]] = {
@@ -64,16 +71,24 @@ class HIP(LibraryDriver):
         "max_block_dim_z": 28, "max_grid_dim_x": 29, "max_grid_dim_y": 30, "max_grid_dim_z": 31,
         "max_shared_memory_per_block": 74, "multiprocessor_count": 63, "warp_size": 87,
         "memory_pools_supported": 88, "integrated": 16, "clock_rate": 5, "l2_cache_size": 19,
-        "memory_clock_rate": 60, "global_memory_bus_width": 59,
+        "memory_clock_rate": 60, "global_memory_bus_width": 59, "image_support": 10014,
+        # Those of textures, which HIP gives in full.
+        "maximum_surface1d_width": 39, "maximum_surface2d_width": 43,
+        "maximum_surface2d_height": 44, "maximum_surface3d_width": 49,
+        "maximum_surface3d_height": 50, "maximum_surface3d_depth": 51,
     }  # fmt: skip
 
     def __init__(self, library: str) -> None:
-        super().__init__(library, _LONG, _SHORT)
         self.library = ctypes.PyDLL(library)
+        super().__init__(library, _LONG, _SHORT)
         for name in ("GetErrorName", "GetErrorString"):
             self.function(name).restype = ctypes.c_char_p
         self._users: Counter[int] = Counter()  # of each device
         self._lost: set[int] = set()  # devices whose last user resets them
+
+    def symbol_of(self, name: str) -> str:
+        symbol = super().symbol_of(name)
+        return symbol if hasattr(self.library, symbol) else _OF_5.get(name, symbol)
 
     def refused(self, name: str, status: Any) -> Refused:
         texts = (self.function(f"GetError{part}")(status) or b"" for part in ("Name", "String"))
@@ -113,8 +128,11 @@ class HIP(LibraryDriver):
 
     # -- memory
 
-    def copy(self, dest: int, src: int, nbytes: int, stream: int) -> None:
-        self.call("MemcpyAsync", dest, src, nbytes, _ANY_DIRECTION, stream)
+    def copy(self, dest: Any, src: Any, nbytes: int, stream: int) -> None:
+        if Array in (type(dest), type(src)):
+            self.call("Memcpy3DAsync", _box(dest, src), stream)
+        else:
+            self.call("MemcpyAsync", dest, src, nbytes, _ANY_DIRECTION, stream)
 
     def owner_of(self, address: int) -> tuple[int, bool, int]:
         index = ctypes.c_int(self.call_or(-1, "PointerGetAttribute", _ORDINAL, address)).value
@@ -151,5 +169,32 @@ class HIP(LibraryDriver):
     )
     fill_layout = Layout("", "@QI4x2QI4xQ", "dest element rows pitch value count")
 
+    def add_copy(
+        self, graph: int, after: list[int], dest: Any, src: Any, nbytes: int, context: int
+    ) -> Any:
+        if Array not in (type(dest), type(src)):
+            return super().add_copy(graph, after, dest, src, nbytes, context)
+        before = self.handles(after), len(after)
+        return self.call("GraphAddBoxNode", graph, *before, _box(dest, src))
+
     def copy_node(self, dest: int, src: int, nbytes: int) -> tuple[int, ...]:
         return dest, src, nbytes, _ANY_DIRECTION
+
+
+def _box(dest: Any, src: Any) -> bytes:
+    """Return a hipMemcpy3DParms of whole arrays.
+
+    It has of each side the array, where the box begins, the memory, its pitch and size; then the
+    extent, whose width is in pixels, and the direction. That of two arrays has to be said: a graph
+    takes them for memory of the host. Source: GraphMemcpyNode in clr 5.6 to 6.2.
+    """
+    arrays = [one for one in (dest, src) if isinstance(one, Array)]
+    row_nbytes, height, depth = arrays[0].extent
+    sides = (
+        (one.handle, *[0] * 7) if isinstance(one, Array)
+        else (0, 0, 0, 0, one, row_nbytes, row_nbytes, height)
+        for one in (src, dest)
+    )  # fmt: skip
+    extent = row_nbytes // arrays[0].pixel_nbytes, height, depth
+    direction = _ON_DEVICE if len(arrays) == 2 else _ANY_DIRECTION
+    return struct.pack("@19QI4x", *next(sides), *next(sides), *extent, direction)

@@ -95,8 +95,23 @@ HIP = CUDA._replace(
 )
 
 
+_BY_HAND = CUDARenderer.by_hand
+
+
+def _image_text(kind: str, text: str) -> str:
+    """Return CUDA's text for HIP, whose surfaces take no mode for what lies beyond them."""
+    text = text.replace("cuda", "hip").replace(", hipBoundaryModeZero", "")
+    if kind[0] in "iu":  # 5.2 writes an integer as the float of that number: give it the bits
+        parts = ", ".join(f"__int_as_float(v.{part})" for part in "xyzw"[: int(kind[-1])])
+        text = text.replace("(v,", f"(make_float{kind[-1]}({parts}),")
+    return text
+
+
 class HIPRenderer(CFamilyRenderer):
     """HIP C++ for hiprtc or hipcc."""
 
     name, language, row = "HIP C++", "hip", HIP
-    by_hand = CUDARenderer.by_hand._replace(before="#include <hip/hip_runtime.h>\n", images={})
+    by_hand = _BY_HAND._replace(
+        before="#include <hip/hip_runtime.h>\n",
+        images={kind: _image_text(kind, text) for kind, text in _BY_HAND.images.items()},
+    )

@@ -54,6 +54,8 @@ class StreamAllocator(LRUAllocator[Any]):
 
     def __init__(self, device: StreamDevice) -> None:
         super().__init__(device)
+        if "images" in device.info.capabilities:
+            self.honours |= {"image"}
         if self.dlpack_types:
             self.dlpack_device = self.dlpack_types[0], device.index
             self.dlpack_pinned = self.dlpack_types[1], 0  # which counts as device 0's

@@ -9,8 +9,8 @@ from __future__ import annotations
 import struct
 from abc import abstractmethod
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from typing import Any, ClassVar
+from contextlib import ExitStack, contextmanager, suppress
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from hal_streams.driver import (
     CAPTURING,
@@ -21,6 +21,10 @@ from hal_streams.driver import (
     Refused,
     StreamDriver,
 )
+from hal_streams.images import Array
+
+if TYPE_CHECKING:
+    from hal_core.allocator import Image
 
 _KERNEL_FACTS = 4, 1, 3, 0  # registers, shared, local, threads: KernelFacts' order
 _PORTABLE_MAPPED = 0x01 | 0x02  # of host memory: every context, and kernels, reach it
@@ -32,6 +36,13 @@ _RELEASE_THRESHOLD = 4  # attribute of a pool
 _GLOBAL, _RELAXED = 0, 2
 _SET = {1: "MemsetD8Async", 2: "MemsetD16Async", 4: "MemsetD32Async"}
 _TITLE_NBYTES = 128
+_SURFACES = 2  # CUDA_ARRAY3D_SURFACE_LDST: kernels may write the array
+_CLAMP, _POINT = 1, 0  # CU_TR_ADDRESS_MODE_..., CU_TR_FILTER_MODE_...
+_AS_INTEGERS = 1  # CU_TRSF_READ_AS_INTEGER
+_FORMATS = {  # CU_AD_FORMAT_...
+    "uint8": 1, "uint16": 2, "uint32": 3, "int8": 8, "int16": 9, "int32": 10, "float16": 16,
+    "float32": 32,
+}  # fmt: skip
 
 
 class Layout:
@@ -159,6 +170,34 @@ class PrefixedDriver(StreamDriver):
 
     def free_host(self, address: int) -> None:
         self.call("MemFreeHost", address)
+
+    def make_array(self, image: Image) -> Array:
+        sizes = image.width, image.height or 0, image.depth or 0
+        format = _FORMATS[image.dtype.name if image.dtype else ""]
+        facts = struct.pack("@3Q3I4x", *sizes, format, image.channels, _SURFACES)
+        with ExitStack() as undo:
+            handle = self.call("Array3DCreate", self.structure("CUDA_ARRAY3D_DESCRIPTOR", facts))
+            undo.callback(self.call, "ArrayDestroy", handle)
+            # The kind, which is 0 for an array, the array in a union of 128 bytes, flags.
+            resource = self.structure(
+                "CUDA_RESOURCE_DESC", struct.pack("@I4xQ128x", 0, int(handle))
+            )
+            # How to go beyond each axis, the filter, flags, and what has to do with levels.
+            flags = 0 if image.normalised else _AS_INTEGERS
+            packed = struct.pack("@5I84x", _CLAMP, _CLAMP, _CLAMP, _POINT, flags)
+            sampling = self.structure("CUDA_TEXTURE_DESC", packed)
+            texture = int(self.call("TexObjectCreate", resource, sampling, None))
+            undo.callback(self.call, "TexObjectDestroy", texture)
+            surface = int(self.call("SurfObjectCreate", resource))
+            undo.pop_all()
+        return Array(image, handle, texture, surface)
+
+    def free_array(self, array: Array) -> None:
+        self.wait_context()
+        with ExitStack() as steps:  # each is taken, whatever another raises
+            steps.callback(self.call, "ArrayDestroy", array.handle)
+            steps.callback(self.call, "TexObjectDestroy", array.texture)
+            self.call("SurfObjectDestroy", array.surface)
 
     def copy_in(self, dest: int, src: Any, nbytes: int, stream: Any) -> None:
         self.call("MemcpyHtoDAsync", dest, src, nbytes, stream)

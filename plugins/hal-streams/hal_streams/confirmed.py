@@ -27,7 +27,7 @@ _MISFIT = re.compile(
     r"(?:greater than zero\s*typedef char |')hal_(fits|count)_([0-9]+)(?:_([0-9]+))?"
     r"(?:' declared as an array with a negative|\[)"
 )
-_OWN = 1000  # and its bytes: a type of the text's own
+_OWN, _INCOMPLETE = 1000, 9999  # and its bytes: a type of the text's own; one without a size
 # All names get hal_ ahead: a macro of the text, such as N, would replace them.
 _NAMES = re.compile(r"\b([TNFRAB]|number|code|one|pointer|at|type|count|value)\b")
 _HEAD = _NAMES.sub(
@@ -35,7 +35,8 @@ _HEAD = _NAMES.sub(
     """
 #line 1 "signature"
 namespace hal_check {
-template <class T> struct number { enum { code = 1000 + sizeof(T) }; };
+template <class T, class = int[1]> struct number { enum { code = 9999 }; };
+template <class T> struct number<T, int[sizeof(T) ? 1 : 1]> { enum { code = 1000 + sizeof(T) }; };
 template <> struct number<void> { enum { code = -1 }; };
 %s
 template <class T> struct one { enum { code = number<T>::code, pointer = 0 }; };
@@ -75,8 +76,12 @@ def confirmation(kernels: tuple[Signature, ...], text: str) -> str:
 
 
 def _fact(param: Param, found: str) -> str:
-    if param.dtype.kind == "I":  # an object, which is a number
-        return f"{found}::hal_pointer == 0 && {found}::hal_code == 208"
+    if param.dtype.kind == "I" or (param.dtype.name == "uint64" and param.kind == VALUE):
+        # Objects are numbers, and in HIP pointers.
+        return (
+            f"({found}::hal_pointer == 0 && {found}::hal_code == 208) || "
+            f"({found}::hal_pointer == 1 && {found}::hal_code == {_INCOMPLETE})"
+        )
     pointer = f"{found}::hal_pointer" + (" == 2" if param.kind == CONST_POINTER else " > 0")
     if param.dtype is any_:
         return pointer

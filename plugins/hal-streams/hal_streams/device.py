@@ -58,6 +58,7 @@ def describe(
     `abilities` are the capabilities beside those that every such device has.
     """
     numbers = facts.attributes
+    more = ({"peer"} if peers else set()) | ({"images"} if numbers.get("image_support") else set())
     return DeviceInfo(
         name=name,
         kind="gpu",
@@ -75,7 +76,7 @@ def describe(
             view_alignment=16,  # vector types of a `Source` kernel need it
             max_alloc_nbytes=facts.memory_nbytes,
         ),
-        capabilities=frozenset(abilities | _ABILITIES | ({"peer"} if peers else set())),
+        capabilities=frozenset(abilities | _ABILITIES | more),
         vendor=dict(numbers),
         subgroup_size=numbers["warp_size"],
     )

@@ -11,7 +11,7 @@ using CUmodule = sim::ModuleHandle;
 using CUfunction = sim::FunctionHandle;
 using CUkernel = struct CUkern_st*;
 using CUmemoryPool = sim::PoolHandle;
-using CUarray = struct CUarray_st*;
+using CUarray = sim::ArrayHandle;
 
 using CUdevice = int;
 using CUdeviceptr = unsigned long long;
@@ -32,10 +32,6 @@ enum CUmemorytype : unsigned {
     CU_MEMORYTYPE_ARRAY = 3,
     CU_MEMORYTYPE_UNIFIED = 4,
 };
-
-// Of an array: kernels write it. Of a texture: how integers and coordinates are taken.
-constexpr unsigned CUDA_ARRAY3D_SURFACE_LDST = 2;
-constexpr unsigned CU_TRSF_READ_AS_INTEGER = 1, CU_TR_ADDRESS_MODE_CLAMP = 1;
 
 enum CUjit_option : unsigned {
     CU_JIT_WALL_TIME = 2,
@@ -80,26 +76,6 @@ struct CUDA_MEMCPY3D {
     void* dstReserved;
     size_t dstPitch, dstHeight;
     size_t WidthInBytes, Height, Depth;
-};
-
-struct CUDA_ARRAY3D_DESCRIPTOR {
-    size_t Width, Height, Depth;
-    unsigned Format, NumChannels, Flags;
-};
-
-struct CUDA_RESOURCE_DESC {
-    unsigned resType;
-    union {
-        CUarray hArray;
-        int reserved[32];
-    };
-    unsigned flags;
-};
-
-struct CUDA_TEXTURE_DESC {
-    unsigned addressMode[3], filterMode, flags, maxAnisotropy, mipmapFilterMode;
-    float mipmapLevelBias, minMipmapLevelClamp, maxMipmapLevelClamp, borderColor[4];
-    int reserved[12];
 };
 
 struct CUDA_KERNEL_NODE_PARAMS {

@@ -1,6 +1,6 @@
 // Entry points: the nodes of graphs, whose parameters are CUDA's own.
 #include "graph.h"
-#include "array.h"
+#include "array_boxes.h"
 #include "module.h"
 
 using namespace sim;

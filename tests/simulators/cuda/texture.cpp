@@ -1,54 +1,20 @@
 // tex: pixels through a texture object, as values.
-#include <algorithm>
-#include <cmath>
-
-#include "half.h"
 #include "image_operand.h"
+#include "texel.h"
 
 namespace ptx {
 
 namespace {
-
-// A part of a pixel; a double holds all of its values.
-double part_of(const KernelImage& image, const uint8_t* at) {
-    uint32_t bits = 0;
-    std::memcpy(&bits, at, image.nbytes);
-    if (image.kind == 'f') {
-        if (image.nbytes == 2) return Half{static_cast<uint16_t>(bits)}.value();
-        float value;
-        std::memcpy(&value, &bits, sizeof value);
-        return value;
-    }
-    const uint32_t width = 8 * image.nbytes;
-    double value = bits, most = std::ldexp(1, int(width)) - 1;
-    if (image.kind == 'i') {
-        most = std::ldexp(1, int(width) - 1) - 1;
-        if (value > most) value -= std::ldexp(1, int(width));
-    }
-    return image.normalised ? std::max(-1.0, value / most) : value;
-}
-
-// The nearest pixel: beyond the edges it is the one at the edge.
-double pixel(const KernelImage& image, const int64_t* at, uint32_t channel) {
-    int64_t place[3] = {0, 0, 0};
-    for (uint32_t axis = 0; axis < image.axes; ++axis)
-        place[axis] = std::clamp<int64_t>(at[axis], 0, int64_t(image.size[axis]) - 1);
-    const uint64_t offset = (uint64_t(place[0]) * image.channels + channel) * image.nbytes;
-    return part_of(image, image.row(uint64_t(place[1]), uint64_t(place[2])) + offset);
-}
-
-// Coordinates that are not finite, or further than any image, are its ends.
-double bounded(double at) { return at == at ? std::clamp(at, -1e9, 1e9) : 0; }
 
 template <class Coordinate>
 double sampled(Thread& t, const Instruction& i, const KernelImage& image, uint32_t channel) {
     // Of parts that there are not, the last one, an alpha, is one.
     if (channel >= image.channels) return channel == 3;
     const uint32_t* slots = &t.routine->lists[i.list + 4];
-    int64_t place[3] = {0, 0, 0};
+    double place[3] = {0, 0, 0};
     for (uint32_t axis = 0; axis < image.axes; ++axis)
-        place[axis] = int64_t(std::floor(bounded(double(get<Coordinate>(t, slots[axis])))));
-    return pixel(image, place, channel);
+        place[axis] = double(get<Coordinate>(t, slots[axis]));
+    return nearest(image, place, channel);
 }
 
 template <class Result, class Coordinate>

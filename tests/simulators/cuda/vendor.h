@@ -14,6 +14,9 @@ constexpr const char* VISIBLE[] = {"CUDA_VISIBLE_DEVICES"};
 
 constexpr bool REPLAYS_IN_TURN = true;  // those of one graph, on any streams
 
+// Pixels of arrays of one, two and three axes: those of surfaces, which textures exceed.
+constexpr unsigned ARRAY_MOST[3][3] = {{32768}, {131072, 65536}, {16384, 16384, 16384}};
+
 constexpr unsigned HOST_FLAGS = 7;  // of pinned memory: portable, mapped, write-combined
 
 struct VendorSettings {

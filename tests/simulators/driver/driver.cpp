@@ -41,11 +41,17 @@ uintptr_t next_handle() {
     return handle;
 }
 
-void retire(uintptr_t handle) { driver().retired.push_back(handle); }
+// Some handles are addresses.
+bool of_ours(uintptr_t handle) {
+    return handle > driver().first_handle && handle <= driver().next_handle;
+}
+
+void retire(uintptr_t handle) {
+    if (of_ours(handle)) driver().retired.push_back(handle);
+}
 
 void note_stale(const void* handle) {
-    auto value = reinterpret_cast<uintptr_t>(handle);
-    if (value > driver().first_handle && value <= driver().next_handle) ++driver().stale[called];
+    if (of_ours(reinterpret_cast<uintptr_t>(handle))) ++driver().stale[called];
 }
 
 void mind_capture(bool holds, Status otherwise) {

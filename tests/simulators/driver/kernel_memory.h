@@ -12,7 +12,8 @@ struct KernelImage {
     bool surface = false;                    // else a texture
     bool normalised = false;                 // integers are read as floats of -1 or 0 to 1
 
-    uint64_t row_nbytes() const { return uint64_t(size[0]) * channels * nbytes; }
+    uint32_t pixel_nbytes() const { return channels * nbytes; }
+    uint64_t row_nbytes() const { return uint64_t(size[0]) * pixel_nbytes(); }
     uint8_t* row(uint64_t y, uint64_t z) const { return bytes + (z * size[1] + y) * row_nbytes(); }
 };
 

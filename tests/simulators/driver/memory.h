@@ -69,6 +69,7 @@ struct Array {
 struct ImageObject {
     std::shared_ptr<Array> array;
     KernelImage image;
+    std::shared_ptr<Block> memory;  // where kernels read what it is, if not of the driver
 };
 
 // A place to copy from or to. Without a block it is the caller's own pageable memory.

@@ -56,6 +56,7 @@ using EventHandle = struct OpaqueEvent*;
 using ModuleHandle = struct OpaqueModule*;
 using FunctionHandle = struct OpaqueFunction*;
 using PoolHandle = struct OpaquePool*;
+using ArrayHandle = struct OpaqueArray*;
 
 using Address = unsigned long long;
 

@@ -373,5 +373,6 @@ void add_lane_rows(Table&);
 void add_memory_rows(Table&);
 void add_shared_rows(Table&);
 void add_private_rows(Table&);
+void add_image_rows(Table&);
 
 }  // namespace gfx9

@@ -148,7 +148,9 @@ void read_modifier(const std::string& text, Instruction& is, Modifiers& more) {
     else if (name == "offset0") is.offset0 = number;
     else if (name == "offset1") is.offset1 = number;
     else if (name == "glc") is.glc = true;
-    else if (name == "slc" || name == "nv" || name == "offen") {}
+    else if (name == "dmask") is.parts = uint8_t(std::strtol(value.c_str(), nullptr, 0));
+    else if (name == "a16") is.narrow = true;
+    else if (name == "slc" || name == "nv" || name == "offen" || name == "unorm") {}
     else if (name == "clamp") is.clamp = true;
     else if (name == "mul") is.scale = int8_t(number == 4 ? 2 : 1);
     else if (name == "div") is.scale = -1;
@@ -230,6 +232,7 @@ const Row* find_row(const std::string& mnemonic) {
         add_memory_rows(*made);
         add_shared_rows(*made);
         add_private_rows(*made);
+        add_image_rows(*made);
         return made;
     }();
     auto found = table.rows.find(mnemonic);

@@ -20,7 +20,7 @@ COMPILE = (
 )  # fmt: skip
 LINK = ("-shared", "-pthread", "-Wl,-Bsymbolic", f"-Wl,-soname,{NAME}", "-ldl")
 TOGETHER = (
-    "runtime context driver event faults graph live memory stream",
+    "runtime array context driver event faults graph live memory stream",
     "rows run code decode disassembler metadata",
 )
 

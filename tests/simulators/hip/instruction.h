@@ -46,6 +46,8 @@ struct Instruction {
     Select out_select = Select::All;
     Unused unused = Unused::Zero;
     int32_t offset = 0, offset0 = 0, offset1 = 0;
+    uint8_t parts = 0;               // dmask: of a pixel, a bit for each
+    bool narrow = false;             // a16: two coordinates in a register
     uint64_t place = 0;              // of its first byte in the image
     uint32_t nbytes = 4;
     std::string text;

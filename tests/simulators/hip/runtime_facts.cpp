@@ -30,6 +30,8 @@ const std::map<int, int>& attributes() {
         {23, 9}, {61, 0},                          // major and minor of gfx9
         {26, 1024}, {27, 1024}, {28, 1024},        // block
         {29, 2147483647}, {30, 65536}, {31, 65536},  // grid
+        {39, 16384}, {43, 16384}, {44, 16384},     // images
+        {49, 16384}, {50, 16384}, {51, 8192},
         {56, 1024},                                // threads of a block
         {59, 4096}, {60, MEMORY_CLOCK},
         {63, PROCESSORS},
@@ -38,6 +40,7 @@ const std::map<int, int>& attributes() {
         {82, 512},
         {87, WAVE},
         {88, 1},                                   // memory pools
+        {10014, 1},                                // has images
     };
     return table;
 }

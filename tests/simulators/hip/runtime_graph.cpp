@@ -1,5 +1,5 @@
 // Entry points: copies and fills in graphs, whose parameters are HIP's own.
-#include "graph.h"
+#include "runtime_array.h"
 
 using namespace sim;
 
@@ -13,8 +13,6 @@ struct MemsetParams {
     size_t width;
 };
 
-constexpr int ANY_DIRECTION = 4;
-
 Task fill_task(Context& context, const MemsetParams* is) {
     need(is && is->height == 1);
     auto address = reinterpret_cast<Address>(is->dst);
@@ -23,11 +21,20 @@ Task fill_task(Context& context, const MemsetParams* is) {
 
 }  // namespace
 
+EXPORT Status hipGraphAddMemcpyNode(NodeHandle* out, GraphHandle graph, const NodeHandle* after,
+                                    size_t count, const BoxCopy* is) {
+    return enter_context("hipGraphAddMemcpyNode", [&](Context& context, Lock&) {
+        // Source: GraphMemcpyNode in clr 6.2, which takes that for a copy on the host, of nothing.
+        need(!is || !is->from.array || !is->to.array || is->direction != DEFAULT);
+        add_node(graph, out, after, count, box_task(context, is));
+    });
+}
+
 EXPORT Status hipGraphAddMemcpyNode1D(NodeHandle* out, GraphHandle graph, const NodeHandle* after,
                                       size_t count, Address to, Address from, size_t nbytes,
                                       int kind) {
     return enter_context("hipGraphAddMemcpyNode1D", [&](Context& context, Lock&) {
-        need(kind == ANY_DIRECTION && nbytes > 0);
+        need(kind == DEFAULT && nbytes > 0);
         add_node(graph, out, after, count, copy_task(context, to, from, nbytes));
     });
 }
@@ -35,7 +42,7 @@ EXPORT Status hipGraphAddMemcpyNode1D(NodeHandle* out, GraphHandle graph, const 
 EXPORT Status hipGraphExecMemcpyNodeSetParams1D(ExecHandle exec, NodeHandle node, Address to,
                                                 Address from, size_t nbytes, int kind) {
     return enter_context("hipGraphExecMemcpyNodeSetParams1D", [&](Context& context, Lock&) {
-        need(kind == ANY_DIRECTION && nbytes > 0);
+        need(kind == DEFAULT && nbytes > 0);
         set_node(exec, node, copy_task(context, to, from, nbytes));
     });
 }

@@ -6,8 +6,6 @@ using namespace sim;
 
 namespace {
 
-enum Direction { HOST_TO_HOST, HOST_TO_DEVICE, DEVICE_TO_HOST, DEVICE_TO_DEVICE, DEFAULT };
-
 Address address_of(const void* pointer) { return reinterpret_cast<Address>(pointer); }
 
 // A direction that is said must be the right one.

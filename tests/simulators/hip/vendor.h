@@ -10,6 +10,7 @@ namespace sim {
 constexpr char PREFIX[] = "hip", SETTINGS[] = "SIM_HIP_";
 constexpr const char* VISIBLE[] = {"ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES",
                                    "CUDA_VISIBLE_DEVICES"};
+constexpr unsigned ARRAY_MOST[3][3] = {{16384}, {16384, 16384}, {16384, 16384, 8192}};
 constexpr bool REPLAYS_IN_TURN = false;  // those of one graph, on two streams
 // Of pinned memory: portable, mapped, write-combined; the caller's node, coherent or not.
 constexpr unsigned HOST_FLAGS = 7 | 0xe0000000;

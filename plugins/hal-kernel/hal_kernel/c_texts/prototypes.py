@@ -66,6 +66,7 @@ _NAMED = {
 }  # fmt: skip
 # Objects of images: a texture is only read. How many axes it has, the functions tell that use it.
 _OBJECTS = {"cudaTextureObject_t": CONST_POINTER, "cudaSurfaceObject_t": POINTER}
+_OBJECTS |= {name.replace("cuda", "hip"): use for name, use in _OBJECTS.items()}
 _USE = re.compile(r"\b(?:tex|surf)([123])D\w*\s*(?:<[^<>()]*>)?\s*\(")
 _VECTOR = re.compile(r"([a-z]+?)(2|3|4|8|16)")
 
@@ -409,6 +410,7 @@ class Reading:
             raise self._refused(problem, fix=fix)
         for param, one in zip(signature.params, declared, strict=True):
             known = self.text.dtype(one.type) is not None or param.dtype.kind == "I"
+            known |= param.is_pointer and self.text.object_of(one.type) is not None
             if (known or not self._confirmed) and not fits(one, param, self.text):
                 problem = f"argument {param.position} of the kernel is {one.text}, "
                 problem += f"its signature says {param}"
