@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from typing import TYPE_CHECKING, Any, Protocol
+from weakref import WeakSet
 
+from hal_core.buffer.elements import Lease
 from hal_core.concurrency import fork_safe_lock, poll, run_unless_busy
 from hal_core.queue.base import Queue
 from hal_core.queue.event import PolledEvent
@@ -46,6 +48,9 @@ class PolledQueue(Queue):
     """A queue of a driver. Its commands are kept until a look at them sees that they are complete.
 
     A subclass adds `_look`. Work behind a failure is dropped.
+
+    Order: the first work that uses memory comes after the work without `queue=` so far: that may
+    fill the memory, or may still use it for a buffer that was freed.
     """
 
     def __init__(self, device: Compiled, name: str, is_borrowed: bool) -> None:
@@ -56,6 +61,7 @@ class PolledQueue(Queue):
         # memory that `__del__` keeps for running commands.
         self._pending: deque[Any] = deque()  # a subclass's commands
         self._drops = False  # what is added: the driver refused a command
+        self._known: WeakSet[Lease] = WeakSet()  # memory that this queue has used
 
     def look(self) -> None:
         """Let the events of complete commands happen, and release what the commands needed.
@@ -63,6 +69,18 @@ class PolledQueue(Queue):
         Does nothing while another thread works with the queue, or a caller of this method does.
         """
         run_unless_busy(self._lock, self._look)
+
+    def _meets(self, keep: Any) -> bool:
+        """Return True if work that keeps this is the first here that uses some memory."""
+        if keep.__class__ is not tuple:
+            return False
+        new = [
+            one
+            for one in keep
+            if one is None or (one.__class__ is Lease and one not in self._known)
+        ]
+        self._known.update(filter(None, new))
+        return bool(new)
 
     def _look(self) -> None:
         raise self.device._missing(self, "_look")

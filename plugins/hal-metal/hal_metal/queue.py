@@ -82,6 +82,8 @@ class MetalQueue(PolledQueue):
             def commit() -> driver.Work:
                 with driver.check(name, self.device.name):
                     work = driver.Work(driver.make_commands(self.commands), name)
+                    if self._meets(keep):
+                        self._follow_default(work)
                     encode(work.commands)
                     driver.commit(work)
                 return work
@@ -98,6 +100,14 @@ class MetalQueue(PolledQueue):
                 return None
             self._pending.append(Command(name, work, keep, **more))
             return work
+
+    def _follow_default(self, work: driver.Work) -> None:
+        device = self.device
+        if device.newest() is None or self.commands is device.commands:
+            return
+        passed = driver.new_event(device.hardware)
+        device.submit("event", lambda commands: driver.signal_event(commands, passed, 1))
+        driver.wait_event(work.commands, passed, 1)
 
     def _look(self) -> None:
         pending = self._pending
@@ -157,7 +167,7 @@ class MetalQueue(PolledQueue):
         if native is None:
             super()._add_replay(plan)
         else:
-            self._add("replay of a graph", native.encode, (plan.keep(), native))
+            self._add("replay of a graph", native.encode, (*plan.keep(), native))
 
     def _copyin(self, dest: Opaque, src: memoryview, keep: Keep) -> None:
         device = self.device

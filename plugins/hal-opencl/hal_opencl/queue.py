@@ -107,6 +107,8 @@ class OpenCLQueue(PolledQueue):
             command = Command(name, keep, waited)
             if not (self._drops or self._failure is not None):
                 try:
+                    if self._meets(keep):
+                        self._follow_default()
                     if name != "event":
                         command.marker = record_queued(self, name, waited, enqueue, nbytes)
                     else:
@@ -118,6 +120,13 @@ class OpenCLQueue(PolledQueue):
                     self._drops = True
             self._pending.append(command)
             self._recordable = command if name in _RECORDABLE else None
+
+    def _follow_default(self) -> None:
+        last = self.device.last_event
+        if last is None or self.commands is self.device.commands or self.device.is_simulated:
+            return
+        if last.command_execution_status > COMPLETE:
+            cl.enqueue_barrier(self.commands, wait_for=[last])
 
     def _look(self) -> None:
         pending = self._pending
@@ -182,7 +191,7 @@ class OpenCLQueue(PolledQueue):
             super()._add_replay(plan)
             self._recordable = None
         else:
-            keep = plan.keep(), native
+            keep = *plan.keep(), native
             self._add("replay of a graph", lambda: native.enqueue(self.commands), keep)
 
     def _copyin(self, dest: Opaque, src: memoryview, keep: Keep) -> None:
@@ -206,7 +215,7 @@ class OpenCLQueue(PolledQueue):
         if isinstance(dest[0], cl.Image):
             data = memoryview(pattern * (nbytes // len(pattern)))
             write = partial(images.write, self.commands, dest[0], data, wait=False)
-            self._add("fill", write, (data, keep), nbytes)
+            self._add("fill", write, (data, *keep), nbytes)
             return
         fill = partial(cl.enqueue_fill_buffer, self.commands, dest[0], pattern, dest[1], nbytes)
         self._add("fill", fill, keep, nbytes)

@@ -45,6 +45,22 @@ def test_Q6_a_borrowed_queue_is_ordered_with_ours_and_not_destroyed(device):
     assert found.tolist() == [7] * N and made.numpy().tolist() == [3] * N
 
 
+def test_Q1_the_first_work_on_memory_is_behind_work_without_a_queue(device):
+    gate, queue = cl.UserEvent(device.context), device.queue()
+    cl.enqueue_barrier(device.commands, wait_for=[gate])
+    made, old = hal.zeros(N, hal.int32, device), hal.empty(N, hal.int32, device)
+    done = made.fill(7, queue=queue)
+    assert not done.wait(0.05)
+    gate.set_status(cl.command_execution_status.COMPLETE)
+    assert done.wait(20) and device.synchronize() and made.numpy().tolist() == [7] * N
+    old.fill(1, queue=queue).wait()
+    gate = cl.UserEvent(device.context)
+    cl.enqueue_barrier(device.commands, wait_for=[gate])
+    made.fill(8)
+    assert old.fill(2, queue=queue).wait(20)  # it has used this memory before
+    gate.set_status(cl.command_execution_status.COMPLETE)
+
+
 def test_Q2_an_event_of_the_default_queue_is_behind_work_without_a_queue(device):
     queue, made = device.default_queue, ints(device)
     first, second = cl.UserEvent(device.context), cl.UserEvent(device.context)

@@ -19,6 +19,7 @@ import pytest
 import hal_core as hal
 from hal_testing.conformance.kernels import add_one, count_up
 from hal_testing.conformance.raw import buffer_of, pattern, read
+from hal_testing.conformance.slow import SlowCounter
 from hal_testing.conformance.threads import in_threads
 from hal_testing.kit.abilities import need
 
@@ -67,6 +68,24 @@ class TestQueue:
             done = made.copyout(found, queue=queue)
             assert not done.done and not found.any()
         assert done.wait(SECONDS) and found.tolist() == [expected] * SIZE
+
+    @pytest.mark.parametrize("make", ["empty", "zeros"])
+    def test_Q1_a_new_buffer_has_no_part_in_earlier_work(
+        self, device: hal.Compiled, make: str
+    ) -> None:
+        slow = SlowCounter(device, seconds=0.01)
+        for _ in range(3):
+            queue = device.queue()
+            slow(slow.buffer(device), 1)  # the new buffer may get the memory of this one
+            made = getattr(hal, make)(slow.size, hal.uint32, device)
+            if make == "empty":
+                made.fill(7, queue=queue)
+            else:
+                slow.program(made, vals=(*slow._vals(7)[:4], 1), threads=1, queue=queue)
+            assert queue.synchronize(SECONDS)
+            device.synchronize()
+            expected = [7] * slow.size if make == "empty" else [7, *[0] * (slow.size - 1)]
+            assert made.numpy().tolist() == expected
 
     def test_Q1_queues_have_no_order_without_a_wait(self, device: hal.Compiled) -> None:
         held_queue, free, mine = device.queue(), device.queue(), ints(device)
