@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, Self, overload
 
 from hal_core.allocator import BufferSpec
 from hal_core.buffer import dlpack
-from hal_core.buffer.elements import Elements, Lease, checked_size
+from hal_core.buffer.elements import Elements, checked_size
 from hal_core.buffer.host import check_nbytes, empty_array, host_bytes, in_place
 from hal_core.concurrency import Late, fresh_copy
 from hal_core.device import Device, opened
 from hal_core.dtypes import DTYPES, DType, as_dtype, elements_of, pack, uint8, values_of
 from hal_core.errors import DeviceFault, InvalidArgument, NotShareable, as_flag, check_class
 from hal_core.profiling import events
-from hal_core.queue import OPERATIONS, Event, Queue, captures, capturing, checked
+from hal_core.queue import OPERATIONS, Event, Lease, Queue, captures, capturing, checked
 from hal_core.signature import VALUE, Param, convert_value
 
 if TYPE_CHECKING:

@@ -12,25 +12,11 @@ from hal_core.device import Device
 from hal_core.dtypes import DType, alignment, any_, as_dtype
 from hal_core.errors import InvalidArgument, InvalidState, Unsupported, shown
 from hal_core.geometry import as_count
+from hal_core.queue import Lease
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from hal_core.allocator import Allocator
     from hal_core.device.base import BufferKey, Compiled
-
-
-class Lease:
-    """Ownership of one block, shared by a buffer and by all that was exported from it in place.
-
-    The block goes back to the allocator with the last of them, borrowed memory to its owner.
-    """
-
-    give_back: Callable[[], None] | None = None  # none for a lease that another thread outran
-
-    def __del__(self) -> None:
-        if self.give_back is not None:
-            self.give_back()
 
 
 class Elements:

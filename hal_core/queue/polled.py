@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 from typing import TYPE_CHECKING, Any, Protocol
-from weakref import WeakSet
 
-from hal_core.buffer.elements import Lease
 from hal_core.concurrency import fork_safe_lock, poll, run_unless_busy
 from hal_core.queue.base import Queue
 from hal_core.queue.event import PolledEvent
+from hal_core.queue.leases import KnownMemory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,7 +60,7 @@ class PolledQueue(Queue):
         # memory that `__del__` keeps for running commands.
         self._pending: deque[Any] = deque()  # a subclass's commands
         self._drops = False  # what is added: the driver refused a command
-        self._known: WeakSet[Lease] = WeakSet()  # memory that this queue has used
+        self._known = KnownMemory()
 
     def look(self) -> None:
         """Let the events of complete commands happen, and release what the commands needed.
@@ -72,15 +71,7 @@ class PolledQueue(Queue):
 
     def _meets(self, keep: Any) -> bool:
         """Return True if work that keeps this is the first here that uses some memory."""
-        if keep.__class__ is not tuple:
-            return False
-        new = [
-            one
-            for one in keep
-            if one is None or (one.__class__ is Lease and one not in self._known)
-        ]
-        self._known.update(filter(None, new))
-        return bool(new)
+        return keep.__class__ is tuple and self._known.meet(keep)
 
     def _look(self) -> None:
         raise self.device._missing(self, "_look")

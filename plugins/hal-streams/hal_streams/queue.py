@@ -17,9 +17,8 @@ from functools import partial
 from threading import TIMEOUT_MAX, current_thread, get_ident
 from time import monotonic
 from typing import TYPE_CHECKING, Any
-from weakref import WeakSet, ref
+from weakref import ref
 
-from hal_core.buffer.elements import Lease
 from hal_core.concurrency import (
     Late,
     Servers,
@@ -31,7 +30,7 @@ from hal_core.concurrency import (
 )
 from hal_core.errors import DeviceFault, HalError, InvalidState
 from hal_core.profiling import events, record_queued
-from hal_core.queue import Event, Failure, Queue, copy_by_host
+from hal_core.queue import Event, Failure, KnownMemory, Queue, copy_by_host
 from hal_core.queue.watcher import watch
 from hal_streams.driver import CAPTURED_EVENT, CAPTURING
 from hal_streams.graph import StreamReplay
@@ -75,7 +74,7 @@ class StreamQueue(Queue):
         self._lock = fork_safe_lock()
         self._growing = Stretch()
         self._pending: deque[Stretch] = deque()
-        self._known: WeakSet[Lease] = WeakSet()  # memory that this queue has used
+        self._known = KnownMemory()
         self._held: Event | None = None  # that the calls of `_later` wait for
         self._later: deque[Callable[[], object]] = deque()
         self._servers: Servers = {}  # the thread that makes these calls
@@ -205,14 +204,10 @@ class StreamQueue(Queue):
 
     def _follow_default(self, keep: Keep) -> None:
         """Let later work come after the work without `queue=` on memory that is new here."""
-        devices = set()
-        for one in keep:
-            if one is None or (isinstance(one, Lease) and one not in self._known):
-                devices.add(self.device)
-                if one is not None:
-                    self._known.add(one)
-            elif isinstance(one, type(self.device)) and one is not self.device:
-                devices.add(one)  # of the source of a copy
+        ours = self.device
+        devices = [ours] if self._known.meet(keep) else []
+        # Of the source of a copy.
+        devices += [one for one in keep if isinstance(one, type(ours)) and one is not ours]
         marks = [one.marks.record(one.stream) for one in devices if one.stream is not self.stream]
         if marks and self.is_legacy:  # which is another stream in the context of another device
             self.device.own("wait")
