@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from hal_core.compiler import Compiler, CompilerPair, Module
 from hal_core.compiler.seal import seal, unseal
 from hal_core.dtypes import IMAGES
-from hal_core.errors import CompileError, Unsupported, check_class
+from hal_core.errors import CompileError, InvalidArgument, Unsupported, check_class
 from hal_core.source import Source
 from hal_kernel.c_texts.included import digest_of_headers
 from hal_kernel.c_texts.logs import fault_line
@@ -169,6 +169,9 @@ class OpenCLCompiler(Compiler):
         # One string may hold several options, as the driver splits them at blanks.
         parts = " ".join(source.options).split()
         refuse_files(parts, _READS_FILES, operation, self.device.name)
+        if parts and parts[-1] == "-D":  # at which PoCL ends the process
+            problem = "the option -D has no macro behind it"
+            raise InvalidArgument(operation, problem, device=self.device.name)
         exact = self._rendered if source.interface.rendered else ()
         includes = tuple(f"-I{folder}" for folder in source.includes)
         return (*_FIXED, *exact, *source.options, *includes)

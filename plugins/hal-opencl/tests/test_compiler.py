@@ -137,6 +137,11 @@ def test_defines_options_and_includes_reach_the_compiler(device, tmp_path):
     assert value_of(device, source(text, "x: int32*", includes=(str(tmp_path),))) == 12
 
 
+def test_an_option_without_its_macro_is_refused(device):
+    with pytest.raises(hal.InvalidArgument, match="-D has no macro"):
+        device.compile(source(ONE, "x: int32*", options=("-DVALUE=1", "-D")))
+
+
 def test_an_include_folder_that_no_option_can_carry_is_refused(device, tmp_path):
     folder = tmp_path / "a b"
     folder.mkdir()
