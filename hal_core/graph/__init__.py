@@ -13,7 +13,7 @@ from hal_core import files
 from hal_core.buffer import Buffer
 from hal_core.concurrency import OfThisProcess
 from hal_core.device import opened
-from hal_core.errors import HalError, InvalidArgument, as_flag, check_class
+from hal_core.errors import HalError, InvalidArgument, InvalidState, as_flag, check_class
 from hal_core.graph import saved, text
 from hal_core.graph.capture import Recorder, recording
 from hal_core.graph.node import Node, Step, dependencies
@@ -238,6 +238,8 @@ class Capture(AbstractContextManager[Graph]):
 
     def __exit__(self, *error: Any) -> bool | None:
         blocks, thread = self._blocks, get_ident()
+        if not blocks:
+            raise InvalidState("capture", "this block was never entered, or has ended already")
         block = blocks.pop(thread) if thread in blocks else blocks.popitem()[1]
         return block.__exit__(*error)
 

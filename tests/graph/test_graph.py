@@ -75,6 +75,14 @@ def test_G4_two_threads_capture_at_once(fake):
     assert list(map(len, graphs)) == [3, 5] and first(made) == 2
 
 
+def test_a_capture_that_ends_twice_is_refused(fake):
+    capture = fake.capture()
+    with capture:
+        pass
+    with pytest.raises(hal.InvalidState, match="ended already"):
+        capture.__exit__(None, None, None)
+
+
 def test_a_capture_that_is_entered_again_makes_another_graph(fake):
     program, made = double(fake)
     capture = fake.capture()
