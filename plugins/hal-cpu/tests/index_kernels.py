@@ -1,23 +1,21 @@
 """Kernels that compute with their index: two sizes `w` and `h`, or two numbers near the limits."""
 
-from typing import Any
-
 import hal_core as hal
 
 P, C = hal.Ptr, hal.ConstPtr
 I32, U8, L = hal.int32, hal.uint8, hal.int64
 Numbers, Inputs = P[I32], C[I32]
-SHAPED: list[Any] = []
-LIMITED: list[Any] = []
+SHAPED = []
+LIMITED = []
 
 
-def shaped(function: Any) -> Any:
+def shaped(function):
     """Add a kernel whose `x` has 3 * w * h elements and more."""
     SHAPED.append(hal.kernel(function))
     return SHAPED[-1]
 
 
-def limited(function: Any) -> Any:
+def limited(function):
     """Add a kernel whose `x` has 64 elements, for any `w` and `h`."""
     LIMITED.append(hal.kernel(function))
     return LIMITED[-1]

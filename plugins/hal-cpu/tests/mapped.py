@@ -1,16 +1,10 @@
 """Memory of this process, as the system shows it."""
 
-from typing import NamedTuple
+from collections import namedtuple
 
 from hal_cpu import driver
 
-
-class Mapping(NamedTuple):
-    """A range of addresses and its rights, as `r-xp`."""
-
-    low: int
-    high: int
-    rights: str
+Mapping = namedtuple("Mapping", "low high rights")  # a range of addresses; rights as `r-xp`
 
 
 def mappings():

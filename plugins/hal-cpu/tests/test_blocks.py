@@ -78,13 +78,13 @@ def test_more_is_refused_with_the_numbers(device):
 
 
 def many_values():
-    """Return a kernel whose 1024 threads hold 64 numbers each across a barrier: 256 KiB."""
+    """Return a kernel whose 1024 threads hold 32 numbers each across a barrier: 256 KiB."""
     from hal_core.signature import Signature
     from hal_kernel.ir import UOp
     from hal_kernel.ir.blocks.fission import SPILL_LIMIT, at_barriers, spill_nbytes
 
-    signature = Signature.parse("many", "y: int32*")
-    nodes = [UOp("PARAM", hal.int32, (), 0), UOp("SHARED", hal.int32, (), ("s", 16384))]
+    signature = Signature.parse("many", "y: int64*")
+    nodes = [UOp("PARAM", hal.int64, (), 0), UOp("SHARED", hal.int64, (), ("s", 8192))]
     y, tile = nodes
 
     def add(op, dtype, *src, arg=None):
@@ -92,17 +92,17 @@ def many_values():
         return nodes[-1]
 
     t = add("SPECIAL", hal.int32, arg=("thread_idx", 0))
-    place = add("MUL", hal.int32, t, add("CONST", hal.int32, arg=64))
+    place = add("MUL", hal.int32, t, add("CONST", hal.int32, arg=32))
     places = [
-        add("ADD", hal.int32, place, add("CONST", hal.int32, arg=number)) for number in range(64)
+        add("ADD", hal.int32, place, add("CONST", hal.int32, arg=number)) for number in range(32)
     ]
-    values = [add("LOAD", hal.int32, y, place) for place in places]
-    add("STORE", None, tile, t, t)
+    values = [add("LOAD", hal.int64, y, place) for place in places]
+    add("STORE", None, tile, t, add("CAST", hal.int64, t))
     add("BARRIER", None)
     other = add("XOR", hal.int32, t, add("CONST", hal.int32, arg=1))
-    heard = add("LOAD", hal.int32, tile, other)
+    heard = add("LOAD", hal.int64, tile, other)
     for place, value in zip(places, values, strict=True):
-        add("STORE", None, y, place, add("ADD", hal.int32, value, heard))
+        add("STORE", None, y, place, add("ADD", hal.int64, value, heard))
     kernel = hal.Kernel("many", signature, tuple(nodes), (1024, 1, 1))
     assert spill_nbytes(at_barriers(kernel), 1024) == SPILL_LIMIT
     return kernel
@@ -121,7 +121,7 @@ def test_a_thread_with_a_small_stack_may_launch(own_device, cc, blocks, stack_si
     """The kernel uses 320 KiB of stack; the thread has 64, and so would threads that it starts."""
     monkeypatch.setenv("HAL_CPU_THREADS", "3")
     program = own_device.compile(many_values())
-    start = np.arange(65536 * blocks, dtype="i4")[:65536]
+    start = np.arange(32768)
     y = hal.Buffer.from_numpy(start, own_device)
     rounds = 3 if blocks == 1 else 0
     seen = []
@@ -139,7 +139,7 @@ def test_a_thread_with_a_small_stack_may_launch(own_device, cc, blocks, stack_si
     thread.join()
     # The C library may give it the stack of a thread that has ended, which had some more.
     assert 65536 <= seen[0] < 320 << 10 and len(seen) == (1 if rounds else 2)
-    heard = np.repeat(np.arange(1024) ^ 1, 64)
+    heard = np.repeat(np.arange(1024) ^ 1, 32)
     assert np.array_equal(y.numpy(), start + (rounds or 1) * heard)
     assert threading.stack_size(0) == 65536, "the program's own choice stands again"
 
@@ -149,14 +149,14 @@ def test_a_small_stack_is_noticed_in_a_geometry_that_a_large_one_saw_first(
 ):
     """The launch that the first thread has prepared overflowed the stack of the second: SIGSEGV."""
     program = own_device.compile(many_values())
-    start = np.arange(65536, dtype="i4")
+    start = np.arange(32768)
     y = hal.Buffer.from_numpy(start, own_device)
     program(y, grid=1, block=1024)
     stack_size(65536)
     thread = threading.Thread(target=lambda: program(y, grid=1, block=1024))
     thread.start()
     thread.join()
-    assert np.array_equal(y.numpy(), start + 2 * np.repeat(np.arange(1024) ^ 1, 64))
+    assert np.array_equal(y.numpy(), start + 2 * np.repeat(np.arange(1024) ^ 1, 32))
 
 
 DEEP = """\

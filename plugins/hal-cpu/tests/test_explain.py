@@ -3,8 +3,8 @@
 import json
 import linecache
 import re
+from collections import namedtuple
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
@@ -196,17 +196,11 @@ def accessed(body, store):
 _NBYTES = {"x": 16, "y": 32, "z": 64}  # of a register
 
 
-class Claim(NamedTuple):
-    """Claim what a row says of a kernel, and name what shows it in the machine code."""
-
-    kernel: hal.KernelFunction
-    kind: str
-    name: str
-    how: str
-    loads: int | None = None  # whole vectors of all lanes in the body; None: any number
-    stores: int | None = None
-    has: tuple[str, ...] = ()
-    lacks: str = ""
+# What a row says of a kernel, how many whole vectors of all lanes the body loads and stores (None:
+# any number), and what the machine code has and lacks.
+Claim = namedtuple(
+    "Claim", "kernel kind name how loads stores has lacks", defaults=(None, None, (), "")
+)
 
 
 ONE_BY_ONE = r"\bv?(gather|pgather|pinsr|insertps|movss|movsd|movd\b)"
@@ -328,12 +322,6 @@ def test_a_kernel_that_is_nested_deep_has_regions_and_rows():
     assert found.regions == 2 and len(rows) == 2 + 2 * 70 + 2
     assert rows[:2] == [(1, "load", "x"), (1, "store", "s")]
     assert rows[-2:] == [(2, "load", "s"), (2, "store", "y")]
-
-
-def test_threads_that_run_one_by_one_have_a_reason():
-    found = explained("sparse", sparse)
-    assert (found.width, found.rest_width) == (1, 1) and found.why.startswith("it gathers more")
-    assert {row.how for row in found.rows} == {"one thread at a time"}
 
 
 # -- the command

@@ -46,16 +46,6 @@ def test_G6_large_sequences(split_from, device, monkeypatch):
         kit.check_sequence(device, seed)
 
 
-def test_G3_a_profile_sees_each_step_of_a_replay(device):
-    graph, a, _ = steps(device, 3)
-    graph.replay()
-    once = a.numpy()
-    with hal.profile() as profile:
-        graph.replay()
-    assert [event.kind for event in profile.events].count("launch") == 6
-    assert not np.array_equal(a.numpy(), once)
-
-
 def shared(monkeypatch, split_from=1):
     """Cut every step for all cores, and let them take part in each replay."""
     monkeypatch.setattr(native, "SPLIT_FROM", split_from)

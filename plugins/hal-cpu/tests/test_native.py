@@ -349,6 +349,7 @@ _SCRIPT = """
 import faulthandler, os, signal, sys, threading, time
 import numpy as np
 import hal_core as hal
+from hal_core import DeviceFault
 faulthandler.enable()
 os.register_at_fork(after_in_child=lambda: os.write(2, b"a handler of Python ran"))
 text = '''
@@ -386,8 +387,6 @@ threading.Thread(target=interrupt).start()
 )
 def test_the_process_survives(body, error, before):
     """Python's fault handlers print nothing, and its handlers of a fork do not run."""
-    name = f"hal.errors.{error}" if error == "DeviceFault" else error
-    code = _SCRIPT.format(body=body, error=name, before=before)
-    code = code.replace("import hal_core as hal", "import hal_core as hal\nimport hal_core.errors")
+    code = _SCRIPT.format(body=body, error=error, before=before)
     said = printed(code, HAL_CHECK="1", HAL_CPU_CHECK_SECONDS="30")
     assert said.split("\n") == [error, "no children", "whole", ""]

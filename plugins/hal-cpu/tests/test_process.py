@@ -14,7 +14,7 @@ import hal_core as hal
 from hal_cpu import plugin
 
 PREFACE = """
-import warnings
+import os, time, warnings
 import hal_core as hal, hal_cpu
 hal.Device.register_plugin("CPU", hal_cpu.plugin)
 from hal_core.signature import Signature
@@ -32,29 +32,35 @@ def launch():
         device.compile(slow)(y, vals=(500,), grid=64, block=64)
     assert set(y.numpy().tolist()) == {float(sum(k % 7 for k in range(500)))}
     return device
+def fork():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return os.fork()
+def code_of(child):
+    for _ in range(400):
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.05)
+    os.kill(child, 9)
+    return "hangs"
 """
 
 
 PATHS = os.pathsep.join(filter(None, sys.path))
 
 
-def run(program, tmp_path, *options, **environment):
+def run(program, tmp_path, **environment):
     """Return what the program prints; it must end well and say nothing on stderr."""
     script = tmp_path / "program.py"
     script.write_text(PREFACE + program)
-    done = subprocess.run(
-        [sys.executable, "-W", "error", *options, str(script)],
-        env={**os.environ, "PYTHONPATH": PATHS, **environment},
-        capture_output=True, text=True, timeout=60,
-    )  # fmt: skip
-    assert (done.returncode, done.stderr) == (0, "")
-    return done.stdout.strip()
+    return printed(script, PYTHONPATH=PATHS, **environment).strip()
 
 
 def test_X2_a_fork_while_another_thread_compiles(tmp_path):
     """The child compiles too: it holds no lock of this project or of llvmlite."""
     program = """
-import os, threading, time
+import threading
 def kernel(number):
     lines = "".join(f"    y[{k}] = y[{k + 1}] * {number + k}.0\\n" for k in range(25))
     name = f"kernel_{number}"
@@ -79,23 +85,12 @@ worker.start()
 codes = []
 for turn in range(4):
     time.sleep(0.05 + 0.03 * turn)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        child = os.fork()
+    child = fork()
     if child == 0:
         for dev in (device, hal.Device["CPU"]):
             dev.compile(kernel(10_000 + turn))
         os._exit(0)
-    for _ in range(400):
-        done, status = os.waitpid(child, os.WNOHANG)
-        if done:
-            codes.append(os.waitstatus_to_exitcode(status))
-            break
-        time.sleep(0.05)
-    else:
-        os.kill(child, 9)
-        codes.append("hangs")
-        break
+    codes.append(code_of(child))
 stop.set()
 worker.join()
 print(codes)
@@ -106,7 +101,7 @@ print(codes)
 def test_X2_a_fork_while_another_thread_imports(tmp_path):
     """The child waited for ever for the module that its parent's thread was importing."""
     program = """
-import os, sys, threading, time
+import sys, threading
 device, begun = hal.Device["CPU"], threading.Event()
 class Slow:
     def find_spec(self, name, path=None, target=None):
@@ -117,21 +112,11 @@ sys.meta_path.insert(0, Slow())
 importer = threading.Thread(target=lambda: device.compilers)
 importer.start()
 begun.wait()
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")
-    child = os.fork()
+child = fork()
 if child == 0:
     launch()
     os._exit(0)
-for _ in range(400):
-    done, status = os.waitpid(child, os.WNOHANG)
-    if done:
-        print(os.waitstatus_to_exitcode(status))
-        break
-    time.sleep(0.05)
-else:
-    os.kill(child, 9)
-    print("hangs")
+print(code_of(child))
 importer.join()
 """
     assert run(program, tmp_path) == "0"
@@ -219,7 +204,7 @@ def test_X4_a_sub_interpreter(tmp_path):
 
 def test_X3_R15_exit_under_python_O_with_an_open_device_and_idle_threads(tmp_path):
     program = "launch(); print('last line')"
-    assert run(program, tmp_path, "-O", HAL_CPU_THREADS="4") == "last line"
+    assert run(program, tmp_path, PYTHONOPTIMIZE="1", HAL_CPU_THREADS="4") == "last line"
 
 
 @pytest.mark.parametrize("closed", ["", 'hal.Device["CPU"].close()'])
@@ -242,7 +227,7 @@ print("last line")
 
 def test_exit_while_another_thread_launches(tmp_path):
     program = """
-import threading, time
+import threading
 launch()
 def forever():
     while True:

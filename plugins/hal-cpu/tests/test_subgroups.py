@@ -190,17 +190,6 @@ def test_a_sum_is_one_addition_of_vectors_for_each_step():
         assert len(re.findall(r"= shufflevector <16 x float> .* i32 11>", part)) == 1
 
 
-@pytest.mark.skipif(processor.machine() != "x86-64", reason="it reads x86-64's code")
-def test_the_machine_code_of_a_sum_has_no_addition_per_thread():
-    device = hal.Device["CPU"]
-    try:
-        code = device.compiler.disassemble(device.compile(sums).binary.image)
-    except hal.Unsupported as error:
-        pytest.skip(str(error))  # objdump is not installed
-    steps = size_of(None).bit_length() - 1
-    assert 0 < len(re.findall(r"addps|addss", code)) <= 3 * steps
-
-
 def test_the_size_is_what_a_register_holds():
     sizes = [subgroup_of(Registers(number, nbytes)) for number, nbytes in ((32, 64), (16, 32))]
     assert [*sizes, subgroup_of(Registers(32, 16))] == [16, 8, 8]

@@ -161,12 +161,6 @@ def test_what_is_usual_is_one_vector():
         assert not [note for note in notes(kernel) if "gathered" in note or "lane by lane" in note]
 
 
-def test_colours_are_one_load_and_one_store():
-    found = notes(vector_kernels.colours)
-    assert found.count("LOAD: part of one load at stride 3") == 3
-    assert found.count("STORE: part of one store at stride 3") == 3
-
-
 def test_a_store_of_one_lane_leaves_what_lies_behind():
     """LLVM 22 made a wider store of a narrowed element whose mask it knew: of thread 4 of 5."""
     y = hal.Buffer.from_numpy(np.full(20, 1.0, ml_dtypes.bfloat16), "CPU")

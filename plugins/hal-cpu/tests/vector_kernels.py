@@ -1,7 +1,6 @@
 """Kernels for the vectoriser, each with data of a size."""
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections import namedtuple
 
 import numpy as np
 
@@ -13,30 +12,17 @@ from hal_kernel.ir import Kernel
 from hal_kernel.ir.writing import source_of
 
 AVX2 = Registers(16, 32)
-F, D, I32, U8, L = hal.float32, hal.float64, hal.int32, hal.uint8, hal.int64
+F, I32, U8, L = hal.float32, hal.int32, hal.uint8, hal.int64
 P, C = hal.Ptr, hal.ConstPtr
-Made = tuple[list[np.ndarray[Any, Any]], tuple[Any, ...], dict[str, Any]]
+CASES = []
+# `made(size, generator)` returns arrays, values and the geometry for so many elements.
+Case = namedtuple("Case", "kernel made")
 
 
-class Case(NamedTuple):
-    kernel: Any
-    make: Callable[[int, np.random.Generator], Made]
-
-    def made(self, size: int, generator: np.random.Generator) -> Made:
-        """Return arrays, values and the geometry for so many elements."""
-        return self.make(size, generator)
-
-
-CASES: list[Case] = []
-
-
-def case(
-    outputs: Sequence[str] = ("f4",), inputs: Sequence[str] = ("f4",), scale: int = 1,
-    threads: Callable[[int], Any] | None = None,
-) -> Callable[[Any], Any]:  # fmt: skip
+def case(outputs=("f4",), inputs=("f4",), scale=1, threads=None):
     """Add a kernel of outputs, inputs and the size to the cases."""
 
-    def make(size: int, generator: np.random.Generator) -> Made:
+    def made(size, generator):
         arrays = []
         for dtype in (*outputs, *inputs):
             count = scale * size
@@ -49,10 +35,9 @@ def case(
         geometry = threads(size) if threads else {"grid": -(-size // 32) + 1, "block": 32}
         return arrays, (size,), geometry
 
-    def add(function: Any) -> Any:
-        kernel = hal.kernel(function)
-        CASES.append(Case(kernel, make))
-        return kernel
+    def add(function):
+        CASES.append(Case(hal.kernel(function), made))
+        return CASES[-1].kernel
 
     return add
 
@@ -136,21 +121,6 @@ def three_until_the_end(y: P[F], x: C[F], n: I32):
         y[j] = x[j] + 0.5
 
 
-@case(scale=2)
-def one_behind_the_other(y: P[F], x: C[F], n: I32):
-    i = hal.global_idx(0)
-    if i < n:
-        y[2 * i] = x[2 * i + 1]
-        y[2 * i + 1] = y[2 * i] + x[2 * i]
-
-
-@case(scale=2)
-def every_second(y: P[F], x: C[F], n: I32):
-    i = hal.global_idx(0)
-    if i < n:
-        y[2 * i + 1] = x[2 * i]
-
-
 @case(["f4", "i4"], ["f4"])
 def two_ways(y: P[F], z: P[I32], x: C[F], n: I32):
     i = hal.global_idx(0)
@@ -203,7 +173,7 @@ def leaves(y: P[I32], x: C[F], n: I32):
         y[i] = steps
 
 
-@case(["f4"], ["f4"])
+@case()
 def sums(y: P[F], x: C[F], n: I32):
     i = hal.global_idx(0)
     if i < n:
@@ -213,7 +183,7 @@ def sums(y: P[F], x: C[F], n: I32):
         y[i] = total
 
 
-@case(["f4"], ["f4"])
+@case()
 def sixteen_sums(y: P[F], x: C[F], n: I32):
     i = hal.global_idx(0)
     if i < n:
@@ -239,7 +209,7 @@ def steps_of_three(y: P[I32], x: C[I32], n: I32):
         y[i] = total
 
 
-@case(["f4"], ["f4"], threads=lambda size: {"grid": 2, "block": 8})
+@case(threads=lambda size: {"grid": 2, "block": 8})
 def grid_stride(y: P[F], x: C[F], n: I32):
     for i in range(hal.global_idx(0), n, hal.grid_dim(0) * hal.block_dim(0)):
         y[i] = x[i] + 1.0
@@ -247,14 +217,6 @@ def grid_stride(y: P[F], x: C[F], n: I32):
     while k < n:
         y[k] += x[k % n] * hal.float32(k // 3)
         k += 16
-
-
-@case(["i4", "i4"], ["i4"])
-def counted(y: P[I32], z: P[I32], x: C[I32], n: I32):
-    i = hal.global_idx(0)
-    if i < n:
-        hal.atomic_add(y, x[i] % n, 1)
-        hal.atomic_max(z, i % 2 if n > 1 else 0, x[i])
 
 
 @case(["i4", "u4", "i4"], ["i4"])
@@ -268,7 +230,7 @@ def joined(a: P[I32], b: P[hal.uint32], c: P[I32], x: C[I32], n: I32):
             hal.atomic_xor(c, n // 2, i)
 
 
-@case(["f4"], ["f4"], threads=lambda size: {"grid": -(-size // 40), "block": 40}, scale=40)
+@case(threads=lambda size: {"grid": -(-size // 40), "block": 40}, scale=40)
 def sums_in_shared(y: P[F], x: C[F], n: I32):
     total = hal.shared(hal.float32, 2)
     t = hal.thread_idx(0)
@@ -314,7 +276,7 @@ def divided(y: P[L], x: C[L], z: C[I32], n: L):
         y[i] = x[i] // d + x[i] % 6 + hal.int64(q) if d != 0 else hal.int64(z[i]) << (i % 9)
 
 
-@case(["f4"], ["f4"])
+@case()
 def own_array(y: P[F], x: C[F], n: I32):
     t = hal.local(hal.float32, 6)
     i = hal.global_idx(0)
@@ -416,20 +378,6 @@ def staged(y: P[I32], x: C[I32], sizes: C[I32], n: I32):
         y[i] = tile[15 - t] + count
 
 
-@case(["u1"], ["u1"])
-def nearest(y: P[U8], x: C[U8], n: I32):
-    i = hal.global_idx(0)
-    if i < n:
-        least = 1 << 30
-        found = -1
-        for k in range(n):
-            d = hal.int32(x[i]) - hal.int32(x[k]) + 7
-            if d * d < least:
-                least = d * d
-                found = k
-        y[i] = hal.uint8(found) + (x[found] if found >= 0 else 0)
-
-
 @case(["u8", "i4"], ["u8"])
 def bits(y: P[hal.uint64], z: P[I32], x: C[hal.uint64], n: I32):
     i = hal.global_idx(0)
@@ -441,27 +389,6 @@ def bits(y: P[hal.uint64], z: P[I32], x: C[hal.uint64], n: I32):
             rest &= rest - 1
         y[i] = rest + x[n - 1 - i] * 3
         z[i] = count
-
-
-def _blocks(size: int) -> dict[str, Any]:
-    return {"grid": (-(-size // 24), 1), "block": (8, 3)}
-
-
-@case(["f4"], ["f4"], scale=24, threads=_blocks)
-def block_sums(y: P[F], x: C[F], n: I32):
-    part = hal.shared(hal.float32, 24)
-    t = hal.thread_idx(1) * 8 + hal.thread_idx(0)
-    at = hal.block_idx(0) * 24 + t
-    own = x[at]
-    part[t] = own
-    hal.barrier()
-    half = 12
-    while half > 2:
-        if t < half:
-            part[t] += part[t + half]
-        hal.barrier()
-        half = half // 2
-    y[at] = part[0] + part[1] + part[2] + own * hal.float32(n)
 
 
 @case(["i4"], ["i4"], threads=lambda size: {"grid": size, "block": 1})
@@ -539,7 +466,7 @@ def narrowed(y: P[hal.bfloat16], z: P[L], x: C[hal.uint64]):
     z[i] = 1 + hal.int64(hal.bool_(y[i]) or hal.bool_(x[2]))
 
 
-def compiled(kernel: Any, width: int | None, registers: Registers | None = None) -> hal.Program:
+def compiled(kernel, width, registers=None):
     device = hal.Device["CPU"]
     registers = registers or (AVX2 if width else Registers(*processor.vector_registers()))
     renderer = LLVMRenderer(processor.has_half(), processor.has_fma(), registers, width)
