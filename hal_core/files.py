@@ -57,7 +57,8 @@ def explained(operation: str, path: str, problem: str) -> Iterator[None]:
         if isinstance(error, HalError):
             raise
         kind = _FAULTS.get(type(error), FileFault)
-        fault = kind(operation, f"{problem}: {error.strerror or error}", got=path)
+        fix = "Name a file in this folder." if kind is IsFolder else None
+        fault = kind(operation, f"{problem}: {error.strerror or error}", got=path, fix=fix)
         fault.errno, fault.strerror, fault.filename = error.errno, error.strerror, path
         raise fault from error
 
