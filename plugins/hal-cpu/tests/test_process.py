@@ -8,7 +8,6 @@ import time
 
 import pytest
 from run_python import printed
-from slices import usual
 
 import hal_core as hal
 from hal_cpu import plugin
@@ -137,13 +136,11 @@ def run():
 
 HOMES = {
     "no home at all": {},
-    "a home that is not there": {"HOME": "/nonexistent/home"},
-    "a home that cannot be written": {"HOME": "/proc", "XDG_CACHE_HOME": "/proc"},
     "a home that is a file": {"HOME": os.devnull, "XDG_CACHE_HOME": os.devnull},
 }
 
 
-@pytest.mark.parametrize("home", usual(HOMES, "no home at all", "a home that is a file"))
+@pytest.mark.parametrize("home", HOMES)
 def test_X4_the_cpu_needs_no_home(tmp_path, home):
     """`-I` and warnings as errors besides; kernels are compiled, and nothing is said."""
     (tmp_path / "seven.py").write_text(KERNEL_FILE)

@@ -106,13 +106,6 @@ def guarded_twice(y: P[I32], x: C[I32], n: I32) -> None:
         y[2 * i + 1] = hal.int32(votes)
 
 
-@hal.kernel
-def small_numbers(y: P[hal.float16], z: P[hal.uint8], x: C[hal.float16], b: C[hal.uint8]) -> None:
-    i = hal.global_idx(0)
-    y[i] = hal.subgroup_inclusive_sum(x[i])
-    z[i] = hal.uint8(hal.shuffle_xor(hal.int32(b[i]), 1 & hal.subgroup_lane()))
-
-
 WIDTHS = usual([None, 4, 8, 16], "None", "4")
 SHAPES = [
     ((2, 1, 1), (64, 1, 1)), ((3, 1, 1), (45, 1, 1)), ((2, 2, 1), (9, 5, 1)),
@@ -166,14 +159,6 @@ def test_control_flow_around_calls(kernel, width, fixed):
             )  # fmt: skip
     lowered = kernel.lower()
     same(lowered._replace(block=(fixed, 1, 1)) if fixed else lowered, cases, width)
-
-
-@pytest.mark.parametrize("width", WIDTHS, ids=str)
-def test_small_numbers_are_cast(width):
-    random = np.random.default_rng(0)
-    x, b = random.random(90).astype("f2"), random.integers(0, 256, 90).astype("u1")
-    arrays = [np.zeros(90, "f2"), np.zeros(90, "u1"), x, b]
-    same(small_numbers, [(arrays, (), {"grid": 2, "block": 45})], width)
 
 
 @hal.kernel(block=(64, 1, 1))

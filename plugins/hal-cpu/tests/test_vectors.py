@@ -186,8 +186,7 @@ def test_memories_that_overlap_keep_the_order_of_a_thread(shift):
 @pytest.mark.parametrize(
     ("kernel", "why"),
     [(vector_kernels.sparse_rows, "it gathers more than it computes"),
-     (vector_kernels.takes_turns, "threads may wait for each other"),
-     (vector_kernels.many_returns, "blocks are nested deeper")],
+     (vector_kernels.takes_turns, "threads may wait for each other")],
 )  # fmt: skip
 def test_threads_run_one_by_one_for_a_reason(kernel, why):
     gangs = gangs_of(kernel)

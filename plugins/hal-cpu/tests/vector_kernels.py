@@ -426,15 +426,6 @@ def takes_turns(y: P[I32], n: I32):
 
 
 @hal.kernel
-def many_returns(y: P[I32], x: C[I32], n: I32):
-    i = hal.global_idx(0)
-    for k in hal.unroll(80):
-        if x[i] == k:
-            return
-    y[i] = 1
-
-
-@hal.kernel
 def behind_the_first(y: P[F], x: C[F], n: I32):
     i = hal.global_idx(0)
     if i < n:
