@@ -260,7 +260,7 @@ def ends(y: Numbers, x: Inputs, w: I32, h: I32):
     y[i] = total
 
 
-@hal.kernel
+@shaped
 def made_of_itself(y: Numbers, x: Inputs, w: I32, h: I32):
     """Numbers that are made of themselves 26 times: each was looked at for every way to it."""
     k = hal.global_idx(0)
@@ -277,6 +277,3 @@ def made_of_itself(y: Numbers, x: Inputs, w: I32, h: I32):
         if (root + hal.uint16(1)) * (root + hal.uint16(1)) <= v:
             root += hal.uint16(1)
     y[k] = power + more + found + hal.int32(root)
-
-
-SHAPED.append(made_of_itself)

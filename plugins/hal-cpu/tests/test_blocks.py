@@ -116,46 +116,39 @@ def stack_size():
     threading.stack_size(usual)
 
 
-@pytest.mark.parametrize("blocks", [1, 8])
-def test_a_thread_with_a_small_stack_may_launch(own_device, cc, blocks, stack_size, monkeypatch):
-    """The kernel uses 320 KiB of stack; the thread has 64, and so would threads that it starts."""
+def launch_with_a_small_stack(launch):
+    """The thread has 64 KiB of stack, and so would threads that it starts."""
+    usual, seen = threading.stack_size(65536), []
+    try:
+        thread = threading.Thread(target=lambda: (seen.append(stacks.stack_nbytes()), launch()))
+        thread.start()
+        thread.join()
+        assert threading.stack_size(0) == 65536, "the program's own choice stands again"
+    finally:
+        threading.stack_size(usual)
+    # The C library may give it the stack of a thread that has ended, which had some more.
+    assert 65536 <= seen[0] < 320 << 10
+
+
+def test_a_thread_with_a_small_stack_may_launch(own_device, cc, monkeypatch):
+    """The kernel uses 320 KiB of stack."""
     monkeypatch.setenv("HAL_CPU_THREADS", "3")
     program = own_device.compile(many_values())
     start = np.arange(32768)
     y = hal.Buffer.from_numpy(start, own_device)
-    rounds = 3 if blocks == 1 else 0
-    seen = []
-
-    def launch():
-        seen.append(stacks.stack_nbytes())
-        for _ in range(rounds):
-            program(y, grid=1, block=1024)
-        if not rounds:
-            seen.append(program(y, grid=1, block=1024, wait=True))
-
-    stack_size(65536)
-    thread = threading.Thread(target=launch)
-    thread.start()
-    thread.join()
-    # The C library may give it the stack of a thread that has ended, which had some more.
-    assert 65536 <= seen[0] < 320 << 10 and len(seen) == (1 if rounds else 2)
-    heard = np.repeat(np.arange(1024) ^ 1, 32)
-    assert np.array_equal(y.numpy(), start + (rounds or 1) * heard)
-    assert threading.stack_size(0) == 65536, "the program's own choice stands again"
+    launch_with_a_small_stack(
+        lambda: [program(y, grid=1, block=1024, wait=wait) for wait in (False, False, True)]
+    )
+    assert np.array_equal(y.numpy(), start + 3 * np.repeat(np.arange(1024) ^ 1, 32))
 
 
-def test_a_small_stack_is_noticed_in_a_geometry_that_a_large_one_saw_first(
-    own_device, cc, stack_size
-):
+def test_a_small_stack_is_noticed_in_a_geometry_that_a_large_one_saw_first(own_device, cc):
     """The launch that the first thread has prepared overflowed the stack of the second: SIGSEGV."""
     program = own_device.compile(many_values())
     start = np.arange(32768)
     y = hal.Buffer.from_numpy(start, own_device)
     program(y, grid=1, block=1024)
-    stack_size(65536)
-    thread = threading.Thread(target=lambda: program(y, grid=1, block=1024))
-    thread.start()
-    thread.join()
+    launch_with_a_small_stack(lambda: program(y, grid=1, block=1024))
     assert np.array_equal(y.numpy(), start + 2 * np.repeat(np.arange(1024) ^ 1, 32))
 
 
@@ -168,15 +161,12 @@ void deep(const hal_thread *t, int32_t *y) { y[0] = sum(1000); }
 """
 
 
-def test_a_small_stack_is_no_hindrance_for_c_that_recurses(own_device, stack_size):
+def test_a_small_stack_is_no_hindrance_for_c_that_recurses(own_device):
     program = own_device.compile(hal.Source("deep", DEEP, "y: int32*", language="c"))
     y = hal.zeros(1, hal.int32, own_device)
     program(y, grid=1, block=1)
     y.fill(0)
-    stack_size(65536)
-    thread = threading.Thread(target=lambda: program(y, grid=1, block=1))
-    thread.start()
-    thread.join()
+    launch_with_a_small_stack(lambda: program(y, grid=1, block=1))
     assert y.numpy().tolist() == [500_500]
 
 

@@ -102,13 +102,9 @@ def cc(request, monkeypatch):
     ("text", "line", "said"),
     [(NOTHING_LLVM.replace("ret void", "return void"), 2, "expected instruction opcode"),
      (NOTHING_LLVM.replace("ret void", "%x = add i32 1, 2.0\n  ret void"), 2, "2.0"),
-     ("", None, ""),
      ("define void @f() {\n  ret i32 1\n}\n", 2, "value doesn't match function result type")],
 )  # fmt: skip
 def test_C5_llvm_errors(text, line, said):
-    if not text:  # parses, but lacks the entry: the loader says so
-        assert LLVMCompiler().compile(rendered(text))
-        return
     with pytest.raises(hal.CompileError) as caught:
         LLVMCompiler().compile(rendered(text))
     assert (caught.value.line, caught.value.source) == (line, text)
@@ -406,9 +402,6 @@ def test_the_largest_numbers_of_two_dtypes_are_two_floats(device, cc):
 
 def test_C6_a_missing_compiler_is_named(own_device, monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
-    for name, hint in (("gcc", "apt-get install gcc"), ("clang", "apt-get install clang")):
-        with pytest.raises(hal.CompilerUnavailable, match=f"{name}: not installed.*{hint}"):
-            CCompilerProgram(C_COMPILERS[name])
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(hal.CompilerUnavailable) as caught:
         own_device.compile(scale())
