@@ -180,16 +180,6 @@ def where_data_say(y: Numbers, x: Inputs, w: I32, h: I32):
         y[i] = total
 
 
-@shaped
-def sums_in_place(y: Numbers, x: Inputs, w: I32, h: I32):
-    k = hal.global_idx(0)
-    if k < w * h:
-        p = (k // w) * h
-        for i in range(min(hal.grid_dim(0) + h, h)):
-            y[k] += x[p % (w * h) + 0 * i] * x[i * w + k % w] + k // (i + 1) + (k + i) % w
-            p += 1
-
-
 @limited
 def wide_sums(y: Numbers, x: Inputs, w: L, h: L):
     k = hal.int64(hal.global_idx(0))

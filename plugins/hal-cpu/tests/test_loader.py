@@ -8,6 +8,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from every_section import EVERYTHING
 from mapped import mappings, rights_at
 
 from hal_core.errors import CompileError
@@ -19,30 +20,6 @@ pytestmark = pytest.mark.arm
 
 
 NATIVE = "-march=native" if processor.machine() == "x86-64" else "-mcpu=cortex-a76"
-
-EVERYTHING = """
-double exp(double), cos(double);
-void *memset(void *, int, unsigned long);
-static const double table[4] = {1, 2, 3, 4};
-static int counter;                    /* .bss */
-int shared = 5;                        /* .data */
-int common_one;                        /* COMMON under -fcommon */
-const char *const names[2] = {"a", "b"};   /* .data.rel.ro */
-__attribute__((noinline)) double helper(double x) { return exp(x) + table[(int)x & 3]; }
-void kernel(double *out) {
-    char bytes[100];
-    double (*through_pointer)(double) = cos;
-    memset(bytes, counter, sizeof bytes);
-    out[0] = helper(1.0);
-    out[1] = ++counter;
-    out[2] = shared++;
-    out[3] = names[counter & 1][0];
-    out[4] = bytes[5];
-    common_one += 2;
-    out[5] = common_one;
-    out[6] = through_pointer(0.0);
-}
-"""
 
 
 BOTH = pytest.mark.parametrize("load", [loader.load, engine.load], ids=["elf", "llvmlite"])

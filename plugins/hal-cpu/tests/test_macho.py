@@ -11,6 +11,7 @@ import struct
 import subprocess
 
 import pytest
+from every_section import EVERYTHING
 from unregistered import open_device
 
 import hal_core as hal
@@ -181,32 +182,17 @@ def test_P1_damaged_objects_are_read_or_refused():
     assert 100 < refused < 2000
 
 
-C = """
-static const double table[4] = {1, 2, 3, 4};
-static int counter;
-int shared = 5;
-const char *const names[2] = {"a", "b"};
-double exp(double);
-__attribute__((noinline)) double helper(double x) { return exp(x) + table[(int)x & 3]; }
-void kernel(double *out) {
-    out[0] = helper(1.0);
-    out[1] = ++counter;
-    out[2] = shared++;
-    out[3] = names[counter & 1][0];
-}
-"""
-
-
 @pytest.mark.parametrize("options", [(), ("-O0", "-g"), ("-Os", "-fcommon")], ids=str)
 def test_objects_of_clang(tmp_path, options):
     clang = shutil.which("clang")
     if clang is None:
         pytest.skip("needs clang, which makes objects for macOS anywhere")
-    (tmp_path / "kernel.c").write_text(C)
-    command = [clang, f"--target={MACHINES[processor.machine()]}", "-c", "-O2", *LARGE, *options]
-    subprocess.run([*command, "kernel.c", "-o", "kernel.o"], cwd=tmp_path, check=True)
+    (tmp_path / "kernel.c").write_text(EVERYTHING)
+    target = f"--target={MACHINES[processor.machine()]}"
+    command = [clang, target, "-c", "-O2", "-fno-stack-protector", *LARGE, *options, "kernel.c"]
+    subprocess.run([*command, "-o", "kernel.o"], cwd=tmp_path, check=True)
     code = engine.load((tmp_path / "kernel.o").read_bytes(), "kernel", "kernel")
-    out = (ctypes.c_double * 4)()
+    out = (ctypes.c_double * 7)()
     for _ in range(2):
         ctypes.CFUNCTYPE(None)(code.entry)(out)
-    assert list(out) == pytest.approx([2.718281828 + 2, 2, 6, ord("a")])
+    assert list(out) == pytest.approx([2.718281828 + 2, 2, 6, ord("a"), 1, 4, 1])
