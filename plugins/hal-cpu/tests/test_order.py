@@ -135,10 +135,7 @@ def test_Q7_what_the_host_has_waited_for_is_forgotten(device):
         pass
 
     queue, x = device.queue(), hal.zeros(N, hal.int32, device)
-    waits = [
-        lambda event: event.wait(20), _polled, lambda event: device.synchronize(20)
-    ]  # fmt: skip
-    for wait in waits:
+    for wait in (lambda event: event.wait(20), _polled, lambda event: device.synchronize(20)):
         data = Bytes(4 * N)
         gone = weakref.ref(data)
         wait(x.copyin(data, queue=queue))

@@ -121,6 +121,15 @@ def three_until_the_end(y: P[F], x: C[F], n: I32):
         y[j] = x[j] + 0.5
 
 
+@case(scale=2)
+def one_behind_the_other(y: P[F], x: C[F], n: I32):
+    i = hal.global_idx(0)
+    if i < n:
+        last = y[2 * i + 1]
+        y[2 * i] = x[2 * i]
+        y[2 * i + 1] = y[2 * i] + x[2 * i + 1] + last
+
+
 @case(["f4", "i4"], ["f4"])
 def two_ways(y: P[F], z: P[I32], x: C[F], n: I32):
     i = hal.global_idx(0)
