@@ -282,9 +282,3 @@ def test_A7_a_block_freed_under_a_launch_waits_for_it(checked, monkeypatch):
     checked.compile(copy)(y, x, threads=8)
     live.append(checked.allocator.statistics().live)
     assert live == [2, 1]
-
-
-def test_B3_empty_buffers_have_no_element(checked):
-    nothing = hal.empty(0, hal.float32, checked)
-    with pytest.raises(OutOfBounds, match=r"a read of 'x' by .* \(got 0; it has no element\)"):
-        checked.compile(copy)(floats(checked, 1), nothing, threads=1)

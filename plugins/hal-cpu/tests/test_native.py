@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from in_threads import results
+from kernel_files import copy
 from mapped import mappings
 from run_python import printed
 from unregistered import open_device
@@ -187,10 +188,6 @@ def test_empty_buffers(checked):
 
 
 def test_what_a_kernel_wrote_counts_as_written(checked):
-    @hal.kernel
-    def copy(y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32]) -> None:
-        y[hal.global_idx(0)] = x[hal.global_idx(0)]
-
     y, (_, x) = hal.empty(8, hal.float32, checked), given_floats(checked, 8)
     checked.compile(source("y[i] = x[i];"))(y[:4], x, vals=(4,), threads=4)
     checked.compile(copy)(x[:4], y[:4], threads=4)

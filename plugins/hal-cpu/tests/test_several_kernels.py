@@ -131,7 +131,6 @@ def test_B_elements_of_several_numbers_are_copied_and_filled(device):
     [
         ("typedef struct { float a[8]; } S; void k(const hal_thread *t, S v) {}", "v: uint64",
          "argument 0 of the kernel is S v, its signature says v: uint64"),
-        ("void k(const hal_thread *t, float *y) { y[0] = 1; }", "y: const float32*", "argument 0"),
         ("typedef double T; void k(const hal_thread *t, T v) {}", "v: int64", "argument 0.*T v"),
         ("static void k(const hal_thread *t) {}", None, "no kernel 'k'"),
         ("void k(const hal_thread *t) {} void k(const hal_thread *t) {}", None, "'k' twice"),
