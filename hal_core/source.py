@@ -120,13 +120,13 @@ class Source(_Described, Generic[N]):
         }  # fmt: skip
         for field, value in fields.items():
             object.__setattr__(self, field, value)
-        for part in (text, *self.options, *sum(self.defines, ())):
+        for part in (text, *self.options, *self.includes, *sum(self.defines, ())):
             # Long texts are ASCII, and to look for one zero takes no time.
             is_plain = part.isascii() and "\0" not in part
             wrong = None if is_plain else _UNREADABLE.search(part)
             if wrong:
                 problem = "it has a character that no compiler can read"
-                fix = "Take it out of the text, the options or the macros."
+                fix = "Take it out of the text, the options, the macros or the folders."
                 raise InvalidArgument(operation, problem, got=wrong[0], fix=fix)
 
     def __setattr__(self, name: str, value: object) -> None:

@@ -260,9 +260,9 @@ def test_signatures_read_back_what_they_write():
 
 
 @pytest.mark.parametrize("wrong", ["\0", "\udc80"])
-@pytest.mark.parametrize("part", ["text", "options", "defines"])
+@pytest.mark.parametrize("part", ["text", "options", "defines", "includes"])
 def test_K_characters_that_no_compiler_can_read_are_refused(part, wrong):
     parts = {"text": "x", "options": ("-DA",), "defines": {"A": 1}}
-    parts[part] = {"text": wrong, "options": (wrong,), "defines": {"A": wrong}}[part]
+    parts[part] = {"text": wrong, "defines": {"A": wrong}}.get(part, (wrong,))
     with pytest.raises(hal.InvalidArgument, match="Source 'k': it has a character"):
         hal.Source("k", parts.pop("text"), "", language="c", **parts)

@@ -127,6 +127,20 @@ def test_C5_llvm_of_another_convention(device):
             device.compile(hal.Source("nothing", text, "y: int32*, n: int32", language="llvm"))
 
 
+@pytest.mark.parametrize(
+    ("head", "body", "said"),
+    [("", 'call void asm sideeffect "nonsense", ""()', "nline asm"),
+     ('module asm "nonsense"', "", "nline asm"),
+     ("declare i32 @llvm.nvvm.read.ptx.sreg.tid.x()",
+      "%x = call i32 @llvm.nvvm.read.ptx.sreg.tid.x()\n  store i32 %x, ptr %a", "Cannot select")],
+)  # fmt: skip
+def test_C5_llvm_text_whose_code_llvm_cannot_write(device, head, body, said):
+    """LLVM ended the process."""
+    text = head + "\n" + NOTHING_LLVM.replace("ret void", body + "\n  ret void")
+    with pytest.raises(hal.CompileError, match=said):
+        device.compile(hal.Source("nothing", text, "y: int32*", language="llvm"))
+
+
 def test_llvm_refuses_what_it_cannot_honour():
     for fields in ({"options": ("-O1",)}, {"defines": {"N": "1"}}, {"includes": ("/usr",)}):
         with pytest.raises(hal.Unsupported, match=r"mean nothing to LLVM IR|include no files"):

@@ -40,6 +40,19 @@ _IMPORT_NBYTES, _COMPILE_NBYTES, _CHARACTER_NBYTES = 256 << 20, 96 << 20, 32
 _STACK_NBYTES = 4 << 20  # LLVM recurses; a quarter is enough for MOST_LINES
 
 
+# LLVM ends its process where it cannot write the code of a text: for an intrinsic of a GPU, say.
+_ALONE = """
+import pickle, sys
+sys.path[:] = pickle.load(sys.stdin.buffer)
+from hal_core.errors import HalError
+from hal_cpu.compilers.llvm import LLVMCompiler
+try:
+    sys.stdout.buffer.write(LLVMCompiler()._compile_here(pickle.load(sys.stdin.buffer)))
+except HalError:
+    pass
+"""
+
+
 # A fork waits for this lock. Without it a child could inherit LLVM, and llvmlite's own lock, in the
 # middle of another thread's compilation.
 llvm_lock = threading.RLock()
@@ -78,6 +91,27 @@ class LLVMCompiler(ObjectCompiler):
 
     def _compile(self, source: Source) -> bytes:
         refuse_options(source, "LLVM IR")
+        alone = b"" if source.interface.rendered else self._compile_alone(source)
+        return alone or self._compile_here(source)
+
+    def _compile_alone(self, source: Source) -> bytes:
+        """Compile a user's text in a process of its own; nothing if `_compile_here` refuses it."""
+        import pickle
+        import subprocess
+
+        if not sys.executable:  # Python is part of another program
+            return b""
+        done = subprocess.run(
+            [sys.executable, "-P", "-c", _ALONE],
+            input=pickle.dumps(sys.path) + pickle.dumps(source),
+            capture_output=True,
+        )
+        if done.returncode:
+            log = done.stderr.decode(errors="replace").strip()
+            raise self.refusal(source, log or f"exit status {done.returncode}", "<string>")
+        return done.stdout
+
+    def _compile_here(self, source: Source) -> bytes:
         needed = _COMPILE_NBYTES + _CHARACTER_NBYTES * len(source.text)
         check = partial(_check_memory, needed, f"compile {source.name}")
         check()  # here, too: Python waits for ever for a thread that has no memory to begin
