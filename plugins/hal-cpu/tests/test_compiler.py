@@ -129,16 +129,19 @@ def test_C5_llvm_of_another_convention(device):
 
 @pytest.mark.parametrize(
     ("head", "body", "said"),
-    [("", 'call void asm sideeffect "nonsense", ""()', "nline asm"),
-     ('module asm "nonsense"', "", "nline asm"),
+    [("", 'call void asm sideeffect "nonsense", ""()', "inline assembly"),
+     ('module asm "nonsense"', "", "inline assembly"),
      ("declare i32 @llvm.nvvm.read.ptx.sreg.tid.x()",
-      "%x = call i32 @llvm.nvvm.read.ptx.sreg.tid.x()\n  store i32 %x, ptr %a", "Cannot select")],
+      "%x = call i32 @llvm.nvvm.read.ptx.sreg.tid.x()\n  store i32 %x, ptr %a",
+      "@llvm.nvvm.read.ptx.sreg.tid.x is of another processor")],
 )  # fmt: skip
 def test_C5_llvm_text_whose_code_llvm_cannot_write(device, head, body, said):
     """LLVM ended the process."""
     text = head + "\n" + NOTHING_LLVM.replace("ret void", body + "\n  ret void")
     with pytest.raises(hal.CompileError, match=said):
         device.compile(hal.Source("nothing", text, "y: int32*", language="llvm"))
+    beside = '; asm\n@asm = constant [4 x i8] c"asm "\n' + NOTHING_LLVM
+    device.compile(hal.Source("nothing", beside, "y: int32*", language="llvm"))
 
 
 def test_llvm_refuses_what_it_cannot_honour():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import threading
 from collections.abc import Callable
@@ -40,17 +41,15 @@ _IMPORT_NBYTES, _COMPILE_NBYTES, _CHARACTER_NBYTES = 256 << 20, 96 << 20, 32
 _STACK_NBYTES = 4 << 20  # LLVM recurses; a quarter is enough for MOST_LINES
 
 
-# LLVM ends its process where it cannot write the code of a text: for an intrinsic of a GPU, say.
-_ALONE = """
-import pickle, sys
-sys.path[:] = pickle.load(sys.stdin.buffer)
-from hal_core.errors import HalError
-from hal_cpu.compilers.llvm import LLVMCompiler
-try:
-    sys.stdout.buffer.write(LLVMCompiler()._compile_here(pickle.load(sys.stdin.buffer)))
-except HalError:
-    pass
-"""
+# LLVM ends the process at inline assembly, as llvmlite has no parser of it, and at an intrinsic of
+# another processor. Names are those of LLVM's targets.
+_BESIDE = re.compile(r'"[^"\n]*"|;[^\n]*')  # strings and comments
+_ASSEMBLY = re.compile(r"(?<![@%$\w.-])asm\b")
+_INTRINSIC = re.compile(
+    r"@llvm\.(aarch64|amdgcn|arm|bpf|dx|hexagon|loongarch|mips|nvvm|ppc|r600|riscv|s390|spv|ve|wasm"
+    r"|x86|xcore)\.[\w.]+"
+)
+_OWN_INTRINSICS = {"x86-64": "x86", "aarch64": "aarch64"}
 
 
 # A fork waits for this lock. Without it a child could inherit LLVM, and llvmlite's own lock, in the
@@ -91,33 +90,24 @@ class LLVMCompiler(ObjectCompiler):
 
     def _compile(self, source: Source) -> bytes:
         refuse_options(source, "LLVM IR")
-        alone = b"" if source.interface.rendered else self._compile_alone(source)
-        return alone or self._compile_here(source)
-
-    def _compile_alone(self, source: Source) -> bytes:
-        """Compile a user's text in a process of its own; nothing if `_compile_here` refuses it."""
-        import pickle
-        import subprocess
-
-        if not sys.executable:  # Python is part of another program
-            return b""
-        done = subprocess.run(
-            [sys.executable, "-P", "-c", _ALONE],
-            input=pickle.dumps(sys.path) + pickle.dumps(source),
-            capture_output=True,
-        )
-        if done.returncode:
-            log = done.stderr.decode(errors="replace").strip()
-            raise self.refusal(source, log or f"exit status {done.returncode}", "<string>")
-        return done.stdout
-
-    def _compile_here(self, source: Source) -> bytes:
+        if not source.interface.rendered:
+            self._refuse_unwritten(source)
         needed = _COMPILE_NBYTES + _CHARACTER_NBYTES * len(source.text)
         check = partial(_check_memory, needed, f"compile {source.name}")
         check()  # here, too: Python waits for ever for a thread that has no memory to begin
         make = partial(self._make_object, source, check)
         # llvmlite frees an object twice, which ends the process, if Ctrl-C comes as it closes it.
         return call_in_thread(make, _STACK_NBYTES)
+
+    def _refuse_unwritten(self, source: Source) -> None:
+        """Raise CompileError for a text whose code LLVM cannot write."""
+        text = _BESIDE.sub("", source.text)
+        own = _OWN_INTRINSICS.get(processor.machine())
+        foreign = [one for one in _INTRINSIC.finditer(text) if one[1] != own]
+        if foreign:
+            raise self.refusal(source, f"{foreign[0][0]} is of another processor", "<string>")
+        if _ASSEMBLY.search(text):
+            raise self.refusal(source, "inline assembly is not supported", "<string>")
 
     def _make_object(self, source: Source, check: Callable[[], object]) -> bytes:
         lines = source.text.count("\n")
