@@ -199,6 +199,16 @@ def test_an_index_that_is_not_used_is_not_tested(tmp_path):
     assert arrays[0][0] == 3
 
 
+def test_the_index_of_a_load_if_is_computed_and_tested_in_both_cases(tmp_path):
+    """Its tests were moved out of the choice, ahead of the nodes that they need."""
+    kernel = lowered("y[0] = hal.load_if(n < 4, y, u[0, n] if n > 1 else n, 3)", tmp_path)
+    arrays = np.arange(64, dtype="i4"), np.zeros(4, "f4"), np.zeros(4, "u1"), np.zeros(4, "u1")
+    interpret(kernel, *arrays, vals=(3, 0), threads=1)
+    assert arrays[0][0] == 3
+    with pytest.raises(hal.OutOfBounds, match="along axis 1 of 'u'"):
+        interpret(kernel, *arrays, vals=(4, 0), threads=1)
+
+
 def test_the_tests_of_indices_cost_nothing_when_rendered(tmp_path):
     """Text for text what arithmetic by hand gives."""
     shaped = lowered("v = hal.view(y, (n, n))\nif i < n:\n    v[i, 2] = 7", tmp_path)

@@ -198,14 +198,7 @@ def lower_load_if(x: Expressions, node: ast.Call) -> UOp:
     condition, label, index, otherwise = node.args
     gate = x.condition(condition)
     array = memory.named(x, node, x.expression(label), label, stored=False)
-    place, made = x.emit.capture(lambda: shapes.flat(x, node, array, index))
-    # The index is not used, and so not tested, where the condition does not hold.
-    tests = [part for part in made if part.op == "ASSERT"]
-    x.emit.uops += [part for part in made if part.op != "ASSERT"]
-    if tests and isinstance(gate, UOp):
-        x.emit.branch(gate, tests, [])
-    elif gate:
-        x.emit.uops += tests
+    place = shapes.flat(x, node, array, index, gate=gate)
     return memory.load_if(x, gate, array, place, otherwise)
 
 

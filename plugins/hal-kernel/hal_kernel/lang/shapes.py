@@ -30,10 +30,17 @@ _NUMBERS: dict[str, Callable[[int, int], int]] = {
 Extent = UOp | int  # an int where it is known at compile time
 
 
-def flat(x: Expressions, at: ast.expr, memory: Memory, index: ast.expr, count: int = 1) -> UOp:
+def flat(
+    x: Expressions,
+    at: ast.expr,
+    memory: Memory,
+    index: ast.expr,
+    count: int = 1,
+    gate: UOp | bool = True,
+) -> UOp:
     """Return the index of an element counted row after row: `a[i, j]` is `i * width + j`.
 
-    The `count` elements from there on are within the bounds.
+    The `count` elements from there on are within the bounds, where `gate` holds.
     """
     # `p[i]`, the most frequent case, needs none of the checks below.
     if memory.shape is None and memory.offset is None and not isinstance(index, ast.Tuple):
@@ -58,9 +65,17 @@ def flat(x: Expressions, at: ast.expr, memory: Memory, index: ast.expr, count: i
     known += [extent for extent in memory.shape or () if isinstance(extent, UOp)]
     if known:
         x.unify(at, "the index", [*known])
-    if memory.offset is not None or len(parts) > 1:
-        for position, value in enumerate(values):
-            _test_bounds(x, at, memory, position, value)
+    if gate is not False and (memory.offset is not None or len(parts) > 1):
+
+        def test() -> None:
+            for position, value in enumerate(values):
+                _test_bounds(x, at, memory, position, value)
+
+        tests = x.emit.capture(test)[1]
+        if tests and isinstance(gate, UOp):
+            x.emit.branch(gate, tests, [])
+        else:
+            x.emit.uops += tests
     if count > 1 and memory.shape is not None:
         last = _computed(x, at, "ADD", values[-1], count - 1)
         _check_bounds(x, at, memory, len(parts) - 1, last)
