@@ -351,3 +351,22 @@ def test_bad_signature_is_refused_at_the_definition(head, at, says, fix, tmp_pat
     text = f"{IMPORTS}@hal.func\n{head}\n    return a\n"
     error = refusal(lambda: load(tmp_path, text), at, says, fix)
     assert str(error).startswith("kernel: in g: ")
+
+
+@hal.func
+def with_half(x):
+    return x, hal.float32(x) / 2
+
+
+@hal.kernel
+def dropping(y: hal.Ptr[hal.float32], x: hal.int32):
+    _, y[0] = with_half(x)
+    y[1], _ = with_half(hal.float32(7))
+    _ = hal.int64(x)
+
+
+def test_results_that_are_dropped_have_any_dtypes():
+    """The first value of `_` decided the dtype of all."""
+    y = np.zeros(2, "f4")
+    interpret(dropping, y, vals=(3,), threads=1)
+    assert y.tolist() == [1.5, 7]

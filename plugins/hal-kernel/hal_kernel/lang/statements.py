@@ -190,6 +190,8 @@ class Statements:
         if isinstance(value, float) and want is not None and not want.is_float:
             want = None  # the error of set_variable says where the variable began
         made = x.settled(at, value, want)
+        if name == "_" and name not in self.names.parameters:
+            return  # values of any dtypes, none of them used
         if self.names.assigned_once(name):
             self.names.visible[name] = made
         else:
