@@ -16,9 +16,7 @@ from harness import UNSUPPORTED, WRONG, Runner, Verdict
 import hal_core as hal
 from hal_core.compiler import compile_source
 from hal_core.source import Binary
-from hal_cpu.vectors import LLVMRenderer
 from hal_kernel.ir.writing import source_of
-from hal_metal.render import MetalRenderer
 
 
 class Target(NamedTuple):
@@ -100,6 +98,8 @@ class MSL(Runner):
         self.why = "" if self.msl.compiler() else "clang is not installed (apt-get install clang)"
 
     def launch(self, kernel, case, before):
+        from hal_metal.render import MetalRenderer
+
         lowered = kernel.lower()
         library = self.msl.Library(MetalRenderer().render(lowered))
         signature = lowered.signature
@@ -162,6 +162,8 @@ class Opened(Runner):
         found = hal.Device[self.device].renderer
         if self.target.width is None:
             return found
+        from hal_cpu.vectors import LLVMRenderer
+
         return LLVMRenderer(found.half, found.fma, found.registers, self.target.width)
 
     def _source(self, kernel):

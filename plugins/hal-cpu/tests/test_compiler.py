@@ -129,8 +129,9 @@ def test_C5_llvm_of_another_convention(device):
 
 @pytest.mark.parametrize(
     ("head", "body", "said"),
-    [("", 'call void asm sideeffect "nonsense", ""()', "inline assembly"),
-     ('module asm "nonsense"', "", "inline assembly"),
+    [("", 'call void asm sideeffect "nonsense", ""()', "'asm' is not supported"),
+     ('module asm "nonsense"', "", "'asm' is not supported"),
+     ('define void @f() gc "nonsense" { ret void }', "", "'gc' is not supported"),
      ("declare i32 @llvm.nvvm.read.ptx.sreg.tid.x()",
       "%x = call i32 @llvm.nvvm.read.ptx.sreg.tid.x()\n  store i32 %x, ptr %a",
       "@llvm.nvvm.read.ptx.sreg.tid.x is of another processor")],

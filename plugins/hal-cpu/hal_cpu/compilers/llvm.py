@@ -41,10 +41,10 @@ _IMPORT_NBYTES, _COMPILE_NBYTES, _CHARACTER_NBYTES = 256 << 20, 96 << 20, 32
 _STACK_NBYTES = 4 << 20  # LLVM recurses; a quarter is enough for MOST_LINES
 
 
-# LLVM ends the process at inline assembly, as llvmlite has no parser of it, and at an intrinsic of
-# another processor. Names are those of LLVM's targets.
+# LLVM ends the process at these words, as llvmlite has neither a parser of assembly nor collectors of
+# garbage, and at an intrinsic of another processor. Names are those of LLVM's targets.
 _BESIDE = re.compile(r'"[^"\n]*"|;[^\n]*')  # strings and comments
-_ASSEMBLY = re.compile(r"(?<![@%$\w.-])asm\b")
+_WORD = re.compile(r"(?<![@%$\w.-])(asm|gc|x86_amx)\b")
 _INTRINSIC = re.compile(
     r"@llvm\.(aarch64|amdgcn|arm|bpf|dx|hexagon|loongarch|mips|nvvm|ppc|r600|riscv|s390|spv|ve|wasm"
     r"|x86|xcore)\.[\w.]+"
@@ -106,8 +106,9 @@ class LLVMCompiler(ObjectCompiler):
         foreign = [one for one in _INTRINSIC.finditer(text) if one[1] != own]
         if foreign:
             raise self.refusal(source, f"{foreign[0][0]} is of another processor", "<string>")
-        if _ASSEMBLY.search(text):
-            raise self.refusal(source, "inline assembly is not supported", "<string>")
+        word = _WORD.search(text)
+        if word:
+            raise self.refusal(source, f"{word[0]!r} is not supported", "<string>")
 
     def _make_object(self, source: Source, check: Callable[[], object]) -> bytes:
         lines = source.text.count("\n")
