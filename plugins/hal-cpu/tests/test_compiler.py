@@ -141,7 +141,7 @@ def test_C5_llvm_text_whose_code_llvm_cannot_write(device, head, body, said):
     text = head + "\n" + NOTHING_LLVM.replace("ret void", body + "\n  ret void")
     with pytest.raises(hal.CompileError, match=said):
         device.compile(hal.Source("nothing", text, "y: int32*", language="llvm"))
-    beside = '; asm\n@asm = constant [4 x i8] c"asm "\n' + NOTHING_LLVM
+    beside = '; asm\n@asm = constant [4 x i8] c"asm "\n' + NOTHING_LLVM.replace("{", "{\ngc:", 1)
     device.compile(hal.Source("nothing", beside, "y: int32*", language="llvm"))
 
 
