@@ -53,9 +53,9 @@ def digest_of_headers(source: Source[Any]) -> str:
                         if name:
                             file.seek(0)
                             pending.append((file.read().decode("latin-1"), os.path.dirname(path)))
-    except (OSError, ValueError) as error:  # a name with a zero character
+    except OSError as error:
         problem = f"an include folder cannot be read: {error}"
-        raise InvalidArgument("compile", problem, got=getattr(error, "filename", folders)) from None
+        raise InvalidArgument("compile", problem, got=error.filename) from None
     return state.hexdigest()
 
 

@@ -31,13 +31,9 @@ Extent = UOp | int  # an int where it is known at compile time
 
 
 def flat(
-    x: Expressions,
-    at: ast.expr,
-    memory: Memory,
-    index: ast.expr,
-    count: int = 1,
+    x: Expressions, at: ast.expr, memory: Memory, index: ast.expr, count: int = 1,
     gate: UOp | bool = True,
-) -> UOp:
+) -> UOp:  # fmt: skip
     """Return the index of an element counted row after row: `a[i, j]` is `i * width + j`.
 
     The `count` elements from there on are within the bounds, where `gate` holds.
