@@ -47,7 +47,7 @@ plugin = NPUPlugin()
 
 
 def pytest_itemcollected(item):
-    """Of the kit on the NPU, a usual run has what lets a chip fail, and its queues."""
+    """Leave to full runs what the kit tries on the NPU beside failures of its chip and queues."""
     usual = "hal_fault" in getattr(item, "fixturenames", ()) or item.cls is TestQueue
     if item.path.stem == "test_conformance_npu" and not usual:
         item.add_marker(pytest.mark.full)
