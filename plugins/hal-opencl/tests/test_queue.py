@@ -13,6 +13,7 @@ import hal_core as hal
 from hal_core.queue import Failure
 from hal_opencl import driver
 from hal_opencl.queue import OpenCLQueue
+from hal_testing.conformance.kernels import add_one
 
 N = 64
 MOST = 150  # places of a scene; all of them under HAL_TEST_EVERY_PLACE=1
@@ -59,6 +60,24 @@ def test_Q1_the_first_work_on_memory_is_behind_work_without_a_queue(device):
     made.fill(8)
     assert old.fill(2, queue=queue).wait(20)  # it has used this memory before
     gate.set_status(cl.command_execution_status.COMPLETE)
+
+
+def test_Q8_a_circle_through_work_without_a_queue_is_shown(device):
+    """New memory waits for that work, which waits for an event that comes behind the new memory."""
+    old, new, ahead = hal.zeros(N, hal.int32, device), hal.empty(N, hal.int32, device), hal.Event()
+    program, queue = device.compile(add_one), device.queue()
+    program(old, vals=(N,), threads=N, wait=True)
+    device.default_queue.wait(ahead)
+    program(old, vals=(N,), threads=N)
+    done = new.fill(7, queue=queue)
+    assert not done.wait(0.05)
+    queue.record(ahead)
+    try:
+        with pytest.raises(hal.InvalidState, match="queues wait for each other"):
+            done.wait(0.05)
+    finally:
+        ahead._happen(None)  # so that the other tests can use the device
+    assert done.wait(20) and new.numpy().tolist() == [7] * N and old.numpy().tolist() == [2] * N
 
 
 def test_Q2_an_event_of_the_default_queue_is_behind_work_without_a_queue(device):
