@@ -12,7 +12,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 import vector_kernels
-from index_kernels import LIMITED, SHAPED
+from index_kernels import LIMITED, SHAPED, made_of_itself
 from run_python import printed
 from slices import usual
 from vector_kernels import AVX2, CASES, compiled
@@ -198,6 +198,12 @@ def test_the_variables_of_a_gang_fit_the_registers():
     few = gangs_of(vector_kernels.sums).widths
     many = gangs_of(vector_kernels.sixteen_sums).widths
     assert few.whole > many.whole == many.few == 8
+
+
+def test_a_long_kernel_has_no_body_for_what_is_left_of_a_row():
+    """Its time in LLVM would be a fifth of the whole: MIX takes the last gangs."""
+    kernels = vector_kernels.clamped, made_of_itself
+    assert ["begin.few" in gangs_of(kernel).text() for kernel in kernels] == [True, False]
 
 
 @hal.kernel

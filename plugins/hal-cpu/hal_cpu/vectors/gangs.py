@@ -5,7 +5,7 @@ for each row of threads:
     while x < end:
         ON   W threads, without a mask; everything is guessed to have its usual shape
              a guess fails before anything is stored: the same threads start again in the next
-        FEW  as ON, with the threads of one vector
+        FEW  as ON, with the threads of one vector; not in long kernels
         MIX  with a mask; nothing is guessed
 """
 
@@ -34,6 +34,7 @@ from hal_kernel.render.renderer import writers
 _PARAMETERS = "ptr %hal.args, ptr %hal.launch, i64 %hal.first, i64 %hal.last"
 _ALONE = 4  # threads behind the last gang of a row that run a short body one by one
 _SHORT = 48  # nodes
+_LONG = 256  # beyond it LLVM's time for one more body is not worth what it saves in the last gangs
 _PADDING = 64  # elements behind an array that whole vectors may read
 
 
@@ -286,7 +287,7 @@ class Gangs(Flat):
         thread = self.let(f"add i64 {row}, {x}")
         bodies = [("on", whole)]
         if whole > 1:
-            bodies += [("few", few)] if few < whole else []
+            bodies += [("few", few)] if few < whole and facts(region.body).nodes <= _LONG else []
             bodies.append(("mix", few))
         labels = [f"{name}.{place}" for name, _ in bodies]
         alone = f"alone.{place}" if whole > 1 and self._is_short(region) else ""
