@@ -61,16 +61,15 @@ class Branches(Subgroups):
             self.node(item)
 
     def node(self, uop: UOp) -> None:
-        writer = self.writers.get(uop.op)
-        if writer is not None:
-            writer(self, uop)
-            self.changes += uop.op in CHANGES
-        elif uop.op in LEAVES:
+        op, values = uop.op, self.values
+        if op in self.writers:
+            self.writers[op](self, uop)
+            self.changes += op in CHANGES
+        elif op in LEAVES:
             self._leave_block(uop)
         else:
-            known = self.values.get
-            operands = [known(source) or self.get(source) for source in uop.src]
-            self.values[uop] = self.derive(uop, operands)
+            operands = [values[one] if one in values else self.get(one) for one in uop.src]
+            values[uop] = self.derive(uop, operands)
 
     def _rest_of_block(self, rest: list[Item]) -> None:
         """Write what stands behind an item that some lanes have left, for the others."""
@@ -279,7 +278,7 @@ class Branches(Subgroups):
             if self.choosing:
                 self.env.put(variable, value)
             else:
-                self.assign(variable, value, blends=True)
+                self.assign(variable, value, blends=self.mask is not None)
 
     def write_loop(self, item: Loop) -> None:
         raise NotImplementedError

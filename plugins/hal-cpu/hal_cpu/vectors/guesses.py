@@ -29,7 +29,7 @@ class Guesses(LaneValues):
     def derive(self, uop: UOp, values: Sequence[Value]) -> Value:
         """Return the value of an operation without effects."""
         dtype = dtype_of(uop)
-        if all(map(self.is_uniform, values)):
+        if not [value for value in values if not (value.is_flat and self.holds(value.tests))]:
             return self.uniform(dtype, self.operation(uop, [value.base for value in values], 1))
 
         def exact() -> str:
@@ -42,7 +42,7 @@ class Guesses(LaneValues):
 
     def fitting(self, value: Value) -> Tests:
         """Return the tests under which base + lanes does not wrap."""
-        if value.fits or value.lanes is None or not any(value.lanes):
+        if value.fits or value.lanes is None or value.is_flat:
             return NO_TESTS
         low, high = min(value.lanes), max(value.lanes)
         dtype, kind, tests = value.dtype, scalar(value.dtype), set[str]()
@@ -252,7 +252,7 @@ class Guesses(LaneValues):
             return None
         dtype, tests = a.dtype, a.tests | b.tests
         if a.lanes == b.lanes:
-            if any(a.lanes):
+            if not a.is_flat:
                 tests |= self.fitting(a) | self.fitting(b)
             return Value(bool_, self.compare(op, dtype, 1, a.base, b.base), self.zero, tests, exact)
         if not a.base.startswith("%") and not b.base.startswith("%"):

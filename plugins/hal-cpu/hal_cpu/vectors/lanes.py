@@ -70,7 +70,7 @@ class LaneValues(Functions):
             if value.lanes is not None and self.holds(value.tests):
                 kind = scalar(value.dtype)
                 name = self.splat(kind, value.base)
-                if any(value.lanes):
+                if not value.is_flat:
                     name = self.let(
                         f"add {of(kind, self.w)} {name}, {self.per_lane(kind, value.lanes)}"
                     )

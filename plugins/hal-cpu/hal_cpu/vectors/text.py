@@ -36,12 +36,12 @@ class Log(list[tuple[dict[Any, Any], Any, Any]]):
 
     def back(self, mark: int) -> None:
         """Take back all changes since the log had so many."""
-        while len(self) > mark:
-            known, key, value = self.pop()
+        for known, key, value in reversed(self[mark:]):
             if value is None:
-                known.pop(key, None)
+                del known[key]
             else:
                 known[key] = value
+        del self[mark:]
 
 
 class Scoped(dict[K, V], Generic[K, V]):
@@ -56,8 +56,7 @@ class Scoped(dict[K, V], Generic[K, V]):
         self[key] = value
 
     def drop(self, key: K) -> None:
-        if key in self:
-            self._log.append((self, key, self.pop(key)))
+        self._log.append((self, key, self.pop(key)))
 
 
 class Text:
@@ -68,6 +67,7 @@ class Text:
         self.lines: list[str] = []  # behind those in `parts`
         self.parts: list[list[str] | dict[str, str]] = []
         self.loops: list[dict[str, str]] = []  # that are open: instruction ahead of it -> its name
+        self.depth = 0  # how many of them
         self.headers: list[str] = []  # of the open loops; "" if LLVM may unroll one
         self.levels: dict[str, int] = {}  # name -> how many loops were open around it, if any
         self.least = 0  # open loops that what is loaded here must stay in
@@ -92,26 +92,28 @@ class Text:
         known = self.cache.get(text)
         if known is not None:
             return known
-        free = free or text[: text.index(" ")] in _FREE
+        free = free or text.partition(" ")[0] in _FREE
+        name, level, here = f"%v.{self.count}", least or 0, self.depth
         if not free and least is None:
-            name = f"%v.{self.number()}"
+            level = here
             self.lines.append(f"  {name} = {text}")
-            level = len(self.loops)
         else:
             key = text if free else (text, self.changes)
             if not free and (known := self.cache.get(key)) is not None:
                 return known
-            here, level, levels = len(self.loops), least or 0, self.levels
+            levels = self.levels
             for operand in _NAME.findall(text):
                 if operand in levels and levels[operand] > level:
                     level = levels[operand]
             ahead = self.loops[level] if level < here else {}
             if text in ahead:
                 return ahead[text]
-            name = ahead[text] = f"%v.{self.number()}"
+            ahead[text] = name
             if level >= here:
                 self.lines.append(f"  {name} = {text}")
-                self.cache.put(key, name)
+                self.log.append((self.cache, key, None))  # as `put` does; it was not known
+                self.cache[key] = name
+        self.count += 1
         if level:
             self.levels[name] = level
         return name
@@ -121,6 +123,7 @@ class Text:
         if self.left:
             self.label(f"dead.{self.number()}")
         self.loops.append({})
+        self.depth += 1
         self.parts += [self.lines, self.loops[-1]]
         self.lines = []
         self.jump(label)
@@ -130,6 +133,7 @@ class Text:
 
     def close_loop(self) -> None:
         self.loops.pop()
+        self.depth -= 1
         self.headers.pop()
 
     def whole(self) -> list[str]:
@@ -157,11 +161,11 @@ class Text:
         return self.let(f"load {kind}, ptr {place}")
 
     def store(self, kind: str, value: str, place: str) -> None:
-        self.line(f"store {kind} {value}, ptr {place}")
+        self.lines.append(f"  store {kind} {value}, ptr {place}")
 
     def label(self, name: str) -> None:
         self.lines.append(f"{name}:")
-        self.left, self.least = False, len(self.loops)
+        self.left, self.least = False, self.depth
 
     def jump(self, name: str) -> None:
         """Jump, unless the block has ended with a jump already."""

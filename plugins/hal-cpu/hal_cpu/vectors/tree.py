@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from hal_cpu.vectors.functions import calls_library, operations
+from hal_kernel.ir.expand import FUNCTIONS
 from hal_kernel.ir.uop import ATOMIC_OPS, LEAVES, UOp
 
 _ACCESSES = ATOMIC_OPS | {"LOAD", "STORE", "FENCE"}
@@ -24,7 +25,7 @@ class Facts(NamedTuple):
     """Facts of a block and of all blocks in it, which writers ask for again and again."""
 
     nodes: int  # that are no blocks themselves
-    sets: tuple[UOp, ...]  # variables
+    sets: tuple[UOp, ...]  # variables, each once
     leaves: tuple[UOp, ...]  # BREAKs, CONTINUEs and RETURNs
     loops: tuple[UOp, ...]
     accesses: bool  # it accesses memory, or may call the C library
@@ -181,28 +182,29 @@ def facts(part: list[Item] | If | Loop | Region) -> Facts:
     except AttributeError:
         pass
     nodes, accesses, has_effects = 0, False, False
-    sets, leaves = list[UOp](), list[UOp]()
+    sets, leaves = dict[UOp, None](), list[UOp]()
     loops = [part.node] if isinstance(part, Loop) else []
     inside: Iterable[Item | list[Item]] = part if isinstance(part, list) else sides_of(part)
     for item in inside:
         if not isinstance(item, UOp):
             inner = facts(item)
             nodes += inner.nodes
-            sets += inner.sets
+            sets |= dict.fromkeys(inner.sets)
             leaves += inner.leaves
             loops += inner.loops
             accesses |= inner.accesses
             has_effects |= inner.has_effects
             continue
-        nodes += operations(item)
         op = item.op
         if op not in _NOTED:
-            accesses |= calls_library(item)
+            nodes += operations(item) if op in FUNCTIONS else 1
+            accesses |= op in FUNCTIONS and calls_library(item)
             continue
+        nodes += 1
         if op in ("SET", "GET"):
             accesses |= item.src[0].op == "SPILL"
             if op == "SET":
-                sets.append(item.src[0])
+                sets[item.src[0]] = None
                 has_effects |= item.src[0].op == "SPILL"
         elif op in LEAVES:
             leaves.append(item)

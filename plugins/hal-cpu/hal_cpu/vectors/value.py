@@ -35,9 +35,10 @@ class Value:
         exact: Callable[[], str] | None = None, fits: bool = False,
         always: str | None = None, never: str | None = None, vector: str = "",
     ) -> None:  # fmt: skip
-        if lanes is not None and not fits and any(lanes):
-            lanes = wrapped(dtype, lanes)
         self.is_flat = lanes is not None and not any(lanes)
+        if lanes is not None and not (fits or self.is_flat):
+            lanes = wrapped(dtype, lanes)
+            self.is_flat = not any(lanes)
         self.dtype, self.base, self.lanes, self.tests = dtype, base, lanes, tests
         self.exact, self.fits, self.always, self.never = exact, fits, always, never
         self.vector = vector

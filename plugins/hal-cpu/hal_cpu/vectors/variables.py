@@ -57,17 +57,18 @@ class Variables(Atomics):
         elif self.choosing:
             self.env.put(variable, self.get(value))
         else:
-            self.assign(variable, self.get(value), self._needs_blend(uop))
+            blends = self.mask is not None and self._needs_blend(uop)
+            self.assign(variable, self.get(value), blends)
 
     def assign(self, variable: UOp, value: Value, blends: bool) -> None:
-        """Set a variable for the lanes that are on."""
+        """Set a variable; one that `blends`, for the lanes that are on only."""
         if self.trying is not None and not self.shapes.is_inside(variable, self.trying):
             self.pure = False
         if not self.is_varying(variable):
             slot, kind = self.slot_of(variable)
             self.store(kind, value.base, slot)
         else:
-            if self.mask is not None and blends:
+            if blends:
                 old, dtype = self.vec(self.held(variable)), value.dtype
                 value = self.vector(dtype, self.masked(dtype, self.vec(value), old))
             self._keep(variable, value)
@@ -130,7 +131,8 @@ class Variables(Atomics):
     def forget(self, block: list[Item]) -> None:
         """Forget the values of variables that a block sets."""
         for variable in facts(block).sets:
-            self.env.drop(variable)
+            if variable in self.env:
+                self.env.drop(variable)
 
     def _needs_blend(self, uop: UOp) -> bool:
         """Tell whether lanes that are off here may read the variable that is set, later."""
