@@ -40,7 +40,7 @@ class Functions(Arithmetic):
         self.fma = fma
 
     def operation(self, uop: UOp, operands: Sequence[str], n: int) -> str:
-        if not (self.fma and is_function(uop)):
+        if uop.op not in FUNCTIONS or not self.fma:
             return super().operation(uop, operands, n)
         dtype, ops = dtype_of(uop), _TOGETHER.get(uop.op, (uop.op,))
         name, declarations, helpers = _written(ops, dtype, n)
@@ -56,25 +56,21 @@ class Functions(Arithmetic):
         return self.let(f"extractvalue {result} {whole}, {ops.index(uop.op)}")
 
 
-def is_function(node: UOp) -> bool:
-    """Tell whether a node is a function that is written as arithmetic."""
-    return node.op in FUNCTIONS and node.dtype in FUNCTIONS[node.op]
-
-
 def calls_library(node: UOp) -> bool:
     """Tell whether a node is a function that calls the C library for some arguments."""
-    return is_function(node) and _formula(node.op, dtype_of(node)).size is not None
+    return node.op in FUNCTIONS and _formula(node.op, dtype_of(node)).size is not None
 
 
 def operations(node: UOp) -> int:
     """Return how many nodes a node stands for: itself, or the arithmetic of a function."""
-    return len(_formula(node.op, dtype_of(node)).nodes) if is_function(node) else 1
+    return len(_formula(node.op, dtype_of(node)).nodes) if node.op in FUNCTIONS else 1
 
 
-def itemsize(node: UOp) -> int:
-    """Return the bytes of a number that a node has, or of the largest that a function computes."""
-    nodes = _formula(node.op, dtype_of(node)).nodes if is_function(node) else [node]
-    return max(part.dtype.itemsize for part in nodes if part.dtype)
+@functools.cache
+def itemsize(op: str, dtype: DType) -> int:
+    """Return the bytes of a number of a dtype, or of the largest that a function computes of it."""
+    nodes = _formula(op, dtype).nodes if op in FUNCTIONS else []
+    return max([dtype.itemsize, *[part.dtype.itemsize for part in nodes if part.dtype]])
 
 
 @functools.cache

@@ -208,7 +208,9 @@ def _common(paths: Sequence[Path]) -> Path:
     common = paths[0]
     for path in paths[1:]:
         n = 0
-        while n < min(len(common), len(path)) and common[n] == path[n]:
+        for step, other in zip(common, path, strict=False):
+            if step != other:
+                break
             n += 1
         common = common[:n]
     return common

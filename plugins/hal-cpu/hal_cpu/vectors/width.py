@@ -5,9 +5,10 @@ from __future__ import annotations
 from itertools import accumulate
 from typing import NamedTuple
 
-from hal_cpu.vectors.functions import is_function, itemsize, operations
+from hal_cpu.vectors.functions import itemsize, operations
 from hal_cpu.vectors.shapes import Shapes
 from hal_cpu.vectors.tree import If, Loop
+from hal_kernel.ir.expand import FUNCTIONS
 from hal_kernel.ir.uop import ATOMIC_OPS, LEAVES, PURE, UOp, array_of
 
 _LEAST, _MOST = 8, 64
@@ -15,7 +16,7 @@ _LOCAL_NBYTES = 64 << 10  # of all lanes' own arrays
 _LONG = 1000  # operations without a loop; of four vectors they take LLVM twice as long
 _DEEPEST = 60  # nested blocks as a tree, in which this package recurses
 _DEPTHS = {"IF": 1, "RANGE": 1, "LOOP": 1, "ENDIF": -1, "ENDRANGE": -1, "ENDLOOP": -1}
-_WIDE_OPS = frozenset({"LOAD", "VAR", "FMA"})  # whose results are kept in registers
+_WIDE_OPS = frozenset({"LOAD", "VAR", "FMA", *FUNCTIONS})  # whose results are kept in registers
 _GATHER, _BRANCH = 10, 34  # what they cost more in vectors, and alone; in tenths of an operation
 _UPDATE = 16  # operations
 _WAITS = frozenset({"CAS", "ATOMICLOAD"})
@@ -47,8 +48,9 @@ DEEP = Widths(1, 1, f"blocks are nested deeper than {_DEEPEST}")
 
 def is_deep(uops: tuple[UOp, ...]) -> bool:
     """Tell whether a tree of the nodes may be too deep: what follows a jump's IF goes into it."""
-    depth = max(accumulate([_DEPTHS.get(node.op, 0) for node in uops]), default=0)
-    return depth + sum(node.op in LEAVES for node in uops) > _DEEPEST
+    ops = [node.op for node in uops if node.op in _DEPTHS or node.op in LEAVES]
+    depth = max(accumulate([_DEPTHS.get(op, 0) for op in ops]), default=0)
+    return depth + sum([op in LEAVES for op in ops]) > _DEEPEST
 
 
 def widths(
@@ -63,9 +65,9 @@ def widths(
     if why:
         return Widths(1, 1, why)
     sizes = [
-        itemsize(node)
+        itemsize(node.op, node.dtype)
         for node in uops
-        if node in varying and (node.op in _WIDE_OPS or is_function(node)) and node.dtype
+        if node in varying and node.op in _WIDE_OPS and node.dtype
     ]
     size = max(sizes, default=4)
     in_loops = {
@@ -106,14 +108,14 @@ def _alone(uops: tuple[UOp, ...], shapes: Shapes) -> str:
     for node in uops:
         if node not in shapes.varying:
             continue
-        path = shapes.paths.get(node, ())
-        if node.op in _WAITS and any(item.node.op == "LOOP" for item, _ in path):
+        path = shapes.paths[node]
+        if node.op in _WAITS and "LOOP" in [item.node.op for item, _ in path]:
             return "threads may wait for each other"
         if node.op in ATOMIC_OPS and array_of(node.src[0]).op == "SHARED":
             updates += node.src[1] in shapes.varying
         amount = operations(node) if node.op in PURE else 0
         work += amount
-        if any(item.node in shapes.divergent for item, _ in path):
+        if not shapes.divergent.isdisjoint([item.node for item, _ in path]):
             strays = node.op == "LOAD" and shapes.likely_stride(node.src[1]) is None
             gathers += strays and node.src[0].op != "LOCAL"
             computed += amount
