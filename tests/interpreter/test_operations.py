@@ -38,7 +38,7 @@ def check(op, sources, target, rows, oracle):
 
 
 def rows(op, dtype):
-    return list(product(numbers(dtype), repeat=SOURCE_COUNTS.get(op, 2)))
+    return list(product(numbers(dtype), repeat=SOURCE_COUNTS[op]))
 
 
 def test_every_operation_is_here():
@@ -50,7 +50,7 @@ def test_every_operation_is_here():
 @pytest.mark.parametrize("op", INTEGER_OPS)
 def test_integers(op, dtype):
     check(
-        op, [dtype] * SOURCE_COUNTS.get(op, 2), dtype, rows(op, dtype),
+        op, [dtype] * SOURCE_COUNTS[op], dtype, rows(op, dtype),
         lambda *values: oracles.integer(op, dtype, *values),
     )  # fmt: skip
 
@@ -67,7 +67,7 @@ def test_all_pairs_of_bytes(op, dtype):
 
 @pytest.mark.parametrize("op", [*sorted(BITWISE), "NOT"])
 def test_bools(op):
-    count = SOURCE_COUNTS.get(op, 2)
+    count = SOURCE_COUNTS[op]
     oracle = (lambda a: not a) if op == "NOT" else oracles.BITS[op]
     check(op, [bool_] * count, bool_, rows(op, bool_), oracle)
 
@@ -87,7 +87,7 @@ def test_where(dtype):
 @pytest.mark.parametrize("dtype", FLOATS, ids=repr)
 @pytest.mark.parametrize("op", ["ADD", "SUB", "MUL", "DIV", "FMA"])
 def test_reals(op, dtype):
-    count = SOURCE_COUNTS.get(op, 2)
+    count = SOURCE_COUNTS[op]
     some = rows(op, dtype) if count == 2 else list(product(numbers(dtype)[::5], repeat=3))
     check(op, [dtype] * count, dtype, some, lambda *v: oracles.real(op, dtype, *v))
 
@@ -139,7 +139,7 @@ def _is_odd(value):
 def test_math(op, dtype):
     """float32 is rounded once: within a bit over half a unit of what float64 gives."""
     some = rows(op, dtype)
-    count = SOURCE_COUNTS.get(op, 2)
+    count = SOURCE_COUNTS[op]
     for row, got in zip(some, compute(op, [dtype] * count, dtype, some), strict=True):
         expected = python_math(op, *row)
         told = f"{op} of {row} in {dtype}: {got!r}, not {expected!r}"

@@ -384,8 +384,9 @@ RULES: dict[str, Rule] = {
     "ENDIF": _closes("IF"),
 }
 
-# How many sources a node has; the ops that are not here have two, and a PRINT has any number.
+# How many sources a node has; a PRINT has any number.
 SOURCE_COUNTS = {
+    **dict.fromkeys(RULES, 2),
     **dict.fromkeys(("PARAM", "CONST", "SPECIAL", "VAR", "SHARED", "LOCAL", "TABLE", "BARRIER"), 0),
     **dict.fromkeys(("FENCE", "LOOP", "RETURN"), 0),
     **dict.fromkeys(FLOAT_UNARY | {"NEG", "ABS", "NOT", "GET", "CAST", "BITCAST", "VIEW", "IF"}, 1),

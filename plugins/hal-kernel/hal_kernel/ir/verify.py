@@ -118,12 +118,13 @@ class _Walk:
         if not isinstance(given, UOp):
             return "not a UOp"
         op, dtype = node.op, node.dtype
-        if not isinstance(op, str) or op not in RULES:
-            return "no such op"
         src: Any = node.src
+        try:
+            count = SOURCE_COUNTS[op]
+        except (KeyError, TypeError):  # TypeError for what cannot be a key
+            return "no such op"
         if not isinstance(src, tuple):
             return _NO_SOURCES
-        count = SOURCE_COUNTS.get(op, 2)
         if len(src) != count:
             free = is_gated(node) or op == "PRINT" or (op, len(src)) == ("ASSERT", 2)
             if not free:
@@ -135,18 +136,16 @@ class _Walk:
         if node in self.visible or node in self.ended:
             return "the node stands in the list twice"
         try:
-            if self.visible.issuperset(src):
-                return None
+            hidden = [source for source in src if source not in self.visible]
         except TypeError:  # for what cannot be in a set
             return _NO_SOURCES
-        for source in src:
-            if source not in self.visible:
-                if not isinstance(source, UOp):
-                    return _NO_SOURCES
-                if source in self.ended:
-                    return f"{source!r} was computed inside a block that has ended"
-                return f"{source!r} does not stand earlier in the list"
-        return None
+        if not hidden:
+            return None
+        if not isinstance(hidden[0], UOp):
+            return _NO_SOURCES
+        if hidden[0] in self.ended:
+            return f"{hidden[0]!r} was computed inside a block that has ended"
+        return f"{hidden[0]!r} does not stand earlier in the list"
 
     def step(self, node: UOp) -> str | None:
         """Follow a node that changes what is visible or assigned, or that nothing may reach."""
