@@ -19,8 +19,8 @@ def contracted(kernel: Kernel) -> Kernel:
 
     The result allows no compiler to fuse more.
     """
-    uses = Counter(source for node in kernel.uops for source in node.src)
-    sums = {node: _product(node, uses) for node in kernel.uops}
+    uses = Counter([source for node in kernel.uops for source in node.src])
+    sums = {node: _product(node, uses) for node in kernel.uops if node.op in ("ADD", "SUB")}
     fused = {node: product for node, product in sums.items() if product is not None}
     gone = set(fused.values())
     uops: list[UOp] = []
@@ -53,7 +53,7 @@ def _product(node: UOp, uses: Counter[UOp]) -> UOp | None:
 
     Of two products it is the one of a variable: in a loop the next sum waits for it.
     """
-    if node.op not in ("ADD", "SUB") or node.dtype is None or not node.dtype.is_float:
+    if node.dtype is None or not node.dtype.is_float:
         return None
     found = [part for part in node.src if part.op == "MUL" and uses[part] == 1]
     of_variables = [part for part in found if any(one.op == "GET" for one in part.src)]

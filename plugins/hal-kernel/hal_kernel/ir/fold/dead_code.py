@@ -38,15 +38,14 @@ def without_dead(uops: list[UOp]) -> tuple[UOp, ...]:
         if op in OPENS:
             open_.append(node)
             block = node
-    live: set[UOp] = set()
-    while pending:
-        node = pending.pop()
+    live: dict[UOp, None] = {}
+    for node in pending:  # which grows meanwhile
         if node in live:
             continue
-        live.add(node)
+        live[node] = None
         pending += node.src
         if node in companions:
             pending += companions[node]
-        if node in around:
+        if node in around and around[node] not in live:
             pending.append(around[node])
     return tuple([node for node in uops if node in live])
