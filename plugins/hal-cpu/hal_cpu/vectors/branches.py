@@ -11,14 +11,11 @@ from typing import Any, NamedTuple
 
 from hal_cpu.vectors.shapes import lanes_leave
 from hal_cpu.vectors.subgroups import Subgroups
-from hal_cpu.vectors.tree import Facts, If, Item, Loop, facts, jumps
+from hal_cpu.vectors.tree import CHANGES, Facts, If, Item, Loop, facts, jumps
 from hal_cpu.vectors.value import Value
-from hal_kernel.ir.uop import ATOMIC_OPS, LEAVES, UOp, dtype_of
+from hal_kernel.ir.uop import LEAVES, UOp, dtype_of
 
 CHEAP = 24  # nodes that are computed for all lanes rather than behind a test
-
-
-CHANGES = ATOMIC_OPS | {"STORE", "FENCE"}
 
 
 class Frame(NamedTuple):

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from hal_core.dtypes import bool_
 from hal_cpu.vectors.rows import is_idle
 from hal_cpu.vectors.shapes import Shapes
-from hal_cpu.vectors.tree import Block, If, Item, Loop, nodes_of, sides_of
+from hal_cpu.vectors.tree import Block, If, Item, Loop, sides_of
 from hal_kernel.ir.uop import LEAVES, PURE, TOGETHER, UOp
 
 _MOST_TIMES, _MOST_NODES = 8, 128
@@ -55,11 +55,9 @@ def _numbers(loop: Loop, shapes: Shapes) -> range:
     """Return what a short loop counts, if it stores at a stride of its iterations."""
     ends = [node.arg for node in loop.node.src if node.op == "CONST"]
     numbers = range(*ends) if len(ends) == 3 else range(0)
-    strided = any(
-        node.op == "STORE" and shapes.stride(node.src[1]) == len(numbers)
-        for node in nodes_of(loop.body)
-    )
-    return numbers if strided and 1 < len(numbers) <= _MOST_TIMES else range(0)
+    inside = [node for node in shapes.strided if loop in [item for item, _ in shapes.paths[node]]]
+    strided = len(numbers) in [shapes.stride(node.src[1]) for node in inside]
+    return numbers if strided and len(numbers) <= _MOST_TIMES else range(0)
 
 
 class _Straight:

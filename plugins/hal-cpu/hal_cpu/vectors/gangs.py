@@ -25,7 +25,7 @@ from hal_cpu.vectors.flat import Flat
 from hal_cpu.vectors.rows import limits, needed
 from hal_cpu.vectors.shapes import Shapes
 from hal_cpu.vectors.text import METADATA, Scoped
-from hal_cpu.vectors.tree import Item, Loop, Region, facts, nested, settle, walk
+from hal_cpu.vectors.tree import Item, Loop, facts, nested, settle, walk
 from hal_cpu.vectors.value import Value
 from hal_cpu.vectors.width import DEEP, WIDE, Registers, Widths, is_deep, subgroup_of, widths
 from hal_kernel.ir.uop import SUBGROUP, TOGETHER, Kernel, UOp, dtype_of
@@ -58,15 +58,16 @@ class Gangs(Flat):
         self.used = {source for node in kernel.uops for source in node.src}
         self.least_masked = 1 if registers == WIDE else 4
         self.has_gathers = registers.nbytes >= 32
-        self.by_subgroup = _is_by_subgroup(kernel.uops)
+        ops = [node.op for node in kernel.uops]
+        specials = {node.arg[0] for node in kernel.uops if node.op == "SPECIAL"}
+        self.by_subgroup = not (TOGETHER.isdisjoint(ops) and specials.isdisjoint(SUBGROUP))
         self.across_rows = self.by_subgroup and (not kernel.block or kernel.block[1:] != (1, 1))
-        self.joined = not self.by_subgroup and _joins_blocks(kernel.uops)
+        self.joined = not self.by_subgroup and _joins_blocks(ops, specials)
         deep = is_deep(kernel.uops)
         if deep and self.by_subgroup:
             problem = "it uses subgroups, and blocks are nested too deep for vectors"
             raise Unsupported(f"render kernel {kernel.name!r}", problem, limit=DEEP.why)
-        root = [] if deep else nested(kernel.uops)
-        self.bodies = {item.node: item.body for item, _ in walk(root) if isinstance(item, Region)}
+        root, self.bodies = ([], {}) if deep else nested(kernel.uops)
         for body in self.bodies.values():
             settle(body)
         self.shapes = self._shapes(root)
@@ -77,7 +78,7 @@ class Gangs(Flat):
         if width is not None and not deep:
             self.widths = Widths(width, width)
         if self.widths.whole > 1:
-            bodies = self.bodies.values()
+            bodies = self.bodies.values() if self.shapes.strided else ()
             merged = [item for body in bodies for item in with_merged_guards(body, self.shapes)]
             loops = [item.node for item, _ in walk(merged) if isinstance(item, Loop)]
             self.notes = dict.fromkeys(loops, "written out: each iteration by itself")
@@ -85,7 +86,6 @@ class Gangs(Flat):
             self.bundles = bundles(self.shapes)
         self.params: list[str] = []
         self.specials: dict[tuple[str, int], Value] = {}
-        self.constants: dict[tuple[UOp, int], Value] = {}  # by the width of a gang, too
         self.first: list[str] = []  # for each axis: the global index of the row's first thread
         self.sizes: list[str] = []  # for each axis: the threads that a region is written for
         self.local_arrays: dict[UOp, str] = {}
@@ -194,12 +194,8 @@ class Gangs(Flat):
     # -- nodes
 
     def on_CONST(self, uop: UOp) -> None:
-        known = self.constants.get((uop, self.w))
-        if known is None:
-            dtype = dtype_of(uop)
-            known = self.uniform(dtype, literal(uop.arg, dtype), fits=True)
-            self.constants[uop, self.w] = known
-        self.values[uop] = known
+        dtype = dtype_of(uop)
+        self.values[uop] = self.uniform(dtype, literal(uop.arg, dtype), fits=True)
 
     def on_PARAM(self, uop: UOp) -> None:
         if self.kernel.signature.params[uop.arg].is_pointer:
@@ -451,21 +447,13 @@ class Gangs(Flat):
             self.specials["thread_idx", axis], self.specials["global_idx", axis] = place, index
 
 
-def _is_by_subgroup(uops: tuple[UOp, ...]) -> bool:
-    """Tell whether a kernel knows of subgroups more than their size."""
-    return any(
-        node.op in TOGETHER or (node.op == "SPECIAL" and node.arg[0] in SUBGROUP) for node in uops
-    )
-
-
-def _joins_blocks(uops: tuple[UOp, ...]) -> bool:
+def _joins_blocks(ops: list[str], specials: set[str]) -> bool:
     """Tell whether blocks that are neighbours along x may run as one row of threads.
 
     A thread then knows its global index only, and nothing is kept for each block.
     """
-    ops = [node.op for node in uops]
     alone = ops.count("THREADS") == 1 and ops[-1] == "ENDTHREADS"
-    own = any(node.op == "SPECIAL" and node.arg[0] in ("thread_idx", "block_idx") for node in uops)
+    own = not specials.isdisjoint(("thread_idx", "block_idx"))
     return alone and not own and "SHARED" not in ops and "SPILL" not in ops
 
 

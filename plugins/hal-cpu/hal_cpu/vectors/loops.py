@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from hal_cpu.vectors.arithmetic import of, scalar
-from hal_cpu.vectors.branches import CHANGES, CHEAP, Branches, Frame
-from hal_cpu.vectors.tree import If, Item, Loop, facts, nodes_of
+from hal_cpu.vectors.branches import CHEAP, Branches, Frame
+from hal_cpu.vectors.tree import If, Item, Loop, facts
 from hal_cpu.vectors.value import Tests, Value
 from hal_kernel.ir.uop import ATOMIC_OPS, UOp, dtype_of
 
@@ -93,7 +93,7 @@ class Loops(Branches):
         # A long iteration, or one with a mask, gains nothing, and LLVM would take long for copies.
         unrolls = self.mask is None and facts(item.body).nodes < CHEAP
         counted = self.open_range(item.node, place, start, stop, unrolls)
-        if all(node.op not in CHANGES for node in nodes_of(item.body)):
+        if not facts(item.body).changes:
             self.least -= 1  # memory stays as it is in the loop
         self._body(item, Frame(f"end.{place}", f"step.{place}"))
         self.close_range(item.node, place, counted)

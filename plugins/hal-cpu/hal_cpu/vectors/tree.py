@@ -17,8 +17,8 @@ from hal_cpu.vectors.functions import calls_library, operations
 from hal_kernel.ir.expand import FUNCTIONS
 from hal_kernel.ir.uop import ATOMIC_OPS, LEAVES, UOp
 
-_ACCESSES = ATOMIC_OPS | {"LOAD", "STORE", "FENCE"}
-_NOTED = _ACCESSES | LEAVES | {"SET", "GET"}
+CHANGES = ATOMIC_OPS | {"STORE", "FENCE"}  # of memory
+_NOTED = CHANGES | LEAVES | {"SET", "GET", "LOAD"}
 
 
 class Facts(NamedTuple):
@@ -29,6 +29,7 @@ class Facts(NamedTuple):
     leaves: tuple[UOp, ...]  # BREAKs, CONTINUEs and RETURNs
     loops: tuple[UOp, ...]
     accesses: bool  # it accesses memory, or may call the C library
+    changes: bool  # it has a node of CHANGES
     has_effects: bool  # it changes what stays when its gang starts again
 
     @property
@@ -72,9 +73,10 @@ Path = tuple[Step, ...]  # what encloses a node, outermost first
 _SKIPPED = frozenset({"ASSERT", "PRINT", "BARRIER"})
 
 
-def nested(uops: Iterable[UOp]) -> list[Item]:
-    """Return the nodes of a kernel as a tree."""
+def nested(uops: Iterable[UOp]) -> tuple[list[Item], dict[UOp, list[Item]]]:
+    """Return the nodes of a kernel as a tree, and the bodies of its regions."""
     root: list[Item] = []
+    bodies: dict[UOp, list[Item]] = {}
     blocks = [root]
     open_: list[If | Loop | Region] = []
     for node in uops:
@@ -84,6 +86,8 @@ def nested(uops: Iterable[UOp]) -> list[Item]:
             blocks[-1].append(item)
             open_.append(item)
             blocks.append(item.sides[0] if isinstance(item, If) else item.body)
+            if op == "THREADS":
+                bodies[node] = blocks[-1]
         elif op == "ELSE":
             opened = open_[-1]
             if isinstance(opened, If):
@@ -93,7 +97,7 @@ def nested(uops: Iterable[UOp]) -> list[Item]:
             open_.pop()
         elif op not in _SKIPPED:
             blocks[-1].append(node)
-    return root
+    return root, bodies
 
 
 def settle(block: list[Item]) -> None:
@@ -105,6 +109,8 @@ def settle(block: list[Item]) -> None:
 def _move_into_sides(block: list[Item]) -> None:
     """Move what follows an IF that one side leaves into its other side, everywhere in a block."""
     for place, item in enumerate(block):
+        if isinstance(item, UOp):
+            continue
         if isinstance(item, If):
             rest = block[place + 1 :]
             leaving = [jumps(side) for side in item.sides]
@@ -116,7 +122,7 @@ def _move_into_sides(block: list[Item]) -> None:
                 _move_into_sides(side)
             if rest and any(leaving):
                 return
-        elif not isinstance(item, UOp):
+        else:
             _move_into_sides(item.body)
 
 
@@ -181,7 +187,7 @@ def facts(part: list[Item] | If | Loop | Region) -> Facts:
         return part.facts  # type: ignore[union-attr]  # a rest of a block, a plain list, has none
     except AttributeError:
         pass
-    nodes, accesses, has_effects = 0, False, False
+    nodes, accesses, changes, has_effects = 0, False, False, False
     sets, leaves = dict[UOp, None](), list[UOp]()
     loops = [part.node] if isinstance(part, Loop) else []
     inside: Iterable[Item | list[Item]] = part if isinstance(part, list) else sides_of(part)
@@ -193,6 +199,7 @@ def facts(part: list[Item] | If | Loop | Region) -> Facts:
             leaves += inner.leaves
             loops += inner.loops
             accesses |= inner.accesses
+            changes |= inner.changes
             has_effects |= inner.has_effects
             continue
         op = item.op
@@ -210,9 +217,10 @@ def facts(part: list[Item] | If | Loop | Region) -> Facts:
             leaves.append(item)
         else:
             accesses = True
+            changes |= op in CHANGES
             stores = op == "STORE" and item.src[0].op != "LOCAL"
             has_effects |= stores or (op in ATOMIC_OPS and op != "ATOMICLOAD")
-    found = Facts(nodes, tuple(sets), tuple(leaves), tuple(loops), accesses, has_effects)
+    found = Facts(nodes, tuple(sets), tuple(leaves), tuple(loops), accesses, changes, has_effects)
     if not isinstance(part, list) or isinstance(part, Block):
         part.facts = found
     return found
@@ -221,8 +229,3 @@ def facts(part: list[Item] | If | Loop | Region) -> Facts:
 def sides_of(item: If | Loop | Region) -> tuple[list[Item], ...]:
     """Return the blocks of an item."""
     return item.sides if isinstance(item, If) else (item.body,)
-
-
-def nodes_of(block: Iterable[Item]) -> Iterator[UOp]:
-    """Yield the nodes of a block that are no blocks themselves."""
-    return (item for item, _ in walk(block) if isinstance(item, UOp))

@@ -72,7 +72,7 @@ def at_barriers(kernel: Kernel) -> tuple[UOp, ...]:
 
     Raises: Unsupported when the values that live across barriers are too large for a block.
     """
-    if all(node.op != "BARRIER" for node in kernel.uops):
+    if "BARRIER" not in [node.op for node in kernel.uops]:
         return _in_one_region(kernel.uops)
     kernel = with_common_arrays(kernel, kernel.most_threads)
     return _fitting(kernel, _Fission(kernel.uops).whole())
