@@ -10,9 +10,9 @@ import numpy.typing as npt
 
 from hal_kernel.errors import KernelFault, OutOfBounds
 from hal_kernel.interpreter.lanes import Lanes
-from hal_kernel.interpreter.order import SEVERAL, Order
+from hal_kernel.interpreter.order import Order
 from hal_kernel.interpreter.overlap import ShadowPart
-from hal_kernel.interpreter.races import ATOMIC, ATOMIC_READ, READ, WRITE, Shadow
+from hal_kernel.interpreter.races import ATOMIC, ATOMIC_READ, READ, SEVERAL, WRITE, Shadow
 from hal_kernel.ir import UOp
 
 Array = npt.NDArray[Any]

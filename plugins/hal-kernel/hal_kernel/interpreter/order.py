@@ -25,7 +25,7 @@ from hal_kernel.interpreter.lanes import EPOCH_BITS, Lanes
 
 Array = npt.NDArray[Any]
 
-SEVERAL = -2  # in the place of a thread or an epoch: there was more than one
+MATES, OTHERS = 1, 2
 
 
 class _Fence(NamedTuple):
@@ -34,6 +34,25 @@ class _Fence(NamedTuple):
     time: int
     threads: Array
     epochs: Array
+
+    def first_after(self, epochs: Array) -> Array:
+        """Return the first of the fence's epochs that is not below each of these; -1 for none."""
+        found: Array = np.append(self.epochs, -1)[np.searchsorted(self.epochs, epochs)]
+        return found
+
+
+class Last(NamedTuple):
+    """The last access of one kind to each element, and what is left of those before it."""
+
+    threads: Array  # NONE where there was no access yet
+    epochs: Array
+    spread: Array  # MATES, if other threads of its epoch accessed the element too; OTHERS: blocks
+    times: Array  # of `Order`; the times are empty in a kernel without fences
+    mates: Array  # the time of the last access by another thread of the epoch
+    others: Array  # that by another block
+
+    def at(self, places: Array) -> Last:
+        return Last(*(part[places] if len(part) else part for part in self))
 
 
 class Order:
@@ -93,20 +112,24 @@ class Order:
             self._left[key] = np.zeros(len(elements), np.int64)
         return self._left[key]
 
-    def covers(self, threads: Array, epochs: Array, times: Array, knows: Array) -> Array:
-        """Tell which earlier accesses the threads that now access the elements know of.
-
-        `threads`, `epochs` and `times` are those of the earlier accesses.
-        """
-        found = np.zeros(len(threads), bool)
+    def covers(self, last: Last, threads: Array, epochs: Array, knows: Array) -> Array:
+        """Tell for which elements the threads that now access them know of the last accesses."""
+        block = last.epochs >> EPOCH_BITS
+        passed = (block == epochs >> EPOCH_BITS) & (last.epochs != epochs)  # a barrier since
+        one = passed | (last.threads == threads)
+        mates = passed | (last.spread & MATES == 0)
+        others = last.spread & OTHERS == 0
         for fence in self._fences:
-            seen = (times < fence.time) & (fence.time <= knows)
-            if not seen.any():
+            known = fence.time <= knows
+            if not known.any():
                 continue
-            by = np.searchsorted(fence.threads, threads).clip(max=len(fence.threads) - 1)
+            by = np.searchsorted(fence.threads, last.threads).clip(max=len(fence.threads) - 1)
             # A thread of the same block that has passed a barrier since knows of the access too.
-            later = np.searchsorted(fence.epochs, epochs, "right").clip(max=len(fence.epochs) - 1)
-            behind = fence.epochs[later]
-            same_block = (behind >> EPOCH_BITS == epochs >> EPOCH_BITS) & (behind > epochs)
-            found |= seen & ((fence.threads[by] == threads) | same_block | (epochs == SEVERAL))
-        return found
+            after = fence.first_after(last.epochs + 1)
+            behind = (fence.threads[by] == last.threads) | (after >> EPOCH_BITS == block)
+            one |= known & (last.times < fence.time) & behind
+            near = fence.first_after(last.epochs) >> EPOCH_BITS == block
+            mates |= known & (last.mates < fence.time) & near
+            others |= known & (last.others < fence.time)
+        covered: Array = one & mates & others
+        return covered

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hal_kernel.interpreter.lanes import EPOCH_BITS
-from hal_kernel.interpreter.order import SEVERAL, Order
+from hal_kernel.interpreter.order import MATES, OTHERS, Last, Order
 
 Array = npt.NDArray[Any]
 
@@ -32,6 +32,7 @@ _AGAINST = {
     ATOMIC_READ: (WRITE,),
 }
 NONE = -1  # in the place of a thread or an epoch: there was no access yet
+SEVERAL = -2  # in the place of a thread: there was more than one
 
 
 class Race(NamedTuple):
@@ -45,15 +46,12 @@ class Race(NamedTuple):
 class Shadow:
     """The last accesses to each element, which are enough to find every race.
 
-    For each element and kind of access: the last thread and epoch, or SEVERAL threads of one epoch,
-    or SEVERAL blocks.
+    An access that is ordered behind all earlier ones of its kind stands for them.
     """
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self.threads: dict[str, Array] = {}
-        self.epochs: dict[str, Array] = {}
-        self.times: dict[str, Array] = {}  # of `order`, if there is one
+        self.last: dict[str, Last] = {}  # by the kind of access
         self.order: Order | None = None
 
     def touch(
@@ -65,42 +63,58 @@ class Shadow:
         threads know of others' fences.
         """
         for other in _AGAINST[how]:
-            if other in self.epochs:
-                before, by = self.epochs[other][places], self.threads[other][places]
-                elsewhere = before >> EPOCH_BITS != epochs >> EPOCH_BITS
+            if other in self.last:
+                last = self.last[other].at(places)
                 # In the same epoch any other thread races. In another epoch of the same block a
                 # barrier lies between, so only another block races.
-                clash = np.where(before == epochs, by != threads, elsewhere) & (before != NONE)
+                same = last.epochs == epochs
+                mates = same & ((last.threads != threads) | (last.spread & MATES != 0))
+                elsewhere = last.epochs >> EPOCH_BITS != epochs >> EPOCH_BITS
+                clash = mates | elsewhere | (last.spread & OTHERS != 0)
+                clash &= last.epochs != NONE
                 if self.order is not None and knows is not None and clash.any():
-                    clash &= ~self.order.covers(by, before, self.times[other][places], knows)
+                    clash &= ~self.order.covers(last, threads, epochs, knows)
                 if clash.any():
                     first = int(clash.argmax())
-                    return Race(first, int(by[first]), other)
-        return self._record(how, places, threads, epochs)
+                    by = int(last.threads[first])
+                    several = last.spread[first] & MATES or by == threads[first]
+                    return Race(first, SEVERAL if several else by, other)
+        return self._record(how, places, threads, epochs, knows)
 
-    def _record(self, how: str, places: Array, threads: Array, epochs: Array) -> Race | None:
+    def _record(
+        self, how: str, places: Array, threads: Array, epochs: Array, knows: Array | None
+    ) -> Race | None:
         """Record the accesses. Return the race if two of them write one element, else None."""
-        if how not in self.epochs:
-            self.threads[how] = np.full(self.size, NONE)
-            self.epochs[how] = np.full(self.size, NONE)
-            self.times[how] = np.zeros(self.size if self.order else 1, np.int64)
-        last_thread, last_epoch = self.threads[how], self.epochs[how]
-        before, by = last_epoch[places], last_thread[places]
-        alone = (before != epochs) | (by == threads)
-        here = (before == NONE) | (before >> EPOCH_BITS == epochs >> EPOCH_BITS)
-        if self.order is not None:
-            self.times[how][places] = self.order.time
-            here |= how == WRITE  # behind all accesses so far
-        last_thread[places] = np.where(alone, threads, SEVERAL)
-        last_epoch[places] = np.where(here, epochs, SEVERAL)
-        # If several of these threads access one element, the arrays now hold the last of them.
-        others = last_thread[places] != threads
-        if not others.any():
-            return None
+        if how not in self.last:
+            times = np.zeros((3, self.size if self.order else 0), np.int64)
+            none, spread = np.full((2, self.size), NONE), np.zeros(self.size, np.int8)
+            self.last[how] = Last(*none, spread, *times)
+        last = self.last[how]
+        before = last.at(places)
+        again = before.threads == threads
+        own_block = before.epochs >> EPOCH_BITS == epochs >> EPOCH_BITS
+        spread = np.where(own_block | (before.epochs == NONE), before.spread & OTHERS, OTHERS)
+        spread |= (before.epochs == epochs) & (before.spread & MATES | ~again)
         if how == WRITE:
-            first = int(others.argmax())
-            return Race(first, int(last_thread[places[first]]), WRITE)
-        last_thread[places[others]] = SEVERAL
-        blocks = last_epoch[places] >> EPOCH_BITS != epochs >> EPOCH_BITS
-        last_epoch[places[blocks]] = SEVERAL
+            spread[:] = 0  # behind all accesses so far
+        if self.order is not None and knows is not None:
+            left = np.flatnonzero(spread)
+            known = self.order.covers(before.at(left), threads[left], epochs[left], knows[left])
+            spread[left[known]] = 0
+            last.times[places] = self.order.time
+            last.mates[places] = np.where(again, before.mates, before.times)
+            last.others[places] = np.where(own_block, before.others, before.times)
+        last.threads[places], last.epochs[places], last.spread[places] = threads, epochs, spread
+        # If several of these threads access one element, the arrays now hold the last of them.
+        for found, flag, times in (
+            (last.threads[places] != threads, MATES, last.mates),
+            (last.epochs[places] >> EPOCH_BITS != epochs >> EPOCH_BITS, OTHERS, last.others),
+        ):
+            if found.any():
+                if how == WRITE:
+                    first = int(found.argmax())
+                    return Race(first, int(last.threads[places[first]]), WRITE)
+                last.spread[places[found]] |= flag
+                if self.order is not None:
+                    times[places[found]] = self.order.time
         return None
