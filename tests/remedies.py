@@ -87,6 +87,7 @@ REMEDIES = {
     "while True:\n    if t:\n        break\n    v = a\ny[i] = v": _BEFORE,
     "if t:\n    v = a\nelif n > 0:\n    return\ny[i] = v": _BEFORE,
     "y[i] = v\nv = a": "v = a\ny[i] = v",
+    "_ = a\ny[i] = _": "v = a\ny[i] = v",
     "v = 0\nv = a": "v = hal.float32(0)\nv = a",
     "v = 0.0\nv = v + d": "v = hal.float64(0)\nv = v + d",
     "n = 1.5": "own = 1.5",

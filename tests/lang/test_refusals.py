@@ -137,6 +137,7 @@ BAD = [
     Bad("while True:\n    if t:\n        break\n    v = a\ny[i] = v", "v", "not assigned", "loop"),
     Bad("if t:\n    v = a\nelif n > 0:\n    return\ny[i] = v", "v", "not assigned", "the if"),
     Bad("y[i] = v\nv = a", "v", "not assigned on every path", "Assign v"),
+    Bad("_ = a\ny[i] = _", "_", "'_' cannot be read", "Give the value a name"),
     Bad("v = 0\nv = a", "a", "'v' is int32 since line", "hal.float32"),
     Bad("v = 0.0\nv = v + d", "v + d", "float32 and float64", "hal.float64"),
     Bad("n = 1.5", "1.5", "'n' is int32 since line", "or give it a name of its own."),

@@ -38,7 +38,10 @@ def name(x: Expressions, node: ast.Name) -> Any:
             fix = "Keep the counter in another variable that is assigned before the loop."
             raise x.error(node, f"the counter {label!r} has no value outside its loop", fix)
         problem = f"{label!r} is not assigned on every path to here"
-        raise x.error(node, problem, f"Assign {label} before the if or the loop.")
+        fix = f"Assign {label} before the if or the loop."
+        if label == "_":  # takes values of any dtypes, and keeps none
+            problem, fix = "'_' cannot be read", "Give the value a name, where it is assigned."
+        raise x.error(node, problem, fix)
     try:
         value = x.names.outside(label)
     except KeyError:
