@@ -88,7 +88,7 @@ class Shadow:
         if how not in self.last:
             times = np.zeros((3, self.size if self.order else 0), np.int64)
             none, spread = np.full((2, self.size), NONE), np.zeros(self.size, np.int8)
-            self.last[how] = Last(*none, spread, *times)
+            self.last[how] = Last(none[0], none[1], spread, times[0], times[1], times[2])
         last = self.last[how]
         before = last.at(places)
         again = before.threads == threads
