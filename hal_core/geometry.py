@@ -178,18 +178,19 @@ class Rules:
 
 
 def integers(given: Any) -> tuple[int, ...] | None:
-    """Return a sequence of integers of any class as Python's; None for what is none, as a set."""
+    """Return a sequence of integers of any class as Python's; None for a set, or with a bool."""
     if not (isinstance(given, Sequence) or hasattr(given, "__array__")):
         return None
     try:
-        return tuple(int(one.__index__()) for one in given)
+        found = tuple(int(one.__index__()) for one in given)
     except (AttributeError, TypeError):
         return None
+    return None if bool in map(type, given) else found
 
 
 def as_count(given: Any) -> int:
     """Return an integer of any class as Python's; -1 for what is none, such as a bool."""
-    return -1 if isinstance(given, bool) else (integers((given,)) or (-1,))[0]
+    return (integers((given,)) or (-1,))[0]
 
 
 def is_plain(extent: object) -> bool:

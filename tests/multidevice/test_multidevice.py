@@ -161,6 +161,7 @@ def test_M1_a_sum_of_floats_is_within_the_documented_bound(dtype, five_devices):
      ((), 0, None, "no such axis"), (4, True, None, "no such axis"),
      (4, 0, [1, 2, 2], "sizes do not fit"), (4, 0, [4], "sizes do not fit"),
      (6, 0, {1, 2, 3}, "sizes do not fit"), (4, 0, [5, -1, 0], "sizes do not fit"),
+     (5, 0, [True, 4, 0], "sizes do not fit"),
      (4, None, [4, 4, 4], "sizes need an axis")],
 )  # fmt: skip
 def test_M1_shards_that_do_not_divide_are_refused(shape, axis, sizes, problem, devices):

@@ -127,7 +127,7 @@ def checked_axis(axis: int | None, shape: tuple[int, ...]) -> int | None:
     if axis is None:
         return None
     (number,) = integers((axis,)) or (len(shape),)
-    if isinstance(axis, bool) or not -len(shape) <= number < len(shape):
+    if not -len(shape) <= number < len(shape):
         limit = f"shape {shape} has {len(shape)}"
         raise InvalidArgument("MultiBuffer", "no such axis", got=axis, limit=limit)
     return number % len(shape)
