@@ -210,16 +210,26 @@ def _macros(given: Mapping[str, object] | None, operation: str) -> tuple[tuple[s
     for name in macros:
         if not (isinstance(name, str) and _MACRO.fullmatch(name)):
             raise InvalidArgument(operation, "no name of a macro", got=name, fix=fix)
-    try:
-        found = tuple((key, str(value)) for key, value in macros.items())
-    except ValueError:  # an integer of more than 4,300 digits, which Python does not write
-        raise InvalidArgument(operation, "a macro's number is too long", got=given) from None
+    found = tuple((key, _macro(key, value, operation)) for key, value in macros.items())
     for name, text in found:
         if _LINES.search(name + text):
             fix = "Write it in one line, or in the text, as #define."
             problem = f"the macro {name!r} has a line break"
             raise InvalidArgument(operation, problem, got=text, fix=fix)
     return found
+
+
+def _macro(name: str, value: Any, operation: str) -> str:
+    if isinstance(value, str):
+        return value
+    number = value.item() if getattr(value, "shape", None) == () else value  # numpy's as Python's
+    if not isinstance(number, (int, float)) or number - number != 0:
+        fix = "Give a finite number, a bool or the text of the macro."
+        raise InvalidArgument(operation, f"the macro {name!r} has no text in C", got=value, fix=fix)
+    try:
+        return str(+number)  # True is 1: no compiler knows True, and #if takes it for 0
+    except ValueError:  # an integer of more than 4,300 digits, which Python does not write
+        raise InvalidArgument(operation, "a macro's number is too long", got=value) from None
 
 
 class Writable(Protocol):

@@ -1,5 +1,6 @@
 """C1-C2, C5-C7 with the fake backend's compilers: caching, selection, errors."""
 
+import numpy as np
 import pytest
 from fake_backend import FakeCompiler, FakePlugin
 
@@ -209,7 +210,12 @@ def test_sources_check_what_they_are_given():
     for value in ("1\n#error", "1\r", "1\\"):
         with pytest.raises(hal.InvalidArgument, match="the macro 'A' has a line break"):
             hal.Source("k", TEXT, "", language="c", defines={"A": value})
-    hal.Source("k", TEXT, "", language="c", defines={"MAX(a, b)": "((a) > (b) ? (a) : (b))"})
+    for value in (None, hal.float32, float("inf"), np.float32("nan"), [1], np.zeros(2), b"1"):
+        with pytest.raises(hal.InvalidArgument, match="'A' has no text .*Give a finite number"):
+            hal.Source("k", TEXT, "", language="c", defines={"A": value})
+    macros = {"MAX(a, b)": "a > b", "A": True, "B": np.False_, "C": np.int8(-1), "D": 1e-7}
+    found = dict(hal.Source("k", TEXT, "", language="c", defines=macros).defines)
+    assert found == {"MAX(a, b)": "a > b", "A": "1", "B": "0", "C": "-1", "D": "1e-07"}
     for language in (None, b"c", 3):
         with pytest.raises(hal.InvalidArgument, match="language must be a str"):
             hal.Source("k", TEXT, "", language=language)
