@@ -59,7 +59,8 @@ def host_bytes(
         got, fix = f"format {view.format!r}", "Convert it, or give its bytes: array.view(np.uint8)."
         problem = "the elements are not numbers in the byte order of this machine"
         raise InvalidArgument(operation, problem, got=got, device=device, fix=fix)
-    check_nbytes(view.nbytes, nbytes, operation, device)
+    if view.nbytes != nbytes:
+        check_nbytes(view.nbytes, nbytes, operation, device)  # raises
     if not view.c_contiguous:
         got, fix = f"strides {view.strides}", "Use numpy.ascontiguousarray."
         problem = "the host memory is not C-contiguous"

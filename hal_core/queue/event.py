@@ -188,7 +188,7 @@ class Event(OfThisProcess):
         """Wait as `wait` does, without raising a failure. Raises: as `_check_can_happen`."""
         start = monotonic()
         said = seconds < threading.TIMEOUT_MAX / 2  # a device's wait for several has used some up
-        while not self._is_over():
+        while not (self._done or self._poll()):
             passed = monotonic() - start
             if passed >= seconds or seconds > _LOOK_SECONDS:
                 self._check_can_happen()
@@ -207,7 +207,8 @@ class Event(OfThisProcess):
         """
         try:
             self._end_with(failure)
-            make_calls(self._callbacks)
+            if self._callbacks:
+                make_calls(self._callbacks)
         except BaseException:
             self._end_with(failure)
             make_calls(self._callbacks)
@@ -247,7 +248,13 @@ class Event(OfThisProcess):
 
 
 class PolledEvent(Event):
-    """An event of a driver that can only be asked; `_poll` asks it."""
+    """An event of a driver that can only be asked; `_poll` asks it, and nobody sleeps at a lock."""
+
+    __init__ = object.__init__
+
+    def _end_with(self, failure: Failure | None) -> None:
+        if not self._done:
+            self._failure, self._ns, self._done = failure, perf_counter_ns(), True
 
     def _sleep(self, seconds: float) -> None:
         poll(self._poll, seconds)

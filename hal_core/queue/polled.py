@@ -6,7 +6,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Protocol
 
 from hal_core.concurrency import fork_safe_lock, poll, run_unless_busy
-from hal_core.queue.base import Queue
+from hal_core.queue.base import Keep, Queue
 from hal_core.queue.event import PolledEvent
 from hal_core.queue.leases import KnownMemory
 
@@ -69,13 +69,13 @@ class PolledQueue(Queue):
         """
         run_unless_busy(self._lock, self._look)
 
-    def _meets(self, keep: Any) -> bool:
+    def _meets(self, keep: Keep) -> bool:
         """Return True if work that keeps this is the first here that uses some memory.
 
         The work without `queue=` comes first then. If that waits for events, this queue waits for
         it here, as for any event, so that a circle is seen; else the caller lets the driver wait.
         """
-        if keep.__class__ is not tuple or not self._known.meet(keep):
+        if not self._known.meet(keep):
             return False
         default = vars(self.device).get("default_queue", self)
         waits = [] if default is self else list(default._waits)

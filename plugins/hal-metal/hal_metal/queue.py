@@ -25,7 +25,7 @@ class Command(NamedTuple):
 
     name: str  # "launch of saxpy"
     work: driver.Work | None  # None: it was dropped, as work before it failed
-    keep: Any  # what it needs until it is complete
+    keep: Keep  # what it needs until it is complete
     event: Callable[[], Event | None] = lambda: None  # weak reference: the event of its end
     waited: Event | None = None  # the event that it waits for
     failure: Failure | None = None  # why Metal refused it
@@ -70,7 +70,7 @@ class MetalQueue(PolledQueue):
     # -- work
 
     def _add(
-        self, name: str, encode: Callable[[Any], object], keep: Any, nbytes: int = 0, **more: Any
+        self, name: str, encode: Callable[[Any], object], keep: Keep, nbytes: int = 0, **more: Any
     ) -> driver.Work | None:
         """Commit a command buffer with what `encode(commands)` adds, unless work has failed."""
         with self._lock:
@@ -216,7 +216,7 @@ class MetalQueue(PolledQueue):
     def _refuse(self, name: str, failure: Failure | None, waited: Event | None = None) -> None:
         """Let the queue fail here: all that is added from now on is dropped."""
         with self._lock:
-            self._pending.append(Command(name, None, None, waited=waited, failure=failure))
+            self._pending.append(Command(name, None, (), waited=waited, failure=failure))
             self._drops = True
 
     # -- order
@@ -227,7 +227,7 @@ class MetalQueue(PolledQueue):
             work = self._add(
                 "event",
                 lambda commands: driver.signal_event(commands, self.shared, value),
-                None,
+                (),
                 event=ref(event),
             )
             if work is not None:
@@ -252,7 +252,7 @@ class MetalQueue(PolledQueue):
             driver.wait_event(commands, ours, 1)
             event._when_done(lambda: driver.set_event(ours, 1))
 
-        self._add("wait", encode, event, waited=event)
+        self._add("wait", encode, (event,), waited=event)
 
     def _seconds_between(self, earlier: Event, later: Event) -> float:
         return driver.passed(later._mark)[1] - driver.passed(earlier._mark)[1]

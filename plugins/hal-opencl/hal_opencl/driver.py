@@ -29,7 +29,7 @@ from hal_core.errors import (
 from hal_opencl.stderr import quietly
 
 __all__ = [
-    "COMPLETE", "BuildError", "Program", "argument_facts", "argument_setters",
+    "COMPLETE", "STATUS", "BuildError", "Program", "argument_facts", "argument_setters",
     "argument_spaces", "binary_of", "build", "check", "cl", "enqueue_read", "enqueue_write",
     "explain", "fact", "failed_work", "find_devices", "find_kernel", "has_old_pocl",
     "identity_of", "inner", "is_pocl", "is_simulator", "kernel_facts", "kernel_names", "kind_of",
@@ -61,6 +61,7 @@ if not _writable:
 
 Program = inner._Program
 COMPLETE = cl.command_execution_status.COMPLETE  # pending work is above it, failures are below
+STATUS = cl.event_info.COMMAND_EXECUTION_STATUS  # of an event: `get_info` has a call less
 
 # Arguments: queue, memory, host memory, byte offset, events to wait for, blocking. `enqueue_copy`
 # ends in these; its dispatch costs 1 us of the 5 that a small copy takes.

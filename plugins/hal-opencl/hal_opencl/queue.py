@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
-from hal_core.profiling import record_queued
+from hal_core.profiling import events, record_queued
 from hal_core.queue import OPERATIONS, Event, Failure, PolledEvent, PolledQueue, copy_by_host
 from hal_opencl import driver, images
 from hal_opencl.allocator import Opaque, enqueue_copy
-from hal_opencl.driver import COMPLETE, cl
+from hal_opencl.driver import COMPLETE, STATUS, cl
 
 if TYPE_CHECKING:
     from hal_core.device.base import Compiled
@@ -29,31 +28,22 @@ _FAILED = -1  # the status of an event whose work failed: the driver drops what 
 class Command:
     """A command of the queue that was not seen complete yet."""
 
-    __slots__ = ("events", "failure", "keep", "marker", "name", "waited")
+    __slots__ = ("events", "failure", "host", "keep", "marker", "name", "waited")
     finish = None  # the driver itself writes to the host's memory
 
-    def __init__(self, name: str, keep: Any, waited: Event | None) -> None:
+    def __init__(self, name: str, keep: Keep, waited: Event | None) -> None:
         self.name, self.keep = name, keep  # "launch of saxpy"; what it needs until it is complete
         self.waited = waited  # the event that it waits for
         # None: the driver refused it, or never got it as earlier work failed
         self.marker: cl.Event | None = None
         self.failure: Failure | None = None  # why the driver refused it
         self.events: list[ref[Event]] = []  # those that it completes
-
-    @property
-    def host(self) -> memoryview | None:
-        """The memory of the host that a copy reads or writes."""
-        first = self.keep[0] if isinstance(self.keep, tuple) else None
-        return first if isinstance(first, memoryview) else None
-
-    @property
-    def status(self) -> int:
-        """The driver's status: above COMPLETE the command is pending, below COMPLETE it failed."""
-        return self.marker.command_execution_status if self.marker is not None else COMPLETE
+        # What a copy reads or writes.
+        self.host = keep[0] if keep and keep[0].__class__ is memoryview else None
 
     @property
     def is_over(self) -> bool:
-        return self.status <= COMPLETE
+        return self.marker is None or self.marker.command_execution_status <= COMPLETE
 
 
 class OpenCLEvent(PolledEvent):
@@ -71,8 +61,10 @@ class OpenCLEvent(PolledEvent):
         if mark is None or not self.queue.runs_short_copy(mark):
             super()._sleep(seconds)
             return
-        with suppress(cl.Error):  # the look behind the wait finds the failure
-            cl.wait_for_events([mark])
+        try:  # noqa: SIM105 - as in `_look`
+            mark.wait()
+        except cl.Error:  # the look behind the wait finds the failure
+            pass
 
 
 class OpenCLQueue(PolledQueue):
@@ -98,10 +90,10 @@ class OpenCLQueue(PolledQueue):
     # -- work
 
     def _add(
-        self, name: str, enqueue: Callable[[], cl.Event], keep: Any, nbytes: int = 0,
+        self, name: str, keep: Keep, nbytes: int, enqueue: Callable[..., cl.Event], *args: Any,
         waited: Event | None = None,
     ) -> None:  # fmt: skip
-        """Queue a command, unless work before it has failed."""
+        """Queue the command that `enqueue(*args)` adds, unless work before it has failed."""
         with self._lock:
             self._look()
             command = Command(name, keep, waited)
@@ -109,10 +101,11 @@ class OpenCLQueue(PolledQueue):
                 try:
                     if self._meets(keep):
                         self._follow_default()
-                    if name != "event":
-                        command.marker = record_queued(self, name, waited, enqueue, nbytes)
+                    if name == "event" or not events.open_profiles:
+                        command.marker = enqueue(*args)
                     else:
-                        command.marker = enqueue()
+                        work = partial(enqueue, *args)
+                        command.marker = record_queued(self, name, waited, work, nbytes)
                     self.commands.flush()
                 except cl.Error as error:
                     why = driver.explain(error, name, self.device.name)
@@ -133,11 +126,18 @@ class OpenCLQueue(PolledQueue):
         while pending:
             done = pending[0]
             marker = done.marker
-            status = COMPLETE if marker is None else marker.command_execution_status
-            if status > COMPLETE or (done.waited is not None and not _has_happened(done.waited)):
+            status = COMPLETE if marker is None else marker.get_info(STATUS)
+            if status > COMPLETE:
                 break
+            if done.waited is not None:
+                if not _has_happened(done.waited):
+                    break
+                done.failure = done.waited._failure
+            elif status < COMPLETE:
+                why = driver.explain(driver.failed_work(status), "wait", self.device.name)
+                done.failure = Failure(done.name, self.name, why)
             if self._failure is None:
-                self._failure = self._failure_of(done, status)
+                self._failure = done.failure
             if done.events and marker is not None and done.host is not None:
                 try:  # noqa: SIM105 - suppress() takes longer than the wait
                     marker.wait()  # PyOpenCL's event lets go of the host's memory
@@ -151,14 +151,6 @@ class OpenCLQueue(PolledQueue):
             if pending and pending[0] is done:
                 del pending[0]
 
-    def _failure_of(self, command: Command, status: int) -> Failure | None:
-        if command.waited is not None:
-            return command.waited._failure
-        if status < COMPLETE:
-            why = driver.explain(driver.failed_work(status), "wait", self.device.name)
-            return Failure(command.name, self.name, why)
-        return command.failure
-
     def runs_short_copy(self, marker: cl.Event) -> bool:
         """Return whether the device has nothing to do but a short copy, which this marker ends."""
         device, pending = self.device, list(self._pending)
@@ -169,12 +161,12 @@ class OpenCLQueue(PolledQueue):
             host is not None
             and host.nbytes <= _SHORT_NBYTES
             and (last is None or last.command_execution_status <= COMPLETE)
-            and not any(one is not self and one._has_work() for one in device._busy.copy())
+            and not any(one._has_work() for one in device._busy - {self})
         )
 
     def _launch(self, program: Any, geometry: Any, args: tuple[Any, ...], keep: Keep) -> None:
         launch = program._enqueue or program._bind()
-        self._add(f"launch of {program.name}", lambda: launch(geometry, *args, self), keep)
+        self._add(f"launch of {program.name}", keep, 0, launch, geometry, *args, self)
 
     def _launch_timed(
         self, program: Program, geometry: Any, args: tuple[Any, ...], keep: Keep
@@ -192,33 +184,32 @@ class OpenCLQueue(PolledQueue):
             self._recordable = None
         else:
             keep = *plan.keep(), native
-            self._add("replay of a graph", lambda: native.enqueue(self.commands), keep)
+            self._add("replay of a graph", keep, 0, native.enqueue, self.commands)
 
     def _copyin(self, dest: Opaque, src: memoryview, keep: Keep) -> None:
         write = images.write if isinstance(dest[0], cl.Image) else driver.enqueue_write
-        copy = partial(write, self.commands, dest[0], src, dest[1], None, False)
-        self._add("copyin", copy, keep, src.nbytes)
+        args = self.commands, dest[0], src, dest[1], None, False
+        self._add("copyin", keep, src.nbytes, write, *args)
 
     def _copyout(self, dest: memoryview, src: Opaque, keep: Keep) -> None:
         read = images.read if isinstance(src[0], cl.Image) else driver.enqueue_read
-        copy = partial(read, self.commands, src[0], dest, src[1], None, False)
-        self._add("copyout", copy, keep, dest.nbytes)
+        args = self.commands, src[0], dest, src[1], None, False
+        self._add("copyout", keep, dest.nbytes, read, *args)
 
     def _copy(self, dest: Opaque, src: Any, nbytes: int, src_device: Compiled, keep: Keep) -> None:
         if src_device is self.device:
-            copy = partial(enqueue_copy, self.commands, dest, src, nbytes)
-            self._add("copy", copy, keep, nbytes)
+            self._add("copy", keep, nbytes, enqueue_copy, self.commands, dest, src, nbytes)
         else:
             copy_by_host(self, dest, src, nbytes, src_device, keep)
 
     def _fill(self, dest: Opaque, nbytes: int, pattern: bytes, keep: Keep) -> None:
         if isinstance(dest[0], cl.Image):
             data = memoryview(pattern * (nbytes // len(pattern)))
-            write = partial(images.write, self.commands, dest[0], data, wait=False)
-            self._add("fill", write, (data, *keep), nbytes)
+            write = partial(images.write, wait=False)
+            self._add("fill", (data, *keep), nbytes, write, self.commands, dest[0], data)
             return
-        fill = partial(cl.enqueue_fill_buffer, self.commands, dest[0], pattern, dest[1], nbytes)
-        self._add("fill", fill, keep, nbytes)
+        fill = cl.enqueue_fill_buffer
+        self._add("fill", keep, nbytes, fill, self.commands, dest[0], pattern, dest[1], nbytes)
 
     # -- order
 
@@ -231,7 +222,7 @@ class OpenCLQueue(PolledQueue):
                 # done.
                 over = not self._pending or self._pending[-1].is_over
                 if over or not self._sees_all_work:
-                    self._add("event", lambda: cl.enqueue_marker(self.commands), None)
+                    self._add("event", (), 0, cl.enqueue_marker, self.commands)
                 last = self._pending[-1]
             event._mark = last.marker
             last.events.append(ref(event))
@@ -251,8 +242,7 @@ class OpenCLQueue(PolledQueue):
             marker = cl.UserEvent(self.device.context)
             user: cl.UserEvent = marker
             event._when_done(lambda: user.set_status(_FAILED if event._failure else COMPLETE))
-        wait = lambda: cl.enqueue_barrier(self.commands, wait_for=[marker])  # noqa: E731
-        self._add("wait", wait, event, waited=event)
+        self._add("wait", (event,), 0, cl.enqueue_barrier, self.commands, [marker], waited=event)
 
     def _seconds_between(self, earlier: Event, later: Event) -> float:
         with driver.check("seconds_since", self.device.name):
