@@ -30,18 +30,6 @@ _LANGUAGES: dict[str, tuple[Any, str, tuple[str, ...]]] = {
 _OWN: Any = None  # each object has its own; grunnur has an abstract property
 
 
-class _Same:
-    """Two adapters are equal where they stand for the same thing."""
-
-    same_as: Any
-
-    def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and self.same_as == getattr(other, "same_as", None)
-
-    def __hash__(self) -> int:
-        return hash((type(self), self.same_as))
-
-
 class API(base.APIAdapterFactory, base.APIAdapter):
     """One API, and what makes it. Its only platform is the family of devices of that name."""
 
@@ -89,12 +77,14 @@ class API(base.APIAdapterFactory, base.APIAdapter):
         return Context([self.make_device_adapter(device) for device in contexts])
 
 
-class Platform(_Same, base.PlatformAdapter):
+class Platform(base.PlatformAdapter):
+    # Of a platform and of a device there is one adapter, so Python's own comparison will do.
+    __eq__, __hash__ = object.__eq__, object.__hash__
     api_adapter = name = _OWN
     platform_idx, vendor, version = 0, "hal-core", hal.__version__
 
     def __init__(self, api: API, family: str) -> None:
-        self.api_adapter, self.name, self.same_as = api, family, family
+        self.api_adapter, self.name = api, family
 
     @property
     def devices(self) -> Sequence[hal.DeviceInfo]:
@@ -104,20 +94,25 @@ class Platform(_Same, base.PlatformAdapter):
     def device_count(self) -> int:
         return len(self.devices)
 
-    def get_device_adapters(self) -> tuple[Device, ...]:
+    @cached_property
+    def _adapters(self) -> tuple[Device, ...]:
         return tuple(Device(self, *one) for one in enumerate(self.devices))
 
+    def get_device_adapters(self) -> tuple[Device, ...]:
+        return self._adapters
 
-class Device(_Same, base.DeviceAdapter):
+
+class Device(base.DeviceAdapter):
+    __eq__, __hash__ = object.__eq__, object.__hash__
     platform_adapter = device_idx = name = params = _OWN
 
     def __init__(self, platform: Platform, number: int, info: hal.DeviceInfo) -> None:
         self.platform_adapter, self.device_idx, self.name = platform, number, info.title
-        self.same_as, self.params = info.name, Parameters(info)
+        self._known_as, self.params = info.name, Parameters(info)
 
-    @cached_property
+    @property
     def device(self) -> hal.Compiled:
-        return hal.Device[self.same_as]
+        return hal.Device[self._known_as]
 
 
 class Parameters(base.DeviceParameters):
@@ -258,11 +253,13 @@ class Kernel(base.KernelAdapter):
 class Prepared(base.PreparedKernelAdapter):
     def __init__(self, program: hal.Program, threads: Any, block: Any) -> None:
         self._program, self._threads, self._block = program, threads, block
+        params = program.signature.params
+        self._dtypes = [param.dtype if param.is_pointer else None for param in params]
 
     def __call__(self, queue: Any, *args: Any, cu_dynamic_local_mem: int = 0) -> Any:
         given = [
-            arg.kernel_arg.as_(param.dtype) if param.is_pointer else np.asarray(arg)[()]
-            for arg, param in zip(args, self._program.signature.params, strict=True)
+            arg.kernel_arg.as_(dtype) if dtype is not None else np.asarray(arg)[()]
+            for arg, dtype in zip(args, self._dtypes, strict=True)
         ]
         return self._program(
             *given, threads=self._threads, block=self._block, shared=cu_dynamic_local_mem,
