@@ -237,10 +237,11 @@ class Program(OfThisProcess):
 
     def _hand_over(
         self, geometry: Any, queue: Any, bufs: tuple[Buffer, ...], args: tuple[Any, ...],
-        wait: bool, sizes: tuple[Any, ...],
+        wait: Any, sizes: tuple[Any, ...],
     ) -> float | None:  # fmt: skip
         """Launch with arguments that are checked, and wait, or do it in a queue, or both."""
-        wait = as_flag(wait, f"launch {self.name}", "wait")
+        if wait.__class__ is not bool:
+            wait = as_flag(wait, f"launch {self.name}", "wait")
         try:
             if queue is None:
                 if wait:

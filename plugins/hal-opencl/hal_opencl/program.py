@@ -14,7 +14,6 @@ from hal_core.program.generated import define, spare_storage
 from hal_core.source import Binary
 from hal_kernel.ir.uop import MOST_THREADS
 from hal_opencl import driver
-from hal_opencl.allocator import Opaque
 from hal_opencl.arguments import GEOMETRY, LOCAL, check_arguments, slots_of
 from hal_opencl.build_lock import build_lock
 from hal_opencl.compiler import OpenCLCompiler, Sealed
@@ -167,8 +166,8 @@ class OpenCLProgram(Program):
                 continue
             if not code:
                 # A kernel that takes no offset is given a view as a sub-buffer.
-                plain = f"a{position}[0]" if offsets else f"whole(a{position})"
-                memory.append(f"{index}, {plain}")
+                part = "" if offsets else f" if not a{position}[1] else part_of(*a{position})"
+                memory.append(f"{index}, a{position}[0]{part}")
                 continue
             # Of a pointer, only the offset is a number.
             offset = "[1]" if self.signature.params[position].is_pointer else ""
@@ -182,7 +181,7 @@ class OpenCLProgram(Program):
         names: dict[str, Any] = {
             **spare_storage(make),
             **packs,
-            "whole": _whole,
+            "part_of": _part_of,
             "enqueue": cl.enqueue_nd_range_kernel,
             "owner": self.device,
             "device": self.device.name,
@@ -217,7 +216,7 @@ class OpenCLProgram(Program):
                 set_numbers((index, struct.pack(code, value[1] if is_offset else value)))
                 continue
             takes_offset = self.binary.interface.rendered or self.binary.interface.offsets
-            memory.append(value[0] if takes_offset else _whole(value))
+            memory.append(value[0] if takes_offset or not value[1] else _part_of(*value))
             set_memory((index, memory[-1]))
         return kernel, memory
 
@@ -264,7 +263,6 @@ class OpenCLProgram(Program):
         self.device.wait_for(event)
 
 
-def _whole(opaque: Opaque) -> cl.Buffer | None:
-    """Return memory without an offset: a sub-buffer where it has one."""
-    base, offset = opaque
-    return base.get_sub_region(offset, base.size - offset) if offset else base
+def _part_of(base: cl.Buffer, offset: int) -> cl.Buffer:
+    """Return memory from an offset to its end as a sub-buffer."""
+    return base.get_sub_region(offset, base.size - offset)
