@@ -547,7 +547,7 @@ def encode(encoder, geometry{names}):
 SET_BUFFER = "encoder.setBuffer_offset_atIndex_({memory}.buffer, {memory}.offset, {index})"
 SET_TEXTURE = "encoder.setTexture_atIndex_({memory}.texture, {index})"
 SET_BYTES = "encoder.setBytes_length_atIndex_({data}, {nbytes}, {index})"
-SET_SHARED = "encoder.setThreadgroupMemoryLength_atIndex_(geometry.shared, 0)"
+SET_SHARED = "encoder.setThreadgroupMemoryLength_atIndex_(geometry.shared, {index})"
 
 
 def launch_names() -> dict[str, Any]:

@@ -44,13 +44,7 @@ class MetalProgram(Program):
             for index, param in images
             if index in found.textures
         }
-        if any(found.threadgroups):
-            raise Unsupported(
-                operation, "a launch has memory for [[threadgroup(0)]] alone",
-                got=found.threadgroups, device=device.name,
-                fix="Divide that among the arrays, or declare them in the kernel.",
-            )  # fmt: skip
-        self._takes_shared = bool(found.threadgroups)
+        self._threadgroups = found.threadgroups
         self._pipeline: Any = found.state
         self._enqueue: Callable[..., driver.Work] | None = None  # generated at the first launch
         self._encode: Callable[..., None] | None = None
@@ -70,15 +64,16 @@ class MetalProgram(Program):
     def _geometry(self, grid: Dim3, block: Dim3, shared: int) -> Geometry:
         rounded = shared + 15 & -16  # Metal takes multiples of 16
         room = self.device.info.limits.shared_nbytes - (self.info.shared_nbytes or 0)
+        room //= max(1, len(self._threadgroups))
         if rounded > room:
             raise InvalidArgument(
-                f"launch {self.name}", "bytes of shared memory, rounded up to a multiple of 16",
-                got=rounded, limit=room, device=self.device.name,
+                f"launch {self.name}", "bytes of shared memory of each [[threadgroup(n)]], rounded "
+                "up to a multiple of 16", got=rounded, limit=room, device=self.device.name,
             )  # fmt: skip
-        if self._takes_shared and not shared:
+        if self._threadgroups and not shared:
             raise InvalidArgument(
-                f"launch {self.name}", "no memory for the kernel's [[threadgroup(0)]]", got=shared,
-                device=self.device.name, fix="Give its bytes: shared=...",
+                f"launch {self.name}", "no memory for the kernel's [[threadgroup(n)]]", got=shared,
+                device=self.device.name, fix="Give the bytes of each: shared=...",
             )  # fmt: skip
         return Geometry(grid, block, rounded)
 
@@ -155,7 +150,7 @@ class MetalProgram(Program):
             nbytes, packs[f"pack_{index}"] = packer(group)
             data = f"pack_{index}({', '.join(f'a{param.position}' for param in group)})"
             lines.append(driver.SET_BYTES.format(data=data, nbytes=nbytes, index=index))
-        lines.append(f"if geometry.shared:\n        {driver.SET_SHARED}")
+        lines += [driver.SET_SHARED.format(index=index) for index in self._threadgroups]
         return lines, packs
 
 

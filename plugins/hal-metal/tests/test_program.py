@@ -153,21 +153,22 @@ def test_values_are_limited_to_4096_bytes(device):
 def test_dynamic_shared_memory_is_rounded_to_16_and_limited(device):
     program = device.compile(
         source("turn", "device int *y [[buffer(0)]], threadgroup int *t [[threadgroup(0)]], "
+               "threadgroup int *u [[threadgroup(1)]], "
                "uint i [[thread_position_in_threadgroup]], uint n [[threads_per_threadgroup]]",
-               "t[i] = y[i]; threadgroup_barrier(mem_flags::mem_threadgroup); y[i] = t[n - 1 - i];",
-               "y: int32*")
+               "t[i] = u[n - 1 - i] = y[i]; threadgroup_barrier(mem_flags::mem_threadgroup);"
+               "y[i] = t[n - 1 - i];", "y: int32*")
     )  # fmt: skip
     y = hal.Buffer.from_numpy(np.arange(5, dtype="i4"), device)
     for _ in range(2):
         with pytest.raises(
-            hal.InvalidArgument, match=r"turn.*no memory for .*\[\[threadgroup\(0\)"
+            hal.InvalidArgument, match=r"turn.*no memory for .*\[\[threadgroup\(n\)"
         ):
             program(y, threads=5, block=5)
     program(y, threads=5, block=5, shared=20)
     assert y.numpy().tolist() == [4, 3, 2, 1, 0]
-    program(y, grid=1, block=5, shared=32768)
-    with pytest.raises(hal.InvalidArgument, match=r"shared memory.*got 32769.*32768"):
-        program(y, grid=1, block=5, shared=32769)
+    program(y, grid=1, block=5, shared=16384)
+    with pytest.raises(hal.InvalidArgument, match=r"of each.*got 16400; limit 16384"):
+        program(y, grid=1, block=5, shared=16385)
 
 
 def test_shared_memory_beside_the_kernels_own(device):
@@ -181,14 +182,6 @@ def test_shared_memory_beside_the_kernels_own(device):
     assert y.numpy()[0] == 3
     with pytest.raises(hal.InvalidArgument, match="shared memory"):
         program(y, grid=1, block=1, shared=16753)
-
-
-def test_a_launch_has_one_piece_of_dynamic_shared_memory(device):
-    head = "device int *y [[buffer(0)]], threadgroup int *t [[threadgroup(0)]]"
-    head += ", threadgroup int *u [[threadgroup(1)]]"
-    text = source("two", head, "u[0] = t[0] = y[0];", "y: int32*")
-    with pytest.raises(hal.Unsupported, match=r"two.*\[\[threadgroup\(0\)\]\] alone"):
-        device.compile(text)
 
 
 def test_a_pipeline_that_allows_fewer_threads(device, control):

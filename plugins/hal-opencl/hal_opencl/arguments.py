@@ -46,7 +46,7 @@ def slots_of(kernel: cl.Kernel, asked: Interface) -> list[Slot]:
 
     A rendered kernel takes a pointer as base and byte offset, and so does a `Source` kernel that
     asks for it; others take the pointer alone. One argument more is the geometry of a rendered
-    kernel whose work-items are blocks, and the dynamic shared memory of others.
+    kernel whose work-items are blocks; of others, all __local memory is dynamic shared memory.
     """
     slots = []
     for param in asked.signature.params:
@@ -57,10 +57,11 @@ def slots_of(kernel: cl.Kernel, asked: Interface) -> list[Slot]:
         slots.append(Slot("", 8, param.position, str(param)))
         if (asked.rendered or asked.offsets) and param.dtype.kind != "I":
             slots.append(Slot("q", 8, param.position, f"the byte offset of {param}", True))
-    if kernel.num_args == len(slots) + 1:
-        place = len(slots) if asked.rendered else driver.local_argument(kernel)
-        if place is not None:
-            slots.insert(place, GEOMETRY if asked.rendered else LOCAL)
+    if asked.rendered and kernel.num_args == len(slots) + 1:
+        slots.append(GEOMETRY)
+    elif kernel.num_args > len(slots):
+        for place in driver.local_arguments(kernel):
+            slots.insert(place, LOCAL)
     return slots
 
 
@@ -160,15 +161,8 @@ def check_arguments(
 
 
 def _check_expressible(declared: list[Declared], operation: str, device: str) -> None:
-    of_shared = [one.name for one in declared if "local" in one.words]
     for index, one in enumerate(declared):
         what = f"argument {index} {one.name!r}"
-        if one.name in of_shared[1:]:
-            raise Unsupported(
-                operation, f"{what} is __local memory, and so is {of_shared[0]!r}: shared= is the "
-                "size of one", got=one.text, device=device,
-                fix="Declare it inside the kernel, with a size from defines={...}.",
-            )  # fmt: skip
         if _OPAQUE.fullmatch(one.type):
             raise Unsupported(
                 operation, f"{what} is {one.type}, and kernels take buffers and values",

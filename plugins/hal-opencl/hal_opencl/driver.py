@@ -33,7 +33,7 @@ __all__ = [
     "argument_spaces", "binary_of", "build", "check", "cl", "enqueue_read", "enqueue_write",
     "explain", "fact", "failed_work", "find_devices", "find_kernel", "has_old_pocl",
     "identity_of", "inner", "is_pocl", "is_simulator", "kernel_facts", "kernel_names", "kind_of",
-    "local_argument", "may_be_memory", "open_queue", "raise_failure", "sentence",
+    "local_arguments", "may_be_memory", "open_queue", "raise_failure", "sentence",
 ]  # fmt: skip
 
 INSTALL = (
@@ -364,17 +364,17 @@ def _argument_facts(kernel: cl.Kernel, fact: cl.kernel_arg_info) -> list[Any]:
         return []
 
 
-def local_argument(kernel: cl.Kernel) -> int | None:
-    """Return the number of the first argument that is __local memory; None if none is.
+def local_arguments(kernel: cl.Kernel) -> list[int]:
+    """Return the numbers of the arguments that are __local memory.
 
     By trying, as platforms leave what is known of arguments out of their binaries.
     """
-    memory: Any = cl.LocalMemory(1)
+    found, memory = [], cl.LocalMemory(1)
     for index in range(kernel.num_args):
         with suppress(cl.Error):
             kernel.set_arg(index, memory)
-            return index
-    return None
+            found.append(index)
+    return found
 
 
 class KernelFacts(NamedTuple):

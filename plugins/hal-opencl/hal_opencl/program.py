@@ -99,17 +99,20 @@ class OpenCLProgram(Program):
         self._enqueue: Callable[..., cl.Event] | None = None  # generated at the first launch
 
     def _geometry(self, grid: Dim3, block: Dim3, shared: int) -> Geometry:
-        takes_shared = LOCAL in self._slots
-        if bool(shared) != takes_shared:
-            kind = InvalidArgument if takes_shared else Unsupported
-            which = "a" if takes_shared else "no"
-            raise kind(
-                f"launch {self.name}",
-                f"the kernel has {which} __local argument, whose size is shared= in bytes",
-                got=shared,
-                device=self.device.name,
-                fix="Give a text one parameter such as `__local float *tile`, or shared=0.",
-            )
+        pieces = self._slots.count(LOCAL)
+        room = self.device.info.limits.shared_nbytes - (self.info.shared_nbytes or 0)
+        if pieces and not 0 < shared <= room // pieces:
+            raise InvalidArgument(
+                f"launch {self.name}", f"the kernel has {pieces} __local argument"
+                f"{'s' * (pieces > 1)}, and shared= is the size of each in bytes", got=shared,
+                limit=room // pieces, device=self.device.name, fix="Give its bytes: shared=...",
+            )  # fmt: skip
+        if shared and not pieces:
+            raise Unsupported(
+                f"launch {self.name}", "the kernel has no __local argument, whose size is shared=",
+                got=shared, device=self.device.name,
+                fix="Give the text a parameter such as `__local float *tile`, or shared=0.",
+            )  # fmt: skip
         launch: Any = cl.LocalMemory(shared) if shared else None
         if self._whole_blocks:
             of_each = self._blocks_of_item(grid, block)

@@ -92,9 +92,9 @@ def test_P2_a_driver_that_gives_no_types_is_trusted(device, monkeypatch, vendor_
 
 LOCAL = """
 typedef struct { int a, b; } pair;
-__kernel void one(char c, pair p, int8 v, __local int *s, __global int *y) {
+__kernel void one(char c, pair p, int8 v, __local int *s, __global int *y, __local int *t) {
     int i = get_local_id(0), n = get_local_size(0);
-    s[i] = c + i + p.b + v.s7;
+    s[i] = t[n - 1 - i] = c + i + p.b + v.s7;
     barrier(CLK_LOCAL_MEM_FENCE);
     y[get_global_id(0)] = s[n - 1 - i];
 }"""
@@ -103,9 +103,15 @@ PAIR = np.dtype([("a", "i4"), ("b", "i4")])
 
 @pytest.mark.parametrize("offsets", [False, True])
 @pytest.mark.parametrize("signature", [None, "c: int8, p: PAIR, v: int32x8, y: int32*"])
-def test_P5_shared_is_the_size_of_a_local_argument(device, signature, offsets):
+@pytest.mark.parametrize("pieces", [1, 2])
+def test_P5_shared_is_the_size_of_each_local_argument(device, pieces, signature, offsets):
     pair = hal.as_dtype(PAIR).name
-    text = LOCAL.replace("*y", "*y, long y0") if offsets else LOCAL
+    text = (
+        LOCAL
+        if pieces == 2
+        else LOCAL.replace("t[n - 1 - i] = ", "").replace(", __local int *t", "")
+    )
+    text = text.replace("*y", "*y, long y0") if offsets else text
     given = signature and signature.replace("PAIR", pair)
     program = device.compile(hal.Source("one", text, given, language="opencl", offsets=offsets))
     assert str(program.signature) == f"c: int8, p: {pair}, v: int32x8, y: int32*"
@@ -119,18 +125,15 @@ def test_P5_shared_is_the_size_of_a_local_argument(device, signature, offsets):
     with device.queue() as queue:
         graph.replay(queue=queue)
     assert (y.numpy() == expected).all()
-    with pytest.raises(hal.InvalidArgument, match=r"has a __local argument.*got 0"):
-        program(y, vals=values, threads=16)
-    too_much = device.info.limits.shared_nbytes + 1
-    with pytest.raises(hal.InvalidArgument, match="shared"):
-        program(y, vals=values, threads=16, shared=too_much)
+    most = device.info.limits.shared_nbytes // pieces
+    program(y, vals=values, threads=8, block=8, shared=most)
+    for shared, why in ((0, "of each.*got 0.*Give its bytes"), (most + 1, f"limit {most}")):
+        with pytest.raises(hal.InvalidArgument, match=why):
+            program(y, vals=values, threads=8, block=8, shared=shared)
 
 
-def test_P5_one_argument_is_local(device):
-    text = "__kernel void one(__global int *x, __local int *s, __local int *t) { x[0] = s[0]; }"
-    with pytest.raises(hal.Unsupported, match=r"'t' is __local.*so is 's'.*defines"):
-        device.compile(hal.Source("one", text, language="opencl"))
-    text = text.replace(", __local int *t", "")
+def test_a_signature_has_no_local_argument(device):
+    text = "__kernel void one(__global int *x, __local int *s) { x[0] = s[0]; }"
     with pytest.raises(hal.CompileError, match=r"is __local int. s, its signature says s: int32"):
         device.compile(hal.Source("one", text, "x: int32*, s: int32*", language="opencl"))
     program = device.compile(hal.Source("one", "__kernel void one(int n) {}", language="opencl"))
@@ -146,15 +149,15 @@ def test_P5_a_text_declares_no_more_local_memory_than_there_is(device):
         s[get_local_id(0)] = 1;
         y[0] = s[y[0]];
     }"""
-    for nbytes in (most, most + 4):
-        source = hal.Source("one", text, language="opencl", defines={"SIZE": nbytes // 4})
-        if nbytes > most:
-            with pytest.raises(hal.Unsupported, match=rf"shared memory.*{nbytes}; limit {most}"):
-                device.compile(source)
-        else:
-            y = hal.zeros(1, hal.int32, device)
-            device.compile(source)(y, threads=1, block=1)
-            assert y.numpy()[0] == 1
+    fits, exceeds = (
+        hal.Source("one", text, language="opencl", defines={"SIZE": nbytes // 4})
+        for nbytes in (most, most + 4)
+    )
+    y = hal.zeros(1, hal.int32, device)
+    device.compile(fits)(y, threads=1, block=1)
+    assert y.numpy()[0] == 1
+    with pytest.raises(hal.Unsupported, match=rf"shared memory.*{most + 4}; limit {most}"):
+        device.compile(exceeds)
 
 
 def test_a_source_kernel_takes_pointers_without_a_dtype(device):
