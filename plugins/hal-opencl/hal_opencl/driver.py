@@ -369,7 +369,8 @@ def local_arguments(kernel: cl.Kernel) -> list[int]:
 
     By trying, as platforms leave what is known of arguments out of their binaries.
     """
-    found, memory = [], cl.LocalMemory(1)
+    found: list[int] = []
+    memory: Any = cl.LocalMemory(1)
     for index in range(kernel.num_args):
         with suppress(cl.Error):
             kernel.set_arg(index, memory)
