@@ -379,8 +379,8 @@ class Program(OfThisProcess):
     def _check_buffer(self, param: Param, buffer: object) -> None:
         what = f"argument {param.name!r}"
         if not isinstance(buffer, Buffer):
-            fix = "Make one: hal.Buffer.from_numpy(array, device). hal.launch takes a "
-            fix += "hal.MultiBuffer."
+            fix = "Make one: hal.Buffer.from_numpy(array, device), or hal.Buffer(device, 0, dtype) "
+            fix += "for None. hal.launch takes a hal.MultiBuffer."
             self._refuse(f"{what} is not a hal.Buffer", type(buffer).__name__, param, fix)
         kind = buffer._taken_as
         if "I" in (kind.kind, param.dtype.kind) and kind is not param.dtype:

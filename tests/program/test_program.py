@@ -127,7 +127,7 @@ BAD_LAUNCHES = {
         lambda y, x: ((y, np.ones(8)), (1.0, 1)),
         "'x' is not a hal.Buffer.*ndarray.*from_numpy",
     ),
-    "None": (lambda y, x: ((None, x), (1.0, 1)), "'y' is not a hal.Buffer"),
+    "None": (lambda y, x: ((None, x), (1.0, 1)), r"'y' is not a .*hal.Buffer\(device, 0, dtype"),
     "dtype": (
         lambda y, x: ((y, x.view(4, hal.float64)), (1.0, 1)),
         "'x' has the wrong dtype .got 'float64'.*array.astype",

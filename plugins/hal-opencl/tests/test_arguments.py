@@ -160,6 +160,13 @@ def test_P5_a_text_declares_no_more_local_memory_than_there_is(device):
         device.compile(exceeds)
 
 
+def test_an_empty_buffer_is_NULL(device):
+    text = "__kernel void one(__global int *y, __global float *x) { y[0] = x == 0; }"
+    y, none = hal.zeros(1, hal.int32, device), hal.empty(0, hal.float32, device)
+    device.compile(hal.Source("one", text, language="opencl"))(y, none, threads=1)
+    assert y.numpy()[0] == 1
+
+
 def test_a_source_kernel_takes_pointers_without_a_dtype(device):
     """The signature says `any*`, and the text whatever it takes the memory for."""
     text = """__kernel void copied(__global float *y, __global const float *x, int n) {
