@@ -15,7 +15,7 @@ from hal_core.concurrency import OfThisProcess, fork_error, forkable
 from hal_core.device import opened
 from hal_core.errors import InvalidArgument, InvalidState, check_class
 from hal_core.queue.ending import Rest, finish, reached
-from hal_core.queue.event import Event, Failure, seconds_of
+from hal_core.queue.event import Event, Failure, forget_over, seconds_of
 from hal_core.signature import POINTER
 
 if TYPE_CHECKING:
@@ -181,8 +181,7 @@ class Queue(OfThisProcess):
         if owner is not None and owner.forked and not event._done:
             raise fork_error("wait", owner.device.name)
         if owner is not self:
-            while self._waits and self._waits[0][1]._is_over():
-                self._waits.popleft()
+            forget_over(self._waits)
             self._waits.append((next(self._places), event))
             if self.device._order is not None:
                 self.device._order.waited(self, event)

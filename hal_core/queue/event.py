@@ -282,6 +282,13 @@ def obstacle(event: Event) -> tuple[list[Event], bool]:
     return way, False
 
 
+def forget_over(waits: deque[tuple[int, Event]]) -> None:
+    """Take out the first waits of a queue that are over, as their events keep other queues."""
+    with suppress(IndexError, ValueError):  # there are no more; another thread takes them out
+        while (first := waits[0])[1]._is_over():
+            waits.remove(first)
+
+
 def unset(event: Event) -> Event | None:
     """Return the event of the host that another one waits for in the end, if it is not set."""
     way, is_circle = obstacle(event)

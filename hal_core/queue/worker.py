@@ -15,7 +15,7 @@ from hal_core import profiling
 from hal_core.concurrency import Servers, start_server
 from hal_core.queue.base import Keep, Queue, refuse_as_closed
 from hal_core.queue.ending import Freed
-from hal_core.queue.event import Event, Failure, PolledEvent
+from hal_core.queue.event import Event, Failure, PolledEvent, forget_over
 
 if TYPE_CHECKING:
     from hal_core.device.base import Compiled
@@ -151,7 +151,7 @@ class WorkerQueue(Queue):
         self._put_behind(event)
 
     def _wait(self, event: Event) -> None:
-        worker, device = self._worker, self.device.name
+        worker, device, waits = self._worker, self.device.name, self._waits
 
         def wait() -> None:
             start = perf_counter_ns()
@@ -159,6 +159,7 @@ class WorkerQueue(Queue):
                 event._sleep(_WAIT_SECONDS)
             _record_wait(event, device, start)
             worker.failure = event._failure
+            forget_over(waits)  # the thread keeps them, and so would keep queues that nobody uses
 
         self._add(wait, "wait", (event,))
 

@@ -8,6 +8,7 @@ import gc
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -283,6 +284,17 @@ class TestQueue:
         gate.set()
         assert device.synchronize(SECONDS)
         assert [read(one) for one in others] == [bytes(4 * SIZE)] * 4
+
+    def test_Q4_dropped_queues_that_waited_in_turn_are_freed(self, device: hal.Compiled) -> None:
+        one, two = device.queue(), device.queue()
+        for _ in range(2):
+            two.wait(one.record())
+            one.wait(two.record())
+        assert device.synchronize(SECONDS)
+        freed = [weakref.ref(one), weakref.ref(two)]
+        del one, two
+        gc.collect()
+        assert [queue() for queue in freed] == [None, None]
 
     def test_Q4_synchronize_and_close_wait_for_queues(self, device: hal.Compiled) -> None:
         made, queue = ints(device), device.queue()
