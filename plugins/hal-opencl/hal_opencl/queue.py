@@ -50,10 +50,12 @@ class OpenCLEvent(PolledEvent):
     """The end of a command in a command queue."""
 
     queue: OpenCLQueue
-    _mark: cl.Event | None
+    _mark: Any  # a cl.Event; None for work that the driver never got
 
     def _poll(self) -> bool:
-        self.queue.look()
+        mark = self._mark
+        if mark is None or mark.get_info(STATUS) <= COMPLETE:  # else a look would not reach it
+            self.queue.look()
         return self._done
 
     def _sleep(self, seconds: float) -> None:
