@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from hal_kernel.ir.uop import Kernel, UOp
+from hal_kernel.ir.uop import Kernel, UOp, replaced
 
 
 def contracted(kernel: Kernel) -> Kernel:
@@ -26,25 +26,21 @@ def contracted(kernel: Kernel) -> Kernel:
     uops: list[UOp] = []
     made: dict[UOp, UOp] = {}
     for node in kernel.uops:
-        source = tuple([made.get(part, part) for part in node.src])
+        renewed = replaced(node, made)
         if node in fused:
             product = fused[node]
             is_first = node.src[0] is product
             a, b = (made.get(part, part) for part in product.src)
-            added = source[1] if is_first else source[0]
+            added = renewed.src[1] if is_first else renewed.src[0]
             if node.op == "SUB":  # a * b - c is a * b + -c, and c - a * b is -a * b + c
                 negated = UOp("NEG", node.dtype, (added if is_first else a,), None, node.line)
                 uops.append(negated)
                 a, added = (a, negated) if is_first else (negated, added)
             made[node] = UOp("FMA", node.dtype, (a, b, added), None, node.line)
             uops.append(made[node])
-        elif node in gone:
-            continue
-        elif source != node.src:
-            made[node] = UOp(node.op, node.dtype, source, node.arg, node.line)
-            uops.append(made[node])
-        else:
-            uops.append(node)
+        elif node not in gone:
+            made[node] = renewed
+            uops.append(renewed)
     return kernel._replace(uops=tuple(uops), contract=False)
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from hal_core.dtypes import DType, float32, float64
-from hal_kernel.ir.uop import Kernel, UOp
+from hal_kernel.ir.uop import Kernel, UOp, replaced
 
 Functions = Mapping[str, Collection[DType]]  # op -> the dtypes it is replaced for
 
@@ -40,20 +40,13 @@ def expand(kernel: Kernel, functions: Functions = FUNCTIONS) -> Kernel:
     from hal_kernel.ir.math.value import Page, Value
 
     uops: list[UOp] = []
-    replaced: dict[UOp, UOp] = {}
-    untouched = replaced.keys().isdisjoint
+    new: dict[UOp, UOp] = {}
     for node in kernel.uops:
-        source = node.src
-        if not untouched(source):
-            source = tuple(replaced.get(part, part) for part in source)
+        made = new[node] = replaced(node, new)
         if node in wanted:
             page = Page(uops, node.line)
-            values = [Value(part, page) for part in source]
-            replaced[node] = FORMULAS[node.op](*values).node
-            continue
-        if source is not node.src:
-            made = replaced[node] = UOp(node.op, node.dtype, source, node.arg, node.line)
-            uops.append(made)
+            values = [Value(part, page) for part in made.src]
+            new[node] = FORMULAS[node.op](*values).node
         else:
-            uops.append(node)
+            uops.append(made)
     return kernel._replace(uops=tuple(uops))

@@ -11,7 +11,7 @@ v = LOAD p i c w     ->     VAR v
 
 from __future__ import annotations
 
-from hal_kernel.ir.uop import Kernel, UOp, is_gated
+from hal_kernel.ir.uop import Kernel, UOp, is_gated, replaced
 
 
 def without_gates(kernel: Kernel) -> Kernel:
@@ -19,16 +19,16 @@ def without_gates(kernel: Kernel) -> Kernel:
     if not any(is_gated(node) for node in kernel.uops if node.op == "LOAD"):
         return kernel
     uops: list[UOp] = []
-    new: dict[UOp, UOp] = {}  # the gated LOADs and all that use them, written anew
+    new: dict[UOp, UOp] = {}
 
     def add(op: str, like: UOp, src: tuple[UOp, ...], value: bool = False) -> UOp:
         uops.append(UOp(op, like.dtype if value else None, src, None, like.line))
         return uops[-1]
 
     for node in kernel.uops:
-        src = tuple([new.get(source, source) for source in node.src])
+        made = replaced(node, new)
         if is_gated(node):
-            memory, index, condition, otherwise = src
+            memory, index, condition, otherwise = made.src
             variable = UOp("VAR", node.dtype, (), "loaded", node.line)
             uops.append(variable)
             block = add("IF", node, (condition,))
@@ -37,9 +37,7 @@ def without_gates(kernel: Kernel) -> Kernel:
             add("SET", node, (variable, otherwise))
             add("ENDIF", node, (block,))
             new[node] = add("GET", node, (variable,), value=True)
-        elif src != node.src:
-            new[node] = UOp(node.op, node.dtype, src, node.arg, node.line)
-            uops.append(new[node])
         else:
-            uops.append(node)
+            new[node] = made
+            uops.append(made)
     return kernel._replace(uops=tuple(uops))

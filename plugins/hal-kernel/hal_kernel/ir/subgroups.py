@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Set as AbstractSet
 
 from hal_core.dtypes import int32
-from hal_kernel.ir.uop import SUBGROUP, TOGETHER, Kernel, UOp
+from hal_kernel.ir.uop import SUBGROUP, TOGETHER, Kernel, UOp, replaced
 
 
 def of_size(kernel: Kernel, size: int | None, has_lanes: bool = False) -> Kernel:
@@ -34,19 +34,17 @@ def of_size(kernel: Kernel, size: int | None, has_lanes: bool = False) -> Kernel
     made, numbers = _numbers(size, used)
     uops, new = [*kernel.uops[:first], *made], dict[UOp, UOp]()
     for node in kernel.uops[first:]:
-        src = tuple([new.get(source, source) for source in node.src])
+        renewed = replaced(node, new)
         if node.op == "SPECIAL" and node.arg[0] in used:
             new[node] = numbers[node.arg[0]]
         elif node.op == "SHUFFLE" and alone:
-            new[node] = src[0]
+            new[node] = renewed.src[0]
         elif node.op == "BALLOT" and alone:
-            new[node] = UOp("CAST", node.dtype, src, None, node.line)
-            uops.append(new[node])
-        elif src != node.src:
-            new[node] = UOp(node.op, node.dtype, src, node.arg, node.line)
+            new[node] = UOp("CAST", node.dtype, renewed.src, None, node.line)
             uops.append(new[node])
         else:
-            uops.append(node)
+            new[node] = renewed
+            uops.append(renewed)
     return kernel._replace(uops=tuple(uops))
 
 

@@ -58,6 +58,7 @@ of a (k, n) is a multiple of n, which is in VECTORS; its memory is no LOCAL and 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -148,6 +149,12 @@ _put_op, _put_dtype, _put_src, _put_arg, _put_line = (
 def array_of(memory: UOp) -> UOp:
     """Return the node that memory belongs to: itself, or the PARAM or SHARED of a VIEW."""
     return memory.src[0] if memory.op == "VIEW" else memory
+
+
+def replaced(node: UOp, new: Mapping[UOp, UOp]) -> UOp:
+    """Return a node that takes the new nodes of its sources; the same node if none has one."""
+    src = tuple([new.get(source, source) for source in node.src])
+    return node if src == node.src else UOp(node.op, node.dtype, src, node.arg, node.line)
 
 
 def is_gated(node: UOp) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from hal_core.dtypes import DType, int32, int64
 from hal_core.errors import Unsupported
-from hal_kernel.ir.uop import Kernel, UOp
+from hal_kernel.ir.uop import Kernel, UOp, replaced
 
 LIMIT = 256 << 10  # bytes per block: often half of a core's second-level cache
 
@@ -45,12 +45,13 @@ def with_common_arrays(kernel: Kernel, threads: int) -> Kernel:
     for node in kernel.uops:
         if node in common:
             continue
-        sources = tuple([new.get(source, source) for source in node.src])
+        renewed = replaced(node, new)
         if node.op in ("LOAD", "STORE") and node.src[0] in common:
-            sources = (sources[0], lanes.index(sources[1], node.line), *sources[2:])
-        if sources != node.src:
-            new[node] = UOp(node.op, node.dtype, sources, node.arg, node.line)
-        made.append(new.get(node, node))
+            memory, index, *rest = renewed.src
+            sources = (memory, lanes.index(index, node.line), *rest)
+            renewed = UOp(node.op, node.dtype, sources, node.arg, node.line)
+        new[node] = renewed
+        made.append(renewed)
     return kernel._replace(uops=tuple(made))
 
 

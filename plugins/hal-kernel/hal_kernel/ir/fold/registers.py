@@ -10,7 +10,7 @@ Compilers keep variables in registers, and vectorise loops over threads that hav
 from __future__ import annotations
 
 from hal_core.dtypes import STORAGE_DTYPES
-from hal_kernel.ir.uop import Kernel, UOp
+from hal_kernel.ir.uop import Kernel, UOp, replaced
 
 
 def in_registers(kernel: Kernel) -> Kernel:
@@ -39,18 +39,16 @@ def in_registers(kernel: Kernel) -> Kernel:
                 add("SET", node, (variable, zero), typed=False)
                 elements[node, place] = variable
             continue
-        src = tuple([new.get(source, source) for source in node.src])
+        renewed = replaced(node, new)
         if node.op in ("LOAD", "STORE") and node.src[0] in used:
             variable = elements[node.src[0], node.src[1].arg]
             if node.op == "LOAD":
                 new[node] = add("GET", node, (variable,), typed=True)
             else:
-                add("SET", node, (variable, src[2]), typed=False)
-        elif src != node.src:
-            new[node] = UOp(node.op, node.dtype, src, node.arg, node.line)
-            made.append(new[node])
+                add("SET", node, (variable, renewed.src[2]), typed=False)
         else:
-            made.append(node)
+            new[node] = renewed
+            made.append(renewed)
     return kernel._replace(uops=tuple(made))
 
 
