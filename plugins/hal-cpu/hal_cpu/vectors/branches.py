@@ -37,15 +37,11 @@ class Branches(Subgroups):
 
     def block(self, block: list[Item]) -> None:
         for place, item in enumerate(block):
-            if self.left:
-                return
             if isinstance(item, UOp):
                 self.node(item)
                 continue
             self._item(item)
-            if self.left or item is block[-1]:
-                continue
-            if lanes_leave(item, self.shapes):
+            if item is not block[-1] and lanes_leave(item, self.shapes):
                 self._rest_of_block(block[place + 1 :])
                 return
 
@@ -70,14 +66,12 @@ class Branches(Subgroups):
 
     def _rest_of_block(self, rest: list[Item]) -> None:
         """Write what stands behind an item that some lanes have left, for the others."""
-        active = self.load(self.mask_kind, self._masked_frame().active)
+        # They have left the innermost frame that lanes may leave one by one.
+        frame = next(frame for frame in reversed(self.frames) if frame.active)
+        active = self.load(self.mask_kind, frame.active)
         mask = self.mask
         self.mask = active if mask is None else self.let(f"and {self.mask_kind} {mask}, {active}")
         self._if_any(self.mask, rest)
-
-    def _masked_frame(self) -> Frame:
-        """Return the innermost frame that lanes may leave one by one."""
-        return next(frame for frame in reversed(self.frames) if frame.active)
 
     def on_VAR(self, uop: UOp) -> None:
         """Nothing: `slot_of` declares a variable that is used."""

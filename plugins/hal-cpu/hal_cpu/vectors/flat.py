@@ -43,8 +43,6 @@ class Flat(Loops):
                 self.label(f"else.{one.place}")
             elif op in ("ENDIF", "ENDRANGE", "ENDLOOP"):
                 self._close(node, open_.pop())
-            elif self.left:
-                continue  # behind a jump
             elif op == "RETURN":
                 self.jump(self.frames[0].end)
             elif op in ("BREAK", "CONTINUE"):

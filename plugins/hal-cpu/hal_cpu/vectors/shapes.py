@@ -219,10 +219,8 @@ def _common(paths: Sequence[Path]) -> Path:
     return common
 
 
-def lanes_leave(item: Item, shapes: Shapes) -> bool:
+def lanes_leave(item: If | Loop | Region, shapes: Shapes) -> bool:
     """Tell whether threads that run an item may not all go on behind it."""
-    if isinstance(item, (UOp, Region)):
-        return False
     inside = facts(item)
     return any(
         shapes.returns_vary

@@ -120,8 +120,6 @@ class Text:
 
     def open_loop(self, label: str, unrolls: bool = False) -> None:
         """Begin a loop at a label, which is jumped to from here; LLVM may unroll it or not."""
-        if self.left:
-            self.label(f"dead.{self.number()}")
         self.loops.append({})
         self.depth += 1
         self.parts += [self.lines, self.loops[-1]]
