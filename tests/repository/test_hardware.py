@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from counts import calls
 
 import hal_core as hal
 
@@ -30,7 +31,7 @@ def _load(name, path, **how):
 
 _load("bench", ROOT / "bench" / "__init__.py", submodule_search_locations=[str(ROOT / "bench")])
 
-from bench import hardware, machine, measure, page, report  # noqa: E402
+from bench import hardware, language, machine, measure, page, report  # noqa: E402
 from bench.found import Ended, Example, Kit, Run, Table  # noqa: E402
 
 END = Ended(0, 1.5, "said\n")
@@ -220,3 +221,11 @@ def test_who_runs_twice_in_a_row_gains_no_score_by_it():
     times = measure.compare(tasks, measure.Effort(3, 0.0))
     assert runs[-8:] == ["C", "hal", "hal", "C"] * 2
     assert [len(spent) for spent in times.rounds.values()] == [4, 4]
+
+
+def test_fifty_lines_take_few_calls_from_python_to_llvm():
+    def front_end():
+        return language.LLVMRenderer().render(language.make_fifty_lines().lower())
+
+    front_end()  # writes the formulas of its functions, once for all kernels
+    assert calls(front_end) < 31_000

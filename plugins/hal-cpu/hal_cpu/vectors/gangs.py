@@ -70,7 +70,7 @@ class Gangs(Flat):
         root, self.bodies = ([], {}) if deep else nested(kernel.uops)
         for body in self.bodies.values():
             settle(body)
-        self.shapes = self._shapes(root)
+        self.shapes = Shapes(root, self.across_rows)
         row = kernel.block[0] if kernel.block and not self.joined else None
         self.widths = DEEP if deep else widths(kernel.uops, self.shapes, registers, row)
         if self.by_subgroup:
@@ -82,16 +82,13 @@ class Gangs(Flat):
             merged = [item for body in bodies for item in with_merged_guards(body, self.shapes)]
             loops = [item.node for item, _ in walk(merged) if isinstance(item, Loop)]
             self.notes = dict.fromkeys(loops, "written out: each iteration by itself")
-            self.shapes = self._shapes(root) if merged else self.shapes
+            self.shapes = Shapes(root, self.across_rows) if merged else self.shapes
             self.bundles = bundles(self.shapes)
         self.params: list[str] = []
         self.specials: dict[tuple[str, int], Value] = {}
         self.first: list[str] = []  # for each axis: the global index of the row's first thread
         self.sizes: list[str] = []  # for each axis: the threads that a region is written for
         self.local_arrays: dict[UOp, str] = {}
-
-    def _shapes(self, root: list[Item]) -> Shapes:
-        return Shapes(root, self.across_rows)
 
     def text(self) -> str:
         """Return the whole text."""
@@ -305,7 +302,10 @@ class Gangs(Flat):
             self.label(labels[n] if name == "mix" else f"begin.{labels[n]}")
             self.noting = "one thread at a time" if name != "few" else ""  # what `explain` shows
             noted, self.notes = self.notes, {}
-            self._body_and_step(region, x, rest if name == "mix" else "", thread, labels[n], slot)
+            self._body_of(region, x, rest if name == "mix" else "", thread, f"next.{labels[n]}")
+            self.label(f"next.{labels[n]}")
+            self.store("i64", self.let(f"add nuw nsw i64 {x}, {width}"), slot)
+            self.jump(f"x.{place}")
             self.notes, self.noting = {**self.notes, **noted}, ""
         self.close_loop()
         if alone:
@@ -334,16 +334,6 @@ class Gangs(Flat):
             self.branch(self.let(f"icmp sgt i64 {rest}, {_ALONE}"), few, alone)
         else:
             self.jump(few)
-
-    def _body_and_step(
-        self, region: _Region, x: str, rest: str, thread: str, name: str, slot: str
-    ) -> None:
-        """Write a body, and the way to the next gang of the row."""
-        end = f"next.{name}"
-        self._body_of(region, x, rest, thread, end)
-        self.label(end)
-        self.store("i64", self.let(f"add nuw nsw i64 {x}, {self.w}"), slot)
-        self.jump(f"x.{name.rpartition('.')[2]}")
 
     def _with_work(self, region: _Region, size: str) -> tuple[str, str]:
         """Return the first thread of a row that may have work, and the one behind the last."""

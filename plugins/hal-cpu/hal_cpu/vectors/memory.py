@@ -120,16 +120,16 @@ class Memory(Guesses):
             f"getelementptr inbounds {kind}, ptr {self.arrays[uop.src[0]]}, i64 {offset}"
         )
 
-    def _own(self, found: Index | None) -> Index | None:
-        """Return the index of a thread's own array, of which each element has a place per lane."""
-        if found is None or any(found.lanes):
+    def _found(self, uop: UOp) -> Index | None:
+        """Return the index of an access as a pattern, or None."""
+        found = self.index(uop.src[1])
+        if uop.src[0].op != "LOCAL" or self.w == 1 or found is None:
+            return found
+        if any(found.lanes):
             return None
+        # Each element of a thread's own array has a place for each lane.
         base = self.let(f"mul i64 {found.base}, {self.w}")
         return Index(base, self.linear, found.tests)
-
-    def _found(self, uop: UOp) -> Index | None:
-        found = self.index(uop.src[1])
-        return self._own(found) if uop.src[0].op == "LOCAL" and self.w > 1 else found
 
     def _vector_index(self, uop: UOp) -> str:
         """Return the indices of all lanes as a vector of 64-bit integers."""

@@ -86,7 +86,8 @@ def widths(
         long = [operations(node) for node in uops if node in varying and node.op in PURE]
         times = 4 if sum(long) < _LONG else 1
     whole = max(_LEAST, min(_MOST, lanes * times))
-    own = _own_nbytes(uops)
+    arrays = [(node.arg[1], node.dtype) for node in uops if node.op == "LOCAL"]
+    own = sum([count * dtype.itemsize for count, dtype in arrays if dtype])
     while row is not None and whole > row and whole > 1:
         whole //= 2
     while own * whole > _LOCAL_NBYTES and whole > 1:
@@ -129,9 +130,3 @@ def _alone(uops: tuple[UOp, ...], shapes: Shapes) -> str:
     if _UPDATE * updates > work:
         return "it updates shared memory, lane by lane, and does little else"
     return ""
-
-
-def _own_nbytes(uops: tuple[UOp, ...]) -> int:
-    return sum(
-        node.arg[1] * node.dtype.itemsize for node in uops if node.op == "LOCAL" and node.dtype
-    )

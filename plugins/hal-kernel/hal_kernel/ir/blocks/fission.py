@@ -73,15 +73,11 @@ def at_barriers(kernel: Kernel) -> tuple[UOp, ...]:
     Raises: Unsupported when the values that live across barriers are too large for a block.
     """
     if "BARRIER" not in [node.op for node in kernel.uops]:
-        return _in_one_region(kernel.uops)
+        front = [node for node in kernel.uops if node.op in _MEMORY]
+        body = [node for node in kernel.uops if node.op not in _MEMORY]
+        return (*front, *enclosed(body))
     kernel = with_common_arrays(kernel, kernel.most_threads)
     return _fitting(kernel, _Fission(kernel.uops).whole())
-
-
-def _in_one_region(uops: Sequence[UOp]) -> tuple[UOp, ...]:
-    front = [node for node in uops if node.op in _MEMORY]
-    body = [node for node in uops if node.op not in _MEMORY]
-    return (*front, *enclosed(body))
 
 
 def _fitting(kernel: Kernel, made: Sequence[UOp]) -> tuple[UOp, ...]:
