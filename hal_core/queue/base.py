@@ -171,8 +171,8 @@ class Queue(OfThisProcess):
     def wait(self, event: Event) -> Self:
         """Let work that is queued from now on begin after `event`; the caller does not wait.
 
-        On a device without queues of its own, such as the CPU, the default queue works on the
-        calling thread, so this call waits.
+        On the default queue this call waits itself, unless the event is of a queue of the same
+        driver, and the driver alone brings it about. On the CPU and PYTHON it always does.
         Raises: InvalidArgument for something that is no event. When the work before the event
         failed, the work of this queue fails with it.
         """

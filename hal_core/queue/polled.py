@@ -70,19 +70,8 @@ class PolledQueue(Queue):
         run_unless_busy(self._lock, self._look)
 
     def _meets(self, keep: Keep) -> bool:
-        """Return True if work that keeps this is the first here that uses some memory.
-
-        The work without `queue=` comes first then. If that waits for events, this queue waits for
-        it here, as for any event, so that a circle is seen; else the caller lets the driver wait.
-        """
-        if not self._known.meet(keep):
-            return False
-        default = vars(self.device).get("default_queue", self)
-        waits = [] if default is self else list(default._waits)
-        if all(event._is_over() for _, event in waits):
-            return True
-        self.wait(default._record_end())
-        return False
+        """Return True if work that keeps this is the first here that uses some memory."""
+        return self._known.meet(keep)
 
     def _look(self) -> None:
         raise self.device._missing(self, "_look")

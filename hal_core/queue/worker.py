@@ -131,12 +131,11 @@ class WorkerQueue(Queue):
     def _launch_timed(
         self, program: Program, geometry: Any, args: tuple[Any, ...], keep: Keep
     ) -> float:
+        return self._seconds_of(partial(program._launch_timed, geometry, args), program, keep)
+
+    def _seconds_of(self, launch: Callable[[], float], program: Program, keep: Keep) -> float:
         seconds: list[float] = []
-        self._add(
-            lambda: seconds.append(program._launch_timed(geometry, args)),
-            f"launch of {program.name}",
-            keep,
-        )
+        self._add(lambda: seconds.append(launch()), f"launch of {program.name}", keep)
         self.record().wait()
         return seconds[0]
 

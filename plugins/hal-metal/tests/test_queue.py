@@ -100,19 +100,6 @@ def test_queues_of_two_devices_are_ordered_by_a_shared_event(device, control):
     other.close()
 
 
-def test_a_queue_waits_for_an_event_of_the_host(device, control):
-    queue, event = device.queue(), hal.Event()
-    y = hal.zeros(64, hal.int32, device)
-    device.synchronize()
-    queue.wait(event)
-    device.compile(add)(y, vals=(3, 64), threads=64, queue=queue)
-    done = queue.record()
-    assert not done.wait(0.05) and y.numpy()[0] == 0
-    event.set()
-    assert done.wait(20) and y.numpy()[0] == 3
-    assert control.messages["encodeWaitForEvent:value:"] == 1
-
-
 def test_Q6_a_command_queue_of_others_is_borrowed(device, control):
     theirs = device.hardware.newCommandQueue()
     queue = hal.Queue.wrap(theirs, device)

@@ -72,6 +72,10 @@ class OpenCLEvent(PolledEvent):
 class OpenCLQueue(PolledQueue):
     """A command queue of the driver, in order and with timestamps.
 
+    The default queue waits on the calling thread for what the driver alone does not bring about,
+    and raises at once what the driver refuses: no failure comes to work without `queue=`. PoCL ends
+    the process when a command fails to which nothing refers, as to all of those but the newest.
+
     Owns: the command queue, unless it is `borrowed`: the default queue's belongs to the device.
     """
 
@@ -85,6 +89,8 @@ class OpenCLQueue(PolledQueue):
         if commands is None:
             _, commands = driver.open_queue(device.hardware, device.name, device.context)
         self.commands = commands
+        # Made now: to make it takes the device's lock, which `close` holds as it stops queues.
+        self._default = None if commands is device.commands else device.default_queue
         self.last_event: cl.Event | None = None  # of its last launch
         self.last_launched = ""
         self._recordable: Command | None = None  # a copy or fill, if the next event is its end
@@ -98,11 +104,13 @@ class OpenCLQueue(PolledQueue):
         """Queue the command that `enqueue(*args)` adds, unless work before it has failed."""
         with self._lock:
             self._look()
+            if self._meets(keep):
+                self._follow_default()
             command = Command(name, keep, waited)
+            if waited is not None and waited._failure is not None:
+                self._drops = True  # PoCL never comes to work behind an event that has failed
             if not (self._drops or self._failure is not None):
                 try:
-                    if self._meets(keep):
-                        self._follow_default()
                     if name == "event" or not events.open_profiles:
                         command.marker = enqueue(*args)
                     else:
@@ -111,6 +119,8 @@ class OpenCLQueue(PolledQueue):
                     self.commands.flush()
                 except cl.Error as error:
                     why = driver.explain(error, name, self.device.name)
+                    if self._default is None:
+                        raise why from None
                     command.failure = Failure(name, self.name, why)
                     self._drops = True
             self._pending.append(command)
@@ -118,10 +128,10 @@ class OpenCLQueue(PolledQueue):
 
     def _follow_default(self) -> None:
         last = self.device.last_event
-        if last is None or self.commands is self.device.commands or self.device.is_simulated:
+        if last is None or self._default is None or self.device.is_simulated:
             return
         if last.command_execution_status > COMPLETE:
-            cl.enqueue_barrier(self.commands, wait_for=[last])
+            self._wait(self._default.record())
 
     def _look(self) -> None:
         pending = self._pending
@@ -140,7 +150,8 @@ class OpenCLQueue(PolledQueue):
                 done.failure = Failure(done.name, self.name, why)
             if self._failure is None:
                 self._failure = done.failure
-            if done.events and marker is not None and done.host is not None:
+            lets_go = done.events or status < COMPLETE
+            if lets_go and marker is not None and done.host is not None:
                 try:  # noqa: SIM105 - suppress() takes longer than the wait
                     marker.wait()  # PyOpenCL's event lets go of the host's memory
                 except cl.Error:
@@ -235,16 +246,34 @@ class OpenCLQueue(PolledQueue):
             after._when_done(after._poll)
 
     def _wait(self, event: Event) -> None:
-        if self.device.is_simulated:  # its driver would wait in the call, deaf to Ctrl-C
+        # The driver of a simulator would wait in the call, deaf to Ctrl-C.
+        if self.device.is_simulated or (self._default is None and self._needs_host(event)):
             event.wait()
             return
-        ours = isinstance(event, OpenCLEvent) and event.queue.device is self.device
-        marker = event._mark if ours else None
+        marker = event._mark if self._is_ours(event) else None
         if marker is None:
             marker = cl.UserEvent(self.device.context)
             user: cl.UserEvent = marker
             event._when_done(lambda: user.set_status(_FAILED if event._failure else COMPLETE))
         self._add("wait", (event,), 0, cl.enqueue_barrier, self.commands, [marker], waited=event)
+
+    def _needs_host(self, event: Event) -> bool:
+        """Tell whether an event has failed, or happens by more than the driver: it might fail."""
+        rest, seen = [event], set[int]()
+        while rest:
+            one = rest.pop()
+            if one._is_over():
+                if one._failure is not None:
+                    return True
+            elif not self._is_ours(one) or one._mark is None:
+                return True
+            elif id(one._waits) not in seen:
+                seen.add(id(one._waits))
+                rest += [before for _, before in list(one._waits)]
+        return False
+
+    def _is_ours(self, event: Event) -> bool:
+        return isinstance(event, OpenCLEvent) and event.queue.device is self.device
 
     def _seconds_between(self, earlier: Event, later: Event) -> float:
         with driver.check("seconds_since", self.device.name):

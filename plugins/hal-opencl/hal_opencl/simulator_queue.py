@@ -33,14 +33,8 @@ class SimulatorQueue(WorkerQueue):
     def _launch_timed(
         self, program: Program, geometry: Any, args: tuple[Any, ...], keep: Keep
     ) -> float:
-        seconds: list[float] = []
-        self._add(
-            lambda: seconds.append(self._inner._launch_timed(program, geometry, args, keep)),
-            f"launch of {program.name}",
-            keep,
-        )
-        self.record().wait()
-        return seconds[0]
+        launch = partial(self._inner._launch_timed, program, geometry, args, keep)
+        return self._seconds_of(launch, program, keep)
 
     def _add_replay(self, plan: Any) -> None:
         self._add(partial(self._inner._add_replay, plan), "replay of a graph", plan.keep())

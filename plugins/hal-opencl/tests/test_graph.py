@@ -94,18 +94,6 @@ def test_G6_a_replay_makes_as_many_calls_for_many_nodes_as_for_two(buffered):
     assert y.numpy().tolist() == [k + 2 * 202 for k in range(N)]
 
 
-def test_G6_other_buffers_and_updates_are_recorded_anew(buffered):
-    program, y, other = buffered.compile(add), numbers(buffered), numbers(buffered)
-    with buffered.capture() as graph:
-        program(y, vals=(1, N), threads=N)
-    graph.replay()
-    graph.replay({y: other})
-    graph[0].update(vals=(10, N))
-    graph.replay()
-    assert y.numpy().tolist() == [i + 11 for i in range(N)]
-    assert other.numpy().tolist() == [i + 1 for i in range(N)]
-
-
 def test_Q4_what_a_replay_needs_stays_until_it_is_done(buffered):
     program = buffered.compile(add)
     gate = hal.Event()

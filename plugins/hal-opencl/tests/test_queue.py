@@ -1,8 +1,8 @@
 """Queues of the driver: borrowed ones, failures of commands, work of queues that are garbage."""
 
 import gc
+import threading
 import time
-import weakref
 
 import numpy as np
 import pyopencl as cl
@@ -14,7 +14,6 @@ import hal_core as hal
 from hal_core.queue import Failure
 from hal_opencl import driver
 from hal_opencl.queue import OpenCLQueue
-from hal_testing.conformance.kernels import add_one
 
 N = 64
 MOST = 150  # places of a scene; all of them under HAL_TEST_EVERY_PLACE=1
@@ -63,22 +62,58 @@ def test_Q1_the_first_work_on_memory_is_behind_work_without_a_queue(device):
     gate.set_status(cl.command_execution_status.COMPLETE)
 
 
-def test_Q8_a_circle_through_work_without_a_queue_is_shown(device):
-    """New memory waits for that work, which waits for an event that comes behind the new memory."""
-    old, new, ahead = hal.zeros(N, hal.int32, device), hal.empty(N, hal.int32, device), hal.Event()
-    program, queue = device.compile(add_one), device.queue()
-    program(old, vals=(N,), threads=N, wait=True)
-    device.default_queue.wait(ahead)
-    program(old, vals=(N,), threads=N)
-    done = new.fill(7, queue=queue)
-    assert not done.wait(0.05)
-    queue.record(ahead)
-    try:
-        with pytest.raises(hal.InvalidState, match="queues wait for each other"):
-            done.wait(0.05)
-    finally:
-        ahead._happen(None)  # so that the other tests can use the device
-    assert done.wait(20) and new.numpy().tolist() == [7] * N and old.numpy().tolist() == [2] * N
+def failing(device):
+    """Return a queue, an event of it, and a call by which both fail."""
+    queue, outside = device.queue(), hal.Event()
+    event = queue.wait(outside).record()
+    failure = Failure("launch of nobody", "queue 9", RuntimeError("it broke"))
+    return queue, event, lambda: outside._happen(failure)
+
+
+def test_Q5_a_wait_for_what_has_failed_fails(device):
+    """PoCL never comes to work behind an event that has failed."""
+    (_, event, fail), queue, made = failing(device), device.queue(), ints(device)
+    fail()
+    for wait in (event.wait, lambda: made.fill(3, queue=queue.wait(event)).wait(20)):
+        with pytest.raises(hal.DeviceFault, match="launch of nobody"):
+            wait()
+
+
+@pytest.mark.parametrize("seconds", [0, 0.05])
+def test_Q5_the_default_queue_goes_on_after_a_wait_that_fails(device, seconds):
+    """PoCL ends the process when commands fail to which nothing refers, as to those in it."""
+    (_, event, fail), made = failing(device), ints(device)
+    threading.Timer(seconds, fail).start()
+    with pytest.raises(hal.DeviceFault, match="launch of nobody"):
+        device.default_queue.wait(event)
+    made.fill(1).fill(2)
+    assert made.fill(4, queue=device.default_queue).wait(20) and made.numpy().tolist() == [4] * N
+
+
+def test_Q5_first_work_on_memory_fails_before_the_work_that_it_follows_is_done(device):
+    (queue, _, fail), made = failing(device), ints(device)
+    gate = cl.UserEvent(device.context)
+    cl.enqueue_barrier(device.commands, wait_for=[gate])
+    new = hal.zeros(N, hal.int32, device)  # behind the gate
+    done = new.fill(7, queue=queue), made.fill(8, queue=queue)
+    fail()
+    assert not done[1].done
+    gate.set_status(cl.command_execution_status.COMPLETE)
+    with pytest.raises(hal.DeviceFault, match="launch of nobody"):
+        done[1].wait(20)
+    assert new.numpy().tolist() == made.numpy().tolist() == [0] * N
+
+
+def test_Q1_the_default_queue_takes_part_in_copies_between_devices(device):
+    """A copy through the host needs its turn in the default queue, which may wait for that copy."""
+    made, theirs = ints(device), ints(hal.Device["PYTHON"], 5)
+    assert made.copy_from(theirs, queue=device.default_queue).wait(20)
+    for to, source in ((theirs, made.fill(6)), (made, theirs)):
+        queue, gate = hal.Device[to.device].queue(), hal.Event()
+        to.copy_from(source, queue=queue.wait(gate))
+        threading.Timer(0.05, gate.set).start()
+        device.default_queue.wait(queue.record())
+        assert queue.synchronize(20) and to.numpy().tolist() == [6] * N
 
 
 def test_Q2_an_event_of_the_default_queue_is_behind_work_without_a_queue(device):
@@ -169,31 +204,10 @@ def test_Q5_a_command_that_the_driver_refuses_fails_its_queue(device):
     assert before.wait(20) and made.numpy().tolist() == [0] * N
 
 
-def test_Q4_a_queue_that_is_garbage_in_a_cycle_keeps_memory_until_its_work_is_done(device):
-    queue, made = device.queue(), ints(device)
-    assert isinstance(queue, OpenCLQueue)
-    gate = cl.UserEvent(queue.device.context)
-    cl.enqueue_barrier(queue.commands, wait_for=[gate])
-    made.fill(5, queue=queue)
-    lease, cycle = weakref.ref(made._share()), list[object]([queue])
-    cycle.append(cycle)
-    del queue, made, cycle
-    gc.collect()
-    kept = lease() is not None
-    gate.set_status(cl.command_execution_status.COMPLETE)
-    assert device.synchronize(20) and kept
-    assert lease() is None
-
-
 def test_Q5_work_behind_the_failure_of_another_queue_does_not_run(device):
-    failing, waiting, made = device.queue(), device.queue(), ints(device)
-    assert isinstance(failing, OpenCLQueue)
-    outside = hal.Event()
-    failing.wait(outside)
-    failed = failing.record()
-    waiting.wait(failed)
-    dropped = made.fill(3, queue=waiting)
-    outside._happen(Failure("launch of nobody", "queue 9", RuntimeError("it broke")))
+    (_, failed, fail), waiting, made = failing(device), device.queue(), ints(device)
+    dropped = made.fill(3, queue=waiting.wait(failed))
+    fail()
     for end in (dropped, failed):  # nobody has asked the other queue yet
         with pytest.raises(hal.DeviceFault, match="launch of nobody failed in queue 9"):
             end.wait(20)
