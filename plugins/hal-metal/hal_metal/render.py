@@ -12,7 +12,7 @@ from hal_kernel.ir.reserved import METAL_WORDS
 from hal_kernel.ir.uop import is_fence
 from hal_kernel.render.c.family import CFamilyRenderer
 from hal_kernel.render.c.helpers import BFLOAT16_CASTS
-from hal_kernel.render.c.language import FUNCTIONS, Language, Space
+from hal_kernel.render.c.language import FUNCTIONS, TYPES, Language, Space
 from hal_kernel.render.renderer import ByHand
 
 _FRAME = """\
@@ -86,20 +86,7 @@ def _space(name: str, qualifier: str) -> Space:
 
 
 METAL = Language(
-    types={
-        "bool": "bool",
-        "int8": "char",
-        "int16": "short",
-        "int32": "int",
-        "int64": "long",
-        "uint8": "uchar",
-        "uint16": "ushort",
-        "uint32": "uint",
-        "uint64": "ulong",
-        "float16": "half",
-        "bfloat16": "ushort",
-        "float32": "float",
-    },
+    types=TYPES | {"float16": "half"},
     bool_storage="uchar",
     suffixes={"float32": "f", "int64": "L", "uint32": "u", "uint64": "UL"},
     # Without `precise::` a compiler option can select the fast, less accurate functions.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hal_kernel.ir.reserved import OPENCL_WORDS
 from hal_kernel.render.c.family import CFamilyRenderer
 from hal_kernel.render.c.helpers import BFLOAT16_CASTS, VOLATILE
-from hal_kernel.render.c.language import FUNCTIONS, Language, Space
+from hal_kernel.render.c.language import FUNCTIONS, TYPES, Language, Space
 from hal_kernel.render.renderer import ByHand
 
 _FRAME = """\
@@ -68,21 +68,7 @@ def _space(name: str, qualifier: str) -> Space:
 
 
 OPENCL = Language(
-    types={
-        "bool": "bool",
-        "int8": "char",
-        "int16": "short",
-        "int32": "int",
-        "int64": "long",
-        "uint8": "uchar",
-        "uint16": "ushort",
-        "uint32": "uint",
-        "uint64": "ulong",
-        "float16": "ushort",
-        "bfloat16": "ushort",
-        "float32": "float",
-        "float64": "double",
-    },
+    types=TYPES | {"float64": "double"},
     bool_storage="uchar",
     suffixes={"float32": "f", "int64": "L", "uint32": "u", "uint64": "UL"},
     # INFINITY and NAN are floats, and no overload matches a call as fma(double, float, double).

@@ -78,6 +78,21 @@ class Language(NamedTuple):
     contract_options: tuple[str, str] = ("", "")  # with contraction forbidden, and allowed
 
 
+TYPES = {  # of Metal and OpenCL C
+    "bool": "bool",
+    "int8": "char",
+    "int16": "short",
+    "int32": "int",
+    "int64": "long",
+    "uint8": "uchar",
+    "uint16": "ushort",
+    "uint32": "uint",
+    "uint64": "ulong",
+    "float16": "ushort",
+    "bfloat16": "ushort",
+    "float32": "float",
+}
+
 FUNCTIONS = {
     "SQRT": "sqrt{f}({0})",
     "RSQRT": "(1.0{f} / sqrt{f}({0}))",
