@@ -1,6 +1,7 @@
 """Kernels from the front end that the tests of this folder share."""
 
 import hal_core as hal
+from hal_testing.conformance.language import histogram, products
 
 # mypy: disable-error-code="no-untyped-def"
 
@@ -38,56 +39,6 @@ def mixed(
         else:
             count -= 1
     long[i] = hal.uint8(hal.sqrt(x[i])) + hal.uint8(count)
-
-
-TILE = 16
-
-
-@hal.kernel(block=(TILE, TILE, 1))
-def matmul(
-    c: hal.Ptr[hal.float32],
-    a: hal.ConstPtr[hal.float32],
-    b: hal.ConstPtr[hal.float32],
-    n: hal.int32,
-):
-    """Tiles in shared memory; a sum that lives across the barriers."""
-    left = hal.shared(hal.float32, (TILE, TILE))
-    right = hal.shared(hal.float32, (TILE, TILE))
-    x = hal.thread_idx(0)
-    y = hal.thread_idx(1)
-    column = hal.global_idx(0)
-    row = hal.global_idx(1)
-    total = hal.float32(0)
-    for tile in range(0, n, TILE):
-        left[y, x] = a[row * n + tile + x]
-        right[y, x] = b[(tile + y) * n + column]
-        hal.barrier()
-        for k in range(TILE):
-            total += left[y, k] * right[k, x]
-        hal.barrier()
-    c[row * n + column] = total
-
-
-@hal.kernel
-def histogram(bins: hal.Ptr[hal.uint32], x: hal.ConstPtr[hal.uint8], n: hal.int32):
-    """Each block counts in shared memory; then all add up what they have."""
-    counts = hal.shared(hal.uint32, 256)
-    t = hal.thread_idx(0)
-    size = hal.block_dim(0)
-    k = t
-    while k < 256:
-        counts[k] = 0
-        k += size
-    hal.barrier()
-    i = hal.global_idx(0)
-    if i < n:
-        hal.atomic_add(counts, hal.int32(x[i]), 1)
-    hal.barrier()
-    k = t
-    while k < 256:
-        if counts[k] > 0:
-            hal.atomic_add(bins, k, counts[k])
-        k += size
 
 
 @hal.kernel(contract=False)
@@ -137,5 +88,5 @@ def halves(
 
 
 SAMPLES = {
-    kernel.name: kernel for kernel in (saxpy, blur, mixed, matmul, histogram, search, halves)
+    kernel.name: kernel for kernel in (saxpy, blur, mixed, products, histogram, search, halves)
 }

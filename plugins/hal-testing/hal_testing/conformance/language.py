@@ -158,8 +158,9 @@ def _settle(random: np.random.Generator) -> Sample:
 def histogram(bins: hal.Ptr[hal.uint32], x: hal.ConstPtr[hal.uint8], n: hal.int32) -> None:
     """Count in shared memory, then add up the counts of all blocks by atomics."""
     counts = hal.shared(hal.uint32, 256)
+    t = hal.thread_idx(0)
     size = hal.block_dim(0)
-    k = hal.thread_idx(0)
+    k = t
     while k < 256:
         counts[k] = 0
         k += size
@@ -168,7 +169,7 @@ def histogram(bins: hal.Ptr[hal.uint32], x: hal.ConstPtr[hal.uint8], n: hal.int3
     if i < n:
         hal.atomic_add(counts, hal.int32(x[i]), 1)
     hal.barrier()
-    k = hal.thread_idx(0)
+    k = t
     while k < 256:
         if counts[k] > 0:
             hal.atomic_add(bins, k, counts[k])
