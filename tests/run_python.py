@@ -15,6 +15,18 @@ def run(code, *arguments, cwd=None, env=os.environ, **variables):
     )  # fmt: skip
 
 
+def ask(family, turns=1):
+    """Return code that prints why a family has no device, and its state."""
+    return f"""
+for turn in range({turns}):
+    try:
+        hal.Device["{family}"]
+    except hal.HalError as error:
+        print(type(error).__name__, error)
+print(hal.Device.states()["{family}"])
+"""
+
+
 def printed(code, *arguments, **options):
     """Return what a text or a file prints, which ends well and says nothing on stderr."""
     done = run(code, *arguments, **options)

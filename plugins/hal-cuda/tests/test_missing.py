@@ -5,7 +5,7 @@ import importlib.util
 from functools import partial
 
 import pytest
-from run_python import printed
+from run_python import ask, printed
 
 pytestmark = pytest.mark.results
 
@@ -18,15 +18,7 @@ class Nobody:
 sys.meta_path.insert(0, Nobody())
 """
 
-ASK = """
-import hal_core as hal
-try:
-    hal.Device["CUDA"]
-except hal.HalError as error:
-    print(type(error).__name__, error)
-print(hal.Device.states()["CUDA"])
-"""
-
+ASK = "import hal_core as hal" + ask("CUDA")
 
 _run = partial(printed, env={"PATH": "/usr/bin:/bin", "LD_LIBRARY_PATH": "/nonexistent"})
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from forked import Programs
+from run_python import ask
 from simulator import SYSTEM
 
 import hal_core as hal
@@ -38,14 +39,7 @@ def run(simulator, programs, tmp_path):
     return run
 
 
-ASK = """
-hal.Device.refresh()
-try:
-    hal.Device["CUDA"]
-except hal.HalError as error:
-    print(type(error).__name__, error)
-print(hal.Device.states()["CUDA"])
-"""
+ASK = "\nhal.Device.refresh()" + ask("CUDA")
 
 
 NO_GPU = (

@@ -5,23 +5,13 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from run_python import printed
+from run_python import ask, printed
 
 from hal_hip import driver
 
 pytestmark = pytest.mark.results
 
-ASK = """
-import hal_core as hal
-from hal_hip import driver
-{change}
-for turn in range(2):  # the second error is as the first
-    try:
-        hal.Device["HIP"]
-    except hal.HalError as error:
-        print(type(error).__name__, error)
-print(hal.Device.states()["HIP"])
-"""
+ASK = "import hal_core as hal\nfrom hal_hip import driver\n{change}" + ask("HIP", turns=2)
 NONE = "no HIP runtime is installed: none of libnever.so.7 is found. Install AMD's runtime: "
 
 _run = partial(printed, env={"PATH": "/usr/bin:/bin"})

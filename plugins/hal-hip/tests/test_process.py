@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from forked import Programs
+from run_python import ask
 from runtime_control import SYSTEM
 
 HEAD = f"""
@@ -40,14 +41,7 @@ def said(run):
     return said
 
 
-ASK = """
-hal.Device.refresh()
-try:
-    hal.Device["HIP"]
-except hal.HalError as error:
-    print(type(error).__name__, error)
-print(hal.Device.states()["HIP"])
-"""
+ASK = "\nhal.Device.refresh()" + ask("HIP")
 
 
 @pytest.mark.parametrize(

@@ -5,25 +5,14 @@ from functools import partial
 
 import pytest
 from metal_software import FOLDER, SYSTEM, WHY
-from run_python import printed
+from run_python import ask, printed
 
 pytestmark = [
     pytest.mark.results,
     pytest.mark.skipif(SYSTEM, reason="this machine has what is missing in these tests"),
 ]
 
-ASK = """
-import sys
-{before}
-import hal_core as hal
-for turn in range(2):  # the second error is as the first
-    try:
-        hal.Device["METAL"]
-    except hal.HalError as error:
-        print(type(error).__name__, error)
-print(hal.Device.states()["METAL"])
-"""
-
+ASK = "import sys\n{before}\nimport hal_core as hal" + ask("METAL", turns=2)
 
 _kept = {name: text for name, text in os.environ.items() if name.startswith(("PATH", "SIM_"))}
 _run = partial(printed, env=_kept)
