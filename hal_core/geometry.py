@@ -178,19 +178,18 @@ class Rules:
 
 
 def integers(given: Any) -> tuple[int, ...] | None:
-    """Return a sequence of integers of any class as Python's; None for a set, or with a bool."""
+    """Return a sequence of integers of any class as Python's; None for what is none, as a set."""
     if not (isinstance(given, Sequence) or hasattr(given, "__array__")):
         return None
     try:
-        found = tuple(int(one.__index__()) for one in given)
+        return tuple(int(one.__index__()) for one in given)
     except (AttributeError, TypeError):
         return None
-    return None if bool in map(type, given) else found
 
 
 def as_count(given: Any) -> int:
     """Return an integer of any class as Python's; -1 for what is none, such as a bool."""
-    return (integers((given,)) or (-1,))[0]
+    return -1 if isinstance(given, bool) else (integers((given,)) or (-1,))[0]
 
 
 def is_plain(extent: object) -> bool:

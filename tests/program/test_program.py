@@ -282,7 +282,6 @@ def test_P5_geometry(fake, call, grid, block):
         ({"grid": (), "block": 1}, "one to three"),
         ({"grid": 1.5, "block": 1}, "one to three"),
         ({"grid": "8", "block": 1}, "one to three"),
-        ({"threads": (True, 4)}, "one to three"),
         ({"grid": 1, "block": 65}, "block.x is too large.*got 65; limit 64"),
         ({"grid": 1, "block": (16, 16)}, "too many threads.*got 256; limit 128"),
         ({"grid": (1, 65537), "block": 1}, "grid.y is too large.*got 65537; limit 65536"),

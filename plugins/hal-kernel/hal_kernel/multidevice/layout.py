@@ -104,8 +104,9 @@ def part_sizes(
     length = shape[axis]
     if sizes is None:
         return [length // count + (index < length % count) for index in range(count)]
-    found = integers(sizes)
-    if found is None or len(found) != count or sum(found) != length or min(found) < 0:
+    found = integers(sizes) or (-1,)
+    wrong = len(found) != count or sum(found) != length or min(found) < 0
+    if wrong or bool in map(type, sizes):
         limit = f"{count} numbers with the sum {length}"
         raise InvalidArgument("MultiBuffer", "sizes do not fit", got=sizes, limit=limit)
     return found
@@ -127,7 +128,7 @@ def checked_axis(axis: int | None, shape: tuple[int, ...]) -> int | None:
     if axis is None:
         return None
     (number,) = integers((axis,)) or (len(shape),)
-    if not -len(shape) <= number < len(shape):
+    if isinstance(axis, bool) or not -len(shape) <= number < len(shape):
         limit = f"shape {shape} has {len(shape)}"
         raise InvalidArgument("MultiBuffer", "no such axis", got=axis, limit=limit)
     return number % len(shape)
