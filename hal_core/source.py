@@ -8,7 +8,7 @@ from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol
 
-from hal_core.errors import InvalidArgument, as_flag
+from hal_core.errors import InvalidArgument, Unsupported, as_flag
 from hal_core.geometry import as_count
 from hal_core.signature import Interface, Signature
 
@@ -230,6 +230,15 @@ def _macro(name: str, value: Any, operation: str) -> str:
         return str(+number)  # True is 1: no compiler knows True, and #if takes it for 0
     except ValueError:  # an integer of more than 4,300 digits, which Python does not write
         raise InvalidArgument(operation, "a macro's number is too long", got=value) from None
+
+
+def refuse_flags(source: Source, language: str, device: str) -> None:
+    """Raise Unsupported if a text in a language without a preprocessor has flags."""
+    given = source.options, source.defines, source.includes
+    if any(given):
+        problem = f"options, defines and includes mean nothing to {language}"
+        fix, operation = "Leave them out.", f"compile {source.name}"
+        raise Unsupported(operation, problem, got=given, device=device, fix=fix)
 
 
 class Writable(Protocol):

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from hal_core.compiler import Compiler, CompilerPair
 from hal_core.compiler.seal import seal, unseal
 from hal_core.concurrency import Late
-from hal_core.errors import CompileError, InvalidArgument, Unsupported
-from hal_core.source import Source
+from hal_core.errors import CompileError, Unsupported
+from hal_core.source import Source, refuse_flags
 from hal_cuda import nvrtc
 from hal_kernel.c_texts.folders import temporary_folder
 from hal_streams.compiler import StreamCompiler
@@ -128,12 +128,7 @@ class PTXCompiler(CUDACompiler):
 
     def _compile(self, source: Source) -> bytes:
         operation = f"compile {source.name}"
-        given = source.options, source.defines, source.includes
-        if any(given):
-            raise InvalidArgument(
-                operation, "options, defines and includes mean nothing to PTX", got=given,
-                device=self.device.name, fix="Leave them out.",
-            )  # fmt: skip
+        refuse_flags(source, "PTX", self.device.name)
         try:
             with self.device.own(operation):  # loaded once now, so that an error shows here
                 module = self.device.api.load(source.text.encode())

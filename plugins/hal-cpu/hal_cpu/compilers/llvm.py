@@ -12,9 +12,9 @@ from typing import Any
 from hal_core.concurrency import hold_during_fork
 from hal_core.discovery import distribution_version
 from hal_core.errors import CompilerUnavailable, OutOfMemory
-from hal_core.source import Source
+from hal_core.source import Source, refuse_flags
 from hal_cpu import __version__, driver, processor
-from hal_cpu.compilers.objects import ObjectCompiler, refuse_options
+from hal_cpu.compilers.objects import ObjectCompiler
 from hal_cpu.threads.pool import call_in_thread
 
 # Longer texts are not optimised: the time of some passes grows as its square, to minutes.
@@ -89,7 +89,7 @@ class LLVMCompiler(ObjectCompiler):
         self._machines: dict[int, Any] = {}  # optimisation level -> LLVM's target machine
 
     def _compile(self, source: Source) -> bytes:
-        refuse_options(source, "LLVM IR")
+        refuse_flags(source, "LLVM IR", "CPU")
         if not source.interface.rendered:
             self._refuse_unwritten(source)
         needed = _COMPILE_NBYTES + _CHARACTER_NBYTES * len(source.text)

@@ -58,16 +58,3 @@ class ObjectCompiler(Compiler):
             device="CPU",
             fix=suggest_signature(source, log),
         )
-
-
-def refuse_options(source: Source, language: str) -> None:
-    """Raise Unsupported if options of a C compiler are given for another language."""
-    given = source.options, source.defines, source.includes
-    if any(given):
-        raise Unsupported(
-            f"compile {source.name}",
-            f"options, defines and includes mean nothing to {language}",
-            got=given,
-            device="CPU",
-            fix="Leave them out.",
-        )

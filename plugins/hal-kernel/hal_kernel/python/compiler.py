@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from hal_core.compiler import Compiler, CompilerPair
 from hal_core.compiler.seal import seal, unseal
-from hal_core.errors import CompileError, HalError, Unsupported
-from hal_core.source import Source
+from hal_core.errors import CompileError, HalError
+from hal_core.source import Source, refuse_flags
 from hal_kernel.ir.listing import parse_listing
 from hal_kernel.ir.verify import verify
 from hal_kernel.render.uops import UOpsRenderer
@@ -39,11 +39,7 @@ class ListingCompiler(Compiler):
 
     def _compile(self, source: Source) -> bytes:
         operation = f"compile {source.name}"
-        given = source.options, source.defines, source.includes
-        if any(given):
-            problem = "options, defines and includes mean nothing to a listing"
-            fix = "Leave them out."
-            raise Unsupported(operation, problem, got=given, device=self.device, fix=fix)
+        refuse_flags(source, "a listing", self.device)
         parse(source.text, source.name, source.signature, operation, self.device)
         return seal(MAKER, None, source.text.encode())
 

@@ -7,8 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from hal_core.compiler import Compiler, CompilerPair
-from hal_core.errors import CompileError, Unsupported
-from hal_core.source import Source
+from hal_core.errors import CompileError
+from hal_core.source import Source, refuse_flags
 from hal_kernel.errors import InvalidKernel
 from hal_kernel.ir.listing import parse_listing
 from hal_kernel.ir.verify import verify
@@ -35,14 +35,7 @@ class FakeCompiler(Compiler):
         self.device = device
 
     def _compile(self, source: Source) -> bytes:
-        if source.options or source.defines or source.includes:
-            raise Unsupported(
-                f"compile {source.name}",
-                "options, defines and includes mean nothing to a listing",
-                got=(source.options, source.defines, source.includes),
-                device=self.device.name,
-                fix="Leave them out.",
-            )
+        refuse_flags(source, "a listing", self.device.name)
         try:
             kernel = parse_listing(source.text)
             verify(kernel)

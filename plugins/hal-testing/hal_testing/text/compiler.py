@@ -6,8 +6,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from hal_core.compiler import Compiler, CompilerPair
-from hal_core.errors import CompileError, Unsupported
-from hal_core.source import Source
+from hal_core.errors import CompileError
+from hal_core.source import Source, refuse_flags
 from hal_testing.fake.chip_kernels import END
 
 if TYPE_CHECKING:
@@ -30,14 +30,7 @@ class FakeCompiler(Compiler):
         self.device = device
 
     def _compile(self, source: Source) -> bytes:
-        if source.options or source.defines or source.includes:
-            raise Unsupported(
-                f"compile {source.name}",
-                "options, defines and includes mean nothing to Python",
-                got=(source.options, source.defines, source.includes),
-                device=self.device.name,
-                fix="Leave them out.",
-            )
+        refuse_flags(source, "Python", self.device.name)
         try:
             compile(source.text, source.name, "exec")
         except SyntaxError as error:
