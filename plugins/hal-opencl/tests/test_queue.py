@@ -3,6 +3,7 @@
 import gc
 import threading
 import time
+import weakref
 
 import numpy as np
 import pyopencl as cl
@@ -202,6 +203,22 @@ def test_Q5_a_command_that_the_driver_refuses_fails_its_queue(device):
         with pytest.raises(hal.DeviceFault, match="launch of nobody failed in queue"):
             queue.synchronize(20)
     assert before.wait(20) and made.numpy().tolist() == [0] * N
+
+
+def test_Q4_a_queue_that_is_garbage_in_a_cycle_keeps_memory_until_its_work_is_done(device):
+    queue, made = device.queue(), ints(device)
+    assert isinstance(queue, OpenCLQueue)
+    gate = cl.UserEvent(queue.device.context)
+    cl.enqueue_barrier(queue.commands, wait_for=[gate])
+    made.fill(5, queue=queue)
+    lease, cycle = weakref.ref(made._share()), list[object]([queue])
+    cycle.append(cycle)
+    del queue, made, cycle
+    gc.collect()
+    kept = lease() is not None
+    gate.set_status(cl.command_execution_status.COMPLETE)
+    assert device.synchronize(20) and kept
+    assert lease() is None
 
 
 def test_Q5_work_behind_the_failure_of_another_queue_does_not_run(device):
