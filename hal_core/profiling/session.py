@@ -9,7 +9,7 @@ import logging
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from functools import partial
 from os import PathLike
 from time import perf_counter_ns
@@ -235,8 +235,21 @@ def finalize_profile(path: str | PathLike[str] | None = None) -> tuple[ProfileEv
     return started.events
 
 
-@contextlib.contextmanager
-def profile_range(name: str) -> Iterator[None]:
+class _Range(contextlib.ContextDecorator, contextlib.AbstractContextManager[None]):
+    """Record an event for each block; one may be entered again, also within itself."""
+
+    def __init__(self, name: str) -> None:
+        self._name, self._starts = name, list[int]()
+
+    def __enter__(self) -> None:
+        self._starts.append(perf_counter_ns())
+
+    def __exit__(self, *error: object) -> None:
+        times = self._starts.pop(), perf_counter_ns()
+        record(ProfileRangeEvent, "range", self._name, "", times)
+
+
+def profile_range(name: str) -> contextlib.AbstractContextManager[None]:
     """`with hal.profile_range("step 3"):` records one event that spans the block, on the host.
 
     Raises: InvalidArgument for a name that is no text.
@@ -245,12 +258,7 @@ def profile_range(name: str) -> Iterator[None]:
     if not isinstance(given, str):
         fix = 'Write hal.profile_range("step 3").'
         raise InvalidArgument("profile_range", "the name is no text", got=given, fix=fix)
-    start = perf_counter_ns()
-    try:
-        yield
-    finally:
-        times = start, perf_counter_ns()
-        record(ProfileRangeEvent, "range", name, "", times)
+    return _Range(name)
 
 
 def _wait_for_all(log_failures: bool = False) -> None:

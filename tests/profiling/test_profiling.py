@@ -203,22 +203,16 @@ def test_F1_ranges():
     with hal.profile_range("nobody looks"):
         pass
     with hal.profile() as profile:
+        inner = hal.profile_range("inner")
         with hal.profile_range("outer"), pytest.raises(KeyError):
-            with hal.profile_range("inner"):
+            with inner:
                 raise KeyError
-    outer, inner = profile.events
+        with inner:
+            pass
+    outer, inner, _ = profile.events
     assert (outer.kind, outer.name, outer.device, outer.nbytes) == ("range", "outer", "", 0)
     assert isinstance(inner, hal.ProfileRangeEvent) and inner.name == "inner"
     assert outer.start_ns <= inner.start_ns <= inner.end_ns <= outer.end_ns
-
-
-@pytest.mark.parametrize("name", [b"x", None, 3])
-def test_the_name_of_a_range_is_text(name):
-    with hal.profile() as profile:
-        with pytest.raises(hal.InvalidArgument, match="profile_range: the name is no text"):
-            with hal.profile_range(name):
-                pass
-    assert profile.events == ()
 
 
 def test_profiles_open_at_once_each_see_all(fake):
