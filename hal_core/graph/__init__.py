@@ -196,8 +196,8 @@ class Graph(OfThisProcess):
         try:
             return self.nodes[number]
         except TypeError:
-            got = type(number).__name__
-            raise TypeError(f"a graph's nodes are numbered: graph[0], got {got}") from None
+            problem, fix = "a graph's nodes are numbered", "Write graph[0]."
+            raise InvalidArgument("graph[...]", problem, got=number, fix=fix) from None
         except IndexError:
             count = len(self.nodes)
             limit = f"nodes 0 to {count - 1}" if count else "it has none"
