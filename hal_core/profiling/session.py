@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import atexit
-import contextlib
 import io
 import logging
 import os
 import sys
 import tempfile
 from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, ContextDecorator, suppress
 from functools import partial
 from os import PathLike
 from time import perf_counter_ns
@@ -235,7 +235,7 @@ def finalize_profile(path: str | PathLike[str] | None = None) -> tuple[ProfileEv
     return started.events
 
 
-class _Range(contextlib.ContextDecorator, contextlib.AbstractContextManager[None]):
+class _Range(ContextDecorator, AbstractContextManager[None]):
     """Record an event for each block; one may be entered again, also within itself."""
 
     def __init__(self, name: str) -> None:
@@ -249,7 +249,7 @@ class _Range(contextlib.ContextDecorator, contextlib.AbstractContextManager[None
         record(ProfileRangeEvent, "range", self._name, "", times)
 
 
-def profile_range(name: str) -> contextlib.AbstractContextManager[None]:
+def profile_range(name: str) -> AbstractContextManager[None]:
     """`with hal.profile_range("step 3"):` records one event that spans the block, on the host.
 
     Raises: InvalidArgument for a name that is no text.
@@ -301,7 +301,7 @@ def _finalize_at_exit(path: str, process: int) -> None:
     problem = saved_elsewhere(_process_profile, path) if path and _process_profile else ""
     if problem:
         # The program is over, and no handler of `logging` may be there to say it.
-        with contextlib.suppress(AttributeError, OSError, ValueError):  # without a stderr
+        with suppress(AttributeError, OSError, ValueError):  # without a stderr
             sys.stderr.write(f"hal: {problem}\n")
 
 

@@ -150,11 +150,6 @@ def test_Q5_running_names_the_work(fake):
     assert event.wait(5) and queue.running == ""
 
 
-def test_Q6_an_object_that_is_no_queue_is_refused(fake):
-    with pytest.raises(hal.InvalidArgument, match="knows no such queue"):
-        hal.Queue.wrap(object(), fake)
-
-
 def test_a_queue_of_another_device_is_refused(fake):
     other = hal.Device["FAKE:1"].queue()
     with pytest.raises(hal.InvalidArgument, match=r"queue belongs to another device.*FAKE:1"):
