@@ -28,6 +28,8 @@ _OF_TEXTS = (
     # NVRTC 12 lacks it; the checks of structs need it.
     "-D__builtin_offsetof(type,field)=__INTADDR__(&(((type *)0)->field))",
 )
+_PTX_COMMENT = re.compile(r"//.*|/\*(?s:.*?)\*/")
+_PTX_PARAM = re.compile(r"\.param\b[^,]*?\.(?:bf|[bfsu])(\d+)\b[^,[]*(?:\[(\d+)\])?")
 _PTX_ERROR_LINE = re.compile(r"line\s+(\d+)")
 _ISA_8_TARGETS = (50, 52, 53, 60, 61, 62, 70, 72, 75, 80, 86, 87, 89, 90)  # PTX ISA 8.0
 
@@ -129,6 +131,8 @@ class PTXCompiler(CUDACompiler):
     def _compile(self, source: Source) -> bytes:
         operation = f"compile {source.name}"
         refuse_flags(source, "PTX", self.device.name)
+        if not source.interface.rendered:
+            _check_signature(source, self.device.name)
         try:
             with self.device.own(operation):  # loaded once now, so that an error shows here
                 module = self.device.api.load(source.text.encode())
@@ -140,6 +144,21 @@ class PTXCompiler(CUDACompiler):
                 line=int(match[1]) if match else None, device=self.device.name,
             ) from None  # fmt: skip
         return seal(MAKER, ["ptx", self.target], source.text.encode())
+
+
+def _check_signature(source: Source, device: str) -> None:
+    """Compare a PTX entry's parameters with the signature, by their sizes. Raises: CompileError."""
+    signature, text = source.signature, _PTX_COMMENT.sub(" ", source.text)
+    entry = re.search(rf"\.entry\s+{signature.name}\b\s*(?:\(([^)]*)\))?", text)
+    if entry is None:
+        return  # the load says so
+    sizes = [int(bits) // 8 * int(n or 1) for bits, n in _PTX_PARAM.findall(entry[1] or "")]
+    given = [8 if param.is_pointer else param.dtype.itemsize for param in signature.params]
+    if sizes != given:
+        problem = f"the entry {signature.name} has parameters of {sizes} bytes, "
+        problem += f"its signature ({signature}) of {given}"
+        fix = "Write the signature in the order of the entry's .param."
+        raise CompileError(f"compile {source.name}", problem, device=device, fix=fix)
 
 
 def _capability(device: CUDADevice) -> int:

@@ -47,6 +47,26 @@ def test_C_broken_PTX_is_refused_with_its_line(device):
     assert "line 5" in caught.value.log and "ld.nowhere" in str(caught.value)
 
 
+PTX = """.version 8.0 .target sm_50 .address_size 64  // .entry f(.param .u8 a)
+.visible .entry f /* of two */ (.param .u64 .ptr .global .align 4 y, .param .b32 n) {
+.reg .b64 %p; .reg .b32 %n; ld.param.u64 %p, [y]; ld.param.u32 %n, [n]; cvta.to.global.u64 %p, %p;
+st.global.u32 [%p], %n; ret; }
+.visible .entry g(.param .align 4 .b8 s[8], .param .f64 x) { ret; } .visible .entry h { ret; }"""
+
+
+def test_P2_a_signature_has_the_parameters_of_the_PTX(device):
+    """The driver reads as many bytes as the entry has: it took those behind the arguments."""
+    for name, right, *wrong in (
+        ("f", "y: int32*, n: int32", "y: int32*", "y: int32*, n: int64", "n: int32, y: int32*"),
+        ("g", "s: float32x2, x: float64", "s: float32, x: float64", "x: float64", ""),
+        ("h", "", "n: int32"),
+    ):
+        device.compile(hal.Source(name, PTX, right, language="ptx"))
+        for one in wrong:
+            with pytest.raises(hal.CompileError, match=f"the entry {name} .* bytes.*its signature"):
+                device.compile(hal.Source(name, PTX, one, language="ptx"))
+
+
 def test_C_an_entry_that_is_not_there_says_how_to_name_it(cuda):
     with pytest.raises(hal.CompileError, match=r'load f: .*no such entry.*CUDA.*extern "C"'):
         cuda.compile(_source("y[0] = 1;", head=""))
