@@ -54,3 +54,12 @@ def own_sys(monkeypatch):
     """Undo what a command does to `sys.argv` and `sys.path` for the file that it runs."""
     for name in ("argv", "path"):
         monkeypatch.setattr(sys, name, list(getattr(sys, name)))
+
+
+@pytest.fixture
+def busy_threads():
+    """Threads change places as often as the interpreter lets them."""
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(usual)

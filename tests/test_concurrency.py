@@ -1,6 +1,5 @@
 """Weak sets that several threads use at once; waiting with a time limit (Q2)."""
 
-import sys
 import threading
 
 import pytest
@@ -22,15 +21,6 @@ def test_what_lives_is_known_once():
     assert set(known) == set(ones) and len(known) == 2
     ones.clear()
     assert list(known) == [] and len(known) == 0
-
-
-@pytest.fixture
-def busy_threads():
-    """Threads change places as often as the interpreter lets them."""
-    usual = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(usual)
 
 
 def test_X1_objects_come_and_go_while_they_are_listed(busy_threads):

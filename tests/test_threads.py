@@ -1,6 +1,5 @@
 """X1: threads that use one object at once get right results, or an error."""
 
-import sys
 import time
 from functools import partial
 
@@ -10,16 +9,7 @@ from in_threads import outcomes, results
 
 import hal_core as hal
 
-
-@pytest.fixture(autouse=True)
-def restless():
-    """Switch threads as often as the interpreter allows."""
-    usual = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)
-    yield
-    sys.setswitchinterval(usual)
-
-
+pytestmark = pytest.mark.usefixtures("busy_threads")
 THREADS = 12
 TURNS = 60
 

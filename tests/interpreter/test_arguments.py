@@ -4,30 +4,16 @@ import re
 
 import numpy as np
 import pytest
+from test_faults import SIZE, floats, ints, shift
 
 import hal_core as hal
 from hal_kernel.interpreter import interpret
-
-SIZE = 8
-
-
-@hal.kernel
-def shift(y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32], by: hal.int32) -> None:
-    y[hal.global_idx(0)] = x[hal.global_idx(0) + by]
 
 
 @hal.kernel
 def scale(y: hal.Ptr[hal.float32], n: hal.int32, a: hal.float32) -> None:
     if hal.global_idx(0) < n:
         y[hal.global_idx(0)] *= a
-
-
-def floats():
-    return np.zeros(SIZE, np.float32)
-
-
-def ints(*values):
-    return np.array(values, np.int32)
 
 
 SHIFTED = re.escape("Write interpret(shift, y, x, by, ...).")

@@ -22,11 +22,6 @@ void add(const hal_thread *t, float complex *z, record r, const record *s, T v) 
 """
 
 
-@pytest.fixture
-def device():
-    return hal.Device["CPU"]
-
-
 def test_P16_one_object_with_structs_and_complex_numbers(device):
     programs = device.compile(hal.Source(None, TEXT, language="c"))
     assert list(programs) == ["put", "add"]
