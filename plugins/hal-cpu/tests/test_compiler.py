@@ -132,6 +132,7 @@ def test_C5_llvm_of_another_convention(device):
     [("", 'call void asm sideeffect "nonsense", ""()', "'asm' is not supported"),
      ('module asm "nonsense"', "", "'asm' is not supported"),
      ('define void @f() gc "nonsense" { ret void }', "", "'gc' is not supported"),
+     ("", "store <vscale x 4 x i32> zeroinitializer, ptr %a", "'vscale' is not supported"),
      ("declare i32 @llvm.nvvm.read.ptx.sreg.tid.x()",
       "%x = call i32 @llvm.nvvm.read.ptx.sreg.tid.x()\n  store i32 %x, ptr %a",
       "@llvm.nvvm.read.ptx.sreg.tid.x is of another processor")],

@@ -44,7 +44,7 @@ _STACK_NBYTES = 4 << 20  # LLVM recurses; a quarter is enough for MOST_LINES
 # LLVM ends the process at these words, as llvmlite has no parser of assembly and no collector of
 # garbage, and at an intrinsic of another processor. Names are those of LLVM's targets.
 _BESIDE = re.compile(r'"[^"\n]*"|;[^\n]*')  # strings and comments
-_WORD = re.compile(r"(?<![@%$\w.-])(asm|gc|x86_amx)\b(?!:)")
+_WORD = re.compile(r"(?<![@%$\w.-])(asm|gc|vscale|x86_amx)\b(?!:)")
 _INTRINSIC = re.compile(
     r"@llvm\.(aarch64|amdgcn|arm|bpf|dx|hexagon|loongarch|mips|nvvm|ppc|r600|riscv|s390|spv|ve|wasm"
     r"|x86|xcore)\.[\w.]+"
