@@ -285,7 +285,10 @@ def obstacle(event: Event) -> tuple[list[Event], bool]:
 def forget_over(waits: deque[tuple[int, Event]]) -> None:
     """Take out the first waits of a queue that are over, as their events keep other queues."""
     with suppress(IndexError, ValueError):  # there are no more; another thread takes them out
-        while (first := waits[0])[1]._is_over():
+        while True:  # a loop in a `with` ends inside of it, where Ctrl-C is heard
+            first = waits[0]
+            if not first[1]._is_over():
+                break
             waits.remove(first)
 
 

@@ -150,8 +150,7 @@ class OpenCLQueue(PolledQueue):
                 done.failure = Failure(done.name, self.name, why)
             if self._failure is None:
                 self._failure = done.failure
-            lets_go = done.events or status < COMPLETE
-            if lets_go and marker is not None and done.host is not None:
+            if (done.events or status < COMPLETE) and marker is not None and done.host is not None:
                 try:  # noqa: SIM105 - suppress() takes longer than the wait
                     marker.wait()  # PyOpenCL's event lets go of the host's memory
                 except cl.Error:

@@ -98,7 +98,6 @@ def test_Q5_first_work_on_memory_fails_before_the_work_that_it_follows_is_done(d
     new = hal.zeros(N, hal.int32, device)  # behind the gate
     done = new.fill(7, queue=queue), made.fill(8, queue=queue)
     fail()
-    assert not done[1].done
     gate.set_status(cl.command_execution_status.COMPLETE)
     with pytest.raises(hal.DeviceFault, match="launch of nobody"):
         done[1].wait(20)
