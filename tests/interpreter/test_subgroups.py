@@ -206,7 +206,6 @@ def locked(data: hal.Ptr[hal.int32], lock: hal.Ptr[hal.int32]) -> None:
 
 @pytest.mark.parametrize("block", [1, 2, 6])
 def test_a_lock_orders_what_it_guards(block):
-    """A thread was told to race with itself."""
     data = np.zeros(1, "i4")
     interpret(locked, data, np.zeros(1, "i4"), threads=6, block=block)
     assert data[0] == 6
