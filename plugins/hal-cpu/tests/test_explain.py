@@ -1,12 +1,12 @@
 """Test `hal explain`: its table and JSON, and what it claims against the machine code."""
 
 import json
-import linecache
 import re
 from collections import namedtuple
 from pathlib import Path
 
 import pytest
+from kernel_files import IMPORTS, function, saxpy
 
 import hal_core as hal
 from hal_core.cli import main
@@ -26,13 +26,6 @@ Places = hal.ConstPtr[hal.int32]
 needs_avx2 = pytest.mark.skipif(
     "avx2" not in processor.cpu_flags(), reason="it reads instructions of AVX2 and AVX-512"
 )
-
-
-@hal.kernel
-def neighbours(y: Out, x: In, a: hal.float32, n: hal.int32) -> None:
-    i = hal.global_idx(0)
-    if i < n:
-        y[i] = a * x[i] + y[i]
 
 
 @hal.kernel
@@ -133,9 +126,18 @@ def fours(y: Out, x: In, n: hal.int32) -> None:
             y[4 * i + k] = 2.0 * x[4 * i + k]
 
 
+@hal.kernel
+def columns(y: Out, n: hal.int32) -> None:
+    i = hal.global_idx(0)
+    for k in range(4):
+        if i < n:
+            y[k * n + i] = 1.0
+        i += n
+
+
 KERNELS = [
-    neighbours, gathers, scatters, scales, evens, greys, signs, some, powers, sparse,
-    rows_of_blocks, fours,
+    saxpy, gathers, scatters, scales, evens, greys, signs, some, powers, sparse,
+    rows_of_blocks, fours, columns,
 ]  # fmt: skip
 
 
@@ -208,7 +210,7 @@ BY_LANES = r"kortest|kmov|vtestps|v?ptest|movmsk"  # lanes are asked where they 
 SHUFFLES = r"v?p?(perm|shuf|unpck|blend)\w*\s"
 MASKED = BY_LANES, r"\{%k\d\}|maskmov|blendv|andn?ps"
 CLAIMS = [
-    Claim(neighbours, "load", "x", "linear: one vector", 2, 1, lacks=ONE_BY_ONE),
+    Claim(saxpy, "load", "x", "linear: one vector", 2, 1, lacks=ONE_BY_ONE),
     Claim(gathers, "load", "x", "gathered: an address for each lane", None, 1,
           (r"gather[dq](?:ps|d)\s|\b(?:v?movss|v?insertps|v?pinsrd|vmovd)\s.*\(%r",)),
     Claim(scatters, "store", "y", "lane by lane", None, 0,
@@ -273,6 +275,11 @@ def test_nodes_of_a_line_that_are_alike_are_one_row():
     assert Path(__file__).read_text(encoding="utf-8").splitlines()[row.line - 1] == row.text
 
 
+def test_a_row_has_one_or_for_the_lanes_that_part():
+    parted = "linear: one vector; where lanes part: lane by lane where a test fails"
+    assert of(columns, "store", "y") == [parted]
+
+
 def test_a_loop_that_is_written_out_has_a_row():
     rows = [row for row in explained("fours", fours).rows if row.kind == "loop"]
     assert [(row.how, row.times) for row in rows] == [("written out: each iteration by itself", 1)]
@@ -307,16 +314,12 @@ def test_a_kernel_with_subgroups_has_gangs_of_their_size():
     assert "one lane, as a scalar" in [row.how for row in found.rows]
 
 
-def test_a_kernel_that_is_nested_deep_has_regions_and_rows():
+def test_a_kernel_that_is_nested_deep_has_regions_and_rows(tmp_path):
     lines = ["t = hal.thread_idx(0)", "s = hal.shared(hal.float32, 64)", "s[t] = x[t]"]
     lines += ["hal.barrier()", *(f"{'  ' * n}if x[{n}] > 0:" for n in range(70))]
     lines += [f"{'  ' * 70}y[t] = s[63 - t]"]
-    body = "".join(f"\n  {line}" for line in lines)
-    code = f"def deep(y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32]):{body}\n"
-    linecache.cache["deep.py"] = (len(code), None, code.splitlines(True), "deep.py")
-    names = {"hal": hal}
-    exec(compile(code, "deep.py", "exec"), names)
-    found = explained("deep", hal.kernel(names["deep"]))
+    head = f"{IMPORTS}@hal.kernel\ndef f(y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32]):\n"
+    found = explained("deep", function(head, "\n".join(lines), tmp_path))
     assert found.width == 1 and found.why.startswith("blocks are nested deeper than")
     rows = [(row.region, row.kind, row.name) for row in found.rows]
     assert found.regions == 2 and len(rows) == 2 + 2 * 70 + 2

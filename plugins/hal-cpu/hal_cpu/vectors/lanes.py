@@ -40,7 +40,8 @@ class LaneValues(Functions):
         how = how if self.w > 1 else self.noting
         first = self.notes.setdefault(node, how) if self.noting else how
         if how != first and _PARTED not in first:
-            self.notes[node] = f"{first}; {_PARTED}: {how.removeprefix(f'{first}, ')}"
+            rest = how.removeprefix(f"{first}, ").removeprefix("or ")
+            self.notes[node] = f"{first}; {_PARTED}: {rest}"
 
     def set_width(self, w: int) -> None:
         self.w, self.zero, self.linear = w, (0,) * w, tuple(range(w))
