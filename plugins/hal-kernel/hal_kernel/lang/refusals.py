@@ -225,7 +225,7 @@ CALLS = {
     "print": 'Write hal.print("x =", x): it prints in checked mode and in the interpreter.',
     "len": "Pass the number of elements as a parameter: n: hal.int32.",
     "sum": "Write for k in range(n): acc += x[k].",
-    "range": "Write for k in range(n):, its only place.",
+    "range": "Write for k in range(n):, or for k in hal.unroll(0, 8, 2):.",
     "enumerate": "Write for k in range(n): and index with k.",
     "zip": "Write for k in range(n): and index with k.",
     "divmod": "Write a // b and a % b.",
