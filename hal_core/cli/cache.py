@@ -14,13 +14,12 @@ HELP = "Show or delete the compiled kernels on disk."
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     clear = "Delete every compiled kernel."
     parser.add_argument("action", nargs="?", choices=["clear"], help=clear)
-    parser.add_argument("--clear", action="store_true", help=clear)
     parser.add_argument("--json", action="store_true", help="Print JSON, for programs to read.")
 
 
 def run(options: argparse.Namespace) -> int:
     folder = cache.folder()
-    deleted = cache.clear() if options.clear or options.action == "clear" else None
+    deleted = cache.clear() if options.action else None
     found = cache.statistics()
     if options.json:
         facts = {"folder": folder, "entries": found.entries, "nbytes": found.nbytes}

@@ -69,7 +69,7 @@ def test_version(capsys):
      ("bench f.py:k --devise CPU --jsn", "Did you mean --device and --json?"),
      ("render f.py:k --langauge c", "Did you mean --language?"),
      ("profile --outt t.html f.py", "unrecognized arguments: --outt. Did you mean --out?"),
-     ("new NPU2 --intoo .", "Did you mean --into?"), ("cache --claer", "Did you mean --clear?")],
+     ("new NPU2 --intoo .", "Did you mean --into?"), ("cache --clear", "arguments: --clear.")],
 )  # fmt: skip
 def test_a_wrong_command_or_option_names_the_nearest_or_the_usage(line, said, capsys):
     with pytest.raises(SystemExit) as caught:
@@ -442,9 +442,6 @@ def test_cache(own_cache, monkeypatch, capsys):
     assert main(["cache"]) == 0
     (line,) = capsys.readouterr().out.splitlines()
     assert line.startswith(f"{own_cache}: 1 entries, 1.0") and line.endswith("of at most 512 MiB")
-    assert main(["cache", "--clear"]) == 0
-    assert capsys.readouterr().out == f"1 entries deleted from {own_cache}\n"
-    cache.store("ab" * 32, b"x" * 1000)
     assert main(["cache", "clear"]) == 0
     assert capsys.readouterr().out == f"1 entries deleted from {own_cache}\n"
     assert main(["cache"]) == 0
