@@ -71,8 +71,8 @@ class Buffer(Elements):
         Order: `src` may change or go as soon as this returns; with `queue`, it may change after the
         event.
         Owns: a queued copy keeps the host memory.
-        Raises: InvalidArgument, before anything is written, if the sizes differ or if elements are
-        more than their bytes, such as with another byte order; InvalidState.
+        Raises: InvalidArgument, before anything is written, if the sizes differ, or if the bytes
+        alone do not say what the elements are: another byte order, a mask; InvalidState.
         """
         nbytes = self.nbytes
         view = host_bytes(src, nbytes, "copyin", self.device, self.dtype)
@@ -221,7 +221,7 @@ class Buffer(Elements):
         return in_place(self, "as_memoryview").data
 
     def __buffer__(self, flags: int) -> memoryview:
-        """Answer `memoryview(buffer)`, from Python 3.12 on: the memory, where the host sees it.
+        """Share the memory with `memoryview(buffer)` of Python 3.12 and later, if the host sees it.
 
         Shape: `size` elements of the dtype's format. Owns: keeps the buffer's memory.
         Raises: NotShareable where the host does not see it, or for bfloat16, which has no format.
@@ -239,7 +239,7 @@ class Buffer(Elements):
             raise
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        """Answer `numpy.asarray(buffer)`: no copy, where the host sees the memory."""
+        """Share the memory with `numpy.asarray(buffer)`, if the host sees it."""
         if hasattr(self, "_unsaid"):
             unsaid = self._unsaid
             del self._unsaid

@@ -36,7 +36,7 @@ def host_bytes(
     `dtype` is that of the elements; with it an array of the same structs is taken.
 
     Raises: InvalidArgument for another size, for strides, for an object without host memory, and
-    for elements that are more than their bytes: another byte order, masked, fields, text, objects.
+    if the bytes alone do not say what the elements are: another byte order, a mask, fields, text.
     """
     if hasattr(obj, "mask"):
         check_array(obj, operation)

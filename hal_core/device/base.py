@@ -302,9 +302,9 @@ class Compiled(concurrency.OfThisProcess):
     def compile(self, kernel: Source[Any] | Writable) -> Program | Programs:
         """Write the kernel as text, compile it (or take it from the cache on disk) and load it.
 
-        A kernel is a `Source`, or an object with `__hal_source__(device)`, which returns one: a
-        `@hal.kernel` function, a `hal.Kernel`, and those of other compilers. The device keeps the
-        program as long as the kernel lives, so a later change of `CPU_CC` affects only other
+        A kernel is a `Source`, or an object whose method `__hal_source__(device)` returns one: a
+        `@hal.kernel` function, a `hal.Kernel`, or an object of another compiler. The device keeps
+        the program as long as the kernel lives, so a later change of `CPU_CC` affects only other
         kernels, and a device that is opened again. An object without weak references, such as a
         plain tuple or a `hal.Kernel`, is compiled each time. A `Source` of several kernels gives a
         mapping of programs, by their names.

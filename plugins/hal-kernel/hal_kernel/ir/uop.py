@@ -24,7 +24,7 @@ variable (`VAR`, `SET`, `GET`).
 | TABLE | | (name, finite Python numbers) | the element's; constant memory |
 | VIEW | PARAM or SHARED | | another element's: the same memory as elements of this dtype |
 | LOAD | memory, integer index | | the element's |
-| LOAD | memory, integer index, bool, value | | the element's; the value, without a read, if false |
+| LOAD | memory, integer index, bool, value | | the element's; false gives the value and no read |
 | LOAD | memory, integer index | (k, n) | the element's; element k of n from the index on |
 | STORE | memory, integer index, value | | None |
 | STORE | memory, integer index, value | (k, n) | None; element k of n from the index on |

@@ -40,8 +40,8 @@ def launch(
     that a device has of the first MultiBuffer, a record with number, device, buffer, start, size
     and shape.
     Order: after all earlier work of each device. With `wait` it is done on return.
-    Raises: InvalidArgument for buffers of different devices; as `Program` and `compile`, before
-    anything is started; DeviceFault of the first device that fails, after the others have ended.
+    Raises: InvalidArgument for buffers of different devices; errors of `compile` and of a launch,
+    before anything is started; DeviceFault of the first device that fails, after the others end.
     """
     operation = f"launch {getattr(kernel, 'name', kernel)}"
     bufs = [one for one in given if vals is not None or isinstance(one, (MultiBuffer, Buffer))]
