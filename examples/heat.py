@@ -109,9 +109,11 @@ def main() -> None:
             continue  # it interprets, and would take minutes
         rod = Rod(hal.Device[name])
         eager, replayed = rod.seconds(rod.steps), rod.seconds(rod.graph.replay)
-        rod.save(asked.out / f"heat-{name.replace(':', '-')}.png")
+        picture = asked.out / f"heat-{name.replace(':', '-')}.png"
+        rod.save(picture)
         times = f"eager {1e3 * eager:7.2f} ms   replayed {1e3 * replayed:7.2f} ms"
         print(f"{name:10} {times}   {eager / replayed:.1f} times as fast")
+        print(f"    {picture}")
 
 
 if __name__ == "__main__":

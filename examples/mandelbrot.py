@@ -78,6 +78,7 @@ def run(device: hal.Compiled, expected: NDArray[np.int32], out: Path | None) -> 
     print(f"    {speed:.2f} G steps/s on {device.info.title}")
     if out:
         save(counts, out)
+        print(f"    {out}")
     return bool(np.array_equal(counts, expected))
 
 

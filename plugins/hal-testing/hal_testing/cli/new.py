@@ -101,7 +101,7 @@ def run(options: argparse.Namespace) -> int:
     for command, meaning in steps:
         print(f"    {command:36}{meaning}".rstrip())
     print("\nThen replace the chip by your driver, and run the kit after each step:")
-    print("docs/writing-a-backend.md of hal-core says how.")
+    print("https://github.com/hal-core/hal-core/blob/main/docs/writing-a-backend.md says how.")
     return 0
 
 
