@@ -50,8 +50,9 @@ def _check_accounts(device, live, heard):
     if not heard.in_finalizer():  # Python swallows the signal there, and the block is lost
         expect(facts.live <= live, f"{facts.live} blocks are live, {live} before")
         expect(facts.live or (facts.current, allocator._held) == (0, facts.cached), str(facts))
-    sizes = {key if isinstance(key, int) else key[0]: len(b) for key, b in allocator._cache.items()}
-    expect(facts.cached == sum(nbytes * count for nbytes, count in sizes.items()), str(facts))
+    blocks = allocator._cache.items()
+    cached = sum((key if isinstance(key, int) else key[0]) * len(b) for key, b in blocks)
+    expect(facts.cached == cached, str(facts))
     expect(facts.cached <= allocator.cache_limit, "the cache is over its bound")
     expect(not allocator._dropped, "dropped blocks are not freed")
 

@@ -287,7 +287,7 @@ def test_machine_code_in_checked_mode_is_refused_where_there_is_no_fork(monkeypa
     [("linux", "aarch64", True), ("darwin", "arm64", True), ("darwin", "x86_64", True),
      ("win32", "AMD64", True), ("win32", "ARM64", False), ("freebsd14", "amd64", False)],
 )  # fmt: skip
-def test_systems_that_kernels_run_on(monkeypatch, system, machine, runs):
+def test_systems_that_kernels_run_on(windows, monkeypatch, system, machine, runs):
     processor.machine.cache_clear()
     monkeypatch.setattr("platform.machine", lambda: machine)
     monkeypatch.setattr(sys, "platform", system)
