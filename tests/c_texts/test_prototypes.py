@@ -63,6 +63,17 @@ def test_a_kernel_that_is_only_declared_has_no_code():
     assert [str(one) for one in reading.compare()] == ["y: int32*", "x: int32*"]
 
 
+def test_P17_templates_and_overloads_are_not_asked_for_by_other_kernels_of_their_text():
+    text = "template <int N = (1 < 2)> __global__ void a(int y) {} __global__ void k(int *y) {}\n"
+    more = "__global__ void b(int *y) {} __global__ void b(float *y) {}"
+    for name, whole in ((None, text), ("k", text + more), ({"k": None}, text + more)):
+        reading = Reading(hal.Source(name, whole, language="cuda"), "__global__", "CUDA")
+        assert [str(one) for one in reading.compare()] == ["y: int32*"]
+    for name in (None, "b"):
+        with pytest.raises(hal.CompileError, match=r"the kernel 'b' twice.*\{'one': None\}"):
+            Reading(hal.Source(name, text + more, language="cuda"), "__global__", "CUDA")
+
+
 @pytest.mark.parametrize(
     ("text", "means"),
     [("#ifndef T|#define T float|#endif|kernel void f(T *y) {}", "y: int32*"),

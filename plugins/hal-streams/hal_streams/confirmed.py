@@ -88,10 +88,9 @@ def _fact(param: Param, found: str) -> str:
     codes = [_code(param.dtype)]
     if param.dtype.name in ("bool", "float16", "bfloat16"):  # as bits
         codes += {"bool": [201, 101]}.get(param.dtype.name, [202])
-    if param.kind == VALUE:
-        either = " || ".join(f"{found}::hal_code == {code}" for code in codes)
-        return f"{found}::hal_pointer == 0 && ({either})"
     either = " || ".join(f"{found}::hal_code == {code}" for code in codes)
+    if param.kind == VALUE:
+        return f"{found}::hal_pointer == 0 && ({either})"
     # A pointer to a type of the text's own, as float4, may be given any elements.
     return f"{pointer} && ({either} || {found}::hal_code >= {_OWN} || {found}::hal_code == -1)"
 

@@ -101,7 +101,10 @@ class Text:
                 break
             self.text = replaced
         # By name, typedefs with an attribute: a vector, or a type whose layout is not read.
-        attributed = {name: facts for *facts, name in _attributed(self.text)}
+        attributed = {}
+        for type, name, after in _ATTRIBUTED.findall(self.text):
+            kind, _, size = after.replace("__", "").partition("(")
+            attributed[name] = (type, kind.strip(), size.strip(" )"))
         self.text = _ATTRIBUTE.sub(" ", self.text)
         pairs = [(name, type) for type, name in _TYPEDEF.findall(self.text)]
         self.types = meanings([*pairs, *_USING.findall(self.text)])
@@ -184,30 +187,27 @@ class Text:
     def kernels(self, mark: str) -> dict[str, list[Declared]]:
         """Return the kernels: `mark` is the word before them, or a pattern up to the parenthesis.
 
-        Of those that are declared, `defined` has the ones with a body; it has those, too, whose
-        parameters depend on an #if, and the result does not.
-
-        Raises: ValueError naming a kernel that is defined twice.
+        A template is none. Of those that are declared, `defined` has the ones with a body; it has
+        those, too, whose parameters depend on an #if, and the result does not. `doubled` has the
+        ones with two bodies: overloads of C++, or a mistake.
         """
         found: dict[str, list[Declared]] = {}
         unsure: set[str] = set()
         self.defined: dict[str, None] = {}
+        self.doubled: set[str] = set()
         head = mark if "(\\w+)" in mark else rf"\b{mark}\b[^;{{}}()]*?\b(\w+)\s*\("
         for match in re.finditer(head, self.text):
+            begin = max(self.text.rfind(letter, 0, match.start()) for letter in ";{}") + 1
+            if "template" in self.text[begin : match.start()]:
+                continue
             inside, end = self._inside(match.end())
             body = self.text[end:].lstrip(_UNSURE + " \t\r\n")[:1] == "{"
             again = body and match[1] in self.defined
-            if again and _UNSURE not in self.text:
-                raise ValueError(f"the text defines the kernel {match[1]!r} twice")
+            self.doubled |= {match[1]} if again and _UNSURE not in self.text else set()
             self.defined |= {match[1]: None} if body else {}
             if body or match[1] not in found:
                 declared = [] if inside in ([""], ["void"]) else list(map(_declared, inside))
-                made = [
-                    one._replace(axes=self._axes(one.name, end))
-                    if self.object_of(one.type)
-                    else one
-                    for one in declared
-                ]
+                made = [one._replace(axes=self._axes(one, end)) for one in declared]
                 differs = again and made != found[match[1]]
                 types = [
                     known.get(one.type, "") for one in made for known in (self.types, self.structs)
@@ -216,18 +216,20 @@ class Text:
                 found[match[1]] = made
         return {name: made for name, made in found.items() if name not in unsure}
 
-    def _axes(self, name: str, start: int) -> int:
-        """Return how many axes an image has, as the body of a kernel uses it; 0: unknown.
+    def _axes(self, one: Declared, start: int) -> int:
+        """Return how many axes an image has, as the body of a kernel uses it; 0: unknown, or none.
 
         surf2Dwrite(value, name, 16 * x, y) and tex2D<float4>(name, x, y): two
         """
+        if not self.object_of(one.type):
+            return 0
         depth, end = 0, start
         for end in range(start, len(self.text)):
             depth += (self.text[end] == "{") - (self.text[end] == "}")
             if depth == 0 and self.text[end] == "}":
                 break
         uses = _USE.finditer(self.text, start, end)
-        found = {int(use[1]) for use in uses if name in self._inside(use.end())[0][:2]}
+        found = {int(use[1]) for use in uses if one.name in self._inside(use.end())[0][:2]}
         return found.pop() if len(found) == 1 else 0
 
     def _inside(self, start: int) -> tuple[list[str], int]:
@@ -249,14 +251,6 @@ def _meanings(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
     found: dict[str, str] = {}
     for name, meaning in pairs:
         found[name] = meaning if found.get(name, meaning) == meaning else _UNSURE
-    return found
-
-
-def _attributed(text: str) -> list[tuple[str, str, str, str]]:
-    found = []
-    for type, name, after in _ATTRIBUTED.findall(text):
-        kind, _, size = after.replace("__", "").partition("(")
-        found.append((type, kind.strip(), size.strip(" )"), name))
     return found
 
 
@@ -345,7 +339,7 @@ class Reading:
 
         `mark` is the word before a kernel; the first `hidden` parameters are no arguments.
         `confirmed` says that the compiler compares types that only its own headers tell.
-        Raises: CompileError for a kernel that is defined twice.
+        Raises: CompileError for a kernel that is asked for and defined twice.
         """
         self.source, self.device, self._operation = source, device, f"compile {source.name}"
         self._confirmed = confirmed
@@ -355,12 +349,12 @@ class Reading:
             confirmed=confirmed or bool(text),
         )  # fmt: skip
         self.kernels: tuple[Signature, ...] = ()
-        try:
-            found = self.text.kernels(mark)
-        except ValueError as error:
-            raise CompileError(
-                self._operation, str(error), source=source.text, device=device
-            ) from None
+        found = self.text.kernels(mark)
+        # What macros hide is the compiler's to find; what is only declared has no code.
+        self._wanted = list(self.text.defined if source.kernels is None else dict(source.kernels))
+        for name in sorted(self.text.doubled.intersection(self._wanted)):
+            fix = "Rename one; or, if they are overloads of C++, name the kernels: {'one': None}."
+            raise self._refused(f"the text defines the kernel {name!r} twice", fix=fix)
         self.declared = {name: params[hidden:] for name, params in found.items()}
 
     def compare(self) -> tuple[Signature, ...]:
@@ -369,11 +363,7 @@ class Reading:
         Raises: CompileError for a kernel that the text lacks, and a parameter that does not fit.
         """
         kernels = []
-        # What macros hide is the compiler's to find; what is only declared has no code.
-        names = list(self.text.defined)
-        if self.source.kernels is not None:
-            names = list(dict.fromkeys([*self.declared, *dict(self.source.kernels)]))
-        for name, given in asked(self.source, names, self.device).items():
+        for name, given in asked(self.source, self._wanted, self.device).items():
             declared = self.declared.get(name)
             if given is None and declared is None:
                 fix = "Give its signature (an #if may decide it), or mark it as the language says."
