@@ -74,7 +74,7 @@ def keep_arguments(reading: Reading) -> None:
     """Leave of the parameters that a text declares those that a launch gives.
 
     `[[buffer(n)]]` and `[[texture(n)]]` are arguments, each in the order of its n. What has another
-    attribute is none. `constant T &n` is a value.
+    attribute is none, and threadgroup memory never. `constant T &n` is a value.
     Raises: Unsupported for what Metal would launch with nothing bound there.
     """
     reading.text.vectors |= IMAGES
@@ -87,7 +87,7 @@ def keep_arguments(reading: Reading) -> None:
             if texture:
                 const = {"const"} if texture[2] in (None, "sample", "read") else set()
                 one = one._replace(type=f"image{texture[1]}d", words=one.words | const)
-            elif entry is None and "[[" in one.text:
+            elif entry is None and ("[[" in one.text or "threadgroup" in one.words):
                 continue
             elif entry and entry[1] != "buffer":
                 if name in asked:
