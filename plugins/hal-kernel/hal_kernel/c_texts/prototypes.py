@@ -51,7 +51,7 @@ _QUALIFIERS = frozenset({
     "const", "volatile", "restrict", "__restrict", "__restrict__", "global", "__global", "constant",
     "__constant", "local", "__local", "private", "__private", "device", "threadgroup", "thread",
     "register", "struct", "union", "enum", "__read_only", "__write_only", "__read_write",
-    "read_only", "write_only", "read_write", "static", "inline",
+    "read_only", "write_only", "read_write", "static", "inline", "__grid_constant__",
 })  # fmt: skip
 _INTEGERS = {"char": 1, "short": 2, "int": 4, "long": 8}
 _NAMED = {
