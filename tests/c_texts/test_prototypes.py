@@ -15,7 +15,7 @@ from hal_kernel.c_texts.prototypes import Reading, Text, signature_of
      ("const float * const __restrict__ x", "x: const float32*"),
      ("float const *x", "x: const float32*"), ("int *const w", "w: int32*"),
      ("unsigned long long n", "n: uint64"), ("unsigned q", "q: uint32"),
-     ("__grid_constant__ const long int n", "n: int64"), ("T a", "a: float64"), ("U a", "a: float64"),
+     ("const __grid_constant__ long n", "n: int64"), ("T a", "a: float64"), ("U a", "a: float64"),
      ("uchar4 v", "v: uint8x4"), ("float3 v", "v: float32x4"), ("float x[16]", "x: float32*"),
      ("/* const */ float *x // const", "x: float32*"), ("const opaque *p", "p: const any*"),
      ("pair p", "p: struct<a:float32@0;b:int8[3]@4;z:float64@8;16>"),
