@@ -56,7 +56,7 @@ class Allocator(Accounts[Opaque], concurrency.OfThisProcess):
     honours: frozenset[str] = frozenset({"nolru", "zero"})  # BufferSpec fields; others are refused
     null: Any = None  # the opaque of an empty buffer
     fresh_is_zero: bool = False  # `_alloc` gives zeros whenever options.zero asks
-    host_ordered: bool = False  # True: host access needs no wait, work is done on return
+    host_ordered: bool = False  # True: a copy needs no wait, work without queue= is done
     wraps_addresses: bool = False  # external_ptr is an address, which elements align; not a handle
     dlpack_device: tuple[int, int] | None = None  # DLPack's (type, number), for pointers
     dlpack_pinned: tuple[int, int] | None = None  # the same of memory that the host sees, too

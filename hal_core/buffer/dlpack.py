@@ -83,6 +83,7 @@ def export(
     owner: object
     offset = 0
     if target == _HOST and (copy or not visible):
+        device.synchronize()  # a copy comes after the default queue alone
         array, copy = buffer.copyout(empty_array(buffer.nbytes, uint8, "__dlpack__")), True
     elif target == _HOST and home != allocator.dlpack_pinned:
         array = in_place(buffer, "__dlpack__")

@@ -137,7 +137,7 @@ def _in_pieces(
     size = max(1, buffer.nbytes) if whole else _PIECE_NBYTES
     starts = range(0, buffer.nbytes, size)
     seen = buffer._device.allocator._host_sees(buffer.options)
-    memory = in_place(buffer, operation).data if seen else None
+    memory = in_place(buffer, operation, is_new=not writes_file).data if seen else None
 
     def work(start: int) -> None:
         if memory is not None:

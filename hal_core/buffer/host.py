@@ -99,22 +99,23 @@ def array_at(address: int, size: int, typestr: str, owner: object) -> NDArray[An
     return np.asarray(SimpleNamespace(__array_interface__=facts, owner=owner))
 
 
-def in_place(buffer: Buffer, operation: str) -> NDArray[Any]:
+def in_place(buffer: Buffer, operation: str, *, is_new: bool = False) -> NDArray[Any]:
     """Return the bytes of the buffer's own memory as an array, which keeps the memory alive.
 
-    Order: waits for all work of the device queued so far.
+    Order: waits for all work of the device queued so far, of queues too; memory that is new has
+    none in queues.
     Raises: NotShareable where the host does not see the memory.
     """
     check_visible(buffer, operation)
     check_no_capture(operation, "data cannot be read")
     opaque = buffer._opaque_for(operation)
-    allocator = buffer._device.allocator
-    if not allocator.host_ordered:
-        buffer._device.synchronize()
+    device = buffer._device
+    wait = device._synchronize if is_new else device.synchronize
+    wait(None)
     if not buffer.nbytes:
         return np.empty(0, np.uint8)
     # An array over `memory` itself would keep the view of it alive, but not the block behind it.
-    memory = np.frombuffer(allocator._as_buffer(opaque, buffer.nbytes), np.uint8)
+    memory = np.frombuffer(device.allocator._as_buffer(opaque, buffer.nbytes), np.uint8)
     return array_at(memory.ctypes.data, buffer.nbytes, "|u1", buffer._share())
 
 

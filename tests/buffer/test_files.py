@@ -3,6 +3,7 @@
 import errno
 import gc
 import os
+import threading
 
 import numpy as np
 import pytest
@@ -188,8 +189,11 @@ def test_F3_a_read_waits_for_work_that_uses_the_memory(queued, file):
     first = hal.Buffer(queued, 1000, hal.uint8, HOST).allocate()
     first.copyin(b"\x07" * 1000)
     del first
+    gate = hal.Event()
+    queued.queue().wait(gate)  # queues keep the memory that they use
+    threading.Timer(1, gate.set).start()
     made = hal.Buffer.from_file(file, hal.uint8, 0, 1000, queued, HOST)
-    assert made.numpy().tobytes() == file.read_bytes()
+    assert made.numpy().tobytes() == file.read_bytes() and not gate.done
 
 
 @pytest.mark.parametrize("size", [4, 400])  # of one piece, and of some that threads read

@@ -34,16 +34,12 @@ def pinned_memory_is_shown_from_where_the_base_begins(inner, self, opaque, nbyte
 
 
 @mutant("B9", "interchange")
-def pinned_memory_is_shown_while_work_is_queued():
+def memory_is_shown_while_work_is_queued():
     for module in (buffers, dlpack):
 
         @around(module, "in_place")
         def in_place(inner, buffer, operation):
-            buffer._device.allocator.host_ordered = True
-            try:
-                return inner(buffer, operation)
-            finally:
-                del buffer._device.allocator.host_ordered
+            return inner(buffer, operation, is_new=True)
 
 
 @mutant("F3", "buffer", files, "_write_at")
