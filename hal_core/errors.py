@@ -192,7 +192,7 @@ class CompilerUnavailable(HalError, RuntimeError):
 
 
 class ForkError(HalError, RuntimeError):
-    """A driver opened by the parent process was used in a forked child."""
+    """A driver or a queue of the parent process was used in a forked child."""
 
 
 class DeviceFault(HalError, RuntimeError):

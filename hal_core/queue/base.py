@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from hal_core.concurrency import OfThisProcess, fork_error, forkable
 from hal_core.device import opened
-from hal_core.errors import InvalidArgument, InvalidState, check_class
+from hal_core.errors import ForkError, InvalidArgument, InvalidState, check_class
 from hal_core.queue.ending import Rest, finish, reached
 from hal_core.queue.event import Event, Failure, forget_over, seconds_of
 from hal_core.signature import POINTER
@@ -179,7 +179,7 @@ class Queue(OfThisProcess):
         self._check_open("wait")
         owner = check_class(event, Event, "wait", _AN_EVENT).queue
         if owner is not None and owner.forked and not event._done:
-            raise fork_error("wait", owner.device.name)
+            raise owner._fork_error("wait")
         if owner is not self:
             forget_over(self._waits)
             self._waits.append((next(self._places), event))
@@ -351,10 +351,17 @@ class Queue(OfThisProcess):
 
     def _check_open(self, operation: str) -> None:
         if self.forked:
-            raise fork_error(operation, self.device.name)
+            raise self._fork_error(operation)
         self.device._check_open(operation)
         if self.closed:
             refuse_as_closed(operation, self.name)
+
+    def _fork_error(self, operation: str) -> ForkError:
+        name = self.device.name
+        if self.device.forked:
+            return fork_error(operation, name)
+        problem = f"the parent process made {self.name}, whose thread does not survive a fork"
+        return ForkError(operation, problem, device=name, fix="Make a new one: device.queue().")
 
     def _stop(self) -> None:
         """Wait for the work at the end of the device, unless it can never end; then refuse more."""

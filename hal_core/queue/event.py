@@ -11,7 +11,7 @@ from contextlib import suppress
 from time import monotonic, perf_counter_ns
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from hal_core.concurrency import Late, OfThisProcess, fork_error, make_calls, poll
+from hal_core.concurrency import Late, OfThisProcess, make_calls, poll
 from hal_core.errors import DeviceFault, InvalidArgument, InvalidState, check_class
 from hal_core.queue import watcher
 
@@ -233,7 +233,7 @@ class Event(OfThisProcess):
         """Raise what `_obstacle` finds: ForkError, or InvalidState that shows a circle."""
         queue = self.queue
         if queue is not None and queue.forked:
-            raise fork_error("wait", queue.device.name)
+            raise queue._fork_error("wait")
         if not self._waits:  # as those of most queues: nothing can be a circle
             return
         circle, closed = obstacle(self)
