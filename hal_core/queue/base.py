@@ -342,12 +342,11 @@ class Queue(OfThisProcess):
             self.device._order.add(self, [(f"launch of {program.name}", uses, None)])
 
     def _check_device(self, device: Compiled, operation: str) -> None:
-        if device is not self.device:
+        if device is not self.device or self.closed or self.forked or device.closed:
+            self._check_open(operation)  # first: the device may have been opened again since
             name, problem = device.name, "the queue belongs to another device"
             fix = f"{name}'s queue() makes one."
             raise InvalidArgument(operation, problem, got=self.name, device=name, fix=fix)
-        if self.closed or self.forked or device.closed:
-            self._check_open(operation)
 
     def _check_open(self, operation: str) -> None:
         if self.forked:

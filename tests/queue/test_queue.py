@@ -154,6 +154,10 @@ def test_a_queue_of_another_device_is_refused(fake):
     other = hal.Device["FAKE:1"].queue()
     with pytest.raises(hal.InvalidArgument, match=r"queue belongs to another device.*FAKE:1"):
         hal.zeros(4, hal.int32, fake).fill(1, queue=other)
+    mine = fake.queue()
+    fake.close()
+    with pytest.raises(hal.InvalidState, match=r"the device is closed.*Open it again"):
+        hal.zeros(4, hal.int32, fake.name).fill(1, queue=mine)
 
 
 def test_events_of_two_devices_have_no_common_clock(fake):
