@@ -596,8 +596,8 @@ def second():
      ("second", FACTORIES.replace("def k(y", "def j(y")),
      ("first", FACTORIES.replace("def first():", "def second():").replace("= 1", "= 2")),
      ("first", FACTORIES[: FACTORIES.index("def first")] + FACTORIES.split("\n\n\n")[1]),
-     ("first", FACTORIES + "this is no Python")],
-    ids=["another number", "another name", "swapped", "gone", "no Python"],
+     ("first", FACTORIES + "this is no Python"), ("second", "\n\n" + FACTORIES), ("first", "")],
+    ids=["another number", "another name", "swapped", "gone", "no Python", "below", "empty"],
 )  # fmt: skip
 def test_a_factory_called_after_an_edit_is_refused(tmp_path, factory, edited):
     """It would make a kernel of the new text, or of another function that stands there now."""

@@ -103,7 +103,7 @@ def test_arrays_of_every_dtype(dtype, tmp_path):
 BAD = [
     ("y[i] = hal.float32(W[3])", "W[3]", "the index 3 is outside of a tuple", "Correct it"),
     ("v = hal.atomic_load(W, i)", "W", "nothing changes the captured tuple 'W'", "Write W[i]."),
-    ("y[i] = INF[i]", "INF", "INF holds inf, and a table of float32 cannot", "a buffer"),
+    ("y[i] = INF[i]", "INF", "INF holds inf, and a table of float32 cannot", "Pass it as a buffer"),
     ("y[i] = HUGE[i]", "HUGE", "HUGE holds 1e+300, and a table", 'np.array(HUGE, "f8")'),
     ("v = RAGGED[i][0]", "RAGGED", "the same number of elements", "rows of one length"),
     ("v = WORDS[i]", "WORDS", "its elements are not all numbers", "hal.unroll"),

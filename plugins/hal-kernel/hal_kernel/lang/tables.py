@@ -94,7 +94,7 @@ def table(x: Expressions, at: ast.AST, owner: tuple[Any, ...], label: str) -> Me
         if fit(value, dtype) is None or not math.isfinite(value):
             problem = f"{label} holds {value!r}, and a table of {dtype} cannot"
             fix = f'Capture np.array({label}, "f8"), or pass it as a buffer.'
-            raise x.error(at, problem, fix)
+            raise x.error(at, problem, fix if math.isfinite(value) else _BUFFER)
     x.emit.table_nbytes += -(-len(values) * dtype.itemsize // 16) * 16
     if x.emit.table_nbytes > TABLE_LIMIT:
         problem = f"the constant tables have {x.emit.table_nbytes} bytes up to here, and "

@@ -18,6 +18,7 @@ from hal_kernel.errors import KernelSyntaxError
 
 _STARTED = time.time()
 _TRIES = 100
+_CHANGED = "the file has changed since it was imported", "Start the program again."
 
 
 class SourceText:
@@ -38,21 +39,18 @@ class SourceText:
         # co_firstlineno is the line of the first decorator.
         tree = self._parse(code.co_firstlineno)
         if tree is None:
-            raise KernelSyntaxError(
-                "its source text cannot be read",
-                fix="Put the function into a file, type it in IPython, or build its IR with "
-                "hal.Kernel: Python keeps no text of its own prompt, -c and exec.",
-                filename=self.filename,
-                lineno=code.co_firstlineno,
-                kernel=self.kernel,
-            )
+            problem, fix = _CHANGED
+            if not os.path.exists(self.filename):
+                problem = "its source text cannot be read"
+                fix = "Put the function into a file, type it in IPython, or build its IR with "
+                fix += "hal.Kernel: Python keeps no text of its own prompt, -c and exec."
+            at, line = self.filename, code.co_firstlineno
+            raise KernelSyntaxError(problem, fix=fix, filename=at, lineno=line, kernel=self.kernel)
         self.tree = tree
         names = [arg.arg for arg in parameters_of(tree)]
         is_other = tree.name != code.co_name or set(names) != set(code.co_varnames[: len(names)])
         if is_other or is_edited(function, lines):
-            raise self.error(
-                tree, "the file has changed since it was imported", "Start the program again."
-            )
+            raise self.error(tree, *_CHANGED)
 
     def _parse(self, first: int) -> ast.FunctionDef | None:
         if not 0 < first <= len(self.lines):
