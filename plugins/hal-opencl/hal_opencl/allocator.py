@@ -27,11 +27,13 @@ def copied_twice(dest: Opaque, src: Opaque, nbytes: int) -> bool:
     return isinstance(src[0], cl.Image) and isinstance(dest[0], cl.Image)
 
 
-def enqueue_copy(commands: cl.CommandQueue, dest: Opaque, src: Opaque, nbytes: int) -> cl.Event:
-    """Queue a copy within a context; return its event. Raises: cl.Error."""
+def enqueue_copy(
+    commands: cl.CommandQueue, dest: Opaque, src: Opaque, nbytes: int, kept: list[cl.Event]
+) -> cl.Event:
+    """Queue a copy within a context; return its event, `kept` one before it. Raises: cl.Error."""
     if copied_twice(dest, src, nbytes):
         between = cl.Buffer(commands.context, cl.mem_flags.READ_WRITE, nbytes), 0
-        enqueue_copy(commands, between, src, nbytes)
+        kept.append(enqueue_copy(commands, between, src, nbytes, kept))
         src = between
     (to, start), (source, offset) = dest, src
     if isinstance(to, cl.Image):
@@ -123,7 +125,7 @@ class OpenCLAllocator(LRUAllocator[Opaque]):
         if src_device is not self.device:
             return False  # each device has a context of its own
         with driver.check("copy_from", self.device.name):
-            copied = enqueue_copy(self.device.commands, dest, src, nbytes)
+            copied = enqueue_copy(self.device.commands, dest, src, nbytes, [])
             self.device.commands.flush()
         self.device.last_event = copied
         return copied

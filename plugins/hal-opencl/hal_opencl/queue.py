@@ -210,7 +210,9 @@ class OpenCLQueue(PolledQueue):
 
     def _copy(self, dest: Opaque, src: Any, nbytes: int, src_device: Compiled, keep: Keep) -> None:
         if src_device is self.device:
-            self._add("copy", keep, nbytes, enqueue_copy, self.commands, dest, src, nbytes)
+            kept = list[cl.Event]()  # without it PoCL ends the process if the copy fails
+            args = self.commands, dest, src, nbytes, kept
+            self._add("copy", (*keep, kept), nbytes, enqueue_copy, *args)
         else:
             copy_by_host(self, dest, src, nbytes, src_device, keep)
 
