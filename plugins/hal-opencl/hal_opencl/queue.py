@@ -251,6 +251,7 @@ class OpenCLQueue(PolledQueue):
         if self.device.is_simulated or (self._default is None and self._needs_host(event)):
             event.wait()
             return
+        event._is_over()  # a look: `_add` asks for its failure
         marker = event._mark if self._is_ours(event) else None
         if marker is None:
             marker = cl.UserEvent(self.device.context)
