@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from hal_core.device.base import Compiled
 
 T = TypeVar("T")
-Times = Callable[[], tuple[int, int]]  # gives (start_ns, end_ns) of work that is done
+Times = Callable[..., tuple[int, ...]]  # gives (start_ns, end_ns) of work that is done
 
 
 class HostClock:
@@ -28,14 +28,15 @@ class HostClock:
 
         Units: nanoseconds of `time.perf_counter_ns`.
         Order: the times may be asked for much later, on another thread, after the device was
-        closed; asking waits for that work where it must, and raises nothing.
+        closed; asking waits for that work where it must, and raises nothing. Asked with
+        `wait=False`, for work in a queue, they are () while it may still have to wait for the host.
         Raises: what `work` raises.
         """
         start = perf_counter_ns()
         result = work()
         self.device._synchronize(None)
         times = start, perf_counter_ns()
-        return result, lambda: times
+        return result, lambda wait=True: times
 
     def stop(self) -> None:
         """Release what measuring needed, as no profile is open any more. Raises nothing.

@@ -99,14 +99,16 @@ class Profile(events.Entries):
         """
         trace.save(*self._read(), trace.check_path(path, "profile.save"))
 
-    def _read(self) -> tuple[tuple[ProfileEvent, ...], int]:
+    def _read(self, wait: bool = True) -> tuple[tuple[ProfileEvent, ...], int]:
         entries = list(self._entries)  # before the result, which `_end` sets before it clears them
         if self._result is not None:
             return self._result
         found = []
         for _, kind_of, kind, name, device, times, *more in entries:
-            start, end = times() if callable(times) else times
-            found.append(kind_of(kind, name, device, start, end, *more))
+            # Work without a queue's name never waits for what the host has yet to do.
+            passed = times(wait or not more[-1]) if callable(times) else times
+            if passed:
+                found.append(kind_of(kind, name, device, *passed, *more))
         found.sort(key=lambda event: (event.start_ns, event.end_ns))
         # Two threads may have added in another order than they took their numbers.
         added = 1 + max((entry[0] for entry in entries), default=-1)
@@ -160,7 +162,7 @@ class Profile(events.Entries):
             events.open_profiles = tuple(one for one in events.open_profiles if one is not self)
             _follow()
         instrumentation.stop_clocks()
-        self._result = self._read()
+        self._result = self._read(wait=False)
         self._entries.clear()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -171,7 +173,7 @@ class Profile(events.Entries):
         vars(self).update(state, _used=True, _steps=self._opened())
 
     def __repr__(self) -> str:
-        found, dropped = self._read()
+        found, dropped = self._read(wait=False)  # a debugger may ask for it
         return f"<Profile of {len(found)} events, {dropped} dropped>"
 
 

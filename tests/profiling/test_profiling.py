@@ -124,24 +124,6 @@ def test_F1_devices_and_programs_made_while_it_is_on():
     assert counts["FAKE", "copyout"] == 2 and counts["FAKE:1", "copyin"] == 4, "a staged copy"
 
 
-@pytest.mark.parametrize("device", installed("OPENCL"), indirect=True)
-def test_F1_a_launch_is_not_waited_for_where_the_queue_tells_the_time(device):
-    if "oclgrind" in device.info.vendor["platform"].lower():
-        pytest.skip("Oclgrind runs kernels in the calling thread")
-    program = compiled(device)
-    x = hal.zeros(256, hal.float32, device)
-    program(x, vals=(1,), threads=256, wait=True)
-    returned = []  # while the launch still ran; a busy machine may stop the caller for long
-    for turns in (300_000, 300_000, 3_000_000, 10_000_000, 30_000_000):
-        with hal.profile() as profile:
-            program(x, vals=(turns,), threads=256)
-            returned.append(not device.default_queue.record().done)
-        assert [event.kind for event in profile.events] == ["launch"]
-        if any(returned):
-            return
-    pytest.fail("each launch had ended when its call returned")
-
-
 # -- bounds, ranges, several at once
 
 
@@ -221,15 +203,13 @@ def test_profiles_open_at_once_each_see_all(fake):
         for profile in (inner, outer)
     ]
     assert allocs == [[8], [4, 8, 16]]
-    with pytest.raises(hal.InvalidState, match="opened before.*hal.profile()"):
-        outer.__enter__()
     assert events.open_profiles == ()
 
 
 def test_a_profile_opened_twice_is_refused(fake):
     with hal.profile() as profile:
         for again in (profile, copy.copy(profile)):
-            with pytest.raises(hal.InvalidState, match="opened before"), again:
+            with pytest.raises(hal.InvalidState, match="opened before.*hal.profile()"), again:
                 pass
         hal.empty(4, hal.int8, fake)
     assert len(profile.events) == 2

@@ -7,6 +7,7 @@ from mutants import mutant
 
 from hal_core import profiling
 from hal_core.profiling import events, instrumentation, trace
+from hal_cpu.clock import CPUClock
 from hal_testing.fake.device import FakeDevice
 
 
@@ -16,7 +17,7 @@ def _clock(change):
     class Clock(profiling.HostClock):
         def measure(self, work):
             result, times = super().measure(work)
-            return result, lambda: change(times())
+            return result, lambda wait=True: change(times())
 
     FakeDevice._make_clock = lambda self: Clock(self)  # type: ignore[method-assign]
 
@@ -29,14 +30,7 @@ def events_are_on_another_clock():
 
 @mutant("F1_launches", "event")
 def events_tell_when_work_was_queued():
-    class Clock(profiling.HostClock):
-        def measure(self, work):
-            begin = perf_counter_ns()
-            result = work()
-            times = begin, perf_counter_ns()
-            return result, lambda: times
-
-    FakeDevice._make_clock = lambda self: Clock(self)  # type: ignore[method-assign]
+    FakeDevice._make_clock = lambda self: CPUClock(self)  # type: ignore[method-assign]
 
 
 @mutant("F1", "event", instrumentation, "record")

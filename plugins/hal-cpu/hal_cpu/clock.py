@@ -18,4 +18,4 @@ class CPUClock(HostClock):
         start = perf_counter_ns()
         result = work()
         times = start, perf_counter_ns()
-        return result, lambda: times
+        return result, lambda wait=True: times

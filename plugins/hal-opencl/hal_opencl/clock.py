@@ -50,10 +50,13 @@ class OpenCLClock(SampledClock):
         if isinstance(result, cl.Event):
             span.command = result
             # Read at once if it is complete: the event of a blocking copy keeps host memory alive.
-            if result.command_execution_status == COMPLETE:
+            if self._is_over(result):
                 with self._lock:
                     self._read(span)
         return result
+
+    def _is_over(self, command: cl.Event) -> bool:
+        return bool(command.command_execution_status <= COMPLETE)  # below: it failed
 
     def _wait(self, command: cl.Event) -> None:
         with driver.check("profile", self.device.name):
@@ -62,11 +65,8 @@ class OpenCLClock(SampledClock):
     def _read(self, span: Span) -> None:
         """Read the times of `span`, and take complete markers as samples."""
         event, span.command = span.command, None
-        # A failed marker has a status below COMPLETE.
         with suppress(cl.Error):
-            while True:
-                if not self._pending or self._pending[0][1].command_execution_status > COMPLETE:
-                    break
+            while self._pending and self._is_over(self._pending[0][1]):
                 host_ns, marker = self._pending.pop(0)
                 self._samples.add(marker.profile.queued, host_ns)
         with suppress(cl.Error):  # it failed, and keeps the host's times of its call

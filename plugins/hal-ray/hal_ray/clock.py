@@ -74,7 +74,7 @@ class RayClock(SampledClock):
     def _note_message(self, number: int, count: int, start_ns: int) -> None:
         """Record the way of a message."""
 
-        def times() -> tuple[int, int]:
+        def times(wait: bool = True) -> tuple[int, int]:
             with self._lock:
                 came = self._found(self._came, number)
             return start_ns, start_ns if came is None else self._samples.on_host(came)

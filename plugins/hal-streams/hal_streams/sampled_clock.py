@@ -18,6 +18,7 @@ import threading
 from bisect import bisect_right
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from operator import itemgetter
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -98,7 +99,7 @@ class SampledClock(HostClock):
     """A clock that reads the device's timestamps long after the work was queued.
 
     A backend fills in five methods: `_mark` and `_add_mark` for samples; `_queue`, `_wait` and
-    `_read` for work.
+    `_read` for work; and `_is_over`, if work in its driver's queues may wait for the host.
 
     Concurrency: `_add_mark` and `_read` run with the lock held, `_wait` never does.
     """
@@ -121,7 +122,7 @@ class SampledClock(HostClock):
         span = Span(self._samples)
         result = self._queue(work, span)
         span.called = begin_ns, self.now_ns()
-        return result, lambda: self._times(span)
+        return result, partial(self._times, span)
 
     # -- what a backend fills in
 
@@ -139,6 +140,10 @@ class SampledClock(HostClock):
         Raises: what `work` raises.
         """
         raise NotImplementedError
+
+    def _is_over(self, command: Any) -> bool:
+        """Return whether measured work is over, or goes on to its end without the host."""
+        return True
 
     def _wait(self, command: Any) -> None:
         """Wait for measured work. Raises: HalError."""
@@ -166,10 +171,12 @@ class SampledClock(HostClock):
             self._add_mark(mark, host_ns)
             self._next_sample_ns = host_ns + _SAMPLE_EVERY_NS
 
-    def _times(self, span: Span) -> tuple[int, int]:
+    def _times(self, span: Span, wait: bool = True) -> tuple[int, ...]:
         command = span.command
         # After a fork another thread of the parent may hold the lock, and the driver hangs.
         if command is not None and not self.device.forked:
+            if not (wait or self._is_over(command)):
+                return ()
             with suppress(HalError):  # the next wait for the device raises it again
                 self._wait(command)
             # Or the end of a long queue would be far from any sample.

@@ -149,6 +149,24 @@ class TestEvent:
             pairs.append((waited, told))
         pytest.fail(f"seconds that `wait=True` gave, and those of the events: {pairs}")
 
+    def test_F1_it_is_left_while_a_queue_is_held(self, device: hal.Compiled) -> None:
+        """The host may let the queue go on only after the block; work not begun is left out."""
+        held, free = (buffer_of(device, bytes(400)) for _ in range(2))
+        queue, gate = device.queue(), hal.Event()
+        late = threading.Timer(10, gate.set)
+        late.start()
+        try:
+            with hal.profile() as profile:
+                free.fill(1)
+                held.fill(2, queue=queue.wait(gate))
+            assert not gate.done, "the end of the block waits for the queue"
+        finally:
+            late.cancel()
+            gate.set()
+        queue.synchronize()
+        found = [(event.kind, event.queue) for event in events_of(device, profile)]
+        assert found == [("fill", "")] and profile.dropped == 0
+
     def test_F1_it_is_turned_on_later_and_off(self, device: hal.Compiled) -> None:
         program, made = device.compile(count_up), buffer_of(device, bytes(400), hal.int32)
 
@@ -214,10 +232,7 @@ class TestEvent:
         gc.collect()  # garbage of other tests is freed before the profile, not in it
         with hal.profile() as profile:
             one, two = device.queue(), device.queue()
-            made, other = (
-                buffer_of(device, bytes(400), hal.int32),
-                hal.Buffer(device, 100, hal.int32),
-            )
+            made, other = (buffer_of(device, bytes(400), hal.int32) for _ in range(2))
             for turn in range(3):
                 program(made, vals=(turn, 100), threads=100, queue=one)
             two.wait(one.record())
