@@ -36,6 +36,9 @@ _MISTAKEN = "uitofp i64"
 # AVX-512 LLVM prefers 256; for the later ones 512 took 0.6 to 1.04 times as long.
 _SLOWED = frozenset({"skylake-avx512", "cascadelake", "cooperlake"})
 _CONVENTION = "void (ptr, ptr, i64, i64)"
+# What a head says besides calling conventions, and attributes of parameters that move an argument.
+_LINKAGE = re.compile(r"\b(?:private|internal|weak\w*|linkonce\w*|dso_local|hidden|protected) ")
+_MOVING = re.compile(r"\b(?:byval|byref|inalloca|nest|preallocated|sret|swift\w+)\b")
 # Address space, not memory that is touched. Measured: 153 MiB, 30 MiB, 8 bytes.
 _IMPORT_NBYTES, _COMPILE_NBYTES, _CHARACTER_NBYTES = 256 << 20, 96 << 20, 32
 _STACK_NBYTES = 4 << 20  # LLVM recurses; a quarter is enough for MOST_LINES
@@ -195,9 +198,12 @@ def import_llvm() -> Any:
 def _check_convention(module: Any, entry: str) -> None:
     """Raise ValueError for an entry that takes other parameters than a launch passes."""
     try:
-        found = str(module.get_function(entry).global_value_type)
+        function = module.get_function(entry)
     except NameError:  # the loader says that the entry is missing
         return
+    head = re.search(r"(?m)^define (.*?)void @(.*)", _BESIDE.sub("", str(function)))
+    moved = [_LINKAGE.sub("", head[1]), *_MOVING.findall(head[2])] if head else []
+    found = " ".join([*" ".join(moved).split(), str(function.global_value_type)])
     if found != _CONVENTION:
         raise ValueError(
             f"@{entry} is {found}, and a kernel is {_CONVENTION}: its arguments, the launch, the "
