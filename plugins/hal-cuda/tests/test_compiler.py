@@ -87,11 +87,8 @@ def test_C_an_option_that_no_encoding_takes_is_refused(cuda):
     ids=["architecture", "instruction", "version"],
 )  # fmt: skip
 def test_C_an_image_for_something_else_is_refused_at_loading(device, simulator, change, said):
-    text = (
-        next(pair for pair in device.compilers if pair.name == "ptx")
-        .renderer()
-        .render(add_one.lower())
-    )
+    ptx = next(pair for pair in device.compilers if pair.name == "ptx")
+    text = ptx.renderer().render(add_one.lower())
     assert change[0] in text
     compiler = PTXCompiler(device)
     image = seal(MAKER, ["ptx", compiler.target], text.replace(*change, 1).encode())
@@ -244,10 +241,8 @@ def test_P17_structs_and_vectors_are_values(cuda):
         y[0] = c + p.a + p.b + v.w;
     }"""
     )
-    program, y = (
-        cuda.compile(hal.Source("f", text, language="cuda")),
-        hal.zeros(1, hal.float64, cuda),
-    )
+    program = cuda.compile(hal.Source("f", text, language="cuda"))
+    y = hal.zeros(1, hal.float64, cuda)
     program(y, vals=(1, np.array((2, 3), PAIR)[()], [0, 0, 0, 4]), threads=1)
     assert y.numpy().tolist() == [10]
 

@@ -17,51 +17,28 @@ def _pair(device, size=1000):
     return hal.Buffer.from_numpy(np.ones(size, dtype="f4"), device), x
 
 
-def test_a_launch_is_one_call_of_the_driver(device, simulator):
+def test_calls_of_launches_waits_copies_and_cached_allocations(device, simulator):
     program, (y, x) = device.compile(saxpy), _pair(device)
     program(y, x, vals=(2.0, 1000), threads=1000)
+    hal.empty(5000, hal.float32, device).fill(1).deallocate()
     device.synchronize()
-    before = simulator.all_calls()
-    for _ in range(10):
-        program(y, x, vals=(2.0, 1000), threads=1000)
-    assert simulator.calls_since(before) == {"cuLaunchKernel": 10}
-
-
-def test_a_wait_is_one_call_and_a_poll_three(device, simulator):
-    device.synchronize()
-    before = simulator.all_calls()
-    device.synchronize()
-    assert simulator.calls_since(before) == {"cuStreamSynchronize": 1}
-    before = simulator.all_calls()
-    device.synchronize(timeout=1)
     mode = {"cuThreadExchangeStreamCaptureMode": 2}  # so that it spoils no capture of others
-    assert simulator.calls_since(before) == {"cuStreamQuery": 1, **mode}
-
-
-def test_a_cached_allocation_is_no_call_at_all(device, simulator):
-    hal.empty(5000, hal.float32, device).deallocate()
-    before = simulator.all_calls()
-    for _ in range(10):
-        hal.empty(5000, hal.float32, device).deallocate()
-    assert simulator.calls_since(before) == {}
-
-
-def test_zeros_from_the_cache_are_one_call(device, simulator):
-    hal.zeros(5000, hal.float32, device).fill(1).deallocate()
-    before = simulator.all_calls()
-    made = hal.zeros(5000, hal.float32, device)
-    assert simulator.calls_since(before) == {"cuMemsetD8Async": 1}
-    assert set(made.numpy().tolist()) == {0}
-
-
-def test_a_small_copy_is_one_call_and_a_wait(device, simulator):
-    made = hal.Buffer.from_numpy(np.arange(1000, dtype="i4"), device)
-    before = simulator.all_calls()
-    made.copyin(bytes(4000))
-    assert simulator.calls_since(before) == {"cuMemcpyHtoDAsync": 1}
-    before = simulator.all_calls()
-    made.copyout(bytearray(4000))
-    assert simulator.calls_since(before) == {"cuMemcpyDtoHAsync": 1, "cuStreamSynchronize": 1}
+    read = {"cuMemcpyDtoHAsync": 1, "cuStreamSynchronize": 1}
+    for work, expected in (
+        (lambda: program(y, x, vals=(2.0, 1000), threads=1000), {"cuLaunchKernel": 1}),
+        (device.synchronize, {"cuStreamSynchronize": 1}),
+        (lambda: device.synchronize(timeout=1), {"cuStreamQuery": 1, **mode}),
+        (lambda: y.copyin(bytes(4000)), {"cuMemcpyHtoDAsync": 1}),
+        (lambda: y.copyout(bytearray(4000)), read),
+        (lambda: hal.empty(5000, hal.float32, device).deallocate(), {}),
+        (lambda: hal.zeros(5000, hal.float32, device).deallocate(), {"cuMemsetD8Async": 1}),
+    ):
+        for _ in range(3):
+            before = simulator.all_calls()
+            work()
+            assert simulator.calls_since(before) == expected
+    hal.empty(5000, hal.float32, device).fill(1).deallocate()
+    assert not hal.zeros(5000, hal.float32, device).numpy().any()
 
 
 def test_each_thread_makes_the_context_current_once(device, simulator):
@@ -104,39 +81,48 @@ def test_a_launch_in_the_middle_of_a_launch_leaves_its_arguments_alone(device):
     assert other.numpy().tolist() == [1 + 10 * k if k < 500 else 1 for k in range(1000)]
 
 
-def test_P5_much_dynamic_shared_memory_is_asked_for(device):
-    text = """
-    extern "C" __global__ void hold(int *y) {
-        extern __shared__ int tile[];
-        tile[threadIdx.x * 500] = threadIdx.x;
-        __syncthreads();
-        y[threadIdx.x] = tile[(31 - threadIdx.x) * 500];
-    }
-    """
-    pytest.importorskip("cuda.pathfinder")
-    try:
-        program = device.compile(hal.Source("hold", text, "y: int32*", language="cuda"))
-    except hal.CompilerUnavailable as error:
-        pytest.skip(str(error))
-    y = hal.Buffer(device, 32, hal.int32).allocate()
-    program(y, grid=1, block=32, shared=64_000)
-    assert y.numpy().tolist() == list(range(31, -1, -1))
+@pytest.mark.parametrize("pair", ["nvrtc", "ptx"])
+@pytest.mark.parametrize("nbytes", [49_152, 49_168, None])
+def test_P5_arrays_of_more_than_48_KiB_are_dynamic(device, pair, nbytes, monkeypatch):
+    """The driver refused them: static shared memory ends there."""
+    monkeypatch.setenv("CUDA_CC", pair)
+    nbytes = nbytes or device.info.limits.shared_nbytes
+    last = (nbytes - 32) // 4 - 1  # `few` takes 20 bytes, rounded up to 32
+
+    @hal.kernel(block=32)
+    def turn(hal_shared: hal.Ptr[hal.int32]):
+        i = hal.thread_idx(0)
+        few = hal.shared(hal.int32, 5)
+        many = hal.shared(hal.int32, last + 1)
+        many[last - i], few[i % 5] = i, 5
+        hal.atomic_add(many, last - i, 1)
+        hal.barrier()
+        hal_shared[i] = many[last - 31 + i] + few[4]
+
+    program, y = device.compile(turn), hal.zeros(32, hal.int32, device)
+    assert program.info.shared_nbytes == nbytes
+    with device.capture() as graph:
+        program(y, grid=1)
+    for launch in (lambda: program(y, grid=1), graph.replay):
+        y.fill(0)
+        launch()
+        assert y.numpy().tolist() == [37 - k for k in range(32)]
+    with pytest.raises(hal.InvalidArgument, match="beside the kernel's own"):
+        program(y, grid=1, shared=device.info.limits.shared_nbytes - nbytes + 1)
 
 
-def test_P5_what_one_geometry_was_allowed_another_does_not_take_away(device):
-    program = device.compile(_holding(device, static=0))
+@pytest.mark.parametrize(
+    ("static", "sizes"),
+    [(0, (96_000, 60_000, 96_000, 1_000, 60_000, 96_000)), (10_000, (20_000,))],
+)
+def test_P5_much_shared_memory_is_asked_for_and_stays_allowed(device, static, sizes):
+    """Static and dynamic memory count together."""
+    program = device.compile(_holding(device, static))
+    assert program.info.shared_nbytes >= 4 * static
     y = hal.Buffer(device, 32, hal.int32).allocate()
-    for shared in (96_000, 60_000, 96_000, 1_000, 60_000, 96_000):
+    for shared in sizes:
         program(y, grid=1, block=32, shared=shared)
         assert y.numpy().tolist() == list(range(31, -1, -1)), shared
-
-
-def test_P5_static_and_dynamic_shared_memory_count_together(device):
-    program = device.compile(_holding(device, static=10_000))
-    assert program.info.shared_nbytes >= 40_000
-    y = hal.Buffer(device, 32, hal.int32).allocate()
-    program(y, grid=1, block=32, shared=20_000)
-    assert y.numpy().tolist() == list(range(31, -1, -1))
 
 
 def _holding(device, static):

@@ -81,14 +81,15 @@ class StreamProgram(Program):
                 raise
 
     def _geometry(self, grid: Dim3, block: Dim3, shared: int) -> Any:
+        dynamic = shared + self._dynamic_nbytes
         if shared + (self.info.shared_nbytes or 0) > self.any_shared_nbytes:
             with self._lock, self.device.own(f"launch {self.name}"):
                 if self._unloaded:
                     self._refuse_unloaded()
-                if shared > self._allowed_nbytes:  # never lowered: earlier geometries need theirs
-                    self.device.api.allow_shared(self._function, shared)
-                    self._allowed_nbytes = shared
-        return *grid, *block, shared
+                if dynamic > self._allowed_nbytes:  # never lowered: earlier geometries need theirs
+                    self.device.api.allow_shared(self._function, dynamic)
+                    self._allowed_nbytes = dynamic
+        return *grid, *block, dynamic
 
     def _bind(self) -> Callable[..., None]:
         return self._define("launch(geometry{names})")
@@ -183,10 +184,13 @@ class StreamProgram(Program):
                 operation, "the binary has no such entry", device=self.device.name,
                 fix='In C++, mark the kernel extern "C".',
             ) from None  # fmt: skip
-        facts = api.kernel_facts(self._function)
+        facts, interface = api.kernel_facts(self._function), self.binary.interface
+        # More than a kernel may have without asking was rendered as dynamic shared memory.
+        dynamic = interface.rendered and interface.shared_nbytes > self.any_shared_nbytes
+        self._dynamic_nbytes = interface.shared_nbytes if dynamic else 0
         self.info = ProgramInfo(
             registers=facts.registers,
-            shared_nbytes=facts.shared_nbytes,
+            shared_nbytes=facts.shared_nbytes + self._dynamic_nbytes,
             local_nbytes=facts.local_nbytes,
             max_block_threads=facts.max_block_threads,
             block_multiple=self.device.info.vendor["warp_size"],

@@ -12,6 +12,7 @@ from hal_cuda.render.values import Values
 from hal_kernel.ir import Kernel, UOp
 from hal_kernel.ir.uop import array_of, dtype_of
 from hal_kernel.ir.vectors import NBYTES, vectors
+from hal_kernel.render.renderer import MOST_STATIC_NBYTES
 
 _SPACES = {"PARAM": "global", "SHARED": "shared", "LOCAL": "local", "TABLE": "const"}
 _OF_BITS = {"EXCHANGE": "exch", "AND": "and", "OR": "or", "XOR": "xor"}
@@ -27,7 +28,9 @@ class Accesses(Values):
         self.vectors = vectors(kernel.uops)
         self.lanes = {lane for lanes in self.vectors.values() for lane in lanes[1:]}
         self.arrays: list[str] = []  # declarations
-        self.tables: list[str] = []  # likewise, ahead of the entry
+        self.is_dynamic, self.shared_nbytes = kernel.shared_nbytes > MOST_STATIC_NBYTES, 0
+        # Likewise, ahead of the entry.
+        self.tables = [".extern .shared .align 16 .b8 hal_shared[];"] if self.is_dynamic else []
 
     def parameters(self) -> list[str]:
         params = self.kernel.signature.params
@@ -91,7 +94,11 @@ class Accesses(Values):
     def on_SHARED(self, uop: UOp) -> None:
         space = _SPACES[uop.op]
         name, nbytes = self.name(space), uop.arg[1] * dtype_of(uop).itemsize
-        self.arrays.append(f"    .{space} .align 16 .b8 {name}[{nbytes}];")
+        if self.is_dynamic and uop.op == "SHARED":
+            name = f"hal_shared+{self.shared_nbytes}"
+            self.shared_nbytes += -(-nbytes // 16) * 16
+        else:
+            self.arrays.append(f"    .{space} .align 16 .b8 {name}[{nbytes}];")
         self.values[uop] = self.let("mov.u64", "b64", name)
 
     on_LOCAL = on_SHARED

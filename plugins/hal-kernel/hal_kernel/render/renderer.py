@@ -16,6 +16,9 @@ from hal_kernel.ir.rules import RULES
 from hal_kernel.ir.subgroups import of_size
 from hal_kernel.ir.verify import verify
 
+# Of a block's shared memory on NVIDIA's GPUs. Arrays of more in all are parts of the dynamic kind.
+MOST_STATIC_NBYTES = 48 << 10
+
 
 class ByHand(NamedTuple):
     """A kernel of a language as a user writes it, of which the conformance kit makes its texts."""

@@ -46,6 +46,7 @@ class Text(Lines):
         self.lanes = {lane for lanes in self.vectors.values() for lane in lanes[1:]}
         self.chained: set[UOp] = set()  # the IFs whose ELSE is written as `else if`
         self.shared: list[str] = []  # declarations
+        self.shared_nbytes = 0  # of those
         self.tables: list[str] = []  # likewise, ahead of the kernel
         self.loops: list[_Loop] = [_Loop("KERNEL", [])]
 
@@ -121,7 +122,9 @@ class Text(Lines):
     def on_SHARED(self, uop: UOp) -> None:
         name, count = uop.arg
         name, kind = self.named(uop, str(name)), self.spelling.storage(dtype_of(uop))
-        self.shared.append(self.row.shared.format(type=kind, name=name, count=count))
+        words = {"type": kind, "name": name, "count": count, "offset": self.shared_nbytes}
+        self.shared.append(self.row.shared.format(**words))
+        self.shared_nbytes += -(-count * dtype_of(uop).itemsize // 16) * 16
 
     def on_LOCAL(self, uop: UOp) -> None:
         (name, count), dtype = uop.arg, dtype_of(uop)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from hal_kernel.ir import Kernel
 from hal_kernel.ir.reserved import CUDA_WORDS
 from hal_kernel.render.c.family import CFamilyRenderer
 from hal_kernel.render.c.helpers import BFLOAT16_CASTS, VOLATILE
 from hal_kernel.render.c.language import FUNCTIONS, Language, Space
-from hal_kernel.render.renderer import ByHand
+from hal_kernel.render.renderer import MOST_STATIC_NBYTES, ByHand
 
 FRAME = """\
 extern "C" __global__ void $attributes$name($parameters) {
@@ -63,8 +64,10 @@ _HIDDEN = {
 # CUDA has add, and, or, xor, exchange and compare-exchange of 64 bits for unsigned numbers only. It
 # adds doubles from sm_60 on only, so all devices get a loop.
 ATOMICS = {
-    "ADD": "return atomicAdd(p, v);",
-    "ADD int64": "return ({type})atomicAdd(({uint} *)p, ({uint})v);",
+    **{
+        op: f"return atomic{op.capitalize()}(p, v);"
+        for op in ("ADD", "MIN", "MAX", "AND", "OR", "XOR")
+    },
     "ADD float64": """\
 {uint} old, seen = *(volatile {uint} *)p;
 do {{
@@ -72,12 +75,9 @@ do {{
     seen = atomicCAS(({uint} *)p, old, {bits}({of_bits}(old) + v));
 }} while (seen != old);
 return {of_bits}(old);""",
-    "MIN": "return atomicMin(p, v);",
-    "MAX": "return atomicMax(p, v);",
-    **{op: f"return atomic{op.capitalize()}(p, v);" for op in ("AND", "OR", "XOR")},
     **{
         f"{op} int64": f"return ({{type}})atomic{op.capitalize()}(({{uint}} *)p, ({{uint}})v);"
-        for op in ("AND", "OR", "XOR")
+        for op in ("ADD", "AND", "OR", "XOR")
     },
     "EXCHANGE": "return atomicExch(p, v);",
     "EXCHANGE int64": "return ({type})atomicExch(({uint} *)p, ({uint})v);",
@@ -114,7 +114,7 @@ CUDA = Language(
     hidden=_HIDDEN,
     spaces=dict.fromkeys(("PARAM", "SHARED"), Space("atomic", "", ATOMICS)),
     helper="static __device__ inline",
-    keywords=CUDA_WORDS,
+    keywords=CUDA_WORDS | {"hal_shared"},
     frame=FRAME,
     pointer_parameter="{const}{type} *{name}",
     value_parameter="{type} {name}",
@@ -128,8 +128,20 @@ CUDA = Language(
     ballot="(unsigned long long)__ballot_sync(0xffffffffu, {0})",
     contract_options=("--fmad=false", "--fmad=true"),
 )
+_DYNAMIC = CUDA._replace(
+    frame="extern __shared__ __align__(16) unsigned char hal_shared[];\n\n" + FRAME,
+    shared="{type} *{name} = ({type} *)(hal_shared + {offset});",
+)
 
 
+_IMAGE = """\
+extern "C" __global__ void NAME(cudaTextureObject_t x, cudaSurfaceObject_t y) {{
+    int i = blockIdx.x * blockDim.x + threadIdx.x, j = blockIdx.y * blockDim.y + threadIdx.y;
+    {type} v = tex2D<{type}>(x, i, j);{change}
+    surf2Dwrite(v, y, i * (int)sizeof(v), j, cudaBoundaryModeZero);
+}}
+"""
+_TIMES_FACTOR = " v = make_float4(FACTOR * v.x, FACTOR * v.y, FACTOR * v.z, FACTOR * v.w);"
 _PIXELS = {
     "int8": "char", "int16": "short", "int32": "int",
     "uint8": "uchar", "uint16": "ushort", "uint32": "uint", "float32": "float",
@@ -147,25 +159,13 @@ extern "C" __global__ void NAME(float *y, const float *x, int n) {
     if (i < n) y[i] = FACTOR * x[i];
 }
 """,
-        images={
-            "f": """\
-extern "C" __global__ void NAME(cudaTextureObject_t x, cudaSurfaceObject_t y) {
-    int i = blockIdx.x * blockDim.x + threadIdx.x, j = blockIdx.y * blockDim.y + threadIdx.y;
-    float4 v = tex2D<float4>(x, i, j);
-    v = make_float4(FACTOR * v.x, FACTOR * v.y, FACTOR * v.z, FACTOR * v.w);
-    surf2Dwrite(v, y, i * (int)sizeof(float4), j, cudaBoundaryModeZero);
-}
-"""
-        }
+        images={"f": _IMAGE.format(type="float4", change=_TIMES_FACTOR)}
         | {
-            f"{dtype}x{channels}": f"""\
-extern "C" __global__ void NAME(cudaTextureObject_t x, cudaSurfaceObject_t y) {{
-    int i = blockIdx.x * blockDim.x + threadIdx.x, j = blockIdx.y * blockDim.y + threadIdx.y;
-    {type}{channels} v = tex2D<{type}{channels}>(x, i, j);
-    surf2Dwrite(v, y, i * (int)sizeof(v), j, cudaBoundaryModeZero);
-}}
-"""
+            f"{dtype}x{channels}": _IMAGE.format(type=f"{type}{channels}", change="")
             for dtype, type in _PIXELS.items()
             for channels in (1, 2, 4)
         },
     )
+
+    def _row(self, kernel: Kernel) -> Language:
+        return _DYNAMIC if kernel.shared_nbytes > MOST_STATIC_NBYTES else self.row

@@ -38,7 +38,7 @@ class Language(NamedTuple):
     frame: str  # the whole kernel around its body
     pointer_parameter: str  # in the kernel's head; "" for none
     value_parameter: str
-    shared: str  # declares an array of a block
+    shared: str  # declares an array of a block; {offset}: the bytes of those before it
     barrier: str
     fence: str
     headers: Mapping[str, str] = {}  # feature -> line; "always", "math", "float64", "no contract"
