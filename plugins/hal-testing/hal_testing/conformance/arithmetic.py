@@ -39,8 +39,7 @@ def integer_operations(dtype: hal.DType) -> KernelFunction:
     ) -> None:
         i = hal.global_idx(0)
         if i < n:
-            p = a[i]
-            q = b[i]
+            p, q = a[i], b[i]
             y[i] = p + q
             y[n + i] = p - q
             y[2 * n + i] = p * q
@@ -76,8 +75,7 @@ def float_operations(dtype: hal.DType) -> KernelFunction:
     ) -> None:
         i = hal.global_idx(0)
         if i < n:
-            p = a[i]
-            q = b[i]
+            p, q = a[i], b[i]
             y[i] = p + q
             y[n + i] = p - q
             y[2 * n + i] = p * q
@@ -107,8 +105,7 @@ def bool_operations(
 ) -> None:
     i = hal.global_idx(0)
     if i < n:
-        p = a[i]
-        q = b[i]
+        p, q = a[i], b[i]
         y[i] = p & q
         y[n + i] = p | q
         y[2 * n + i] = p ^ q

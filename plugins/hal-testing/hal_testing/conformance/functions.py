@@ -23,8 +23,7 @@ def math_functions(dtype: hal.DType) -> KernelFunction:
     ) -> None:
         i = hal.global_idx(0)
         if i < n:
-            p = a[i]
-            q = b[i]
+            p, q = a[i], b[i]
             y[i] = hal.exp(p)
             y[n + i] = hal.exp2(p)
             y[2 * n + i] = hal.log(p)
@@ -56,8 +55,7 @@ def derived_functions(dtype: hal.DType) -> KernelFunction:
     ) -> None:
         i = hal.global_idx(0)
         if i < n:
-            p = a[i]
-            q = b[i]
+            p, q = a[i], b[i]
             y[i] = hal.acos(p)
             y[n + i] = hal.acosh(p)
             y[2 * n + i] = hal.asin(p)
