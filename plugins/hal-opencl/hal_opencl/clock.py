@@ -66,7 +66,9 @@ class OpenCLClock(SampledClock):
         """Read the times of `span`, and take complete markers as samples."""
         event, span.command = span.command, None
         with suppress(cl.Error):
-            while self._pending and self._is_over(self._pending[0][1]):
+            while True:
+                if not self._pending or not self._is_over(self._pending[0][1]):
+                    break
                 host_ns, marker = self._pending.pop(0)
                 self._samples.add(marker.profile.queued, host_ns)
         with suppress(cl.Error):  # it failed, and keeps the host's times of its call
