@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -56,9 +56,9 @@ class How(NamedTuple):
     folder: Path  # for what the parts write
 
 
-def main() -> int:
+def main(given: Sequence[str] | None = None) -> int:
     """Return the exit code: 1 if something failed; the page is written anyway."""
-    options = arguments()
+    options = arguments(given)
     options.into.mkdir(parents=True, exist_ok=True)
     save = partial(write, options.into)
     try:
@@ -82,7 +82,7 @@ def write(folder: Path, run: Run) -> Path:
     return path
 
 
-def arguments() -> argparse.Namespace:
+def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m bench.hardware", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -98,7 +98,7 @@ def arguments() -> argparse.Namespace:
         help="time after which a part is ended: 3600",
     )  # fmt: skip
     parser.add_argument("--quick", action="store_true", help="do only some of each part")
-    return parser.parse_args()
+    return parser.parse_args(given)
 
 
 def everything(name: str, examples: Path, how: How, save: Callable[[Run], object]) -> Run:

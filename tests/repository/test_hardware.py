@@ -171,9 +171,8 @@ def test_what_failed_is_on_the_page_and_fails_the_run(
     changed, failure, tmp_path, monkeypatch, capsys
 ):
     monkeypatch.setattr(hardware, "everything", lambda *given: _run(**changed))
-    given = ["hardware", "CUDA", "--into", str(tmp_path / "a" / "b"), "--examples", "nowhere"]
-    monkeypatch.setattr(sys, "argv", given)
-    assert hardware.main() == 1
+    given = ["CUDA", "--into", str(tmp_path / "a" / "b"), "--examples", "nowhere"]
+    assert hardware.main(given) == 1
     assert f"failed: {failure}" in capsys.readouterr().out
     text = (tmp_path / "a" / "b" / "nvidia-h200-sxm.md").read_text(encoding="utf-8")
     assert f"**Failed: {failure}.**" in text
@@ -181,10 +180,9 @@ def test_what_failed_is_on_the_page_and_fails_the_run(
         assert "ValueError: | '''" in text  # its last words, which do not end the block
 
 
-def test_no_device_is_an_error_without_a_page(tmp_path, monkeypatch, capsys):
-    given = ["hardware", "NPU7", "--into", str(tmp_path), "--examples", str(tmp_path)]
-    monkeypatch.setattr(sys, "argv", given)
-    assert hardware.main() == 2
+def test_no_device_is_an_error_without_a_page(tmp_path, capsys):
+    given = ["NPU7", "--into", str(tmp_path), "--examples", str(tmp_path)]
+    assert hardware.main(given) == 2
     assert "no page: " in capsys.readouterr().err and not list(tmp_path.iterdir())
 
 

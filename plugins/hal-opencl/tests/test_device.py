@@ -133,21 +133,27 @@ def test_B7_what_is_no_memory_object_is_refused_and_not_followed(device):
             hal.empty(16, hal.uint8, device, hal.BufferSpec(external_ptr=pointer))
 
 
-def test_A4_an_allocation_that_was_tried_twice_is_freed_at_once(device, monkeypatch, vendor_error):
-    failures = [vendor_error("clCreateBuffer", "OUT_OF_RESOURCES")]
-    real = cl.Buffer
+@pytest.fixture
+def refusals(monkeypatch, vendor_error):
+    """Return a list of the codes with which the driver refuses the next buffers."""
+    codes, real = [], cl.Buffer
 
-    def fail_once(*args):
-        if failures:
-            raise failures.pop()
+    def refuse(*args):
+        if codes:
+            raise vendor_error("clCreateBuffer", codes.pop())
         return real(*args)
 
-    monkeypatch.setattr(cl, "Buffer", fail_once)
+    monkeypatch.setattr(cl, "Buffer", refuse)
+    return codes
+
+
+def test_A4_an_allocation_that_was_tried_twice_is_freed_at_once(device, refusals):
+    refusals.append("OUT_OF_RESOURCES")
     gc.disable()  # a cycle would wait for it
     try:
         live = device.allocator.statistics().live
         made = hal.empty(54321, hal.uint8, device)
-        assert not failures
+        assert not refusals
         del made
         assert device.allocator.statistics().live == live
     finally:
@@ -159,13 +165,8 @@ def test_A4_an_allocation_that_was_tried_twice_is_freed_at_once(device, monkeypa
     [("MEM_OBJECT_ALLOCATION_FAILURE", hal.OutOfMemory), ("OUT_OF_RESOURCES", hal.OutOfMemory),
      ("OUT_OF_HOST_MEMORY", hal.OutOfMemory), ("INVALID_VALUE", hal.HalError)],
 )  # fmt: skip
-def test_A4_the_vendors_error_is_translated_with_call_code_and_name(
-    device, monkeypatch, vendor_error, code, kind
-):
-    def fail(*args):
-        raise vendor_error("clCreateBuffer", code)
-
-    monkeypatch.setattr(cl, "Buffer", fail)
+def test_A4_the_vendors_error_is_translated_with_call_code_and_name(device, refusals, code, kind):
+    refusals += [code] * 9
     with pytest.raises(kind) as caught:
         device.allocator.alloc(12345)
     chain = [str(caught.value), str(caught.value.__cause__)]
