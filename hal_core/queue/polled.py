@@ -6,7 +6,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Protocol
 
 from hal_core.concurrency import fork_safe_lock, poll, run_unless_busy
-from hal_core.queue.base import Keep, Queue
+from hal_core.queue.base import Queue
 from hal_core.queue.event import PolledEvent
 from hal_core.queue.leases import KnownMemory
 
@@ -68,10 +68,6 @@ class PolledQueue(Queue):
         Does nothing while another thread works with the queue, or a caller of this method does.
         """
         run_unless_busy(self._lock, self._look)
-
-    def _meets(self, keep: Keep) -> bool:
-        """Return True if work that keeps this is the first here that uses some memory."""
-        return self._known.meet(keep)
 
     def _look(self) -> None:
         raise self.device._missing(self, "_look")

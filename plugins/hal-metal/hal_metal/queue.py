@@ -82,7 +82,7 @@ class MetalQueue(PolledQueue):
             def commit() -> driver.Work:
                 with driver.check(name, self.device.name):
                     work = driver.Work(driver.make_commands(self.commands), name)
-                    if self._meets(keep):
+                    if self._known.meet(keep):  # the first work on it here
                         self._follow_default(work)
                     encode(work.commands)
                     driver.commit(work)

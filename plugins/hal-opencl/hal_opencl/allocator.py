@@ -30,7 +30,11 @@ def copied_twice(dest: Opaque, src: Opaque, nbytes: int) -> bool:
 def enqueue_copy(
     commands: cl.CommandQueue, dest: Opaque, src: Opaque, nbytes: int, kept: list[cl.Event]
 ) -> cl.Event:
-    """Queue a copy within a context; return its event, `kept` one before it. Raises: cl.Error."""
+    """Queue a copy within a context; return its event.
+
+    `kept` gets the event of the command before it, if the copy takes two.
+    Raises: cl.Error.
+    """
     if copied_twice(dest, src, nbytes):
         between = cl.Buffer(commands.context, cl.mem_flags.READ_WRITE, nbytes), 0
         kept.append(enqueue_copy(commands, between, src, nbytes, kept))

@@ -104,7 +104,7 @@ class OpenCLQueue(PolledQueue):
         """Queue the command that `enqueue(*args)` adds, unless work before it has failed."""
         with self._lock:
             self._look()
-            if self._meets(keep):
+            if self._known.meet(keep):  # the first work on it here
                 self._follow_default()
             command = Command(name, keep, waited)
             if waited is not None and waited._failure is not None:

@@ -36,7 +36,7 @@ _MISTAKEN = "uitofp i64"
 # AVX-512 LLVM prefers 256; for the later ones 512 took 0.6 to 1.04 times as long.
 _SLOWED = frozenset({"skylake-avx512", "cascadelake", "cooperlake"})
 _CONVENTION = "void (ptr, ptr, i64, i64)"
-# What a head says besides calling conventions, and attributes of parameters that move an argument.
+# Words of a `define` that are no calling convention; attributes that pass a parameter elsewhere.
 _LINKAGE = re.compile(r"\b(?:private|internal|weak\w*|linkonce\w*|dso_local|hidden|protected) ")
 _MOVING = re.compile(r"\b(?:byval|byref|inalloca|nest|preallocated|sret|swift\w+)\b")
 # Address space, not memory that is touched. Measured: 153 MiB, 30 MiB, 8 bytes.
