@@ -147,7 +147,7 @@ def profiled(text: str) -> str:
     except ValueError:
         if os.path.splitext(text)[1].lower() not in TRACES:
             raise ValueError(f"expected 1, 0 or a file: {', '.join(TRACES)}") from None
-        return text
+        return os.path.expanduser(text)
 
 
 def words(text: str) -> tuple[str, ...]:
@@ -217,7 +217,7 @@ PREFER = declare(
 REQUIRE = declare("HAL_REQUIRE", words(""), "families whose tests must not be skipped", words)
 DEBUG = declare("HAL_DEBUG", False, "1 logs what discovery, caches and compilers decide", flag)
 CACHE_DIR = declare(
-    "HAL_CACHE_DIR", "", "folder of compiled kernels; unset = in the user's cache", str
+    "HAL_CACHE_DIR", "", "folder of compiled kernels; unset = the user's cache", os.path.expanduser
 )
 CACHE_LIMIT = declare(
     "HAL_CACHE_LIMIT",

@@ -58,16 +58,13 @@ def folder() -> str:
     """Return the cache's folder; empty when the cache is switched off or there is no home."""
     if not config.CCACHE.read():
         return ""
-    chosen = config.CACHE_DIR.read()
-    if not chosen:
-        import platformdirs
+    if chosen := config.CACHE_DIR.read():
+        return os.path.abspath(chosen)
+    import platformdirs
 
-        try:
-            chosen = platformdirs.user_cache_dir("hal-core", appauthor=False)
-        except RuntimeError:  # no home
-            return ""
-        return chosen if os.path.isabs(chosen) else ""
-    return os.path.abspath(chosen)
+    with contextlib.suppress(RuntimeError):  # no home
+        chosen = platformdirs.user_cache_dir("hal-core", appauthor=False)
+    return chosen if os.path.isabs(chosen) else ""
 
 
 def load(key: str) -> bytes | None:

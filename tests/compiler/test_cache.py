@@ -226,7 +226,9 @@ def test_C4_what_is_not_the_caches_own_stays(entry, own_cache, tmp_path):
     assert cache.statistics()[1:3] == (0, 0)
 
 
-def test_C4_hits_and_misses_are_counted_with_reasons(own_cache):
+def test_C4_hits_and_misses_are_counted_with_reasons(own_cache, monkeypatch):
+    monkeypatch.setenv("HOME", str(own_cache.parent))
+    monkeypatch.setenv("HAL_CACHE_DIR", f"~/{own_cache.name}")
     before = cache.statistics()
     cache.load(KEY)
     cache.store(KEY, b"x")

@@ -213,10 +213,11 @@ hal.zeros(8, hal.int32, "FAKE").numpy()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows has no fork")
-def test_F1_the_environment_names_a_file(tmp_path):
+@pytest.mark.parametrize("named", ["trace.json", "~/trace.json"])
+def test_F1_the_environment_names_a_file(named, tmp_path):
     """It is where the program began, and a forked child leaves it to its parent."""
     code = PROGRAM + "os.makedirs('other'); os.chdir('other')\nif os.fork(): os.wait()\n"
-    done = run(code, cwd=tmp_path, HAL_PROFILE="trace.json")
+    done = run(code, cwd=tmp_path, HAL_PROFILE=named, HOME=str(tmp_path))
     assert (done.returncode, done.stderr) == (0, "")
     document = json.loads((tmp_path / "trace.json").read_text())
     check(document)
