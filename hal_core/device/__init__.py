@@ -218,7 +218,7 @@ class DeviceRegistry(OfThisProcess):
             except HalError as error:
                 skipped[family] = str(error)
                 log.debug("%s is left out: %s", family, error)
-                if isinstance(error, InvalidArgument):  # a setting
+                if isinstance(error, (InvalidArgument, PluginConflict)):  # a setting
                     misset += [f"{family} is left out: {error}"]
         self._skipped, self._misset = skipped, misset
         # Devices of equal rank stay in the order of their families and indices.

@@ -156,7 +156,8 @@ class Plugins:
             return named[0]
         problem, fix = f"{len(entries)} entry points claim this family", "Uninstall one, or set"
         if wanted:
-            problem, fix = f"HAL_PREFER names {wanted}, and others claim this family", "Set"
+            problem = f"HAL_PREFER names {wanted}, and others claim this family"
+            fix = f"{family}_CC chooses a compiler, HAL_PREFER a distribution. Set"
         problem += f": {'; '.join(map(repr, entries))}"
         fix += f" HAL_PREFER={family}={entries[0].distribution.name}."
         raise PluginConflict("open", problem, device=family, fix=fix)

@@ -233,6 +233,7 @@ WRONG_SETTINGS = (
      "HAL_CACHE_LIMIT=abc": ("HAL_CACHE_LIMIT", "expected a size"),
      "HAL_PREFER=abc": ("HAL_PREFER", "expected NAME=value"),
      "HAL_CCACHE=abc": ("HAL_CCACHE", "expected 1 or 0"),
+     "HAL_PROFILE=x.txt": ("HAL_PROFILE", "expected 1, 0 or a file: .json"),
      "HAL_DEBUG=abc": ("HAL_DEBUG", "expected 1 or 0"),
      "HAL_CHEK=1": ("HAL_CHEK", "is it HAL_CHECK that you mean?"),
      "HAL_ACC_SPED=1": ("ACC", "is it HAL_ACC_SPEED that you mean?"),

@@ -157,10 +157,13 @@ def test_R11_hal_prefer_that_settles_nothing(site, registry, monkeypatch):
     monkeypatch.setenv("HAL_PREFER", "ACC=three,LONE=two")
     for family, said in {
         "ACC": "HAL_PREFER names three.*= .* of one.*= .* of two.* Set HAL_PREFER=ACC=one",
-        "LONE": "HAL_PREFER names two.*= .* of only.* Set HAL_PREFER=LONE=only",
+        "LONE": "HAL_PREFER names two.*= .* of only.* LONE_CC chooses.* Set HAL_PREFER=LONE=only",
     }.items():
         with pytest.raises(hal.PluginConflict, match=said):
             registry[family]
+    monkeypatch.setenv("HAL_PREFER", "ACC=three")
+    with pytest.warns(UserWarning, match="ACC is left out: open: HAL_PREFER names three"):
+        assert registry.DEFAULT == "LONE"
 
 
 def test_R11_one_distribution_on_two_folders_is_no_conflict(site, tmp_path):

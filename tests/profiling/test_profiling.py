@@ -326,13 +326,6 @@ def test_F1_HAL_PROFILE_records_from_the_first_device_to_the_end():
         assert said.startswith(expected) and "'synchronize', 'close'" in said
 
 
-def test_HAL_PROFILE_is_a_flag(monkeypatch):
-    hal.Device.register_plugin("FAKE", FakePlugin())
-    monkeypatch.setenv("HAL_PROFILE", "trace.txt")
-    with pytest.raises(hal.InvalidArgument, match="HAL_PROFILE.*expected 1, 0 or a file: .json"):
-        hal.Device["FAKE"]
-
-
 def test_F1_a_program_goes_with_its_last_user(fake):
     """A profile makes no reference cycle that would keep a program until the collector runs."""
     with hal.profile():
