@@ -75,7 +75,7 @@ class Finding(NamedTuple):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    names = "Examine only this backend or extension, such as OPENCL."
+    names = "Examine only this backend, device or extension, such as OPENCL or CUDA:1."
     parser.add_argument("names", nargs="*", metavar="NAME", help=names)
     parser.add_argument("--json", action="store_true", help="Print JSON, for programs to read.")
     parser.add_argument("-v", "--verbose", action="store_true", help="Show every check.")
@@ -117,10 +117,13 @@ def examine(time_limit: float, names: Sequence[str] = ()) -> list[Finding]:
     plugins = Plugins(None, lambda backend: None)  # lists what is installed, and loads nothing
     found = before_probes(plugins)
     if names:
-        wanted = {name.partition(":")[0].upper() for name in names}
-        for name in sorted(wanted - {one.name.upper() for one in found}):
-            plugins.choose(name)  # raises, with the names that are near
-        found = [one for one in found if one.name.upper() in wanted]
+        wanted = sorted({name.upper().partition(":") for name in names})
+        for family in sorted({name[0] for name in wanted} - {one.name.upper() for one in found}):
+            plugins.choose(family)  # raises, with the names that are near
+        every, found = found, []
+        for family, at, index in wanted:
+            same = [one for one in every if one.name.upper() == family]
+            found += [one._replace(name=one.name + at + index) for one in same]
     with ThreadPoolExecutor(len(found) or 1) as threads:
         found = list(threads.map(lambda one: one if one.state else probed(one, time_limit), found))
     if names:
@@ -271,12 +274,12 @@ def probe(kind: str, name: str, where: str, answer: str) -> None:
     Path(answer).write_text(text, encoding="utf-8")
 
 
-def probe_family(family: str, where: str) -> dict[str, object]:
-    """Run a backend's own checks, open each of its devices, and look at its settings."""
+def probe_family(name: str, where: str) -> dict[str, object]:
+    """Run a backend's own checks, open the device or each of the family, look at its settings."""
     core, before = set(config.SETTINGS), config.misspelt()
-    checks = list(Device.backend(family).doctor())
+    checks = list(Device.backend(name.partition(":")[0]).doctor())
     try:
-        infos = Device.devices(family)
+        infos = (Device.info(name),) if ":" in name else Device.devices(name)
     except HalError as error:
         return {"state": state_of(error), "why": str(error), "checks": checks}
     settings = config.wrong(config.SETTINGS.keys() - core)

@@ -65,6 +65,8 @@ def test_version(capsys):
      ("-q", "unrecognized arguments: -q."),
      ("devices --jsno", "unrecognized arguments: --jsno. Did you mean --json?"),
      ("doctor --time-limt=3", "--time-limt=3. Did you mean --time-limit?"),
+     *((f"doctor --time-limit={limit}", f"expected seconds, more than 0 (got '{limit}')")
+       for limit in ("0", "-1", "nan", "inf", "soon")),
      ("check --chaptr buffer CPU", "Did you mean --chapter?"),
      ("bench f.py:k --devise CPU --jsn", "Did you mean --device and --json?"),
      ("render f.py:k --langauge c", "Did you mean --language?"),
@@ -76,14 +78,6 @@ def test_a_wrong_command_or_option_names_the_nearest_or_the_usage(line, said, ca
         main(line.split())
     assert caught.value.code == 2
     assert said in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("limit", ["0", "-1", "nan", "inf", "soon"])
-def test_a_time_limit_that_is_none(limit, capsys):
-    with pytest.raises(SystemExit) as caught:
-        main(["doctor", f"--time-limit={limit}"])
-    assert caught.value.code == 2
-    assert f"expected seconds, more than 0 (got '{limit}')" in capsys.readouterr().err
 
 
 # -- devices

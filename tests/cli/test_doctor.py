@@ -161,8 +161,11 @@ def test_the_plugins_that_are_named_are_examined_alone(site):
     said = "[bold]no[/bold] :warning: " + "x" * 200
     site.backend("watch", f"raise OSError({said!r})", group="hal.extensions")
     done = doctor(site, "'Watch', 'good:1', '--json'", env={"HAL_CHEK": "1"})
-    assert [row["name"] for row in json.loads(done.stdout)] == ["GOOD", "watch"]
+    found = {row["name"]: row["devices"] for row in json.loads(done.stdout)}
+    assert found == {"GOOD:1": ["GOOD:1: Fake accelerator"], "watch": []}
     assert (done.returncode, done.stderr) == (1, "")
+    done = doctor(site, "'good:7'")
+    assert done.returncode == 1 and "GOOD has 2 devices" in row(done.stdout, "GOOD:7")
     done = doctor(site, "'good'", env={"HAL_CHEK": "1"})
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.endswith("\n\nNothing to mend. `hal doctor -v` shows every check.\n")
