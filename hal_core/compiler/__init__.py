@@ -118,7 +118,9 @@ class Compiler(OfThisProcess):
             return found, True
         if config.CACHE_ONLY.read():
             problem = "not in the compile cache, and HAL_CACHE_ONLY=1 forbids compiling"
-            fix = f"Run once without it, or look into {cache.folder()}."
+            fix = "The cache is off, by HAL_CCACHE=0 or for want of a home folder: turn it on."
+            if place := cache.folder():
+                fix = f"Run once without it, or look into {place}."
             raise CompilerUnavailable(f"compile {source.name}", problem, got=key[:12], fix=fix)
         if source.is_plain:
             image = self._compile(source)

@@ -142,8 +142,7 @@ def evict(place: str, limit: int | None = None) -> int:
 
 def clear() -> int:
     """Delete every entry; return how many there were."""
-    place = folder()
-    return evict(place, -1) if place else 0
+    return evict(folder(), -1)
 
 
 def statistics() -> CacheStatistics:

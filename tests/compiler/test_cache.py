@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from fake_backend import FakeCompiler
 
 import hal_core as hal
 from hal_core import errors, files
@@ -249,6 +250,9 @@ def test_the_cache_can_be_switched_off(monkeypatch, own_cache):
     assert misses()["switched off"] == before + 1
     assert cache.statistics()[:3] == ("", 0, 0)
     assert not own_cache.exists()
+    monkeypatch.setenv("HAL_CACHE_ONLY", "1")
+    with pytest.raises(errors.CompilerUnavailable, match="The cache is off, by HAL_CCACHE=0"):
+        FakeCompiler().compile_or_reuse(hal.Source("k", "text", "", language="python"))
     monkeypatch.setenv("HAL_CCACHE", "maybe")
     with pytest.raises(errors.InvalidArgument, match="HAL_CCACHE"):
         cache.folder()
