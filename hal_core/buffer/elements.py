@@ -98,8 +98,11 @@ class Elements:
     def deallocate(self) -> None:
         """Give the memory back; views of this buffer become unusable for good.
 
-        Raises: InvalidState when the buffer is not allocated.
+        Raises: InvalidState when the buffer is not allocated, or is a view.
         """
+        if self.base is not None:
+            problem, fix = f"{self!r} is a view", "Free all of the memory: view.base.deallocate()."
+            raise InvalidState("deallocate", problem, fix=fix)
         if self._key is None:
             raise InvalidState("deallocate", f"{self!r} is not allocated")
         for view in self._views or ():  # their next use attaches them, until `_freed` changes
@@ -115,9 +118,8 @@ class Elements:
                 self._owned = owner
                 raise
         # One step, also under Ctrl-C: no call comes between.
-        if self.base is None:
-            self._freed += 1
-            self._views = None
+        self._freed += 1
+        self._views = None
         self._key = self._buf = self._lease = self._host = None
         if owner is not None and (self.options is not DEFAULT_SPEC or not owner.cache_limit):
             owner._settle_unless_busy()
