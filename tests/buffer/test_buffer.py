@@ -115,8 +115,6 @@ def test_B10_what_was_freed_is_not_pickled(fake):
     """It was pickled as one that was never allocated, and came back with bytes by chance."""
     buffer = hal.zeros(8, hal.float32, fake)
     view = buffer[4:]
-    with pytest.raises(hal.InvalidState, match="is a view.*view.base.deallocate"):
-        view.deallocate()
     buffer.deallocate()
     for one in (buffer, view):
         with pytest.raises(hal.InvalidState, match="pickle: .* freed on FAKE"):
