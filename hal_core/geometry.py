@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import index
 from typing import Any, NamedTuple, NoReturn
 
 from hal_core.errors import InvalidArgument
@@ -71,7 +72,7 @@ class Rules:
         shared: int = 0,
     ) -> tuple[Any, ...]:
         """Return the sizes as Python's integers and tuples of them. Raises: InvalidArgument."""
-        count = int(shared) if isinstance(shared, int) else as_count(shared)
+        (count,) = integers((shared,), _whole) or (-1,)
         if count < 0:
             self.check_limits((1, 1, 1), (1, 1, 1), shared)
         extents = self._plain("grid", grid), self._plain("block", block)
@@ -80,8 +81,9 @@ class Rules:
     def _plain(self, what: str, extent: Any) -> Any:
         if is_plain(extent):
             return extent
-        scalar = integers((extent,))  # an array has __index__, which only one of a number answers
-        found = scalar or integers(extent)
+        # An array has __index__, which only one of a number answers.
+        scalar = integers((extent,), _whole)
+        found = scalar or integers(extent, _whole)
         if not found:
             self._refuse_extent(what, extent)
         return scalar[0] if scalar else found
@@ -177,13 +179,18 @@ class Rules:
         raise InvalidArgument(self.operation, problem, device=self.device, fix=fix, **facts)
 
 
-def integers(given: Any) -> tuple[int, ...] | None:
+def _whole(size: Any) -> int:
+    """Return the integer that equals a size: 8.0 finds 8 in a dictionary, such as Geometries."""
+    return index(size) if hasattr(size, "__index__") else {hash(size): hash(size)}[size]
+
+
+def integers(given: Any, index: Any = index) -> tuple[int, ...] | None:
     """Return a sequence of integers of any class as Python's; None for what is none, as a set."""
     if not (isinstance(given, Sequence) or hasattr(given, "__array__")):
         return None
     try:
-        return tuple(int(one.__index__()) for one in given)
-    except (AttributeError, TypeError):
+        return tuple(int(index(one)) for one in given)
+    except (KeyError, TypeError):
         return None
 
 

@@ -205,9 +205,9 @@ class Program(OfThisProcess):
         `vals`. Give `grid` (blocks) and `block` (threads of a block), or `threads` and optionally
         `block`: `threads` rounds up to whole blocks, and the surplus threads run, so kernels need a
         guard. An extent of 0 launches nothing; `threads` with a block of 0 is refused. `shared`
-        adds dynamic shared memory to the kernel's own. Extents are integers: 8.0 is refused, unless
-        an earlier launch had 8 in the same place. The launch allocates a buffer that has no memory
-        yet. With `queue`, a queue of this device, the launch is queued there.
+        adds dynamic shared memory to the kernel's own. Extents are integers, and 8.0 is 8. The
+        launch allocates a buffer that has no memory yet. With `queue`, a queue of this device, the
+        launch is queued there.
 
         Units: `shared` in bytes; the result in seconds of device time, with `wait=True` only.
         Order: after all earlier work of the device; with `queue`, of that queue alone.
