@@ -108,11 +108,11 @@ class Event(OfThisProcess):
 
     @property
     def done(self) -> bool:
-        """True once the event has happened, also by a failure. Never waits."""
-        if self._seen is None:
-            return self._done or self._poll()
-        over = self._is_over()
-        if over:
+        """True once the event has happened, also by a failure. Never waits. Raises: ForkError."""
+        over = self._done or self._poll()
+        if not over and self.queue is not None and self.queue.forked:
+            raise self.queue._fork_error("done")
+        if over and self._seen is not None:
             self._seen(self)
         return over
 

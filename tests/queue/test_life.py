@@ -469,7 +469,7 @@ def test_X2_a_child_works_whatever_queues_its_parent_has(python, use, tmp_path):
             assert python.default_queue.record().wait(20) and python.synchronize()
             for call in (
                 idle.record, busy.synchronize, lambda: x.fill(1, queue=idle), pending.wait,
-                lambda: asyncio.run(asyncio.wait_for(awaited(pending), 20)),
+                lambda: asyncio.run(asyncio.wait_for(awaited(pending), 20)), lambda: pending.done,
             ):  # fmt: skip
                 with pytest.raises(hal.ForkError, match=r"made queue \d.*Make a new one: device\."):
                     call()
