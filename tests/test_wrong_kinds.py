@@ -47,6 +47,7 @@ made.__dlpack__(max_version=1)
 made.__dlpack__(copy=a)
 made.__array__(copy=a)
 hal.Buffer.from_dlpack(a, fake, copy=a)
+hal.Buffer.from_dlpack(a, fake, copy=3)
 hal.Source("f", "text", "y: int32*", language="c", offsets=a)
 hal.Source("f", "text", "y: int32*", language="c", rendered=a)
 program(made, vals=(N,), threads=N, wait=a)
@@ -102,9 +103,8 @@ def test_a_flag_may_be_of_numpy(fake):
     given = [program(made, vals=(N,), threads=N, wait=flag) for flag in flags]
     assert [type(one) for one in given] == [type(None)] * 2 + [float] * 2
     assert made.numpy().tolist() == [16] * N
-    assert (
-        hal.Buffer(fake, N, hal.int32, hal.BufferSpec(zero=flags[3])).allocate().numpy().sum() == 0
-    )
+    options = hal.BufferSpec(zero=flags[3])
+    assert hal.Buffer(fake, N, hal.int32, options).allocate().numpy().sum() == 0
 
 
 def test_a_number_may_be_of_numpy(fake):
