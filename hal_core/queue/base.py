@@ -219,6 +219,7 @@ class Queue(OfThisProcess):
             self._close()
 
     def __enter__(self) -> Self:
+        self._check_open("with")
         return self
 
     def __exit__(self, *error: object) -> None:

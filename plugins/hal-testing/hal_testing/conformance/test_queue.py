@@ -466,6 +466,7 @@ class TestQueue:
             lambda: program(made, vals=(1, SIZE), threads=SIZE, queue=queue),
             lambda: made.fill(1, queue=queue),
             queue.record,
+            queue.__enter__,
             lambda: queue.wait(hal.Event()),
         ):
             with pytest.raises(hal.InvalidState, match="is closed"):
