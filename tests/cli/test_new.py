@@ -168,21 +168,14 @@ def test_the_command_says_what_to_do_next(tmp_path, capsys):
         assert part in said.out
 
 
-def test_a_family_that_others_provide_is_said(tmp_path, capsys):
-    assert main(["new", "OpenCL", "--into", str(tmp_path)]) == 0
-    said = capsys.readouterr().err
-    assert said.startswith("hal: warning: hal-opencl provides OPENCL already")
-    assert "HAL_PREFER" not in said and "pip replaces one by the other" in said
-
-
-def test_a_family_that_is_installed_is_said(tmp_path):
+def test_a_family_that_others_provide_is_refused(tmp_path):
     site = FakeSite(tmp_path / "site")
     site.backend("NPU2", distribution="others_npu")
     site.distribution("hal_testing", "[hal.commands]\nnew = hal_testing.cli.new\n")
-    code = f"from hal_core.cli import main; main(['new', 'npu2', '--into', {str(tmp_path)!r}])"
-    done = site.run(code)
-    assert done.stderr.startswith("hal: warning: others-npu provides NPU2 already"), done.stderr
-    assert "until HAL_PREFER=NPU2=hal-npu2 chooses" in done.stderr
+    for name, owner in (("OpenCL", "hal-opencl"), ("npu2", "others-npu")):
+        code = f"from hal_core.cli import main; sys.exit(main(['new', {name!r}]))"
+        done = site.run(code)
+        assert done.returncode == 2 and f"new backend: {owner} provides this family" in done.stderr
 
 
 def test_a_long_name_is_said(tmp_path, capsys):

@@ -86,8 +86,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     called = names_of(options.name)
-    for warning in warnings(called):
-        print(f"hal: warning: {warning}", file=sys.stderr)
+    check_free(called)
+    if len(called.spelling) > _MAX_LETTERS:
+        fix = "run `ruff format` and break the lines that `ruff check` names."
+        print(f"hal: warning: The name is long: {fix}", file=sys.stderr)
     folder = write(called, options.into, text=options.text)
     print(f"{folder} is a whole backend: family {called.family}, classes {called.spelling}...")
     print("Its device is simulated by chip.py. In a virtual environment run:\n")
@@ -122,25 +124,21 @@ def names_of(name: str) -> Names:
     return Names(family, "".join(parts), f"hal_{name.lower()}")
 
 
-def warnings(called: Names) -> list[str]:
-    """Return what the author should know before the name is published."""
-    others = {f"hal-{family.lower()}" for family in names.KNOWN if family == called.family}
-    others |= {
+def check_free(called: Names) -> None:
+    """Refuse a family of another distribution. One of the new name is the author's own, of before.
+
+    Raises: InvalidArgument.
+    """
+    owners = {
         entry.distribution.name
         for entry in discovery.installed().entries
         if entry.group == discovery.DEVICES and entry.name.upper() == called.family
-    }
-    found = []
-    if len(called.spelling) > _MAX_LETTERS:
-        fix = "run `ruff format` and break the lines that `ruff check` names."
-        found.append(f"The name is long: {fix}")
-    for other in sorted(others):
-        prefer = f"HAL_PREFER={called.family}={called.distribution}"
-        effect = f"With both installed, using it is an error until {prefer} chooses."
-        if other == called.distribution:
-            effect = "Yours has the same name: pip replaces one by the other."
-        found.append(f"{other} provides {called.family} already. {effect}")
-    return found
+    } - {called.distribution}
+    owners |= {called.distribution} if called.family in names.KNOWN else set()
+    if owners:
+        owner = " and ".join(sorted(owners))
+        problem, fix = f"{owner} provides this family", f"Take another name, or uninstall {owner}."
+        raise InvalidArgument("new backend", problem, got=called.family, fix=fix)
 
 
 def write(called: Names, into: str, *, text: bool = False) -> str:
