@@ -323,8 +323,8 @@ class Program(OfThisProcess):
                 self._refuse(f"argument {param.name!r} is a number, not a buffer", one, param)
         if len(given) != len(params):
             missing = [f"{param.name!r}" for param in params[len(given) :]]
-            what = f": {', '.join(missing)} missing" if missing else ""
-            self._refuse(f"wrong number of arguments{what}", len(given), len(params))
+            hint = f": {', '.join(missing)} missing" if missing else "; shared= gives shared memory"
+            self._refuse(f"wrong number of arguments{hint}", len(given), len(params))
         bufs = tuple(given[param.position] for param in self.signature.pointers)
         return bufs, tuple(given[param.position] for param in self.signature.values)
 

@@ -112,7 +112,7 @@ BAD_LAUNCHES = {
     ),
     "too many in order": (
         lambda y, x: ((y, 1.0, x, 1, 2), None),
-        "wrong number of arguments .got 5; expected 4",
+        "wrong number of arguments; shared= gives shared memory .got 5; expected 4",
     ),
     "a buffer for a number": (
         lambda y, x: ((y, x, 1.0, 1), None),
