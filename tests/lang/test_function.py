@@ -289,7 +289,7 @@ def test_dtype_of_a_new_local(value, dtype, tmp_path):
         (f"def {'f' * 129}(n: hal.int32):", "def fff", "128 letters at most, not 129"),
         ("async def f(n: hal.int32):", "", "a plain function"),
         *(
-            (f"def {name}(n: hal.int32):", f"def {name}", f"{name}.*. Rename the kernel")
+            (f"def {name}(n: hal.int32):", f"def {name}", f"{name}' is a word.* Rename the kernel")
             for name in ("half", "float4", "kernel", "exp", "j0", "WARP_SZ", "atomicAdd", "hal_x")
         ),
     ],

@@ -37,8 +37,8 @@ def signature_of(function: FunctionType, caller: FrameType, lines: Sequence[str]
     """
     definition = _Definition(function, Scope(function, caller, lines), "kernel")
     if is_taken(function.__name__):
-        problem = f"some backend's language reserves the name {function.__name__!r}"
-        raise definition.error("", problem, "Rename the kernel.")
+        problem = f"{function.__name__!r} is a word or a function of some device's language"
+        raise definition.error("", problem, "Rename the kernel, which has one name on all devices.")
     if definition.annotation("return") is not None:
         fix = "Store into a hal.Ptr parameter, and write -> None."
         raise definition.error("return", "a kernel returns no value", fix)
