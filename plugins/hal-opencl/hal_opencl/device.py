@@ -9,7 +9,6 @@ from collections.abc import Callable
 from shutil import which
 from typing import TYPE_CHECKING, Any
 
-from hal_core.concurrency import poll
 from hal_core.device.base import Compiled, DeviceInfo, Limits
 from hal_core.errors import CompileError, CompilerUnavailable, DeviceUnavailable, InvalidArgument
 from hal_core.source import Source
@@ -18,6 +17,7 @@ from hal_opencl.clock import OpenCLClock
 from hal_opencl.command_buffer import calls_of
 from hal_opencl.compiler import OpenCLCompiler
 from hal_opencl.driver import COMPLETE, cl
+from hal_opencl.waiter import waiter
 
 if TYPE_CHECKING:
     from hal_core.graph import Step
@@ -136,7 +136,7 @@ class OpenCLDevice(Compiled):
                 self.commands.finish()  # work that others have queued, too
                 self.replays.clear()
                 return True
-            # `finish` takes no timeout, so a marker after all queued work is polled.
+            # `finish` takes no timeout, so this waits for a marker after all queued work.
             marker = cl.enqueue_marker(self.commands)
             self.commands.flush()
             return self.wait_for(marker, timeout)
@@ -186,10 +186,15 @@ class OpenCLDevice(Compiled):
     def wait_for(self, event: cl.Event, timeout: float = math.inf) -> bool:
         """Wait for a command; return False when the timeout passes.
 
-        Ctrl-C ends the wait, not the command. (The driver's own waits are deaf to it.)
+        Ctrl-C ends the wait, not the command. (The driver's own waits are deaf to it, so another
+        thread waits there.)
         Raises: cl.Error when the command failed.
         """
-        if not poll(lambda: event.command_execution_status <= COMPLETE, timeout, self._awake):
+
+        def is_over() -> bool:
+            return event.command_execution_status <= COMPLETE
+
+        if not waiter.wait(event, is_over, timeout, self._awake):
             return False
         if self.last_event is event:
             self.last_event = None

@@ -12,6 +12,7 @@ from hal_core.queue import OPERATIONS, Event, Failure, PolledEvent, PolledQueue,
 from hal_opencl import driver, images
 from hal_opencl.allocator import Opaque, enqueue_copy
 from hal_opencl.driver import COMPLETE, STATUS, cl
+from hal_opencl.waiter import waiter
 
 if TYPE_CHECKING:
     from hal_core.device.base import Compiled
@@ -60,13 +61,15 @@ class OpenCLEvent(PolledEvent):
 
     def _sleep(self, seconds: float) -> None:
         mark = self._mark
-        if mark is None or not self.queue.runs_short_copy(mark):
+        if mark is None:
             super()._sleep(seconds)
-            return
-        try:  # noqa: SIM105 - as in `_look`
-            mark.wait()
-        except cl.Error:  # the look behind the wait finds the failure
-            pass
+        elif not self.queue.runs_short_copy(mark):
+            waiter.wait(mark, self._poll, seconds)
+        else:
+            try:  # noqa: SIM105 - as in `_look`
+                mark.wait()
+            except cl.Error:  # the look behind the wait finds the failure
+                pass
 
 
 class OpenCLQueue(PolledQueue):
