@@ -115,9 +115,9 @@ class OpenCLDevice(Compiled):
         self.is_simulated = driver.is_simulator(self.hardware)
         self._try_linker()
         self.context, self.commands = driver.open_queue(self.hardware, name)
-        # On a CPU a thread that is awake takes a core from the work: saxpy of 400 Ki takes 1.3
-        # times as long beside one that is awake for 100 us.
-        self._awake = 20e-6 if info.kind == "cpu" else 100e-6
+        # Seconds that a wait polls before it leaves the wait to another thread, for which it takes
+        # about 20 us longer. On a CPU a thread that is awake takes a core from the work.
+        self.awake = 50e-6 if info.kind == "cpu" else 100e-6
         # What was compiled last, for the load that follows: its binary, which is text, and itself.
         self.built: tuple[bytes, driver.Program] | None = None
         self.last_launched = ""  # a program's name, for the text of a fault
@@ -194,7 +194,7 @@ class OpenCLDevice(Compiled):
         def is_over() -> bool:
             return event.command_execution_status <= COMPLETE
 
-        if not waiter.wait(event, is_over, timeout, self._awake):
+        if not waiter.wait(event, is_over, timeout, self.awake):
             return False
         if self.last_event is event:
             self.last_event = None

@@ -64,7 +64,7 @@ class OpenCLEvent(PolledEvent):
         if mark is None:
             super()._sleep(seconds)
         elif not self.queue.runs_short_copy(mark):
-            waiter.wait(mark, self._poll, seconds)
+            waiter.wait(mark, self._poll, seconds, self.queue.device.awake)
         else:
             try:  # noqa: SIM105 - as in `_look`
                 mark.wait()

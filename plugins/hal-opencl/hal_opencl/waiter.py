@@ -13,7 +13,6 @@ from hal_core.concurrency import Servers, forkable, poll, start_server
 from hal_core.errors import InvalidState
 from hal_opencl.driver import cl, inner
 
-_AWAKE_SECONDS = 100e-6  # the hand-over to the thread and back takes about as long
 _LOOK_SECONDS = 0.5  # between two looks of a long wait
 
 
@@ -33,9 +32,8 @@ class Waiter:
         self._wake: SimpleQueue[None] = SimpleQueue()
 
     def wait(
-        self, marker: cl.Event, is_over: Callable[[], bool], timeout: float,
-        awake: float = _AWAKE_SECONDS,
-    ) -> bool:  # fmt: skip
+        self, marker: cl.Event, is_over: Callable[[], bool], timeout: float, awake: float
+    ) -> bool:
         """Wait until `is_over()`, which the end of `marker` brings about, as `poll` does.
 
         The thread polls for `awake` seconds first.
