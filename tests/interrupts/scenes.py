@@ -11,7 +11,7 @@ import hal_core as hal
 
 _ENDS_SECONDS = 10.0  # until the thread of a closed queue has ended
 # They serve all queues and launches, and stay or end by themselves.
-_SHARED_THREADS = ("hal-cpu", "hal-events")
+_SHARED_THREADS = ("hal-cpu", "hal-events", "hal-opencl")
 
 SCENES = {
     f"{module.__name__.rpartition('.')[2]}.{setting.__name__}": setting
