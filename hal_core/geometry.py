@@ -181,7 +181,11 @@ class Rules:
 
 def _whole(size: Any) -> int:
     """Return the integer that equals a size: 8.0 finds 8 in a dictionary, such as Geometries."""
-    return index(size) if hasattr(size, "__index__") else {hash(size): hash(size)}[size]
+    if hasattr(size, "__index__"):
+        return index(size)
+    if size != int(size):
+        raise ValueError
+    return int(size)
 
 
 def integers(given: Any, index: Any = index) -> tuple[int, ...] | None:
@@ -190,7 +194,7 @@ def integers(given: Any, index: Any = index) -> tuple[int, ...] | None:
         return None
     try:
         return tuple(int(index(one)) for one in given)
-    except (KeyError, TypeError):
+    except (OverflowError, TypeError, ValueError):
         return None
 
 
