@@ -249,7 +249,7 @@ class TestProgram:
             assert numbers(made) == [*range(start, start + 5), 0, 0, 0]
         with pytest.raises(hal.InvalidArgument, match="arguments: 'n' missing .got 2; expected 3"):
             program(made, 1, threads=8)
-        with pytest.raises(hal.InvalidArgument, match="arguments .got 4; expected 3"):
+        with pytest.raises(hal.InvalidArgument, match="shared memory .got 4; expected 3"):
             program(made, 1, 5, 6, threads=8)
         with pytest.raises(hal.InvalidArgument, match=r"'start' is a number, not a buffer"):
             program(made, made, 5, threads=8)
