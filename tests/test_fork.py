@@ -180,7 +180,6 @@ def test_X2_finalizers_and_close_leave_the_driver_alone(child):
         drv.program.unload()
         with drv.dev:
             pass
-        drv.view.deallocate()
         drv.buf.deallocate()
         drv.external.deallocate()
         repr(drv.allocator), repr(drv.buf), repr(drv.dev), repr(drv.program)

@@ -124,7 +124,7 @@ def test_a_number_may_be_of_numpy(fake):
 
 def test_what_a_closed_device_cannot_make_is_refused(fake):
     fake.close()
-    makes = hal.Graph, hal.Compiled.__enter__, lambda one: hal.Queue.wrap(1, one)
+    makes = hal.Graph, lambda one: hal.Queue.wrap(1, one)
     for make in (*makes, lambda one: hal.MultiBuffer([one], 4, hal.int32)):
         with pytest.raises(hal.InvalidState, match="the device is closed"):
             make(fake)

@@ -488,7 +488,6 @@ class Compiled(concurrency.OfThisProcess):
             raise InvalidState(operation, "the device is closed", device=self.name, fix=fix)
 
     def __enter__(self) -> Self:
-        self._check_open("with")
         return self
 
     def __exit__(self, *error: object) -> None:
