@@ -194,7 +194,7 @@ def browser(session: nox.Session) -> None:
     """Open the page of a profile in a headless Chromium, and click, zoom and read it."""
     if not (shutil.which("chromium") or shutil.which("chromium-browser")):
         session.skip("Chromium is not installed: apt-get install chromium")
-    wheels.install(session, "hal-testing", tools=tools.TEST)
+    wheels.install(session, "hal-testing", tools=(*tools.TEST, "playwright>=1.45"))
     suite.run(session, BROWSER)
 
 
