@@ -24,7 +24,7 @@ RIGHT = {
         "plugins/hal-cuda/tests/test_queue_failures.py::test_P10_closing_a_queue_while_others_launch",
         "plugins/hal-ray/tests/test_faults.py::", "plugins/hal-ray/tests/test_missing.py::",
         "plugins/hal-ray/tests/on_nodes.py::until",
-        "tests/browser/test_viewer.py::call", "tests/cli/test_doctor.py::test_plugins_that_hang",
+        "tests/cli/test_doctor.py::test_plugins_that_hang",
         "tests/queue/test_queue.py::test_Q2_one_thread_watches_all_events_of_drivers",
         "tests/queue/test_queue.py::test_Q4_a_dropped_queue_ends_its_thread",
     },
