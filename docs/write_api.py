@@ -292,7 +292,9 @@ def stub() -> str:
     homes |= {f"hal_kernel.{home}": names for home, names in vars(hal)["_KERNEL_NAMES"].items()}
     for home, names in sorted(homes.items()):
         shown = [f"{name} as {name}" for name in sorted(names.split())]
-        lines += [f"from {home} import (", *(f"    {one}," for one in shown), ")"]
+        line = f"from {home} import {', '.join(shown)}"
+        more = [f"from {home} import (", *(f"    {one}," for one in shown), ")"]
+        lines += [line] if len(line) <= 100 else more
     return "\n".join([*lines, "", "__all__: list[str]", ""])
 
 

@@ -9,28 +9,11 @@ from hal_core.allocator import (
     Image as Image,
     LRUAllocator as LRUAllocator,
 )
-from hal_core.buffer import (
-    Buffer as Buffer,
-    empty as empty,
-    zeros as zeros,
-)
-from hal_core.compiler import (
-    Compiler as Compiler,
-    CompilerPair as CompilerPair,
-)
-from hal_core.device import (
-    Device as Device,
-    DeviceRegistry as DeviceRegistry,
-)
-from hal_core.device.base import (
-    Compiled as Compiled,
-    DeviceInfo as DeviceInfo,
-    Limits as Limits,
-)
-from hal_core.discovery import (
-    API_VERSION as API_VERSION,
-    __version__ as __version__,
-)
+from hal_core.buffer import Buffer as Buffer, empty as empty, zeros as zeros
+from hal_core.compiler import Compiler as Compiler, CompilerPair as CompilerPair
+from hal_core.device import Device as Device, DeviceRegistry as DeviceRegistry
+from hal_core.device.base import Compiled as Compiled, DeviceInfo as DeviceInfo, Limits as Limits
+from hal_core.discovery import API_VERSION as API_VERSION, __version__ as __version__
 from hal_core.dtypes import (
     DType as DType,
     any_ as any_,
@@ -68,14 +51,8 @@ from hal_core.errors import (
     UnknownDevice as UnknownDevice,
     Unsupported as Unsupported,
 )
-from hal_core.graph import (
-    Graph as Graph,
-    Node as Node,
-    load_graph as load_graph,
-)
-from hal_core.hookspecs import (
-    hookimpl as hookimpl,
-)
+from hal_core.graph import Graph as Graph, Node as Node, load_graph as load_graph
+from hal_core.hookspecs import hookimpl as hookimpl
 from hal_core.profiling import (
     Profile as Profile,
     ProfileDeviceEvent as ProfileDeviceEvent,
@@ -87,26 +64,11 @@ from hal_core.profiling import (
     profile_range as profile_range,
     start_profile as start_profile,
 )
-from hal_core.program import (
-    Program as Program,
-    ProgramInfo as ProgramInfo,
-)
-from hal_core.program.several import (
-    Programs as Programs,
-)
-from hal_core.queue import (
-    Event as Event,
-    Queue as Queue,
-)
-from hal_core.signature import (
-    Interface as Interface,
-    Param as Param,
-    Signature as Signature,
-)
-from hal_core.source import (
-    Binary as Binary,
-    Source as Source,
-)
+from hal_core.program import Program as Program, ProgramInfo as ProgramInfo
+from hal_core.program.several import Programs as Programs
+from hal_core.queue import Event as Event, Queue as Queue
+from hal_core.signature import Interface as Interface, Param as Param, Signature as Signature
+from hal_core.source import Binary as Binary, Source as Source
 from hal_kernel.errors import (
     FailedAssert as FailedAssert,
     InvalidKernel as InvalidKernel,
@@ -114,10 +76,7 @@ from hal_kernel.errors import (
     KernelSyntaxError as KernelSyntaxError,
     OutOfBounds as OutOfBounds,
 )
-from hal_kernel.ir import (
-    Kernel as Kernel,
-    UOp as UOp,
-)
+from hal_kernel.ir import Kernel as Kernel, UOp as UOp
 from hal_kernel.lang.builtins import (
     acq_rel as acq_rel,
     acquire as acquire,
@@ -160,14 +119,8 @@ from hal_kernel.lang.builtins import (
     unroll as unroll,
     view as view,
 )
-from hal_kernel.lang.func import (
-    InlineFunction as InlineFunction,
-    func as func,
-)
-from hal_kernel.lang.function import (
-    KernelFunction as KernelFunction,
-    kernel as kernel,
-)
+from hal_kernel.lang.func import InlineFunction as InlineFunction, func as func
+from hal_kernel.lang.function import KernelFunction as KernelFunction, kernel as kernel
 from hal_kernel.lang.mathematics import (
     acos as acos,
     acosh as acosh,
@@ -210,16 +163,8 @@ from hal_kernel.lang.mathematics import (
     truncdiv as truncdiv,
     truncmod as truncmod,
 )
-from hal_kernel.lang.pointers import (
-    ConstPtr as ConstPtr,
-    Ptr as Ptr,
-)
-from hal_kernel.multidevice import (
-    MultiBuffer as MultiBuffer,
-    launch as launch,
-)
-from hal_kernel.render import (
-    Renderer as Renderer,
-)
+from hal_kernel.lang.pointers import ConstPtr as ConstPtr, Ptr as Ptr
+from hal_kernel.multidevice import MultiBuffer as MultiBuffer, launch as launch
+from hal_kernel.render import Renderer as Renderer
 
 __all__: list[str]
