@@ -171,6 +171,11 @@ class OpenCLDevice(Compiled):
                 "wrap", "the command queue belongs to another context", got=obj, device=self.name,
                 fix="Make it in this device's context: pyopencl.CommandQueue(device.context).",
             )  # fmt: skip
+        if obj.properties & cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE:
+            raise InvalidArgument(
+                "wrap", "the command queue is out of order", got=obj, device=self.name,
+                fix="Make it without OUT_OF_ORDER_EXEC_MODE_ENABLE.",
+            )  # fmt: skip
         return OpenCLQueue(self, obj, f"a borrowed queue of {self.name}")
 
     def _make_clock(self) -> OpenCLClock:

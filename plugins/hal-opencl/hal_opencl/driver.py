@@ -62,6 +62,7 @@ if not _writable:
 Program = inner._Program
 COMPLETE = cl.command_execution_status.COMPLETE  # pending work is above it, failures are below
 STATUS = cl.event_info.COMMAND_EXECUTION_STATUS  # of an event: `get_info` has a call less
+TIMED = cl.command_queue_properties.PROFILING_ENABLE  # a queue with timestamps
 
 # Arguments: queue, memory, host memory, byte offset, events to wait for, blocking. `enqueue_copy`
 # ends in these; its dispatch costs 1 us of the 5 that a small copy takes.
@@ -89,7 +90,7 @@ _KINDS: dict[int, type[HalError]] = {
 def sentence(error: cl.Error) -> str:
     """Return all that the exception knows: the call, the code's name and what the binding adds."""
     name: Any = _status.to_string
-    text = f"{error.routine} failed with {name(error.code, 'an unknown code')}"
+    text = f"{error.routine} failed with {name(error.code, 'code %d')}"
     record: Any = error.what
     more = str(record.what()).strip()
     return f"{text}: {more}" if more else text
@@ -236,8 +237,7 @@ def open_queue(
     """
     try:
         context = context or cl.Context([device])
-        timed = cl.command_queue_properties.PROFILING_ENABLE
-        return context, cl.CommandQueue(context, device, timed)
+        return context, cl.CommandQueue(context, device, TIMED)
     except cl.Error as error:
         raise DeviceUnavailable(
             "open", sentence(error), got=error.code, device=name,

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from weakref import ref
 
+from hal_core.errors import Unsupported
 from hal_core.profiling import events, record_queued
 from hal_core.queue import OPERATIONS, Event, Failure, PolledEvent, PolledQueue, copy_by_host
 from hal_opencl import driver, images
 from hal_opencl.allocator import Opaque, enqueue_copy
-from hal_opencl.driver import COMPLETE, STATUS, cl
+from hal_opencl.driver import COMPLETE, STATUS, TIMED, cl
 from hal_opencl.waiter import waiter
 
 if TYPE_CHECKING:
@@ -92,6 +93,7 @@ class OpenCLQueue(PolledQueue):
         if commands is None:
             _, commands = driver.open_queue(device.hardware, device.name, device.context)
         self.commands = commands
+        self._is_timed = bool(commands.properties & TIMED)
         # Made now: to make it takes the device's lock, which `close` holds as it stops queues.
         self._default = None if commands is device.commands else device.default_queue
         self.last_event: cl.Event | None = None  # of its last launch
@@ -186,6 +188,7 @@ class OpenCLQueue(PolledQueue):
     def _launch_timed(
         self, program: Program, geometry: Any, args: tuple[Any, ...], keep: Keep
     ) -> float:
+        self._check_timed(f"launch {program.name}")
         self.last_event = None
         self._launch(program, geometry, args, keep)
         event = self.last_event
@@ -193,7 +196,7 @@ class OpenCLQueue(PolledQueue):
         return float(event.profile.end - event.profile.start) * 1e-9 if event is not None else 0.0
 
     def _add_replay(self, plan: Any) -> None:
-        native = plan.native()
+        native = plan.native() if self._is_timed else None  # it is for queues like the device's
         if native is None:
             super()._add_replay(plan)
             self._recordable = None
@@ -281,8 +284,17 @@ class OpenCLQueue(PolledQueue):
         return isinstance(event, OpenCLEvent) and event.queue.device is self.device
 
     def _seconds_between(self, earlier: Event, later: Event) -> float:
+        for event in (earlier, later):
+            cast("OpenCLQueue", event.queue)._check_timed("seconds_since")
         with driver.check("seconds_since", self.device.name):
             return float(later._mark.profile.end - earlier._mark.profile.end) * 1e-9
+
+    def _check_timed(self, operation: str) -> None:
+        if not self._is_timed:
+            raise Unsupported(
+                operation, "the wrapped command queue has no timestamps", device=self.device.name,
+                fix="Make it with properties=pyopencl.command_queue_properties.PROFILING_ENABLE.",
+            )  # fmt: skip
 
 
 def _has_happened(event: Event) -> bool:

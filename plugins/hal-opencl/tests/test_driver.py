@@ -33,7 +33,8 @@ def test_a_failed_call_is_one_traceback_that_says_all(vendor_error):
     )
 
 
-def test_the_text_that_the_binding_adds_is_shown():
-    record = driver.inner._ErrorRecord(msg="the wires are loose", code=-5, routine="clFinish")
+@pytest.mark.parametrize(("code", "name"), [(-5, "OUT_OF_RESOURCES"), (-9999, "code -9999")])
+def test_the_text_that_the_binding_adds_is_shown(code, name):
+    record = driver.inner._ErrorRecord(msg="the wires are loose", code=code, routine="clFinish")
     text = driver.sentence(cl.Error(record))
-    assert text == "clFinish failed with OUT_OF_RESOURCES: the wires are loose"
+    assert text == f"clFinish failed with {name}: the wires are loose"

@@ -137,10 +137,30 @@ def test_Q2_an_event_of_the_default_queue_is_behind_work_without_a_queue(device)
     assert not early and after.wait(20)
 
 
-def test_Q6_a_queue_of_another_context_is_refused(device):
+def test_Q6_a_queue_of_another_context_or_without_an_order_is_refused(device):
     other = cl.CommandQueue(cl.Context([device.hardware]))
-    with pytest.raises(hal.InvalidArgument, match="another context"):
-        hal.Queue.wrap(other, device)
+    unordered = cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE
+    loose = cl.CommandQueue(device.context, properties=unordered)
+    for queue, why in ((other, "another context"), (loose, "out of order")):
+        with pytest.raises(hal.InvalidArgument, match=why):
+            hal.Queue.wrap(queue, device)
+
+
+def test_Q6_a_borrowed_queue_without_timestamps_replays_graphs_and_refuses_to_measure(device):
+    queue, made = hal.Queue.wrap(cl.CommandQueue(device.context), device), ints(device)
+    with device.capture() as graph:
+        made.fill(3)
+    assert graph.replay(queue=queue).wait(20) and made.numpy().tolist() == [3] * N
+    text = "__kernel void measured(__global int *y) { y[get_global_id(0)] = 5; }"
+    program = device.compile(hal.Source("measured", text, "y: int32*", language="opencl"))
+    early, late = queue.record(), queue.record()
+    assert late.wait(20)
+    for measure in (
+        lambda: program(made, threads=N, queue=queue, wait=True),
+        lambda: late.seconds_since(early),
+    ):
+        with pytest.raises(hal.Unsupported, match="no timestamps"):
+            measure()
 
 
 @pytest.fixture
