@@ -10,13 +10,13 @@ import sys
 from collections.abc import Iterable, Sequence
 from contextlib import redirect_stdout, suppress
 from difflib import get_close_matches
-from importlib import import_module
 from types import ModuleType
 from typing import Any
 
 from hal_core import API_VERSION, __version__, discovery
 from hal_core.cli import cache, devices, doctor, output, profile
-from hal_core.errors import InvalidArgument
+from hal_core.device.installed import import_entry
+from hal_core.errors import PluginError
 
 # Each module has HELP (a sentence), add_arguments(parser), and run(options), which returns the
 # exit code.
@@ -44,22 +44,14 @@ def commands() -> list[str]:
 
 
 def module_of(name: str) -> ModuleType:
-    """Import the module of an installed command. Raises: InvalidArgument when that fails."""
-    if name in _OWN:
-        return _OWN[name]
-    entry = discovery.named(discovery.COMMANDS)[name]
-    try:
-        return import_module(entry.value)
-    except ImportError as error:
-        fix = f"Install it again: python -m pip install --force-reinstall {entry.distribution.name}"
-        problem = f"the command cannot be loaded: {error}"
-        raise InvalidArgument(f"hal {name}", problem, fix=fix) from error
+    """Import the module of an installed command. Raises: PluginError when that fails."""
+    return _OWN.get(name) or import_entry(discovery.named(discovery.COMMANDS)[name])
 
 
 def load(names: Sequence[str]) -> None:
     """Import the modules of these commands; a fault in one is told where it is run."""
     for name in set(names) & set(commands()):
-        with suppress(InvalidArgument):
+        with suppress(PluginError):
             module_of(name)
 
 
@@ -109,10 +101,16 @@ def make_parser(names: Sequence[str] | None = None) -> argparse.ArgumentParser:
     parser.set_defaults(run=lambda options: parser.error("no COMMAND is given"), parser=parser)
     subparsers = parser.add_subparsers(metavar="COMMAND")
     for name in commands() if names is None else names:
-        command = module_of(name)
-        subparser = subparsers.add_parser(name, help=command.HELP, description=command.HELP)
-        command.add_arguments(subparser)
-        subparser.set_defaults(run=command.run, parser=subparser)
+        try:
+            command = module_of(name)
+            shown = command.HELP.replace("%", "%%")  # a text, which argparse takes for a format
+            subparser = subparsers.add_parser(name, help=shown, description=command.HELP)
+            command.add_arguments(subparser)
+            subparser.set_defaults(run=command.run, parser=subparser)
+        except Exception as error:  # it must not hide the other commands
+            if names is not None:
+                raise
+            parser.epilog = f"{parser.epilog or ''} Broken: {name}: {error}."
     return parser
 
 

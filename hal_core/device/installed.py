@@ -8,7 +8,7 @@ import logging
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from hal_core import config, discovery
 from hal_core.concurrency import flights, fresh_copy, is_of_a_signal, refuse_at_exit
@@ -258,7 +258,7 @@ class Plugins:
             if entry.key in self._loaded:
                 return
             try:
-                found = _import(entry)
+                found = import_entry(entry)
                 plugin = _examined(kind, found, name, origin(entry), entry.distribution.name)
             except PluginError as error:
                 self._failed[entry.key] = error.with_traceback(None)
@@ -272,7 +272,7 @@ class Plugins:
         return self._loaded[entry.key]  # type: ignore[return-value]  # one kind for each group
 
 
-def _import(entry: EntryPoint) -> object:
+def import_entry(entry: EntryPoint) -> Any:
     """Return the object that an entry point names, imported now.
 
     Raises: PluginError, with whatever the module raised as its cause; InvalidState when the
@@ -282,7 +282,7 @@ def _import(entry: EntryPoint) -> object:
     module, _, attributes = entry.value.partition("[")[0].partition(":")
     module = module.strip()
     try:
-        found: object = importlib.import_module(module)
+        found: Any = importlib.import_module(module)
         for attribute in attributes.strip().split(".") if attributes.strip() else ():
             found = getattr(found, attribute)
     except BaseException as error:  # SystemExit too: a module's own must not end the process

@@ -97,6 +97,23 @@ def test_devices(site):
     assert "hal doctor" in done.stdout
 
 
+@pytest.mark.parametrize(
+    "source, told",
+    [("1 / 0", "division by zero"), ("import sys; sys.exit(3)", "SystemExit: 3"),
+     ("", "no attribute 'HELP'"), ("HELP = 'Save 100% at once.'", "no attribute 'add_arguments'")],
+)  # fmt: skip
+def test_a_broken_command_or_language_is_named_and_hides_no_other(site, source, told):
+    name = site.module("broken_command", f"lang = None\n{source}")
+    entries = f"[hal.commands]\nfoo = {name}\n[hal.languages]\nklingon = {name}:lang\n"
+    site.distribution("hal_foo", f"{entries}\n[hal.commands]\nrender = hal_kernel.cli.render\n")
+    done = hal_command(site, "--help")
+    assert done.returncode == 0 and "devices" in done.stdout
+    assert "Broken: foo:" in done.stdout and told in " ".join(done.stdout.split())
+    done = hal_command(site, "render", "mine.py:scale", "--language", "klingon")
+    assert done.returncode == 2 and "hal: load klingon: " in done.stderr
+    assert "klingon = broken_command:lang of hal-foo" in done.stderr
+
+
 def test_the_default_device_is_marked(site):
     site.backend("ACC")
     done = hal_command(site, "devices", env={"HAL_DEVICE": "ACC:1"})

@@ -6,9 +6,9 @@ A language is an entry point of the group `hal.languages`, in whichever distribu
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from importlib import import_module
 
 from hal_core import discovery
+from hal_core.device.installed import import_entry
 from hal_core.errors import PluginError
 from hal_kernel.render.renderer import ByHand, Renderer
 
@@ -20,15 +20,12 @@ class _Languages(Mapping[str, type[Renderer]]):
 
     def __getitem__(self, language: str) -> type[Renderer]:
         entry = discovery.named(discovery.LANGUAGES)[language]
-        module, _, name = entry.value.partition(":")
-        try:
-            kind: type[Renderer] = getattr(import_module(module), name)
-        except (ImportError, AttributeError) as error:
-            problem = (
-                f"the language {language} of {entry.distribution.name} cannot be loaded: {error}"
-            )
-            raise PluginError("render", problem, fix="Install what it needs.") from error
-        return kind
+        found = import_entry(entry)
+        if isinstance(found, type) and issubclass(found, Renderer):
+            return found
+        problem = f"the entry point names no subclass of Renderer; from {entry!r}"
+        fix = f"Upgrade or uninstall it: {entry.distribution.name}."
+        raise PluginError(f"load {language}", problem, fix=fix)
 
     def __iter__(self) -> Iterator[str]:
         return iter(sorted(discovery.named(discovery.LANGUAGES)))
