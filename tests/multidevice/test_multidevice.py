@@ -358,9 +358,9 @@ def test_M1_devices_may_be_given_as_they_are_listed():
 @pytest.mark.parametrize(
     "work",
     [lambda multi: multi.fill(1), lambda multi: multi.copyin(np.ones(4, "i4")),
-     lambda multi: multi.numpy(), lambda multi: multi.reduce("sum"),
+     lambda multi: multi.numpy(), lambda multi: multi.reduce("sum"), lambda multi: multi.reshard(0),
      lambda multi: hal.launch(twice, multi, vals=(4, 0), threads=4)],
-    ids=["fill", "copyin", "numpy", "reduce", "launch"],
+    ids=["fill", "copyin", "numpy", "reduce", "reshard", "launch"],
 )  # fmt: skip
 def test_M1_work_is_refused_in_a_capture(devices, work):
     """It would run at once, beside a graph that lacks it."""

@@ -267,7 +267,6 @@ class MultiBuffer(OfThisProcess):
         where work `reads` for memory that nothing has written; else the first error, after the
         others have ended.
         """
-        check_no_capture(operation, "work of a MultiBuffer cannot be recorded")
         chosen = self.shards if shards is None else shards
         _check_memory(operation, chosen, reads)
         steps: list[Callable[[], object]] = []
@@ -312,7 +311,8 @@ class MultiBuffer(OfThisProcess):
 
 
 def _check_memory(operation: str, shards: Sequence[Shard], reads: bool) -> None:
-    """Get memory for each part, before any work. Raises: as reading, or writing, each buffer."""
+    """Get memory for each part. Raises: in a capture; as reading, or writing, each buffer."""
+    check_no_capture(operation, "work of a MultiBuffer cannot be recorded")
     for shard in shards:
         buffer = shard.buffer
         if reads and buffer.size:
