@@ -20,7 +20,7 @@ from hal_core.compiler import compile_source
 from hal_core.compiler.selection import select
 from hal_core.concurrency import Living
 from hal_core.dtypes import DTYPES, as_dtype, float64
-from hal_core.errors import InvalidArgument, InvalidState, Unsupported, check_class
+from hal_core.errors import HalError, InvalidArgument, InvalidState, Unsupported, check_class
 from hal_core.geometry import Limits
 from hal_core.graph import Capture, Graph, Step
 from hal_core.hookspecs import CAPABILITIES, DeviceInfo
@@ -268,7 +268,12 @@ class Compiled(concurrency.OfThisProcess):
         """
         self._check_open("compile")
         pair, _ = select(self, None)
-        return pair.renderer()  # type: ignore[misc]  # select(None) gives one that has a renderer
+        try:
+            return pair.renderer()  # type: ignore[misc]  # select(None) gives one that has one
+        except Exception as error:
+            if isinstance(error, HalError):
+                raise
+            raise self._backend.refuse(f"the renderer of {pair.name} failed", error) from error
 
     @property
     def compiler(self) -> Compiler:

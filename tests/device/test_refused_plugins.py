@@ -159,6 +159,11 @@ ANSWERS = {
         "[__import__('hal_core.compiler').compiler.CompilerPair('cc', 'c', None, int)] * 2",
         "two compilers named 'cc'", "device.compilers",
     ),
+    "a renderer that raises": hook(
+        "hal_make_compilers", "self, device",
+        "[__import__('hal_core.compiler').compiler.CompilerPair('cc', 'c', lambda: 1 / 0, int)]",
+        "the renderer of cc failed: ZeroDivisionError", "device.renderer",
+    ),
     "a program that is none": hook(
         "hal_make_program", "self, device, binary", "device", "which is no Program",
         "device.load(hal.Binary(b'', 'x', 'x', hal.Interface(hal.Signature('k', ()))))",
