@@ -52,11 +52,7 @@ def lowered(name, dtype):
     function, is_binary = getattr(hal, name), name in BINARY
 
     @hal.kernel
-    def one(
-        r: hal.Ptr[dtype],
-        x: hal.ConstPtr[dtype],
-        y: hal.ConstPtr[dtype],
-    ) -> None:
+    def one(r: hal.Ptr[dtype], x: hal.ConstPtr[dtype], y: hal.ConstPtr[dtype]) -> None:
         i = hal.global_idx(0)
         if is_binary:
             r[i] = function(x[i], y[i])

@@ -273,9 +273,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(
-    ("functions", "body", "at", "says", "fix"),
-    BAD,
-    ids=lambda part: part[:40],
+    ("functions", "body", "at", "says", "fix"), BAD, ids=lambda part: part[:40]
 )
 def test_refused_with_place_and_advice(functions, body, at, says, fix, tmp_path):
     error = refusal(lambda: lowered(functions, body, tmp_path), at, says, fix)

@@ -39,10 +39,7 @@ def pairs(device: CUDADevice) -> list[CompilerPair]:
     return [
         CompilerPair("nvrtc", "cuda", lambda: cuda.CUDARenderer(), lambda: NVRTCCompiler(device)),
         CompilerPair(
-            "ptx",
-            "ptx",
-            lambda: ptx.PTXRenderer(ptx_target(device)),
-            lambda: PTXCompiler(device),
+            "ptx", "ptx", lambda: ptx.PTXRenderer(ptx_target(device)), lambda: PTXCompiler(device)
         ),
     ]
 

@@ -158,9 +158,7 @@ def find_devices() -> list[cl.Device]:
         platforms = cl.get_platforms()
     except cl.Error as error:
         raise DeviceUnavailable(
-            "enumerate OPENCL",
-            f"no OpenCL platform is installed: {sentence(error)}",
-            fix=INSTALL,
+            "enumerate OPENCL", f"no OpenCL platform is installed: {sentence(error)}", fix=INSTALL
         ) from None
     found = []
     for platform in platforms:

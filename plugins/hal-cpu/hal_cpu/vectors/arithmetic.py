@@ -6,16 +6,7 @@ import functools
 import re
 from collections.abc import Sequence
 
-from hal_core.dtypes import (
-    DTYPES,
-    STORAGE_DTYPES,
-    DType,
-    bool_,
-    float16,
-    float32,
-    float64,
-    int32,
-)
+from hal_core.dtypes import DTYPES, STORAGE_DTYPES, DType, bool_, float16, float32, float64, int32
 from hal_cpu.vectors.helpers import division, narrow, widen
 from hal_cpu.vectors.text import Text
 from hal_kernel.ir.uop import UOp, dtype_of

@@ -13,15 +13,7 @@ import math
 import sys
 from typing import Any
 
-from hal_core.dtypes import (
-    STORAGE_DTYPES,
-    DType,
-    bool_,
-    float32,
-    int32,
-    int64,
-    values_of,
-)
+from hal_core.dtypes import STORAGE_DTYPES, DType, bool_, float32, int32, int64, values_of
 from hal_core.errors import InvalidArgument
 from hal_kernel.ir.uop import TABLE_LIMIT
 from hal_kernel.lang.constants import as_number, fit

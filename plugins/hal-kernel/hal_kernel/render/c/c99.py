@@ -15,7 +15,7 @@ _CASTS = {
     "float32 from uint32": """\
 {static} {float} {name}({type} x) {{
     return ({float})(int64_t)x;
-}}""",
+}}"""
 }
 
 _FRAME = """\
@@ -133,10 +133,7 @@ C = Language(
     casts={**HALF_CASTS, **_CASTS},
     divisions={op: text.replace("{{\n", _APART, 1) for op, text in DIVISIONS.items()},
     low_bits=_LOW_BITS,
-    spaces={
-        "PARAM": Space("atomic", "", _ATOMICS),
-        "SHARED": Space("shared", "", PLAIN_ATOMICS),
-    },
+    spaces={"PARAM": Space("atomic", "", _ATOMICS), "SHARED": Space("shared", "", PLAIN_ATOMICS)},
     headers={"always": "#include <stdbool.h>\n#include <stdint.h>", "math": "#include <math.h>"},
     helper="static inline",
     frame=_FRAME,
@@ -168,5 +165,5 @@ void NAME(const hal_thread *t, float *y, const float *x, int32_t n) {
     int i = hal_global_idx(t, 0);
     if (i < n) y[i] = FACTOR * x[i];
 }
-""",
+"""
     )

@@ -50,11 +50,7 @@ def _frame(row: Language, kernel: Kernel, parameters: list[str]) -> str:
     if kernel.block is not None:
         x, y, z = kernel.block
         attribute = row.block_attribute.format(x=x, y=y, z=z, threads=x * y * z)
-    words = {
-        "$attributes": attribute,
-        "$name": kernel.name,
-        "$parameters": ", ".join(parameters),
-    }
+    words = {"$attributes": attribute, "$name": kernel.name, "$parameters": ", ".join(parameters)}
     dims = kernel.block or row.block_dims
     words |= {f"$block_{axis}": str(dim) for axis, dim in zip(AXES, dims, strict=True)}
     frame = row.frame
