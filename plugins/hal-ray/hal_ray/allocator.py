@@ -27,11 +27,25 @@ def part(place: Place, offset: int, nbytes: int) -> Place:
 class RayAllocator(LRUAllocator["Place"]):
     """Memory of the real device, by handles. The cache of freed blocks is on this side.
 
+    A device that checks kernels has blocks of exactly the size asked for, and no cache: it would
+    take a rounded block for a larger buffer, and one that is used again for written.
     Order: copies in, fills and copies between devices travel with other commands; the bytes of a
     large copy are put into the object store of this node before it returns.
     """
 
     device: RayDevice
+
+    def __init__(self, device: Compiled) -> None:
+        super().__init__(device)
+        self._is_checked = self.device.connection.ask("poison")
+        if self._is_checked:
+            self.cache_limit, self.poison = 0, False  # the node fills its own memory
+
+    def _fresh(self, nbytes: int, size: int, options: BufferSpec) -> Place:
+        return super()._fresh(nbytes, nbytes if self._is_checked else size, options)
+
+    def _held_by(self, opaque: Place, nbytes: int) -> int:
+        return nbytes if self._is_checked else super()._held_by(opaque, nbytes)
 
     def _alloc(self, nbytes: int, options: BufferSpec) -> Place:
         handle = next(self.device.numbers)

@@ -387,6 +387,9 @@ class DeviceHost:
         if failure is not None:
             raise unpack(failure)
 
+    def _tell_poison(self) -> bool:
+        return self._device.allocator.poison
+
     def _tell_statistics(self) -> hal.AllocatorStatistics:
         return self._device.allocator.statistics()
 

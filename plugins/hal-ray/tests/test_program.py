@@ -5,7 +5,7 @@ from pickle import PicklingError
 
 import numpy as np
 import pytest
-from on_nodes import until
+from on_nodes import named, until
 
 import hal_core as hal
 from hal_core.dtypes import DTYPES
@@ -32,6 +32,19 @@ def test_every_node_lists_its_devices_by_name(cluster):
     assert titles[:9] == [*npus, *(f"CPU on {node}" for node in nodes)]  # accelerators are first
     assert {info.vendor["device"] for info in infos} >= {"CPU", "PYTHON"}
     assert not any(info.host_visible for info in infos)
+
+
+def test_a_device_that_checks_kernels_knows_the_end_of_a_buffer_and_what_was_written(cluster):
+    there = hal.Device[named("PYTHON", "node-b")]
+    add = there.compile(add_one)
+    hal.zeros(10, hal.int32, there)  # it goes at once: the next block may be this one
+    y = hal.empty(10, hal.int32, there)
+    for error, n in ((hal.KernelFault, 10), (hal.OutOfBounds, 11)):
+        with pytest.raises(error):
+            add(y, vals=(n,), threads=n)
+            there.synchronize()
+        y.fill(0)
+    there.close()
 
 
 def test_launches_copies_and_fills_travel_in_one_message(device):
