@@ -41,12 +41,6 @@ class RayAllocator(LRUAllocator["Place"]):
         if self._is_checked:
             self.cache_limit, self.poison = 0, False  # the node fills its own memory
 
-    def _fresh(self, nbytes: int, size: int, options: BufferSpec) -> Place:
-        return super()._fresh(nbytes, nbytes if self._is_checked else size, options)
-
-    def _held_by(self, opaque: Place, nbytes: int) -> int:
-        return nbytes if self._is_checked else super()._held_by(opaque, nbytes)
-
     def _alloc(self, nbytes: int, options: BufferSpec) -> Place:
         handle = next(self.device.numbers)
         seconds = driver.SECONDS.read()
@@ -100,3 +94,9 @@ class RayAllocator(LRUAllocator["Place"]):
     def _place(self, opaque: Place) -> tuple[object, int]:
         handle, offset, _ = opaque
         return handle, offset
+
+    def _fresh(self, nbytes: int, size: int, options: BufferSpec) -> Place:
+        return super()._fresh(nbytes, nbytes if self._is_checked else size, options)
+
+    def _held_by(self, opaque: Place, nbytes: int) -> int:
+        return nbytes if self._is_checked else super()._held_by(opaque, nbytes)
