@@ -364,7 +364,7 @@ def test_a_backend_exports_and_wraps_its_own_protocol(chip):
     wrapped = hal.Buffer.wrap(buffer.__chip_array__, chip)
     wrapped.fill(3)
     assert buffer.numpy().tolist() == [3] * 10
-    with pytest.raises(hal.InvalidArgument, match="does not know such an object"):
+    with pytest.raises(hal.InvalidArgument, match="does not know such an object.*cl_mem"):
         hal.Buffer.wrap(object(), chip)
     with pytest.raises(AttributeError, match="__other_array__"):
         buffer.__other_array__
