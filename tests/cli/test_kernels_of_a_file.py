@@ -130,8 +130,8 @@ def test_bench_makes_up_what_is_not_given(
 
 @needs_cpu
 def test_bench_takes_arguments_anywhere(file, quick, capsys):
-    found = benched(capsys, "--block", "8", f"{file}:scale", "--threads", "16", "n=9", "a=2")
-    assert found["geometry"] == {"threads": [16], "block": [8]}
+    found = benched(capsys, "--block", "512", f"{file}:scale", "--threads", "16", "n=9", "a=2")
+    assert found["geometry"] == {"threads": [16], "block": [512]}
     assert found["arguments"] == {"y": 9, "a": 2.0, "n": 9}
     found = benched(capsys, f"{file}:transpose", "--grid", "2x3", "--block", "4x4", "w=8", "h=12")
     assert found["geometry"] == {"grid": [2, 3], "block": [4, 4]}

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from hal_core.dtypes import any_, values_of
 from hal_core.errors import InvalidArgument
-from hal_core.geometry import DEFAULT_BLOCK_THREADS, Dim3, Extent, Rules
+from hal_core.geometry import Dim3, Extent, Rules
 from hal_core.signature import Param, Signature, convert_value
 from hal_core.source import Source
 from hal_kernel.cli.kernels import KernelFile
@@ -212,8 +212,7 @@ def resolved(kernel: Kernel | Source, geometry: Mapping[str, Extent]) -> tuple[D
 
     Raises: InvalidArgument, also for a launch without threads.
     """
-    room = DEFAULT_BLOCK_THREADS if kernel.block is None else LIMITS.max_block_threads
-    rules = Rules(kernel.name, "every device", LIMITS, room, kernel.block)
+    rules = Rules(kernel.name, "every device", LIMITS, LIMITS.max_block_threads, kernel.block)
     grid, block, threads = (geometry.get(name) for name in ("grid", "block", "threads"))
     blocks, shape = rules.resolve(grid, block, threads, 0)
     if 0 in blocks or 0 in shape:
