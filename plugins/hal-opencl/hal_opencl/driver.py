@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from types import TracebackType
 from typing import Any, NamedTuple
 
@@ -274,26 +275,27 @@ def build(context: cl.Context, code: str | bytes, options: tuple[str, ...] = ())
     Raises: BuildError.
     """
     (device,) = context.devices
-    program = None
-    try:
-        if isinstance(code, str):
-            program = Program(context, code)
-        else:
-            program = Program(context, [device], [code])
-        made, flags = program, " ".join(options).encode()
-        # The compilers that chatter run in this process, and need no open file of it.
-        talks = kind_of(device) == "cpu" and (is_pocl(device) or is_simulator(device))
-        if talks:
-            quietly(lambda: made._build(flags, [device]))
-        else:
-            made._build(flags, [device])
-    except cl.Error as error:
-        log = None
-        if program is not None:
-            with suppress(cl.Error):
-                log = program.get_build_info(device, cl.program_build_info.LOG)
-        raise BuildError(sentence(error), str(log or "").replace("\0", "")) from None
-    return program
+    given = (code,) if isinstance(code, str) else ([device], [code])
+    flags = " ".join(options).encode()
+    # The compilers that chatter run in this process, and need no open file of it.
+    talks = kind_of(device) == "cpu" and (is_pocl(device) or is_simulator(device))
+    tries = 4
+    while True:
+        program, tries = None, tries - 1
+        try:
+            program = Program(context, *given)
+            work = partial(program._build, flags, [device])
+            quietly(work) if talks else work()
+            return program
+        except cl.Error as error:
+            log = None
+            if program is not None:
+                with suppress(cl.Error):
+                    log = program.get_build_info(device, cl.program_build_info.LOG)
+            text = str(log or "").replace("\0", "")
+            # At Ctrl-C, LLVM's own handler deletes the files of builds in all threads of a process.
+            if not tries or "unable to rename temporary" not in text:
+                raise BuildError(sentence(error), text) from None
 
 
 def binary_of(program: Program) -> bytes:
