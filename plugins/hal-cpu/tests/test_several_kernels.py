@@ -56,16 +56,16 @@ def test_P16_types_are_those_of_the_text_however_it_spells_them(device):
     """To a compiler `char` is not int8_t, and one of `long` and `long long` is not int64_t."""
     text = """
     void later(const hal_thread *t, int *y);
-    void put(const hal_thread *t, char *y, volatile long long *z, long long v, char c) {
-        y[0] = c; z[0] = v;
+    void put(const hal_thread *t, char *y, volatile long long *z, long long v, char c, const int *x) {
+        y[0] = c + x[0]; z[0] = v;
     }"""
-    signature = "y: int8*, z: int64*, v: int64, c: int8"
+    signature = "y: int8*, z: int64*, v: int64, c: int8, x: const int32*"
     all_of_it = device.compile(hal.Source(None, text, language="c"))
     assert {name: str(one.signature) for name, one in all_of_it.items()} == {"put": signature}
-    given = device.compile(hal.Source("put", text, signature, language="c"))
+    given = device.compile(hal.Source("put", text, signature.replace("const ", ""), language="c"))
     for program in (all_of_it["put"], given):
-        y, z = hal.zeros(1, hal.int8, device), hal.zeros(1, hal.int64, device)
-        program(y, z, vals=(2**40, -3), threads=1)
+        y, z, x = (hal.zeros(1, one, device) for one in (hal.int8, hal.int64, hal.int32))
+        program(y, z, x, vals=(2**40, -3), threads=1)
         assert (y.numpy()[0], z.numpy()[0]) == (-3, 2**40)
 
 

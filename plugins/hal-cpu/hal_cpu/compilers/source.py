@@ -18,7 +18,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from hal_core.dtypes import any_
-from hal_core.signature import CONST_POINTER, Param, Signature
+from hal_core.signature import CONST_POINTER, POINTER, Param, Signature
 from hal_kernel.c_texts.options import refuse_files
 from hal_kernel.c_texts.prototypes import Reading
 
@@ -144,7 +144,8 @@ def complete_all(reading: Reading) -> str:
                 or (param.dtype is any_ and one.type)
             ):
                 # As the text spells it: `char` and `long long` are types of their own.
-                kept = [word for word in ("volatile", "struct") if word in one.words]
+                const = "const" if param.kind == POINTER else ""
+                kept = [word for word in (const, "volatile", "struct") if word in one.words]
                 words[param.name] = " ".join([*kept, one.type])
         entries += _entry(signature, words)
     source = reading.source
