@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -50,14 +50,14 @@ class Arguments:
         self.operation = f"interpret {kernel.name}"
         params = kernel.signature.params
         pointers, values = kernel.signature.pointers, kernel.signature.values
-        counts = [("initialised masks", len(initialised) or len(pointers), len(pointers))]
-        if vals is None:
-            counts.append(("arguments", len(given), len(params)))
-        else:
-            counts += ("buffers", len(given), len(pointers)), ("vals", len(vals), len(values))
-        for what, count, wanted in counts:
-            if count != wanted:
-                self._refuse(f"wrong number of {what}", count, wanted, self._call())
+        counts: list[tuple[str, Any, set[int]]] = [("arguments", given, {len(params)})]
+        if vals is not None:
+            counts = [("buffers", given, {len(pointers)}), ("vals", vals, {len(values)})]
+        counts.append(("initialised masks", initialised, {len(pointers), 0}))
+        for what, items, wanted in counts:
+            count = len(items) if isinstance(items, Sized) else type(items).__name__
+            if count not in wanted:
+                self._refuse(f"wrong number of {what}", count, max(wanted), self._call())
         bufs = given
         if vals is None:
             bufs = [given[param.position] for param in pointers]
