@@ -198,7 +198,7 @@ def _read(name: str, given: Given) -> Signature | None:
 def _texts(given: Iterable[str], what: str, operation: str) -> tuple[str, ...]:
     texts = tuple(given) if isinstance(given, Iterable) and not isinstance(given, str) else (None,)
     if not all(isinstance(one, (str, PathLike)) for one in texts):
-        problem, fix = f"{what} must be a sequence of str", 'Write options=("-O2",).'
+        problem, fix = f"{what} must be a sequence of str", f'Write {what}=("...",).'
         raise InvalidArgument(operation, problem, got=given, fix=fix)
     return tuple(map(str, texts))
 

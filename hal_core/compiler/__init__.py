@@ -70,7 +70,7 @@ class Compiler(OfThisProcess):
         Raises: CompileError; Unsupported where a compiler takes one kernel and its signature.
         """
         raise Unsupported(
-            f"compile {source.name}", f"kernels in {self.language!r} are compiled one by one here",
+            f"compile {source.name}", f"a text in {self.language!r} tells no signatures here",
             fix="Make a hal.Source of each kernel, with its name and its signature.",
         )  # fmt: skip
 

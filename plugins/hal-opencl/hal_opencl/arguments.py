@@ -156,7 +156,7 @@ def check_arguments(
                 f"argument {index} of the kernel is {written}, its signature says {slot.what}",
                 device=device,
                 fix="Write the signature as the kernel declares it, or leave it out. "
-                "It has no __local parameter, whose size is shared= of a launch.",
+                "A signature leaves out __local parameters: shared= of a launch is their size.",
             )
 
 

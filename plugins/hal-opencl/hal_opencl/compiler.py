@@ -164,8 +164,8 @@ class OpenCLCompiler(Compiler):
                     operation,
                     "OpenCL options cannot carry an include folder with blanks or quotes",
                     got=folder,
-                    device=self.device.name,
-                )
+                    device=self.device.name, fix="Rename it, or give a link to it.",
+                )  # fmt: skip
         # One string may hold several options, as the driver splits them at blanks.
         parts = " ".join(source.options).split()
         refuse_files(parts, _READS_FILES, operation, self.device.name)

@@ -6,6 +6,7 @@ import re
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -197,13 +198,12 @@ def import_llvm() -> Any:
 
 def _check_convention(module: Any, entry: str) -> None:
     """Raise ValueError for an entry that takes other parameters than a launch passes."""
-    try:
+    found = "missing"
+    with suppress(NameError):
         function = module.get_function(entry)
-    except NameError:  # the loader says that the entry is missing
-        return
-    head = re.search(r"(?m)^define (.*?)void @(.*)", _BESIDE.sub("", str(function)))
-    moved = [_LINKAGE.sub("", head[1]), *_MOVING.findall(head[2])] if head else []
-    found = " ".join([*" ".join(moved).split(), str(function.global_value_type)])
+        head = re.search(r"(?m)^define (.*?)void @(.*)", _BESIDE.sub("", str(function)))
+        moved = [_LINKAGE.sub("", head[1]), *_MOVING.findall(head[2])] if head else []
+        found = " ".join([*" ".join(moved).split(), str(function.global_value_type)])
     if found != _CONVENTION:
         raise ValueError(
             f"@{entry} is {found}, and a kernel is {_CONVENTION}: its arguments, the launch, the "
