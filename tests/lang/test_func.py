@@ -338,7 +338,7 @@ HEADS = [
     ("def g(a: float):", "a: float", "float is not a parameter's type", "a: hal.float32"),
     ("def g(a: hal.float16):", "a: hal", "float16 is for memory", "hal.float32"),
     ("def g(a) -> hal.bfloat16:", "hal.bfloat16", "bfloat16 is for memory", "hal.float32"),
-    ("def g(a) -> float:", "float", "float is not what a function gives", "-> hal.float32"),
+    ("def g(a) -> bool:", "bool", "bool is not what a function gives", "Write -> hal.bool_"),
     ("def g(a) -> hal.Ptr[hal.int32]:", "hal.Ptr", "not what a function gives", "-> hal.float32"),
     ("async def g(a):", "", "a function must be a plain function", "with def"),
 ]

@@ -135,11 +135,8 @@ class _Definition:
         """Return the annotation as the dtype of a value. Raises: KernelSyntaxError."""
         if not isinstance(annotation, DType) or annotation.name not in DTYPES:
             shown = getattr(annotation, "__name__", annotation)
-            if name == "return":
-                problem, fix = f"{shown} is not what a function gives", "Write -> hal.float32."
-            else:
-                problem, fix = f"{shown} is not a parameter's type", _annotated(name, annotation)
-            raise self.error(name, problem, fix)
+            what = "what a function gives" if name == "return" else "a parameter's type"
+            raise self.error(name, f"{shown} is not {what}", _annotated(name, annotation))
         if annotation in STORAGE_DTYPES:
             fix = "Write -> hal.float32." if name == "return" else f"Write {name}: hal.float32."
             raise self.error(name, f"{annotation} is for memory; a value is a float32", fix)
@@ -167,7 +164,10 @@ class _Definition:
 
 def _annotated(name: str, annotation: object) -> str:
     """Return the fix of an error: how to annotate the parameter."""
+    place = "->" if name == "return" else f"{name}:"
     for kind, fix in WIDTHS:
         if annotation is kind:
-            return fix.replace("Write ", f"Write {name}: ")
+            return fix.replace("Write ", f"Write {place} ")
+    if name == "return":
+        return "Write -> hal.float32."
     return f"Write {name}: hal.Ptr[hal.float32], hal.ConstPtr[hal.float32] or hal.int32."
