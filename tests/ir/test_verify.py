@@ -355,7 +355,7 @@ def test_what_is_no_kernel_or_has_no_signature_is_told_how_to_make_one():
         y[0] = 1
 
     for wrong in (function, hal.Source("k", "", "", language="c"), "k"):
-        with pytest.raises(hal.InvalidArgument, match=r"not a hal.Kernel.*kernel.lower\(\)"):
+        with pytest.raises(hal.InvalidArgument, match=r"not a hal.Kernel.*k.lower\(\)"):
             verify(wrong)
     for wrong in (Kernel("k", "y: float32*", ()), Kernel(None, SIGNATURE, ())):
         with pytest.raises(hal.InvalidKernel, match=r"hal.Signature.parse\(name, text\)"):

@@ -436,7 +436,7 @@ class Reading:
         param = self.kernels[int(match[1])].params[int(match[2])]
         what = f"the field {match[3]!r} in another place" if match[3] else "another size"
         problem = f"the struct of argument {param.name!r} has {what} in the text"
-        fix = "Make the numpy dtype with align=True, or with its offsets."
+        fix = "Give a signature with the numpy dtype of that layout: align=True, or its offsets."
         return self._refused(f"{problem}, its dtype is {param.dtype.name}", log=log, fix=fix)
 
     def _refused(self, problem: str, *, fix: str, log: str = "") -> CompileError:

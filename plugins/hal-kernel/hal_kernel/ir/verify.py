@@ -22,7 +22,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z", re.ASCII)
 
 def verify(kernel: Kernel) -> None:
     """Check all rules. Raises: InvalidKernel naming the first node that breaks one."""
-    check_class(kernel, Kernel, "verify", "For a function with @hal.kernel, pass kernel.lower().")
+    check_class(kernel, Kernel, "verify", "Put @hal.kernel above a def; verify takes k.lower().")
     name: object = kernel.name
     signature: object = kernel.signature
     if not (isinstance(name, str) and isinstance(signature, Signature)):
