@@ -3,12 +3,24 @@
 import pytest
 from builder import Builder
 from counts import calls
+from kernel_files import IMPORTS, lowered
 from worked_examples import side_by_side
 
 import hal_core as hal
 from hal_core.dtypes import float16, float32, int32
 from hal_kernel.ir.blocks import fission
 from hal_kernel.ir.blocks.fission import SPILL_LIMIT, at_barriers, spill_nbytes
+from hal_kernel.ir.blocks.interchange import at_barriers_in_step
+
+HEAD = (
+    IMPORTS
+    + """
+@hal.kernel
+def f(y: hal.Ptr[hal.int32], x: hal.ConstPtr[hal.int32], n: hal.int32):
+    own = hal.local(hal.int32, 4)
+    t, v = hal.thread_idx(0), 0
+"""
+)
 
 
 def test_the_module_begins_with_what_becomes_of_a_kernel():
@@ -197,3 +209,38 @@ def test_deep_nesting_is_no_recursion():
     for block in reversed(levels):
         b.end(block)
     assert _ops(at_barriers(b.kernel())).count("THREADS SPECIAL STORE ENDTHREADS") == 2
+
+
+@pytest.mark.parametrize(
+    ("loop", "block", "in_step"),
+    [
+        ("for k in range(n):\n    v += x[k]", None, True),
+        ("for k in range(hal.block_idx(0), 17):\n    v += x[k]", None, True),
+        ("for k in range(17):\n    v += x[k]", (33, 1, 1), True),
+        ("for k in range(17):\n    v += x[k]", (32, 2, 1), False),
+        ("for k in range(16):\n    v += x[k]", None, False),
+        ("for k in range(t):\n    v += x[k]", None, False),
+        ("for k in range(n):\n    if x[k] > t:\n        v += 1", None, False),
+        ("for k in range(n):\n    for j in range(n):\n        v += x[j + k]", None, True),
+        ("if t < n:\n    for k in range(n):\n        v += x[k]", None, False),
+        ("for k in range(n):\n    own[k % 4] += x[k]", None, False),
+    ],
+)
+def test_loops_without_branches_that_all_threads_run_alike_are_run_in_step(
+    loop, block, in_step, tmp_path
+):
+    body = f"own[0] = 0\n{loop}\nhal.barrier()\ny[t] = v + own[0]"
+    kernel = lowered(HEAD, body, tmp_path)._replace(block=block)
+    inside, found = 0, False
+    for node in at_barriers_in_step(kernel):
+        inside += (node.op == "RANGE") - (node.op == "ENDRANGE")
+        found |= node.op == "THREADS" and inside > 0
+    assert found == in_step
+
+
+def test_a_loop_whose_threads_keep_too_much_is_not_run_in_step(tmp_path):
+    lines = [f"v{n} = x[t + {n}]" for n in range(70)]
+    lines += ["for k in range(n):", *[f"    v{n} += x[k + {n}]" for n in range(70)]]
+    total = " + ".join(f"v{n}" for n in range(70))
+    kernel = lowered(HEAD, "\n".join([*lines, f"v = {total}\nhal.barrier()\ny[t] = v"]), tmp_path)
+    assert _ops(at_barriers_in_step(kernel)) == _ops(at_barriers(kernel))

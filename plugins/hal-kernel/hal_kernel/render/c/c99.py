@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hal_kernel.ir.blocks.fission import at_barriers
+from hal_kernel.ir.blocks.interchange import at_barriers_in_step
 from hal_kernel.render.c.family import CFamilyRenderer
 from hal_kernel.render.c.helpers import BITS, DIVISIONS, HALF_CASTS, PLAIN_ATOMICS
 from hal_kernel.render.c.language import FUNCTIONS, Language, Space
@@ -146,7 +146,7 @@ C = Language(
     barrier="",
     fence="__atomic_thread_fence(__ATOMIC_ACQ_REL);",
     rows=_ROWS,
-    nodes=at_barriers,
+    nodes=at_barriers_in_step,
     threads=_THREADS,
     thread_number="(thread_z * block_dim_y + thread_y) * block_dim_x + thread_x",
     wide_indices=True,
