@@ -270,12 +270,6 @@ def types(session: nox.Session) -> None:
     code_rules.check_stubs(session)
 
 
-@nox.session(python=False)
-def size(session: nox.Session) -> None:
-    """Print the lines of each room, and long functions; `-- --files` prints those of each file."""
-    session.run(sys.executable, str(ROOT / "tests/repository/figures.py"), *session.posargs)
-
-
 @nox.session
 def bench(session: nox.Session) -> None:
     """Measure speed beside its floors and beside what users would pick instead: a table and JSON.

@@ -3,8 +3,8 @@
 import ast
 import functools
 import re
-import sys
 import tomllib
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -20,11 +20,8 @@ PACKAGES = {
 }
 SHARED = ("hal_core", "hal_kernel", "hal_streams", "hal_testing")
 PLUGINS = {name: folder for name, folder in PACKAGES.items() if name not in SHARED}
+Function = ast.FunctionDef | ast.AsyncFunctionDef
 PAGE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-import figures  # noqa: E402
 
 pytestmark = pytest.mark.quick
 
@@ -73,7 +70,7 @@ def _last_name(node):
 def _imports(tree, lazy=True):
     """(line, dotted name) of every import that runs; without `lazy`, none inside of functions."""
     for node in ast.iter_child_nodes(tree):
-        if isinstance(node, figures.Function) and not lazy:
+        if isinstance(node, Function) and not lazy:
             continue
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
@@ -251,10 +248,16 @@ def _imported(path, modules):
 def test_no_function_is_too_long(folder):
     for path in _files(folder):
         for node in ast.walk(_tree(path)):
-            if isinstance(node, figures.Function):
-                length = figures.length_of(node)
+            if isinstance(node, Function):
+                length = _length_of(node)
                 where = f"{path.relative_to(ROOT)}:{node.lineno} {node.name}"
                 assert length <= LONGEST_FUNCTION, f"{where} has {length} lines"
+
+
+def _length_of(node):
+    """Lines of a function from `def` to its end, without its docstring."""
+    doc = node.body[0] if ast.get_docstring(node, clean=False) is not None else None
+    return node.end_lineno - node.lineno + 1 - (doc.end_lineno - doc.lineno + 1 if doc else 0)
 
 
 @pytest.mark.parametrize("folder", PACKAGES.values(), ids=lambda path: path.name)
@@ -266,9 +269,21 @@ def test_threads_are_those_that_ctrl_c_cannot_break(folder):
 
 
 def test_helpers_serve_more_than_one_caller():
-    counts = [figures.helpers_of(_tree(path)) for name in SHARED for path in _files(PACKAGES[name])]
+    counts = [_helpers_of(_tree(path)) for name in SHARED for path in _files(PACKAGES[name])]
     helpers, single_use = map(sum, zip(*counts, strict=True))
     assert single_use < SINGLE_USE * helpers, f"{single_use} of {helpers}"
+
+
+def _helpers_of(tree):
+    """The numbers of private helpers, and of those whose name is used once in their file."""
+    used = Counter(
+        node.id if isinstance(node, ast.Name) else node.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name | ast.Attribute)
+    )
+    defined = [node.name for node in ast.walk(tree) if isinstance(node, Function)]
+    helpers = [name for name in defined if re.match("_(?!_)", name)]
+    return len(helpers), sum(used[name] == 1 for name in helpers)
 
 
 def test_the_map_names_every_room():
