@@ -184,12 +184,6 @@ def ray(session: nox.Session) -> None:
 
 
 @nox.session(python=FULL)
-def transport(session: nox.Session) -> None:
-    """Test copies of hal-ray by Ray's direct transport, on processors. Torch is 3 GB and more."""
-    backends.test_on_clusters(session, "plugins/hal-ray/tests/test_transport.py", "torch", "nixl")
-
-
-@nox.session(python=FULL)
 def browser(session: nox.Session) -> None:
     """Open the page of a profile in a headless Chromium, and click, zoom and read it."""
     if not (shutil.which("chromium") or shutil.which("chromium-browser")):

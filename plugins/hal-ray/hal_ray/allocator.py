@@ -79,12 +79,12 @@ class RayAllocator(LRUAllocator["Place"]):
             return True
         if type(src_device) is not type(self.device):
             return False
-        there, transport = src_device.connection, self.device.transport_from(src_device)
+        there = src_device.connection
         there.takers.add(connection)
         for start in range(0, nbytes, _PART_NBYTES):
             length = min(_PART_NBYTES, nbytes - start)
             connection.count(length)
-            given = there.ask_later("give", part(src, start, length), transport)
+            given = there.ask_later("give", part(src, start, length))
             connection.add("take", part(dest, start, length), [given])
         return True
 

@@ -85,7 +85,6 @@ class RayDevice(Compiled):
             actor = driver.start_host(ray, facts["node_id"], facts["needs"])
             place = f"{facts['node']} ({facts['device']})"
             self.connection = Connection(ray, actor, name, place)
-        self._transports: dict[str, bool] = {}  # name -> its node has it
         self.numbers = itertools.count(1)  # of blocks, programs, graphs and measured commands
         try:
             self.process = self._open_there(facts)
@@ -121,20 +120,6 @@ class RayDevice(Compiled):
     def statistics_there(self) -> Any:
         """Return the accounts of the real device's allocator, after all commands so far."""
         return self.connection.ask("statistics", seconds=driver.SECONDS.read())
-
-    def transport_from(self, other: RayDevice) -> str:
-        """Return the name of Ray's direct transport that brings data from another device here.
-
-        Empty where none is asked for, one of the two nodes lacks it, or they differ in family.
-        """
-        name = driver.TRANSPORT.read()
-        kinds = {str(one.info.vendor["device"]).partition(":")[0] for one in (self, other)}
-        return name if name and len(kinds) == 1 and self._has(name) and other._has(name) else ""
-
-    def _has(self, transport: str) -> bool:
-        if transport not in self._transports:
-            self._transports[transport] = bool(self.connection.ask("transport", transport))
-        return self._transports[transport]
 
     def _open_there(self, facts: Any) -> int:
         settings = driver.settings()

@@ -54,13 +54,6 @@ CORES = config.declare(
     "cores that a CPU device of a node reserves and uses; unset = all that Ray has on the node",
     config.number(int, lambda count: count > 0, "a number of cores, 1 or more"),
 )
-TRANSPORT = config.declare(
-    "HAL_RAY_TRANSPORT",
-    "",
-    "Ray's direct transport for copies between devices of one family, such as nixl; each node "
-    "needs torch and the transport's package; unset = through Ray's object store",
-    str,
-)
 START = "Call ray.init(address=...), or set HAL_RAY_ADDRESS=HOST:PORT (auto: this machine's)."
 REOPEN = "Close the device and open it again; hal.Device.refresh() looks which nodes there are."
 
@@ -274,13 +267,7 @@ def start_host(ray: Any, node: str, needs: dict[str, float]) -> Any:
     """Start the actor that has a device open, on a node, once it has what it needs there."""
     from hal_ray.host import DeviceHost
 
-    options: dict[str, Any] = dict(needs)
-    if TRANSPORT.read():
-        from ray import experimental
-
-        if hasattr(experimental, "set_target_for_ref"):  # Ray is new enough
-            options["enable_tensor_transport"] = True
-    return _on_node(ray, DeviceHost, node, **options).remote()
+    return _on_node(ray, DeviceHost, node, **needs).remote()
 
 
 def settings() -> dict[str, str]:

@@ -24,7 +24,7 @@ import numpy as np
 
 import hal_core as hal
 from hal_core.dtypes import any_
-from hal_ray.driver import SECONDS, explain, log
+from hal_ray.driver import explain
 
 FAMILY = "RAY"
 _BYTES = {1: hal.uint8, 2: hal.uint16, 4: hal.uint32, 8: hal.uint64}
@@ -206,11 +206,7 @@ class DeviceHost:
             succeeded, answer = ray.get(given[0])
             if not succeeded:
                 raise unpack(answer)
-            ref, is_tensor = answer
-            if is_tensor:
-                self._receive(ref, self._view(place, hal.uint8))
-                return
-            data = ray.get(ref)
+            data = ray.get(answer)
         except ray.exceptions.RayError as error:
             raise explain(error, "copy", lost="the device that had the data is lost; ") from None
         self._do_write(place, data)
@@ -226,52 +222,13 @@ class DeviceHost:
         self._raise_failure()
         return self._array(place)
 
-    def _tell_give(self, place: Place, transport: str) -> tuple[Any, bool]:
-        """Put bytes into the object store, for another actor; the failure is told to it, too.
-
-        With a direct transport they stay on the device, in a copy, until the other one has them.
-        """
+    def _tell_give(self, place: Place) -> Any:
+        """Put bytes into the object store, for another actor; the failure is told to it, too."""
         import ray
 
         if self._failure is not None:
             raise unpack(self._failure)
-        if transport:
-            try:
-                copy = self._tensor(self._view(place, hal.uint8)).clone()
-                return ray.put(copy, _tensor_transport=transport), True
-            except Exception as error:  # no memory for a copy
-                log.warning("RAY: a copy without the transport %s: %s", transport, error)
-        return ray.put(self._array(place)), False
-
-    def _tell_transport(self, name: str) -> bool:
-        """Try Ray's direct transport of that name. False where this node lacks a part of it."""
-        import ray
-
-        try:
-            ray.put(self._tensor(hal.zeros(8, hal.uint8, self._device)), _tensor_transport=name)
-        except Exception as error:
-            log.warning("RAY: copies without the transport %s: %s", name, error)
-            return False
-        return True
-
-    def _receive(self, ref: Any, view: hal.Buffer) -> None:
-        """Let the transport write to memory of the device, or the object store if it cannot."""
-        import ray
-
-        dest = self._tensor(view)
-        try:
-            ray.experimental.set_target_for_ref(ref, [dest])
-            ray.get(ref, timeout=SECONDS.read())
-        except Exception as error:
-            log.warning("RAY: a copy through the object store, as its transport failed: %s", error)
-            dest.copy_(ray.get(ref, _use_object_store=True))
-
-    def _tensor(self, view: hal.Buffer) -> Any:
-        """Return the memory as a tensor of torch, after all work on it."""
-        import torch
-
-        self._device.synchronize()
-        return torch.from_dlpack(view)
+        return ray.put(self._array(place))
 
     def _array(self, place: Place) -> Any:
         view = self._view(place, hal.uint8)
