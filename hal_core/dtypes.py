@@ -432,12 +432,10 @@ def check_array(array: Any, operation: str) -> None:
     if not isinstance(array, np.ndarray):
         return
     masks: Any = np.ma  # whose functions have no types in older versions of numpy
-    if masks.is_masked(array):
-        count = masks.count_masked(array)
-        raise InvalidArgument(
-            operation, "the array has masked elements", got=f"{count} of {array.size}",
-            fix="Fill them first: array.filled(0).",
-        )  # fmt: skip
+    marks = masks.getmask(array).tobytes()  # a byte for each element, or for each of its fields
+    if 1 in marks:
+        got, fix = f"{marks.count(1)} of {len(marks)}", "Fill them first: array.filled(0)."
+        raise InvalidArgument(operation, "the array has masked elements", got=got, fix=fix)
 
 
 def values_of(
@@ -447,10 +445,16 @@ def values_of(
 
     `read` is `as_dtype`, or a function that refuses more.
 
-    Raises: InvalidArgument for a dtype that no device has, and for masked elements.
+    Raises: InvalidArgument for a dtype that no device has, for masked elements, and for an object
+    that numpy does not take, such as an array on a GPU or rows of several lengths.
     """
     check_array(array, operation)
-    given = np.asarray(array, order="C")
+    try:
+        given = np.asarray(array, order="C")
+    except (TypeError, ValueError, RuntimeError) as error:  # the object's own, or numpy's
+        got, fix = type(array).__name__, "Give a numpy array, or use Buffer.from_dlpack."
+        problem = f"numpy makes no array of it: {error}"
+        raise InvalidArgument(operation, problem, got=got, fix=fix) from error
     # Strings of any length have no byte order to change.
     native = given.dtype.newbyteorder("=") if given.dtype.kind != "T" else given.dtype
     dtype = read(native, operation)

@@ -56,8 +56,10 @@ def host_bytes(
         bits = obj if dtype is None else plain_bytes(obj, dtype)
         if bits is not obj:
             return host_bytes(bits, nbytes, operation, device)
+        if isinstance(obj, np.ndarray):
+            as_dtype(obj.dtype, operation)  # raises, but for records
         got, fix = f"format {view.format!r}", "Convert it, or give its bytes: array.view(np.uint8)."
-        problem = "the elements are not numbers in the byte order of this machine"
+        problem = "the elements have not the buffer's dtype, nor are they this machine's numbers"
         raise InvalidArgument(operation, problem, got=got, device=device, fix=fix)
     if view.nbytes != nbytes:
         check_nbytes(view.nbytes, nbytes, operation, device)  # raises
