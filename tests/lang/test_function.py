@@ -269,6 +269,7 @@ def test_dtype_of_a_new_local(value, dtype, tmp_path):
     [
         ("def f(y):", "y)", "'y' has no annotation"),
         ("def f(self, y: hal.Ptr[hal.int8]):", "self", "not a method.*put @staticmethod above"),
+        ("def f(cls, y: hal.Ptr[hal.int8]):", "cls", "not a method. Leave cls out.*@staticmethod"),
         ("def f(a: float):", "a: float", "float is not a parameter's type.*Write a: hal.float32"),
         ("def f(a: str):", "a: str", "str is not a parameter's type.*Write a: hal.Ptr"),
         ("def f(y: 'hal.Ptr[float]'):", "y: 'hal", "not a dtype .got <class 'float'>.*. Write hal"),

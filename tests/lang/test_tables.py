@@ -74,6 +74,7 @@ LARGE = np.zeros(20000)
 HALF = np.zeros((100, 100), "f4")
 COMPLEX = np.zeros(3, "c8")
 EMPTY = np.zeros((0, 3))
+NONE, DEEP = (), np.zeros((1, 1, 1, 1, 1))
 
 @hal.kernel
 def f(y: hal.Ptr[hal.float32], n: hal.int32):
@@ -107,6 +108,8 @@ BAD = [
     ("y[i] = HUGE[i]", "HUGE", "HUGE holds 1e+300, and a table", 'np.array(HUGE, "f8")'),
     ("v = RAGGED[i][0]", "RAGGED", "the same number of elements", "rows of one length"),
     ("v = WORDS[i]", "WORDS", "its elements are not all numbers", "hal.unroll"),
+    ("v = NONE[i]", "NONE", "no table: it is empty", "rows of one"),
+    ("v = DEEP[i, 0, 0, 0, 0]", "DEEP", "it has 5 dimensions, and four are", "hal.unroll"),
     ("v = LARGE[i]", "LARGE", "160000 bytes, and 65536 is the limit", "Pass it as a buffer"),
     ("v = HALF[i, 0]\nw = HALF[1:, i]", "", "a slice", "Index one element"),
     ("v = COMPLEX[i]", "COMPLEX", "a numpy ndarray of complex64 is not a constant", "real num"),

@@ -7,7 +7,7 @@ from functools import partial
 from types import FunctionType, ModuleType
 from typing import Any
 
-from hal_core.dtypes import DType
+from hal_core.dtypes import DTYPES, DType
 from hal_kernel.ir import UOp
 from hal_kernel.lang import memory, refusals, shapes
 from hal_kernel.lang.builtins import SPECIALS
@@ -19,11 +19,9 @@ from hal_kernel.lang.tables import of_array
 
 def constant(x: Expressions, node: ast.Constant) -> Any:
     if not isinstance(node.value, (int, float)):
-        raise x.error(
-            node,
-            f"{node.value!r} is not part of the kernel language",
-            "Kernels hold ints, floats and bools.",
-        )
+        own = DTYPES.get(str(node.value))
+        fix = f"Write hal.{own.__qualname__}." if own else "Kernels hold ints, floats and bools."
+        raise x.error(node, f"{node.value!r} is not part of the kernel language", fix)
     return node.value
 
 
@@ -77,6 +75,8 @@ def attribute(x: Expressions, node: ast.Attribute) -> Any:
         fix = f"Write hal.{SPECIALS[owner]}({'xyz'.index(node.attr)})."
     elif isinstance(owner, UOp) and node.attr in MATH_NAMES:
         fix = f"Write hal.{node.attr}({ast.unparse(node.value)})."
+    elif isinstance(owner, UOp) and node.attr == "astype":
+        fix = f"Write hal.float32({ast.unparse(node.value)}), or another dtype."
     elif isinstance(owner, UOp) and node.attr in ("abs", "round"):
         fix = f"Write {node.attr}({ast.unparse(node.value)})."
     problem = f"the attribute .{node.attr} is not part of the kernel language"

@@ -46,10 +46,10 @@ def signature_of(function: FunctionType, caller: FrameType, lines: Sequence[str]
     for position, name in enumerate(definition.names):
         if name not in function.__annotations__:
             problem, fix = f"parameter {name!r} has no annotation", _annotated(name, None)
-            if name == "self" and position == 0:
+            if name in ("self", "cls") and position == 0:
                 problem = "a kernel must be a plain function, not a method"
-                fix = "Leave self out and put @staticmethod above @hal.kernel, or move it out of "
-                fix += "the class."
+                fix = f"Leave {name} out and put @staticmethod above @hal.kernel, or move it out "
+                fix += "of the class."
             raise definition.error(name, problem, fix)
         annotation = definition.annotation(name)
         if isinstance(annotation, PointerType):

@@ -102,6 +102,7 @@ _FOREIGN = {
     ),
     **dict.fromkeys(("clip", "clamp"), "Write min(max(x, low), high)."),
     "square": "Write x * x.",
+    "atomic": "Write hal.atomic_add(p, i, value).",
     **{f"arc{name}": f"Write hal.a{name}(x)." for name in (
         "sin", "cos", "tan", "sinh", "cosh", "tanh",
     )},
@@ -120,7 +121,7 @@ _FOREIGN = {
 
 def foreign(name: str) -> str | None:
     """Return what to write for a function of another kernel language; None for unknown ones."""
-    if not name.lower().startswith("atomic"):
+    if name in _FOREIGN or not name.lower().startswith("atomic"):
         return _FOREIGN.get(name)
     if "sub" in name.lower():
         return "Write hal.atomic_add(p, i, -v)."

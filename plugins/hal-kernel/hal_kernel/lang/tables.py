@@ -69,7 +69,8 @@ def table(x: Expressions, at: ast.AST, owner: tuple[Any, ...], label: str) -> Me
     while values and isinstance(values[0], tuple):
         size = len(values[0])
         if size == 0 or any(not isinstance(row, tuple) or len(row) != size for row in values):
-            problem = f"{label} is no table: its rows do not all have the same number of elements"
+            why = "its rows do not all have the same number of elements" if size else "it is empty"
+            problem = f"{label} is no table: {why}"
             raise x.error(at, problem, "Capture rows of one length, or index it with constants.")
         shape.append(size)
         values = [part for row in values for part in row]
@@ -80,6 +81,8 @@ def table(x: Expressions, at: ast.AST, owner: tuple[Any, ...], label: str) -> Me
         return made
     if len(shape) > 4 or not all(isinstance(value, (int, float)) for value in values):
         problem = f"{label} is no table: its elements are not all numbers"
+        if len(shape) > 4:
+            problem = f"{label} is no table: it has {len(shape)} dimensions, and four are the limit"
         raise x.error(at, problem, "Index it with constants: for k in hal.unroll(...).")
     dtype = getattr(owner, "dtype", None) or _dtype_of(values)
     for value in values:
