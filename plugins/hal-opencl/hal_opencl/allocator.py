@@ -102,8 +102,9 @@ class OpenCLAllocator(LRUAllocator[Opaque]):
                 problem, got = "the memory object belongs to another context", hex(pointer)
             elif memory.size < nbytes:
                 problem, got = "the memory object is too small", f"{memory.size} bytes"
-            else:
-                return memory, 0
+            else:  # the whole of a sub-buffer: none has a part, and graphs see what both share
+                whole: Any = memory.get_info(cl.mem_info.ASSOCIATED_MEMOBJECT)
+                return whole or memory, memory.offset
         raise InvalidArgument(
             "external_ptr", problem, got=got, limit=f"needs {nbytes} bytes",
             device=self.device.name, fix="Make it in this device's context: "

@@ -52,14 +52,8 @@ def hardware(device):
 
 @pytest.fixture
 def saxpy(device):
-    return device.compile(
-        hal.Source(
-            "saxpy",
-            SAXPY,
-            "y: float32*, x: const float32*, a: float32, n: int32",
-            language="opencl",
-        )
-    )
+    signature = "y: float32*, x: const float32*, a: float32, n: int32"
+    return device.compile(hal.Source("saxpy", SAXPY, signature, language="opencl"))
 
 
 @pytest.fixture
