@@ -138,6 +138,7 @@ class FakeProgram(Program):
             ready.append(arg)
         for z, y, x in itertools.product(range(gz * bz), range(gy * by), range(gx * bx)):
             self.function((x, y, z), *ready)
+        return ready  # as a driver's command
 
     def _launch_timed(self, geometry, args):
         self._run(geometry, *args)

@@ -247,7 +247,8 @@ class Program(OfThisProcess):
                 if wait:
                     return self._launch_timed(geometry, args)
                 launch: Any = self._launch
-                return launch(geometry, *args)  # type: ignore[no-any-return]
+                launch(geometry, *args)
+                return None
             if not isinstance(queue, Queue):
                 checked(queue, f"launch {self.name}", self.device)
             return queue._add_launch(  # type: ignore[no-any-return]
