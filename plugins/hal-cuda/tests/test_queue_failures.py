@@ -334,6 +334,7 @@ def test_every_status_of_a_lost_context_is_a_fault(code):
 
 def test_X2_a_forked_child_that_sets_an_event_calls_no_driver(device, simulator):
     queue, gate, x = device.queue(), hal.Event(), ints(device, 1)
+    done = x.fill(2, queue=queue)
     device.synchronize()
     queue.wait(gate)
     x.fill(3, queue=queue)
@@ -341,6 +342,8 @@ def test_X2_a_forked_child_that_sets_an_event_calls_no_driver(device, simulator)
     def in_the_child():
         before = simulator.all_calls()
         gate.set()
+        with pytest.raises(hal.ForkError):
+            done.seconds_since(done)
         return [*simulator.calls_since(before)]
 
     assert findings_of_child(in_the_child) == []

@@ -495,6 +495,7 @@ class StreamQueue(Queue):
 
     def _seconds_between(self, earlier: Event, later: Event) -> float:
         device, handles = self.device, (earlier._mark.handle, later._mark.handle)
+        device._check_open("seconds_since")
         return float(device.call("seconds_since", device.api.seconds_between, *handles))
 
     def _hold(self, event: Event) -> None:
