@@ -99,7 +99,7 @@ def log_failure(what: str, error: BaseException) -> None:
 def _may_be_ctrl_c(error: BaseException) -> bool:
     """Tell whether a signal may have raised the error: only the main thread hears signals."""
     is_main = threading.current_thread() is threading.main_thread()
-    return is_main and not isinstance(error, Exception)
+    return is_main and (not isinstance(error, Exception) or is_of_a_signal(error))
 
 
 def is_of_a_signal(error: BaseException) -> bool:

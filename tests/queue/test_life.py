@@ -490,18 +490,34 @@ def test_X2_a_child_works_whatever_queues_its_parent_has(python, use, tmp_path):
     assert busy.synchronize(20)
 
 
-def test_make_calls_is_resumed_after_ctrl_c():
+def test_Q2_a_record_that_a_handler_of_signals_ends_is_made_again(fake):
+    queue, event = fake.queue(), hal.Event()
+
+    def interrupted(event, record=queue._record):
+        del queue._record
+        record(event)
+        raise TimeoutError  # as the handler of an alarm does
+
+    queue._record = interrupted
+    with pytest.raises(TimeoutError):
+        queue.record(event)
+    assert event.wait(20) and event.queue is queue
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, TimeoutError])
+def test_make_calls_is_resumed_after_a_signal(monkeypatch, kind):
     calls = deque()
 
     def once():
         if not made:
             made.append(0)
-            raise KeyboardInterrupt
+            raise kind
         made.append(1)
 
     made = []
     calls.extend([once, lambda: made.append(2)])
-    with pytest.raises(KeyboardInterrupt):
+    monkeypatch.setattr("signal.getsignal", lambda _: once)
+    with pytest.raises(kind):
         make_calls(calls)
     make_calls(calls)
     assert made == [0, 1, 2]

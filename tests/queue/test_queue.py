@@ -150,21 +150,17 @@ def test_Q5_running_names_the_work(fake):
     assert event.wait(5) and queue.running == ""
 
 
-def test_a_queue_of_another_device_is_refused(fake):
+def test_a_queue_and_an_event_of_another_device_are_refused(fake):
     other = hal.Device["FAKE:1"].queue()
     with pytest.raises(hal.InvalidArgument, match=r"queue belongs to another device.*FAKE:1"):
         hal.zeros(4, hal.int32, fake).fill(1, queue=other)
     mine = fake.queue()
+    assert mine.record().wait(5) and other.record().wait(5)
+    with pytest.raises(hal.InvalidArgument, match="have two clocks.*FAKE and FAKE:1"):
+        mine.record().seconds_since(other.record())
     fake.close()
     with pytest.raises(hal.InvalidState, match=r"the device is closed.*Open it again"):
         hal.zeros(4, hal.int32, fake.name).fill(1, queue=mine)
-
-
-def test_events_of_two_devices_have_no_common_clock(fake):
-    events = [device.queue().record() for device in (fake, hal.Device["FAKE:1"])]
-    assert all(event.wait(5) for event in events)
-    with pytest.raises(hal.InvalidArgument, match="have two clocks.*FAKE and FAKE:1"):
-        events[0].seconds_since(events[1])
 
 
 def test_events_that_failed_have_no_time(fake):

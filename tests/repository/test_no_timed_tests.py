@@ -30,7 +30,6 @@ RIGHT = {
     },
     "a wait or a delay takes at least as long as was asked": {
         "plugins/hal-cpu/tests/test_checked.py::test_a_loop_that_does_not_end",
-        "plugins/hal-opencl/tests/test_device.py::test_synchronize_has_a_time_limit",
         "tests/simulators/cuda/test_driver_faults.py::",
     },
     "times that a device tells lie within those of its caller": {

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import ref
 
+from hal_core.errors import HalError
 from hal_core.profiling import record_queued
 from hal_core.queue import Event, Failure, PolledEvent, PolledQueue, copy_by_host
 from hal_metal import driver, transfers
@@ -93,7 +94,7 @@ class MetalQueue(PolledQueue):
                     work = commit()
                 else:
                     work = record_queued(self, name, more.get("waited"), commit, nbytes)
-            except Exception as error:
+            except HalError as error:
                 failure = Failure(name, self.name, error.with_traceback(None))
                 self._pending.append(Command(name, None, keep, **more, failure=failure))
                 self._drops = True
@@ -183,7 +184,7 @@ class MetalQueue(PolledQueue):
         try:
             with driver.check("copyout", device.name):
                 between = transfers.between(device, dest.nbytes)
-        except Exception as error:
+        except HalError as error:
             self._refuse("copyout", Failure("copyout", self.name, error.with_traceback(None)))
             return
 
