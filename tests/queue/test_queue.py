@@ -155,9 +155,10 @@ def test_a_queue_and_an_event_of_another_device_are_refused(fake):
     with pytest.raises(hal.InvalidArgument, match=r"queue belongs to another device.*FAKE:1"):
         hal.zeros(4, hal.int32, fake).fill(1, queue=other)
     mine = fake.queue()
-    assert mine.record().wait(5) and other.record().wait(5)
+    early, late = mine.record(), other.record()
+    assert early.wait(5) and late.wait(5)
     with pytest.raises(hal.InvalidArgument, match="have two clocks.*FAKE and FAKE:1"):
-        mine.record().seconds_since(other.record())
+        late.seconds_since(early)
     fake.close()
     with pytest.raises(hal.InvalidState, match=r"the device is closed.*Open it again"):
         hal.zeros(4, hal.int32, fake.name).fill(1, queue=mine)
