@@ -117,7 +117,9 @@ def test_C5_llvm_of_another_convention(device):
     good = NOTHING_LLVM.replace(
         "ret void", "%y = load ptr, ptr %a\n  store i32 7, ptr %y\n  ret void"
     )
+    of_an_arm = ') "target-cpu"="apple-m1" "target-features"="+neon,+aes" {'  # ended the process
     shown = good.replace("void", "weak hidden void", 1), "y: int32*, n: int32"
+    shown = shown[0].replace(") {", of_an_arm), shown[1]
     source = hal.Source("nothing", *shown, language="llvm")
     y = hal.zeros(4, hal.int32, device)
     device.compile(source)(y, vals=(1,), grid=1, block=1)

@@ -133,13 +133,14 @@ class OpenCLDevice(Compiled):
         try:
             if timeout is None:
                 self.wait_for_last()
-                self.commands.finish()  # work that others have queued, too
-                self.replays.clear()
-                return True
-            # `finish` takes no timeout, so this waits for a marker after all queued work.
+            # Not `finish`: it takes no timeout, and waits for what other threads add meanwhile.
             marker = cl.enqueue_marker(self.commands)
             self.commands.flush()
-            return self.wait_for(marker, timeout)
+            done = self.wait_for(marker, math.inf if timeout is None else timeout)
+            self.replays = [
+                one for one in self.replays if one[0].command_execution_status > COMPLETE
+            ]
+            return done
         except cl.Error as error:
             raise driver.explain(error, "wait", self.name, self.last_launched) from None
 

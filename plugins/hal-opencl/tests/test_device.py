@@ -218,6 +218,23 @@ def busy(hardware, saxpy):
     hardware.synchronize()
 
 
+def test_P8_a_wait_for_the_device_is_not_for_what_others_add_meanwhile(hardware):
+    """`clFinish` of PoCL waits until the queue has nothing more, so that `close` might not end."""
+    earlier, later = (cl.UserEvent(hardware.context) for _ in range(2))
+    cl.enqueue_barrier(hardware.commands, wait_for=[earlier])
+
+    def add():
+        cl.enqueue_barrier(hardware.commands, wait_for=[later])
+        earlier.set_status(driver.COMPLETE)
+
+    threading.Timer(0.1, add).start()
+    last = threading.Timer(20, later.set_status, [driver.COMPLETE])
+    last.start()
+    assert hardware.synchronize() and last.is_alive()
+    last.cancel()
+    later.set_status(driver.COMPLETE)
+
+
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="the system has no alarms")
 @pytest.mark.parametrize("wait", ["synchronize", "copyout", "copyin", "launch"])
 def test_Q2_ctrl_c_ends_a_wait_before_the_work_ends(hardware, saxpy, busy, wait):
@@ -242,15 +259,14 @@ def test_Q2_ctrl_c_ends_a_wait_before_the_work_ends(hardware, saxpy, busy, wait)
 
 
 def test_P9_a_failure_on_the_device_surfaces_at_the_wait(device, saxpy, monkeypatch, vendor_error):
-    class Lost:
-        def finish(self):
-            raise vendor_error("clFinish", "OUT_OF_RESOURCES")
+    def lost(commands):
+        raise vendor_error("clEnqueueMarker", "OUT_OF_RESOURCES")
 
     x = hal.zeros(4, hal.float32, device)
     saxpy(x, x, vals=(1.0, 4), threads=4)
     device.synchronize()
-    monkeypatch.setattr(device, "commands", Lost())
-    with pytest.raises(DeviceFault, match=r"clFinish failed with OUT_OF_RESOURCES.*saxpy"):
+    monkeypatch.setattr(cl, "enqueue_marker", lost)
+    with pytest.raises(DeviceFault, match=r"clEnqueueMarker failed with OUT_OF_RESOURCES.*saxpy"):
         device.synchronize()
 
 

@@ -48,6 +48,7 @@ _STACK_NBYTES = 4 << 20  # LLVM recurses; a quarter is enough for MOST_LINES
 # LLVM ends the process at these words, as llvmlite has no parser of assembly and no collector of
 # garbage, and at an intrinsic of another processor. Names are those of LLVM's targets.
 _BESIDE = re.compile(r'"[^"\n]*"|;[^\n]*')  # strings and comments
+_PROCESSOR = re.compile(r'"(?:target-(?:cpu|features)|tune-cpu)"="[^"\n]*"')  # as clang writes them
 _WORD = re.compile(r"(?<![@%$\w.-])(asm|gc|vscale|x86_amx)\b(?!:)")
 _INTRINSIC = re.compile(
     r"@llvm\.(aarch64|amdgcn|arm|bpf|dx|hexagon|loongarch|mips|nvvm|ppc|r600|riscv|s390|spv|ve|wasm"
@@ -133,7 +134,8 @@ class LLVMCompiler(ObjectCompiler):
                 )
             try:
                 # Closed by `with`: a finalizer would call LLVM while another thread holds the lock.
-                with llvm.parse_assembly(source.text) as module:
+                # All of this processor counts. LLVM ends the process at features of others.
+                with llvm.parse_assembly(_PROCESSOR.sub("", source.text)) as module:
                     module.triple = machine.triple
                     module.data_layout = str(machine.target_data)
                     module.verify()
