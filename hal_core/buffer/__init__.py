@@ -352,7 +352,7 @@ class Buffer(Elements):
                 "wrap", "the backend does not know such an object",
                 got=type(obj).__name__, device=owner.name,
                 fix="Buffer.from_dlpack and from_numpy take other libraries' arrays, and "
-                "BufferSpec(external_ptr=...) an address, or a cl_mem (.int_ptr) of PyOpenCL.",
+                "BufferSpec(external_ptr=...) an address, or a handle such as a cl_mem.",
             )  # fmt: skip
         return cls._borrow(owner, *found)
 

@@ -6,6 +6,7 @@ import math
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from shutil import which
 from typing import TYPE_CHECKING, Any
 
@@ -137,9 +138,7 @@ class OpenCLDevice(Compiled):
             marker = cl.enqueue_marker(self.commands)
             self.commands.flush()
             done = self.wait_for(marker, math.inf if timeout is None else timeout)
-            self.replays = [
-                one for one in self.replays if one[0].command_execution_status > COMPLETE
-            ]
+            self.forget_replays()
             return done
         except cl.Error as error:
             raise driver.explain(error, "wait", self.name, self.last_launched) from None
@@ -215,6 +214,13 @@ class OpenCLDevice(Compiled):
         event = self.last_event
         if event is not None:
             self.wait_for(event)
+
+    def forget_replays(self) -> None:
+        """Let go of the replays that are over. Another thread may add one meanwhile."""
+        for one in [*self.replays]:
+            if one[0].command_execution_status <= COMPLETE:
+                with suppress(ValueError):  # another thread was faster
+                    self.replays.remove(one)
 
     def __getattr__(self, name: str) -> Any:
         if name in ("context", "commands"):  # another thread closed the device after our check

@@ -9,7 +9,7 @@ from hal_core.graph.node import COPY, COPYIN
 from hal_opencl import driver
 from hal_opencl.allocator import Opaque, copied_twice
 from hal_opencl.command_buffer import CommandBuffer, calls_of
-from hal_opencl.driver import COMPLETE, cl
+from hal_opencl.driver import cl
 from hal_opencl.program import OpenCLProgram
 
 if TYPE_CHECKING:
@@ -26,10 +26,10 @@ class Replay:
 
     def __call__(self) -> None:
         device = self._device
-        running = [one for one in device.replays if one[0].command_execution_status > COMPLETE]
+        device.forget_replays()
         with driver.check("replay", device.name):
             event = self.enqueue(device.commands)
-        device.replays = [*running, (event, self)]
+        device.replays.append((event, self))
         device.last_event, device.last_launched = event, "one of a graph's"
 
 

@@ -6,7 +6,7 @@
 
 A compiler makes vectors of the innermost loop only. The sum of one thread is none, as its order is
 fixed; the loop over threads is one. A barrier at the end of the loop's body changes the order,
-where all threads run the loop alike. Source: Jaaskelainen et al., pocl, 2015 (section 4.4).
+where all threads run the loop alike. Source: Jaaskelainen et al., pocl, 2015.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ def in_step(kernel: Kernel) -> Kernel:
         elif node.op in _CONTROL or any(source.op == "LOCAL" for source in node.src):
             body = None
         elif node.op == "ENDRANGE" and node.src[0] is body:
-            loops |= set() if _is_short(body) else {body}
+            if not _is_short(body):
+                loops.add(body)
             body = None
     if loops:
         known = Uniformity(kernel)
