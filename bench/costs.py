@@ -34,6 +34,13 @@ def by_range(y: Array, x: Input, a: hal.float32, n: hal.int32):
 
 
 @hal.kernel
+def behind_the_first(y: Array, x: Input, a: hal.float32, n: hal.int32):
+    i = hal.global_idx(0)
+    if 0 < i < n:
+        y[i] = a * x[i] + y[i]
+
+
+@hal.kernel
 def column_sums(y: Array, x: Input, w: hal.int32, h: hal.int32):
     i = hal.global_idx(0)
     if i < w:
@@ -308,6 +315,7 @@ def cases() -> Iterator[tuple[str, Case, str, Case]]:
     signed = x - np.float32(0.5)
     ints, a = (255 * x).astype("i4"), 1e-9
     each = Case(kernels.saxpy, two, (a, COUNT), COUNT)
+    yield "if 0 < i < n", each._replace(kernel=behind_the_first), "if i < n", each
     strides = Case(by_range, two, (a, COUNT), 2048)
     yield "range(i, n, 2048)", strides, "a thread for each element", each
     wide = Case(saxpy64, tuple(v.astype("f8") for v in two), (a, COUNT), COUNT)

@@ -93,6 +93,27 @@ def test_indices_are_what_the_interpreter_computes(kernel, part):
                 np.testing.assert_array_equal(y.numpy(), expected, f"{w}, {h} in {block}")
 
 
+@hal.kernel
+def between(y: hal.Ptr[hal.int32], first: hal.int32, end: hal.int32):
+    i = hal.global_idx(0)
+    if first <= i < end:
+        y[i] += i + 1
+
+
+@pytest.mark.parametrize("block", [256, 40, 5])
+def test_rows_that_begin_within_a_vector_run_each_thread_once(block):
+    """Their gangs begin at a vector, or at the first thread of the row."""
+    programs = [compiled(between, width) for width in (None, 4, 1)]
+    size = -(-700 // block) * block
+    for first, end in itertools.product((-5, 0, 1, 15, 16, 17, 63, 300), (0, 250, 513, 700)):
+        expected = np.zeros(size, "i4")
+        expected[max(first, 0) : end] = np.arange(max(first, 0), max(first, end, 0)) + 1
+        for program in programs:
+            y = hal.Buffer.from_numpy(np.zeros(size, "i4"), "CPU")
+            program(y, vals=(first, end), grid=size // block, block=block, wait=True)
+            np.testing.assert_array_equal(y.numpy(), expected, f"{first} to {end}")
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("registers", [WIDE_REGISTERS, NEON], ids=["avx512", "neon"])
 @pytest.mark.parametrize("case", CASES[:20], ids=lambda case: str(case.kernel.__name__))

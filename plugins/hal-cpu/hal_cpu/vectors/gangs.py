@@ -35,6 +35,7 @@ _PARAMETERS = "ptr %hal.args, ptr %hal.launch, i64 %hal.first, i64 %hal.last"
 _ALONE = 4  # threads behind the last gang of a row that run a short body one by one
 _SHORT = 48  # nodes
 _LONG = 256  # beyond it LLVM's time for one more body is not worth what it saves in the last gangs
+_MANY = 12  # vectors of a row; a shorter one loses more by a mask than it gains
 _PADDING = 64  # elements behind an array that whole vectors may read
 
 
@@ -273,7 +274,7 @@ class Gangs(Flat):
         row = self.let(f"mul i64 {rows[0]}, {self.sizes[1]}")
         row = self.let(f"mul i64 {self.let(f'add i64 {row}, {rows[1]}')}, {size}")
         start, end = self._with_work(region, size)
-        self.store("i64", start, slot)
+        self.store("i64", self._in_line(start, end), slot)
         self.open_loop(f"x.{place}")
         x = self.load("i64", slot)
         rest = self.let(f"sub nsw i64 {end}, {x}")
@@ -371,6 +372,20 @@ class Gangs(Flat):
         self.log.back(mark)
         self.values = dict(self.outer)
         return start, end
+
+    def _in_line(self, start: str, end: str) -> str:
+        """Return where the gangs of a row begin: at its first thread with work, or up to a vector
+        ahead of it, so that their vectors do not lie across two lines of the cache.
+
+        The guards fail for the threads ahead of it, so the first gang has a mask.
+        """
+        few = self.widths.few
+        if start == "0" or few == 1:
+            return start
+        ahead = self.let(f"and i64 {self.let(f'add i64 {self.first[0]}, {start}')}, {few - 1}")
+        long = self.let(f"icmp sgt i64 {self.let(f'sub i64 {end}, {start}')}, {_MANY * few}")
+        first = self.let(f"sub i64 {start}, {self.select(long, 'i64', ahead, '0')}")
+        return self.call("@llvm.smax.i64", "i64", ["i64"] * 2, [first, "0"])
 
     def _body_of(self, region: _Region, x: str, rest: str, thread: str, end: str) -> None:
         """Write what a gang does; `rest`: the threads that are left, of which a mask is made."""
