@@ -131,6 +131,8 @@ def complete(found: Scan) -> None:
         return
     from importlib_metadata import DistributionFinder
 
+    from hal_core.concurrency import raise_if_of_a_signal
+
     entries, folders, damaged = list(found.entries), dict(found.folders), dict(found.damaged)
     context = DistributionFinder.Context(path=found.left)  # type: ignore[no-untyped-call]
     given: list[Any] = []
@@ -139,6 +141,7 @@ def complete(found: Scan) -> None:
         try:
             given += getattr(finder, "find_distributions", lambda context: ())(context)
         except Exception as error:
+            raise_if_of_a_signal(error)
             damaged[repr(finder)] = f"cannot be asked: {type(error).__name__}: {error}"
     for metadata in given:
         where = str(getattr(metadata, "_path", metadata))
@@ -149,6 +152,7 @@ def complete(found: Scan) -> None:
                 folders[name] = [Distribution(name, where, metadata.version)]
                 entries += _entries(text.encode(), folders[name][0], where, damaged)
         except Exception as error:  # a damaged distribution must not hide the others
+            raise_if_of_a_signal(error)
             damaged[where] = f"cannot be read: {type(error).__name__}: {error}"
     # Replaced, not changed in place: two threads may complete one scan at a time.
     found.entries, found.folders, found.damaged = entries, folders, damaged

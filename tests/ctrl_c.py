@@ -153,6 +153,15 @@ class Moment:
 Press = TypeVar("Press", bound="Place | Moment")
 
 
+def raise_in_handler(error):
+    """Raise an error as the handler of a signal does: it is called with the interrupted frame."""
+
+    def handler(number, frame):
+        raise error
+
+    handler(signal.SIGTERM, sys._getframe())
+
+
 def expect(holds, why):
     """Fail unless it holds, under `python -O` too."""
     if not holds:

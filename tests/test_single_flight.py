@@ -3,6 +3,7 @@
 import threading
 
 import pytest
+from ctrl_c import raise_in_handler
 from in_threads import results
 
 import hal_core as hal
@@ -14,7 +15,8 @@ def is_idle(flights):
     return not (flights._flights or flights._waiting)
 
 
-def test_R14_a_keyboard_interrupt_is_its_own_threads_and_the_work_is_taken_over():
+@pytest.mark.parametrize("error", [KeyboardInterrupt, TimeoutError])
+def test_R14_what_a_signal_raises_is_its_own_threads_and_the_work_is_taken_over(error):
     flights = SingleFlight()
     runs = []
     outcomes = []
@@ -26,21 +28,21 @@ def test_R14_a_keyboard_interrupt_is_its_own_threads_and_the_work_is_taken_over(
             started.set()
             while len(flights._waiting) < 3:
                 pass
-            raise KeyboardInterrupt
+            raise_in_handler(error)  # only the main thread hears a real signal
         return "done"
 
     def ask():
         try:
             outcomes.append(flights.run("key", work, operation="test"))
-        except KeyboardInterrupt as error:
-            outcomes.append(type(error))
+        except error:
+            outcomes.append(error)
 
     first = threading.Thread(target=ask)
     first.start()
     started.wait(20)
     results(*[ask] * 3)
     first.join(20)
-    assert outcomes.count(KeyboardInterrupt) == 1
+    assert outcomes.count(error) == 1
     assert outcomes.count("done") == 3
     assert is_idle(flights)
 

@@ -389,6 +389,7 @@ class Allocator(Accounts[Opaque], concurrency.OfThisProcess):
         except BaseException as error:
             if fits:
                 self._held -= size  # one step
+            concurrency.raise_if_of_a_signal(error)
             ours = isinstance(error, (HalError, NotImplementedError))
             if isinstance(error, OutOfMemory) or (isinstance(error, Exception) and not ours):
                 return None, error  # a vendor's error never escapes raw

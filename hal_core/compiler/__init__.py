@@ -13,7 +13,7 @@ from hal_core.compiler import cache
 from hal_core.compiler.module import Module as Module
 from hal_core.compiler.requirements import check
 from hal_core.compiler.selection import select
-from hal_core.concurrency import OfThisProcess
+from hal_core.concurrency import OfThisProcess, raise_if_of_a_signal
 from hal_core.errors import CompilerUnavailable, InvalidArgument, Unsupported, check_class
 from hal_core.profiling import ProfileProgramEvent, record
 from hal_core.source import Binary, Source
@@ -177,7 +177,11 @@ def compile_source(device: Compiled, source: Source[Any]) -> list[Program]:
             device=device.name, fix="Leave out offsets=True: a view's pointer has its offset.",
         )  # fmt: skip
     start_ns = perf_counter_ns()
-    image, cached = compiler.compile_or_reuse(source)
+    try:
+        image, cached = compiler.compile_or_reuse(source)
+    except BaseException as error:
+        raise_if_of_a_signal(error)
+        raise
     times = start_ns, perf_counter_ns()
     kind = "reuse" if cached else "compile"
     record(ProfileProgramEvent, kind, source.name, device.name, times, len(image))

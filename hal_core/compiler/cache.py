@@ -20,7 +20,7 @@ from collections import Counter
 from typing import NamedTuple
 
 from hal_core import config
-from hal_core.concurrency import fork_safe_lock
+from hal_core.concurrency import fork_safe_lock, raise_if_of_a_signal
 from hal_core.files import write_whole
 
 log = logging.getLogger("hal_core")
@@ -98,6 +98,7 @@ def store(key: str, content: bytes) -> None:
         prefix = key + _HALF_WRITTEN
         write_whole(path, _header(key, content), content, prefix=prefix, permissions=0o600)
     except OSError as error:
+        raise_if_of_a_signal(error)
         if isinstance(error, PermissionError) and os.path.exists(path):
             return  # Windows, while another process reads the entry: its content is the same
         if place not in _unwritable:
@@ -179,6 +180,7 @@ def _read_entry(path: str, key: str) -> tuple[bytes | None, str]:
     except FileNotFoundError:
         return None, "absent"
     except OSError as error:
+        raise_if_of_a_signal(error)
         return None, "foreign" if error.errno == errno.ELOOP else "unreadable"
     content, header = data[_HEADER_NBYTES:], data[:_HEADER_NBYTES]
     expected = _header(key, content)

@@ -7,7 +7,8 @@ import os
 from typing import TYPE_CHECKING
 
 from hal_core import config
-from hal_core.device.plugin import is_failure, one_line
+from hal_core.concurrency import raise_if_of_a_signal
+from hal_core.device.plugin import one_line
 from hal_core.errors import (
     CompilerUnavailable,
     DeviceFault,
@@ -101,13 +102,12 @@ def _try(device: Compiled, pair: CompilerPair) -> Compiler | None:
             return device._ready_compilers.setdefault(pair.name, pair.compiler())
         except (DeviceFault, ForkError, InvalidState):  # of the device: no other pair can serve
             raise
-        except HalError as error:  # as part of a sentence that names operation and device itself
-            reason = f"{error.problem} ({error.fix.rstrip('.')})" if error.fix else error.problem
         except BaseException as error:  # a plugin may raise anything
-            if not is_failure(error):
-                raise
+            raise_if_of_a_signal(error)
             reason = one_line(error)
-            if isinstance(error, (ImportError, OSError)):
+            if isinstance(error, HalError):  # a part of a sentence that names operation and device
+                reason = error.problem + (f" ({error.fix.rstrip('.')})" if error.fix else "")
+            elif isinstance(error, (ImportError, OSError)):
                 reason = reason.partition(": ")[2] or reason
         device._failed_compilers[pair.name] = reason
         return None

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from types import FrameType
+
+_TAKES_MORE = 0x04  # inspect.CO_VARARGS: *args
 
 
 def run_unless_busy(lock: threading.RLock, work: Callable[[], object]) -> None:
@@ -79,7 +83,7 @@ def make_calls(calls: deque[Callable[[], object]]) -> None:
         try:
             call()
         except BaseException as error:
-            if _may_be_ctrl_c(error):
+            if may_be_ctrl_c(error):
                 calls.appendleft(call)
                 raise
             log_failure("an event's callback failed", error)
@@ -92,11 +96,11 @@ def log_failure(what: str, error: BaseException) -> None:
 
         getLogger("hal_core").warning("%s: %s", what, f"{type(error).__name__}: {error}")
     except BaseException as raised:  # of the error's own text, or of the program's handlers
-        if _may_be_ctrl_c(raised):
+        if may_be_ctrl_c(raised):
             raise
 
 
-def _may_be_ctrl_c(error: BaseException) -> bool:
+def may_be_ctrl_c(error: BaseException) -> bool:
     """Tell whether a signal may have raised the error: only the main thread hears signals."""
     is_main = threading.current_thread() is threading.main_thread()
     return is_main and (not isinstance(error, Exception) or is_of_a_signal(error))
@@ -108,11 +112,40 @@ def is_of_a_signal(error: BaseException) -> bool:
     SIGTERM often becomes a SystemExit that way, which is the end of the program. A backend whose
     library hears signals in machine code marks the error with `of_a_signal`.
     """
-    import signal
-    from traceback import walk_tb
+    place = error.__traceback__
+    while place is not None and place.tb_next is not None:
+        interrupted, place = place.tb_frame, place.tb_next
+        # A handler is called with the frame that it interrupts. Its variables alone are read: those
+        # of a running frame may hold the error, which Python 3.12 would keep in a cycle.
+        if any(one is interrupted for one in _arguments(place.tb_frame)):
+            return True
+    return hasattr(error, "of_a_signal")
 
-    handlers = map(signal.getsignal, signal.valid_signals())
-    codes = {code for one in handlers if (code := getattr(one, "__code__", None))}
-    if hasattr(error, "of_a_signal"):
-        return True
-    return any(frame.f_code in codes for frame, _ in walk_tb(error.__traceback__))
+
+def _arguments(frame: FrameType) -> Iterator[object]:
+    code = frame.f_code
+    count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & _TAKES_MORE)
+    for name in code.co_varnames[:count]:
+        given = frame.f_locals.get(name)
+        yield from given if isinstance(given, tuple) else (given,)
+
+
+def raise_if_of_a_signal(error: BaseException) -> None:
+    """Raise what Ctrl-C or the handler of a signal raised, if `error` is that or has replaced it.
+
+    Code that catches every OSError replaces a TimeoutError, for example. What the program itself is
+    handling meanwhile does not count: it was caught further out, in a frame that called ours.
+    """
+    frame, callers = sys._getframe(1).f_back, list[FrameType]()
+    while frame is not None:
+        callers += [frame]
+        frame = frame.f_back
+    one: BaseException | None = error
+    while one is not None and one.__traceback__ and one.__traceback__.tb_frame not in callers:
+        if isinstance(one, KeyboardInterrupt) or is_of_a_signal(one):
+            context = one.__context__
+            try:
+                raise one
+            finally:
+                one.__context__ = context
+        one = one.__context__

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
 
+from hal_core.concurrency.ctrl_c import is_of_a_signal
 from hal_core.concurrency.fork import fork_safe_lock, forkable
 from hal_core.concurrency.imports import IMPORT_SYSTEM, is_importing
 from hal_core.errors import InvalidState
@@ -33,8 +34,9 @@ class _Flight:
 class SingleFlight:
     """Runs the work of each key once at a time, without dead-lock.
 
-    Every failure reaches all threads that waited, except a KeyboardInterrupt: it belongs to the
-    thread that got it, and a waiter takes the work over. A result is forgotten after the flight.
+    Every failure reaches all threads that waited, except what a signal raises, as Ctrl-C does: that
+    belongs to the thread that got it, and a waiter takes the work over. A result is forgotten after
+    the flight.
     """
 
     def __init__(self) -> None:
@@ -64,7 +66,8 @@ class SingleFlight:
             mine.error = None
             return mine.result  # type: ignore[no-any-return]
         except BaseException as error:
-            if key in self._flights and self._flights[key] is mine:  # else it came while waiting
+            # Else it came while waiting, or is this thread's own: of a signal.
+            if key in self._flights and self._flights[key] is mine and not is_of_a_signal(error):
                 mine.error = error
             raise
         finally:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from hal_core.concurrency.ctrl_c import log_failure
+from hal_core.concurrency.ctrl_c import log_failure, raise_if_of_a_signal
 from hal_core.errors import InvalidState
 
 Servers = dict[int, threading.Thread]  # number of some work -> the one thread that does it
@@ -37,9 +37,7 @@ class Thread(threading.Thread):
         try:
             super().start()
         except RuntimeError as error:
-            heard = error.__context__
-            if heard is not None and not isinstance(heard, Exception):
-                raise heard from None  # Ctrl-C: the exit of a `with` has failed for it
+            raise_if_of_a_signal(error)  # which the exit of a `with` has failed for
             raise
 
 

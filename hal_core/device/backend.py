@@ -16,11 +16,12 @@ from hal_core.concurrency import (
     fork_safe_lock,
     forkable,
     fresh_copy,
+    raise_if_of_a_signal,
     survives_fork,
 )
 from hal_core.device import plugin as checks
 from hal_core.device.names import join
-from hal_core.device.plugin import Extension, Plugin, Unusable, is_failure, one_line, short_repr
+from hal_core.device.plugin import Extension, Plugin, Unusable, one_line, short_repr
 from hal_core.errors import DeviceUnavailable, HalError, InvalidArgument, UnknownDevice
 
 if TYPE_CHECKING:
@@ -113,6 +114,7 @@ class Backend(Plugin, OfThisProcess):
                     raise DeviceUnavailable("open", problem, device=self.family, fix=fix)
                 answer[:] = [infos]
             except HalError as error:
+                raise_if_of_a_signal(error)
                 answer[:] = [error.with_traceback(None)]
 
         if not _lasts(answer):
@@ -209,10 +211,9 @@ class Backend(Plugin, OfThisProcess):
         """
         try:
             return checked(getattr(self.manager.hook, hook)(**arguments))
-        except HalError:
-            raise
         except BaseException as error:
-            if not is_failure(error):
+            raise_if_of_a_signal(error)
+            if isinstance(error, HalError):
                 raise
             around = [
                 f"{extension.name} ({extension.origin})"
@@ -270,8 +271,7 @@ def _logged(plugin: Plugin, hook: str, device: Compiled) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        if not is_failure(error):
-            raise
+        raise_if_of_a_signal(error)
         log.warning(
             "%s of plugin %s failed on %s: %s; from %s",
             hook, plugin.name, device.name, one_line(error), plugin.origin, exc_info=error,

@@ -270,9 +270,10 @@ class Compiled(concurrency.OfThisProcess):
         pair, _ = select(self, None)
         try:
             return pair.renderer()  # type: ignore[misc]  # select(None) gives one that has one
-        except HalError:
-            raise
         except Exception as error:
+            concurrency.raise_if_of_a_signal(error)
+            if isinstance(error, HalError):
+                raise
             raise self._backend.refuse(f"the renderer of {pair.name} failed", error) from error
 
     @property

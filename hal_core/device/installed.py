@@ -11,10 +11,10 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from hal_core import config, discovery
-from hal_core.concurrency import flights, fresh_copy, is_of_a_signal, refuse_at_exit
+from hal_core.concurrency import flights, fresh_copy, raise_if_of_a_signal, refuse_at_exit
 from hal_core.device.backend import Backend
 from hal_core.device.names import KNOWN, is_family
-from hal_core.device.plugin import Extension, Plugin, is_failure, one_line
+from hal_core.device.plugin import Extension, Plugin, one_line
 from hal_core.discovery import DEVICES, EXTENSIONS, EntryPoint, Scan, normalize
 from hal_core.errors import (
     DeviceUnavailable,
@@ -286,8 +286,7 @@ def import_entry(entry: EntryPoint) -> Any:
         for attribute in attributes.strip().split(".") if attributes.strip() else ():
             found = getattr(found, attribute)
     except BaseException as error:  # SystemExit too: a module's own must not end the process
-        if isinstance(error, KeyboardInterrupt) or is_of_a_signal(error):
-            raise
+        raise_if_of_a_signal(error)
         spec = getattr(sys.modules.get(module), "__spec__", None)
         if isinstance(error, AttributeError) and getattr(spec, "_initializing", False):
             problem = "its module is still being imported, and asks for its own device"
@@ -303,10 +302,9 @@ def _examined(kind: type[P], found: object, name: str, origin: str, distribution
     """Return a plugin of an object, whose attributes may raise. Raises: PluginError."""
     try:
         return kind(found, name, origin, distribution)
-    except HalError:
-        raise
     except BaseException as error:
-        if not is_failure(error):
+        raise_if_of_a_signal(error)
+        if isinstance(error, HalError):
             raise
         problem = f"its object cannot be examined: {one_line(error)}; from {origin}"
         fix = f"Upgrade or uninstall it: {distribution or 'its package'}."

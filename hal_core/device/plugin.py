@@ -45,16 +45,6 @@ def one_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {' '.join(text.split())[:2000]}".rstrip(". ")
 
 
-def is_failure(error: BaseException) -> bool:
-    """Tell whether code of a plugin has failed: it raised anything, or asked for an exit.
-
-    Ctrl-C and what the handler of a signal raises, such as SystemExit, end the program instead.
-    """
-    if isinstance(error, Exception):
-        return True
-    return not (isinstance(error, KeyboardInterrupt) or concurrency.is_of_a_signal(error))
-
-
 # -- the plugin object
 
 

@@ -81,7 +81,8 @@ def instrument_program(program: Program) -> None:
     if program._launch is None:
         try:
             bound = program._bind()
-        except Exception:  # its first launch raises the same error, to its caller
+        except Exception as error:  # its first launch raises the same error, to its caller
+            concurrency.raise_if_of_a_signal(error)
             return
         program._launch = program._launch or bound
     _replace(program, _recorded_launches(program, _clock(program.device)))

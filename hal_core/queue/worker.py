@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from hal_core import profiling
-from hal_core.concurrency import Servers, start_server
+from hal_core.concurrency import Servers, raise_if_of_a_signal, start_server
 from hal_core.queue.base import Keep, Queue, refuse_as_closed
 from hal_core.queue.ending import Freed
 from hal_core.queue.event import Event, Failure, PolledEvent, forget_over
@@ -237,6 +237,7 @@ class _IdleEvent(PolledEvent):
                     return False
                 self._happen(None)
             except Exception as error:
+                raise_if_of_a_signal(error)
                 self._happen(Failure("work", queue.name, error))
         return self._done
 

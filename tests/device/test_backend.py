@@ -4,6 +4,7 @@ import logging
 import signal
 import time
 import types
+from functools import partial
 
 import pytest
 from fake_backend import FakePlugin
@@ -195,20 +196,39 @@ class Stopped(BaseException):
     """Stand for the exception that a program's own signal handler raises."""
 
 
-@pytest.mark.parametrize("end", [SystemExit(3), KeyboardInterrupt(), Stopped()])
+ENDS = [
+    SystemExit(3),
+    KeyboardInterrupt(),
+    Stopped(),
+    TimeoutError(),
+    hal.DeviceUnavailable("a", "b"),
+]
+
+
+@pytest.mark.parametrize("end", ENDS, ids=lambda end: type(end).__name__)
 @pytest.mark.parametrize("hook", ["hal_enumerate", "hal_open_device", "hal_device_opened"])
-def test_the_end_of_the_program_passes_through_every_hook(end, hook):
-    """SIGTERM while a device opens ends the program; nothing of it is remembered or left open."""
+@pytest.mark.parametrize("replaces", [False, True])
+def test_the_end_of_the_program_passes_through_every_hook(end, hook, replaces):
+    """A signal while a device opens is the program's; nothing of it is remembered or left open.
+
+    The plugin may catch it, as with `except OSError` a TimeoutError, and raise its own error.
+    """
     ends = [end]
     closed = []
 
-    def handler(*_):
-        raise ends.pop()
+    def handler(own, number, frame):  # partly called: the handler has no code of its own
+        signal.signal(signal.SIGTERM, before)
+        raise own.pop()
 
     def stop():
         if ends:
-            signal.raise_signal(signal.SIGTERM)
-            time.sleep(0)  # where Python hears it, if it has not yet
+            try:
+                signal.raise_signal(signal.SIGTERM)
+                time.sleep(0)  # where Python hears it, if it has not yet
+            except BaseException:
+                if replaces:
+                    raise hal.PluginError("list", "no driver") from None
+                raise
 
     class Ended(FakePlugin):
         @hookimpl
@@ -233,12 +253,10 @@ def test_the_end_of_the_program_passes_through_every_hook(end, hook):
             closed.append(device)
 
     owner = make(Ended())
-    before = signal.signal(signal.SIGTERM, handler)
-    try:
-        with pytest.raises(type(end)):
-            opened(owner)
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    before = signal.signal(signal.SIGTERM, partial(handler, ends))
+    with pytest.raises(type(end)) as caught:
+        opened(owner)
+    assert caught.value is end
     assert len(closed) == (hook == "hal_device_opened") and not owner.open_devices
     assert not opened(owner).closed
 

@@ -29,7 +29,7 @@ EVERYWHERE = {
         c_uint64 c_uint8 c_ulonglong c_ushort c_void_p cast create_string_buffer get_errno memmove
         memset py_object pythonapi sizeof string_at""",
     "signal": """default_int_handler getsignal SIG_DFL SIG_IGN SIGABRT SIGFPE SIGILL SIGINT
-        signal Signals SIGSEGV SIGTERM valid_signals""",
+        signal Signals SIGSEGV SIGTERM""",
     "select": "",
     "socket": "create_connection",
     "platform": "machine platform python_version system",

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
+from hal_core.concurrency import raise_if_of_a_signal
 from hal_core.errors import OutOfMemory
 from hal_cpu import processor
 from hal_cpu.system.refused import Refused as Refused
@@ -167,8 +168,8 @@ def _libraries() -> list[ctypes.CDLL]:
     for name in system.LIBRARIES:
         try:
             found.append(ctypes.CDLL(name))
-        except OSError:  # musl has them all in one
-            continue
+        except OSError as error:  # musl has them all in one
+            raise_if_of_a_signal(error)
     return found
 
 

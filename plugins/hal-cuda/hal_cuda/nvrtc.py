@@ -11,7 +11,7 @@ import os
 import signal
 from typing import Any
 
-from hal_core.concurrency import fork_safe_lock
+from hal_core.concurrency import fork_safe_lock, raise_if_of_a_signal
 from hal_core.errors import CompilerUnavailable
 from hal_streams.runtime_compiler import CompilerRefused, RuntimeCompiler
 
@@ -122,6 +122,7 @@ def header_folders() -> tuple[str, ...]:
 
     try:
         found = find_nvidia_header_directory("cudart")
-    except (RuntimeError, OSError):
+    except (RuntimeError, OSError) as error:
+        raise_if_of_a_signal(error)
         found = None
     return (str(found),) if found else ()

@@ -19,7 +19,13 @@ from time import monotonic, perf_counter_ns, sleep
 from typing import Any
 from weakref import WeakSet
 
-from hal_core.concurrency import Servers, fork_safe_lock, start_server
+from hal_core.concurrency import (
+    Servers,
+    fork_safe_lock,
+    may_be_ctrl_c,
+    raise_if_of_a_signal,
+    start_server,
+)
 from hal_core.errors import DeviceFault, HalError, InvalidState
 from hal_core.profiling import events
 from hal_ray import driver
@@ -151,6 +157,7 @@ class Connection:
                         raise ConnectionError(_LEFT)
                     ref = self._post(self.sent, question if last else None)
                 except Exception as error:  # Ray refuses an actor of another cluster
+                    raise_if_of_a_signal(error)
                     if self._is_here():
                         self._lose("send", error)
                     else:  # a program may end so, with an open device
@@ -224,8 +231,8 @@ class Connection:
         self._has_work = False  # a read waits for all, and tells a failure as a wait does
         try:
             return self._answer(operation, self.send(question), seconds)
-        except (KeyboardInterrupt, SystemExit):
-            self._has_work = True
+        except BaseException as error:
+            self._has_work = self._has_work or may_be_ctrl_c(error)
             raise
 
     def ask_later(self, *question: Any) -> Any:
@@ -263,8 +270,9 @@ class Connection:
                         self._waited = ref
                         return False
                 self._answer("wait", ref, None)
-            except (KeyboardInterrupt, SystemExit):
-                self._waited, self._has_work = ref, True
+            except BaseException as error:
+                if may_be_ctrl_c(error):
+                    self._waited, self._has_work = ref, True
                 raise
             if not self._has_work:
                 return True

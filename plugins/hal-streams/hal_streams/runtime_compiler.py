@@ -9,8 +9,9 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from typing import Any, TypeVar
+
+from hal_core.concurrency import raise_if_of_a_signal
 
 T = TypeVar("T")
 
@@ -27,8 +28,10 @@ def first_of(libraries: Iterable[str], load: Callable[[str], T]) -> T:
     """Load the first library that is there and has what is looked for in it. Raises: OSError."""
     names = list(libraries)
     for name in names:
-        with suppress(OSError, AttributeError):
+        try:
             return load(name)
+        except (OSError, AttributeError) as error:
+            raise_if_of_a_signal(error)
     raise OSError(f"none of {', '.join(names)} is found")
 
 

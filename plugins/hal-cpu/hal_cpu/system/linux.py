@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 
+from hal_core.concurrency import raise_if_of_a_signal
+
 # Bits of two words that the kernel gives every process on aarch64, lowest first.
 _HWCAP = (
     "fp", "asimd", "evtstrm", "aes", "pmull", "sha1", "sha2", "crc32", "atomics", "fphp", "asimdhp",
@@ -39,7 +41,8 @@ def read(path: str) -> str:
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read()
-    except OSError:
+    except OSError as error:
+        raise_if_of_a_signal(error)
         return ""
 
 

@@ -12,8 +12,9 @@ from collections.abc import Callable
 from traceback import extract_tb
 from typing import Any, TypeGuard
 
+from hal_core.concurrency import raise_if_of_a_signal
 from hal_core.device import Device
-from hal_core.device.plugin import is_failure, one_line
+from hal_core.device.plugin import one_line
 from hal_core.errors import HalError, InvalidArgument
 from hal_core.files import missing
 from hal_core.source import Source, Writable, written
@@ -98,8 +99,8 @@ class KernelFile:
             with contextlib.redirect_stdout(printed):
                 return step()
         except BaseException as error:
-            # The text of a KernelSyntaxError shows the line already.
-            if isinstance(error, KernelSyntaxError) or not is_failure(error):
+            raise_if_of_a_signal(error)
+            if isinstance(error, KernelSyntaxError):  # its text shows the line already
                 raise
             sys.stderr.write(printed.getvalue())
             said = one_line(error)
@@ -140,7 +141,8 @@ def lowered(kernel: AnyKernel, device: str | None = None) -> Kernel | Source:
             return kernel.lower()
         return written(kernel, Device[device or Device.DEFAULT])
     except BaseException as error:
-        if isinstance(error, HalError) or not is_failure(error):
+        raise_if_of_a_signal(error)
+        if isinstance(error, HalError):
             raise
         name = getattr(kernel, "name", type(kernel).__name__)
         problem = f"{name} cannot be read: {one_line(error)}"
