@@ -316,6 +316,23 @@ def test_try_runs_every_kernel_of_a_file(file, capsys):
     assert found["text"].startswith("not run") and found["text"].endswith("text in c")
 
 
+@pytest.mark.parametrize("limit", ["hal.float32(t)", "math.inf", "far"])
+def test_a_comparison_with_no_finite_number_limits_no_threads(limit, tmp_path, capsys):
+    path = tmp_path / "endless.py"
+    text = """
+import math
+import hal_core as hal
+@hal.kernel(block=8)
+def f(y: hal.Ptr[hal.float32], far: hal.float32):
+    t = hal.thread_idx(0)
+    if hal.float32(hal.global_idx(0)) <= LIMIT:
+        y[hal.global_idx(0)] = hal.float32(t)
+"""
+    path.write_text(text.replace("LIMIT", limit), encoding="utf-8")
+    assert main(["try", f"{path}:f", "y=104", "far=float('inf')"]) == 0
+    assert "threads = 100" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("name", FAULTS)
 def test_try_finds_a_fault(name, file, capsys):
     line, said = FAULTS[name]

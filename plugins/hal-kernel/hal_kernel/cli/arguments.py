@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -199,11 +200,13 @@ def guards(kernel: Kernel, numbers: Mapping[str, Any]) -> dict[int, int]:
         if len(axes) != 1 or not all(part.op in _PLAIN for part in parts):
             continue
         (axis,) = axes
-        if len(names) == 1:
-            by_value.setdefault(axis, int(numbers[names.pop()]))
-        elif not names:
-            constant = max(int(part.arg) for part in parts if part.op == "CONST")
-            by_constant[axis] = max(constant, by_constant.get(axis, 2))
+        ends = [numbers[name] for name in names] if len(names) == 1 else []
+        ends = ends if names else [part.arg for part in parts if part.op == "CONST"]
+        limits = [int(end) for end in ends if math.isfinite(end)]
+        if limits and names:
+            by_value.setdefault(axis, *limits)
+        elif limits:
+            by_constant[axis] = max(*limits, by_constant.get(axis, 2))
     return by_constant | by_value
 
 
