@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from threading import Lock
 from typing import TypeVar
 
 from hal_core.concurrency import Thread
@@ -39,11 +40,15 @@ def quietly(work: Callable[[], T]) -> T:
                 written = read()
         except BaseException as error:
             failed.append(error)
+        finally:
+            end.release()
 
-    # No daemon: the driver's own end waits for the build.
-    thread = Thread("hal-opencl build", run, daemon=False)
-    thread.start()
-    thread.join()
+    end = Lock()
+    end.acquire()
+    # No daemon, as the driver's own end waits for the build. No join: Python 3.11 and 3.12 take the
+    # thread for one that has ended if Ctrl-C ends its join, and do not wait for it at their exit.
+    Thread("hal-opencl build", run, daemon=False).start()
+    end.acquire()
     rest = _CHATTER.sub(b"", written)
     if rest:
         with suppress(OSError):  # no stderr

@@ -1,8 +1,10 @@
 """Compilation, its errors, and the binaries that it stores."""
 
+import _thread
 import os
 import subprocess
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -106,6 +108,26 @@ def test_ctrl_c_while_a_build_begins():
         return Scene(lambda: quietly(lambda: None), check)
 
     assert press_everywhere(scene, 60) > 10
+
+
+def test_ctrl_c_while_a_build_runs():
+    """The exit of the process still waits for its thread, which PyOpenCL would end the process in.
+
+    A join that Ctrl-C ends takes the thread for one that has ended, in Python 3.11 and 3.12.
+    """
+    end = threading.Event()
+
+    def build():
+        time.sleep(0.1)  # until `quietly` waits
+        _thread.interrupt_main()
+        end.wait(10)
+
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            quietly(build)
+        assert "hal-opencl build" in [one.name for one in threading.enumerate()]
+    finally:
+        end.set()
 
 
 def test_a_build_whose_files_ctrl_c_deletes_is_made_again(device, monkeypatch):
