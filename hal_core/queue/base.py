@@ -203,11 +203,12 @@ class Queue(OfThisProcess):
     def close(self) -> None:
         """Wait for the work, and refuse more; a second call does nothing.
 
+        What Ctrl-C ends refuses more, too; the work goes on, and the next call waits for it.
         A default queue stays open, as it lives as long as its device.
         Raises: DeviceFault naming the work that failed, InvalidState when the work can never end;
         the queue is closed in both cases.
         """
-        if self.closed or self.forked:
+        if self.forked or (self.closed and self._wait_rest(0.0)):
             return
         if vars(self.device).get("default_queue") is self:
             self.synchronize()

@@ -322,7 +322,7 @@ class StreamDevice(Compiled):
 
         Exports need this: other libraries wait for our stream alone.
         """
-        queues = [one for one in self._queues if not one.closed and isinstance(one, StreamQueue)]
+        queues = [one for one in self._queues if isinstance(one, StreamQueue)]
         self._forget_ends()
         # The ends come last: a queue may be dropped meanwhile.
         return all(one.precede(self.stream) for one in queues) and not self._ends
@@ -330,7 +330,7 @@ class StreamDevice(Compiled):
     def release_done(self) -> None:
         """Release what queued work needed that is done by now."""
         for queue in self._queues:
-            if isinstance(queue, StreamQueue) and not queue.closed:
+            if isinstance(queue, StreamQueue):
                 queue.look()
         self._forget_ends()
         self.sharing.settle()

@@ -417,7 +417,7 @@ class StreamQueue(Queue):
         return self._failure is None or poll(self._is_idle, deadline - monotonic())
 
     def _wait_rest(self, seconds: float) -> bool:
-        return self.borrowed or poll(self._is_idle, seconds)
+        return poll(lambda: self.stream is None or not self._has_work(), seconds)
 
     def _is_idle(self) -> bool:
         try:
@@ -436,8 +436,9 @@ class StreamQueue(Queue):
             return not self._is_idle()
         if self._held or self._later:
             return True
-        if self._growing.keep:
-            self._do(partial(self._mark, None))
+        with self._lock:
+            if self._growing.keep:
+                self._mark(None)
         return bool(self._later or self._pending)
 
     def _mark(self, event: Event | None) -> None:
@@ -624,7 +625,7 @@ class StreamQueue(Queue):
         with self._lock:
             if self._held is not None or self._failure is not None:
                 return False
-            if self.closed or not (self._growing.names or self._pending):
+            if self.stream is None or not (self._growing.names or self._pending):
                 return True
             if self.is_legacy:
                 self.device.own("record")
@@ -635,7 +636,7 @@ class StreamQueue(Queue):
     def drain(self) -> None:
         """Wait for what the stream has now; calls that are held are not there yet."""
         with self._lock:
-            if self.closed or not (self._is_shared or self._pending or self._growing.names):
+            if self.stream is None or not (self._is_shared or self._pending or self._growing.names):
                 return
             if self.is_legacy:
                 self.device.own("record")
@@ -648,9 +649,8 @@ class StreamQueue(Queue):
     def _close(self) -> None:
         device = self.device
         with self._lock:
-            if self._held is not None or self._later:  # they have no stream from here on
-                error = InvalidState("close", f"{self.name} was closed")
-                self._failure = self._failure or Failure("wait", self.name, error)
+            if self._held is not None or self._later:  # Ctrl-C: they are to be made yet
+                return
             stream = self.stream
             if not self.borrowed:
                 self.stream = None  # another thread may close the queue, too
@@ -664,13 +664,13 @@ class StreamQueue(Queue):
 
     def __del__(self) -> None:
         # No call of the driver in a finalizer: the device makes them when it is asked again.
-        if getattr(self, "closed", True) or self.forked or self.device.closed:
+        if getattr(self, "stream", None) is None or self.forked or self.device.closed:
             return
         # Another thread may find this queue in its device's list until we return.
         stream, self.stream = self.stream, None
         self.closed = True
         rest = [one for one in (*self._pending, self._growing) if one.keep]
-        if stream is not None and (rest or not self.borrowed):
+        if rest or not self.borrowed:
             self._leave(Dropped(self, stream, rest))
 
 

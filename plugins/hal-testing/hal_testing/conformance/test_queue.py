@@ -307,6 +307,26 @@ class TestQueue:
             event = made.fill(7, queue=queue)
         assert event.done and first(made) == 7
 
+    @pytest.mark.parametrize("again", [False, True])
+    def test_Q4_ctrl_c_in_close_drops_no_work_and_the_next_close_waits_for_it(
+        self, device: hal.Compiled, again: bool, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def interrupted() -> None:
+            raise KeyboardInterrupt
+
+        made, queue = ints(device), device.queue()
+        with held(queue) as gate:
+            event = made.fill(6, queue=queue)
+            monkeypatch.setattr(queue, "synchronize", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                queue.close()
+            monkeypatch.undo()
+            threading.Timer(0.02, gate.set).start()
+            if again:
+                queue.close()
+            assert event.done if again else event.wait(SECONDS)
+            assert first(made) == 6
+
     @pytest.mark.parametrize("use", ["record", "synchronize", "device"])
     def test_Q4_a_queue_is_closed_while_it_is_used(
         self, device: hal.Compiled, monkeypatch: pytest.MonkeyPatch, use: str
