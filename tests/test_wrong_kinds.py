@@ -18,6 +18,8 @@ SCALE = hal.Source(
 
 # Calls with `a`, an array of two numbers, which has no truth value and is no key of a table.
 CALLS = """
+hal.Ptr(hal.float32)
+hal.ConstPtr(hal.float32)
 hal.Buffer(fake, N, hal.int32, hal.BufferSpec(zero=a))
 hal.Buffer(fake, N, hal.int32, hal.BufferSpec(nolru="yes"))
 hal.Buffer(fake, N, hal.int32, hal.BufferSpec(image=[1, 2]))

@@ -357,7 +357,8 @@ def test_what_is_no_kernel_or_has_no_signature_is_told_how_to_make_one():
     for wrong in (function, hal.Source("k", "", "", language="c"), "k"):
         with pytest.raises(hal.InvalidArgument, match=r"not a hal.Kernel.*k.lower\(\)"):
             verify(wrong)
-    for wrong in (Kernel("k", "y: float32*", ()), Kernel(None, SIGNATURE, ())):
+    named = Kernel("k", "y: float32*", ()), Kernel(None, SIGNATURE, ())
+    for wrong in (*named, Kernel("k", SIGNATURE, None), Kernel("k", SIGNATURE, 3)):
         with pytest.raises(hal.InvalidKernel, match=r"hal.Signature.parse\(name, text\)"):
             verify(wrong)
     for block in (64, (64, 1), [64, 1, 1], (64.0, 1, 1)):

@@ -25,11 +25,13 @@ def verify(kernel: Kernel) -> None:
     check_class(kernel, Kernel, "verify", "Put @hal.kernel above a def; verify takes k.lower().")
     name: object = kernel.name
     signature: object = kernel.signature
-    if not (isinstance(name, str) and isinstance(signature, Signature)):
+    uops: object = kernel.uops
+    are_nodes = isinstance(uops, (tuple, list))
+    if not (isinstance(name, str) and isinstance(signature, Signature) and are_nodes):
         raise InvalidKernel(
             f"kernel {shown(name)}",
-            "a kernel must have a name and a hal.Signature",
-            got=signature,
+            "a kernel must have a name, a hal.Signature and a tuple of nodes",
+            got=signature if are_nodes else uops,
             fix="Write hal.Kernel(name, hal.Signature.parse(name, text), uops).",
         )
     block: Any = kernel.block

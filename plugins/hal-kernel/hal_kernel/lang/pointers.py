@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Generic, Never, TypeVar, overload
 
 from hal_core.dtypes import DType, Scalar, any_
 from hal_core.errors import InvalidArgument
@@ -75,11 +75,17 @@ else:
     class Ptr:
         """A kernel parameter, `y: hal.Ptr[hal.float32]`: device memory it may read and write."""
 
+        def __new__(cls, *given: object) -> Never:
+            fix = f"Write hal.{cls.__name__}[hal.float32], with brackets."
+            raise InvalidArgument(cls.__name__, "it is an annotation, not a call", fix=fix)
+
         def __class_getitem__(cls, item: object) -> PointerType:
             return PointerType(_pointed(item, "Ptr[...]"), const=False)
 
     class ConstPtr:
         """A kernel parameter, `x: hal.ConstPtr[hal.float32]`: device memory it only reads."""
+
+        __new__ = Ptr.__new__
 
         def __class_getitem__(cls, item: object) -> PointerType:
             return PointerType(_pointed(item, "ConstPtr[...]"), const=True)
