@@ -84,10 +84,11 @@ def check_class(given: object, kind: type[T], operation: str, fix: str, device: 
 def as_flag(given: object, operation: str, name: str) -> bool:
     """Return an argument that is True or False, or equals one. Raises: InvalidArgument."""
     try:
-        if given in (0, 1):
-            return bool(given)
+        is_flag = given in (0, 1)
     except Exception:  # an array has no truth value
-        pass
+        is_flag = False
+    if is_flag:  # behind the `try`: at a call Python hears signals
+        return bool(given)
     problem = f"{name}= is neither True nor False"
     raise InvalidArgument(operation, problem, got=given, fix=f"Write {name}=True.")
 

@@ -4,6 +4,7 @@ import copy
 import pickle
 
 import pytest
+from ctrl_c import raise_in_handler
 
 import hal_core as hal
 from hal_core import errors
@@ -83,3 +84,15 @@ def test_an_error_of_a_backend_that_is_an_os_error_can_be_copied_and_pickled():
     for made in (copy.copy(error), copy.deepcopy(error), *copies):
         assert type(made) is DriverError and str(made) == str(error) and made.args == error.args
         assert made.got == 3
+
+
+def test_as_flag_passes_on_what_a_signal_raises():
+    class Answer:
+        def __eq__(self, other):
+            return True
+
+        def __bool__(self):  # a call, behind which Python hears signals
+            raise_in_handler(TimeoutError)
+
+    with pytest.raises(TimeoutError):
+        hal.errors.as_flag(Answer(), "read", "wait")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import hashlib
 import io
 import logging
@@ -54,12 +55,17 @@ _misses: Counter[str] = Counter()  # reason -> how many
 _unwritable: set[str] = set()  # folders that the log has named
 
 
+@functools.cache  # a relative folder is that of its first use: the program may change its own
+def _absolute(path: str) -> str:
+    return os.path.abspath(path)
+
+
 def folder() -> str:
     """Return the cache's folder; empty when the cache is switched off or there is no home."""
     if not config.CCACHE.read():
         return ""
     if chosen := config.CACHE_DIR.read():
-        return os.path.abspath(chosen)
+        return _absolute(chosen)
     import platformdirs
 
     with contextlib.suppress(RuntimeError):  # no home
@@ -99,8 +105,11 @@ def store(key: str, content: bytes) -> None:
         write_whole(path, _header(key, content), content, prefix=prefix, permissions=0o600)
     except OSError as error:
         raise_if_of_a_signal(error)
-        if isinstance(error, PermissionError) and os.path.exists(path):
-            return  # Windows, while another process reads the entry: its content is the same
+        in_place = isinstance(error, (PermissionError, IsADirectoryError)) and os.path.exists(path)
+        if (
+            in_place
+        ):  # a folder; on Windows also an entry that another process reads: it is the same
+            return
         if place not in _unwritable:
             _unwritable.add(place)
             log.warning("compile cache: %s cannot be written (%s): going without", place, error)

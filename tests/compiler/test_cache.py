@@ -50,7 +50,7 @@ def test_C3_every_damage_is_a_miss(entry):
     assert cache.load(KEY) == CONTENT
 
 
-def test_C3_an_unreadable_entry_is_a_miss(entry):
+def test_C3_an_unreadable_entry_is_a_miss(entry, caplog):
     entry.unlink()
     entry.mkdir()
     before, handles = misses().get("unreadable", 0), os.listdir("/proc/self/fd")
@@ -58,6 +58,7 @@ def test_C3_an_unreadable_entry_is_a_miss(entry):
     assert misses()["unreadable"] == before + 1
     assert set(os.listdir("/proc/self/fd")) <= set(handles), "the folder stays open"
     cache.store(KEY, CONTENT)  # cannot replace a folder: no error
+    assert not caplog.records
 
 
 def test_C3_what_only_looks_like_an_entry_is_a_miss(entry, tmp_path):
@@ -256,6 +257,13 @@ def test_the_cache_can_be_switched_off(monkeypatch, own_cache):
     monkeypatch.setenv("HAL_CCACHE", "maybe")
     with pytest.raises(errors.InvalidArgument, match="HAL_CCACHE"):
         cache.folder()
+
+
+def test_a_relative_folder_is_that_of_its_first_use(monkeypatch, tmp_path):
+    monkeypatch.setenv("HAL_CACHE_DIR", "relative to the start")
+    before = cache.folder()
+    monkeypatch.chdir(tmp_path)
+    assert cache.folder() == before
 
 
 def test_no_home_means_no_cache(monkeypatch):

@@ -12,6 +12,8 @@ import hashlib
 import os
 import re
 
+from hal_core.concurrency import raise_if_of_a_signal
+
 _MARK, _END = b"\nhal-cpu files\n", b"\nend\n"
 _NBYTES = 32  # of a SHA-256
 _UNKNOWN = bytes(_NBYTES)  # which no files have: the object is compiled again each time
@@ -29,7 +31,8 @@ def with_files(image: bytes, text_path: str, rule_path: str) -> bytes:
         paths = [path for path in listed(rule) if path != text_path]
         more = any(map(_reads_more, [text_path, *paths]))
         checksum = _UNKNOWN if more else _checksum(paths)
-    except OSError:  # an option such as -MF has moved the rule
+    except OSError as error:  # an option such as -MF has moved the rule
+        raise_if_of_a_signal(error)
         paths, checksum = [], _UNKNOWN
     return image + _MARK + checksum + os.fsencode("\0".join(paths)) + _END
 
