@@ -177,10 +177,14 @@ def convert_value(value: Any, param: Param, operation: str, device: str) -> Any:
         return bool(plain) if dtype.kind == "b" else int(plain)
     else:
         limit = f"{dtype.name} holds {dtype.min} to {dtype.max}"
-    what = f"value {param.name!r}" if param.name.isidentifier() else f"value {param.name}"
     raise InvalidArgument(
-        operation, f"{what} {problem}", got=value, limit=limit, device=device, fix=fix
+        operation, f"{_named(param)} {problem}", got=value, limit=limit, device=device, fix=fix
     )
+
+
+def _named(param: Param) -> str:
+    """Return the words of an error for a value: that of a fill has no name."""
+    return f"value {param.name!r}" if param.name.isidentifier() else f"value {param.name}"
 
 
 def _bytes_of(value: Any, param: Param, operation: str, device: str) -> bytes:
@@ -212,6 +216,6 @@ def _bytes_of(value: Any, param: Param, operation: str, device: str) -> bytes:
     except TypeError:  # no sequence
         pass
     raise InvalidArgument(
-        operation, f"value {param.name!r} does not fit", got=value, limit=f"expected {dtype.name}",
+        operation, f"{_named(param)} does not fit", got=value, limit=f"expected {dtype.name}",
         device=device, fix=fix,
     )  # fmt: skip

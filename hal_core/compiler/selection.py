@@ -65,10 +65,10 @@ def select(device: Compiled, language: str | None) -> tuple[CompilerPair, Compil
         if (pair.renderer is not None if language is None else pair.language == language)
     ]
     operation = "compile" if language is None else f"compile a {language!r} source"
+    takes = ", ".join(sorted({pair.language for pair in pairs})) or "no language"
+    fix: str | None = f"It takes hal.Source kernels in {takes}."
     if not able:
-        takes = ", ".join(sorted({pair.language for pair in pairs})) or "no language"
         problem = "no compiler of this device takes it"
-        fix: str | None = f"It takes hal.Source kernels in {takes}."
         if language is None:
             problem = "this device takes text alone, and no @hal.kernel"
             fix = f"{fix} Choose another device, for example with HAL_DEVICE=CPU."
@@ -77,7 +77,8 @@ def select(device: Compiled, language: str | None) -> tuple[CompilerPair, Compil
         able = [pair for pair in able if pair.name == name]
         if not able:
             problem = f"the compiler {name!r}, which the environment forces, does not take it"
-            raise CompilerUnavailable(operation, problem, device=device.name)
+            fix = f"Unset that: the device takes hal.Source kernels in {takes}."
+            raise CompilerUnavailable(operation, problem, device=device.name, fix=fix)
     for pair in able:
         compiler = device._ready_compilers.get(pair.name)
         if compiler is None and pair.name not in device._failed_compilers:

@@ -146,6 +146,11 @@ def test_fill_takes_what_the_dtype_holds(fake):
             hal.zeros(1, dtype, fake).fill(wrong)
 
 
+def test_a_fill_that_does_not_fit_is_called_one(fake):
+    with pytest.raises(hal.InvalidArgument, match="value of the fill does not fit"):
+        hal.zeros(1, hal.as_dtype(np.dtype("c8")), fake).fill("1")
+
+
 def test_fill_takes_a_longer_float_that_the_dtype_holds(fake):
     buffer = hal.zeros(1, hal.float64, fake)
     for value in (np.longdouble("1.5"), np.longdouble("-inf"), np.float32("inf")):
