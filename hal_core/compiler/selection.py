@@ -100,7 +100,10 @@ def _try(device: Compiled, pair: CompilerPair) -> Compiler | None:
     """
     with device._lock:
         try:
-            return device._ready_compilers.setdefault(pair.name, pair.compiler())
+            made: Compiler | None = pair.compiler()
+            if made is None:
+                raise TypeError("its function returned no compiler")
+            return device._ready_compilers.setdefault(pair.name, made)
         except (DeviceFault, ForkError, InvalidState):  # of the device: no other pair can serve
             raise
         except BaseException as error:  # a plugin may raise anything

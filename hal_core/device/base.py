@@ -211,6 +211,8 @@ class Compiled(concurrency.OfThisProcess):
     def allocator(self) -> Allocator[Any]:
         """The device's memory. Made at the first use."""
         made = self._backend.make("hal_make_allocator", Allocator, device=self)
+        if made.device is not self:
+            raise self._backend.refuse("hal_make_allocator gave an allocator of another device")
         # Stored before the profiler hears of it: a profile that another thread opens now looks for
         # it in the device.
         self.__dict__["allocator"] = made
@@ -269,12 +271,15 @@ class Compiled(concurrency.OfThisProcess):
         self._check_open("compile")
         pair, _ = select(self, None)
         try:
-            return pair.renderer()  # type: ignore[misc]  # select(None) gives one that has one
+            made = pair.renderer()  # type: ignore[misc]  # select(None) gives one that has one
         except Exception as error:
             concurrency.raise_if_of_a_signal(error)
             if isinstance(error, HalError):
                 raise
             raise self._backend.refuse(f"the renderer of {pair.name} failed", error) from error
+        if made is None:
+            raise self._backend.refuse(f"the renderer of {pair.name} is None")
+        return made
 
     @property
     def compiler(self) -> Compiler:

@@ -140,6 +140,11 @@ ANSWERS = {
     "an allocator that is none": hook(
         "hal_make_allocator", "self, device", "42", "hal_make_allocator gave 42", "device.allocator"
     ),
+    "an allocator of another device": hook(
+        "hal_make_allocator", "self, device",
+        "__import__('hal_core.allocator').allocator.Allocator(__import__('hal_core').Device['GOOD'])",
+        "hal_make_allocator gave an allocator of another device", "device.allocator",
+    ),
     "no allocator": Wrong("# more\n", "hal_make_allocator gave None", "device.allocator"),
     "an allocator without methods": hook(
         "hal_make_allocator", "self, device",
@@ -163,6 +168,11 @@ ANSWERS = {
         "hal_make_compilers", "self, device",
         "[__import__('hal_core.compiler').compiler.CompilerPair('cc', 'c', lambda: 1 / 0, int)]",
         "the renderer of cc failed: ZeroDivisionError", "device.renderer",
+    ),
+    "a renderer that is none": hook(
+        "hal_make_compilers", "self, device",
+        "[__import__('hal_core.compiler').compiler.CompilerPair('cc', 'c', lambda: None, int)]",
+        "the renderer of cc is None", "device.renderer",
     ),
     "a program that is none": hook(
         "hal_make_program", "self, device, binary", "device", "which is no Program",
