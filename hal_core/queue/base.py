@@ -11,9 +11,9 @@ import itertools
 from collections import deque
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
-from hal_core.concurrency import OfThisProcess, fork_error, forkable
+from hal_core.concurrency import OfThisProcess, fork_error, forkable, may_be_ctrl_c
 from hal_core.device import opened
-from hal_core.errors import ForkError, HalError, InvalidArgument, InvalidState, check_class
+from hal_core.errors import ForkError, InvalidArgument, InvalidState, check_class
 from hal_core.queue.ending import Rest, finish, reached
 from hal_core.queue.event import Event, Failure, forget_over, seconds_of
 from hal_core.signature import POINTER
@@ -311,18 +311,18 @@ class Queue(OfThisProcess):
     def _placed(self, event: Event) -> Event:
         """Record an event behind the work queued so far.
 
-        A refusal leaves it without a place. After a signal, such as Ctrl-C, nobody knows whether
-        the queue has it, so it is recorded again: it happens at the first of its places.
+        An error leaves it without a place. After a signal, such as Ctrl-C, nobody knows whether the
+        queue has it, so it is recorded again: it happens at the first of its places.
         """
         try:
             if self.device._order is not None:
                 self.device._order.recorded(self, event)
             self._record(self._stamped(event))
-        except HalError:
-            event.queue, event._waits = None, ()
-            raise
-        except BaseException:
-            self._record(self._stamped(event))
+        except BaseException as error:
+            if may_be_ctrl_c(error):
+                self._record(self._stamped(event))
+            else:
+                event.queue, event._waits = None, ()
             raise
         return event
 

@@ -490,18 +490,24 @@ def test_X2_a_child_works_whatever_queues_its_parent_has(python, use, tmp_path):
     assert busy.synchronize(20)
 
 
-def test_Q2_a_record_that_a_handler_of_signals_ends_is_made_again(fake):
-    queue, event = fake.queue(), hal.Event()
+@pytest.mark.parametrize("is_of_signal", [True, False])
+def test_Q2_a_record_that_a_handler_of_signals_ends_is_made_again(fake, is_of_signal):
+    queue, event, calls = fake.queue(), hal.Event(), []
 
     def interrupted(event, record=queue._record):
-        del queue._record
+        calls.append(event)
+        if is_of_signal and len(calls) == 1:
+            record(event)
+            raise_in_handler(TimeoutError)
+        if not is_of_signal:
+            raise TimeoutError  # of the backend
         record(event)
-        raise TimeoutError  # as the handler of an alarm does
 
     queue._record = interrupted
     with pytest.raises(TimeoutError):
         queue.record(event)
-    assert event.wait(20) and event.queue is queue
+    assert len(calls) == 1 + is_of_signal and event.queue is (queue if is_of_signal else None)
+    assert event.wait(20 if is_of_signal else 0) is is_of_signal
 
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, TimeoutError])
