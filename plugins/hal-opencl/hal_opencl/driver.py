@@ -105,6 +105,11 @@ def explain(error: cl.Error, operation: str, device: str | None = None, last: st
     kind, problem, fix = _KINDS.get(error.code, HalError), sentence(error), None
     if operation == "allocate" and error.code == _status.OUT_OF_RESOURCES:
         kind = OutOfMemory
+    if operation in ("copyin", "copyout") and error.code == _status.INVALID_OPERATION:
+        fix = (
+            "The memory object was made without access for the host, as with HOST_NO_ACCESS: copy "
+        )
+        fix += "between it and a buffer of this device by copy_from."
     if operation == "wait":  # whatever the code is: it is about work that was queued before
         kind = DeviceFault
         problem += f", the last program launched was {last}" if last else ""

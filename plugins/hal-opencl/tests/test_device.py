@@ -117,6 +117,16 @@ def test_B7_external_memory_that_does_not_fit_is_refused(device):
             hal.empty(size, hal.uint8, device, hal.BufferSpec(external_ptr=pointer))
 
 
+def test_B7_memory_without_access_for_the_host_is_copied_on_the_device(device):
+    flags = cl.mem_flags.READ_WRITE | cl.mem_flags.HOST_NO_ACCESS
+    memory = cl.Buffer(device.context, flags, 64)
+    made = hal.empty(16, hal.int32, device, hal.BufferSpec(external_ptr=memory.int_ptr)).fill(3)
+    for copy in (made.numpy, lambda: made.copyin(bytes(64))):
+        with pytest.raises(hal.HalError, match=r"HOST_NO_ACCESS.* by copy_from\.$"):
+            copy()
+    assert hal.zeros(16, hal.int32, device).copy_from(made).numpy().tolist() == [3] * 16
+
+
 def test_B7_a_sub_buffer_is_a_part_of_its_whole(device, saxpy):
     n = device.info.limits.view_alignment // 4
     whole = cl.Buffer(device.context, cl.mem_flags.READ_WRITE, 16 * n)
