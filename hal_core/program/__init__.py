@@ -18,7 +18,7 @@ from hal_core.dtypes import alike, any_
 from hal_core.errors import CompileError, HalError, InvalidArgument, InvalidState, as_flag
 from hal_core.geometry import Dim3, Extent, Rules, is_plain
 from hal_core.program.generated import ANY_ALIGNMENT, learn_casts, specialised
-from hal_core.queue import Queue, checked
+from hal_core.queue import Queue, captures, capturing, checked
 from hal_core.signature import POINTER, Param, Signature, convert_value
 
 if TYPE_CHECKING:
@@ -228,18 +228,15 @@ class Program(OfThisProcess):
         args = self._arguments(bufs, vals)
         if geometry is None:
             return 0.0 if wait else None
-        if wait is not False or queue is not None:
-            sizes = grid, block, threads, shared
-            return self._hand_over(geometry, queue, bufs, args, wait, sizes)
-        launch = self._launch
-        launch(geometry, *args)
-        return None
+        return self._hand_over(geometry, queue, bufs, args, wait, (grid, block, threads, shared))
 
     def _hand_over(
         self, geometry: Any, queue: Any, bufs: tuple[Buffer, ...], args: tuple[Any, ...],
         wait: Any, sizes: tuple[Any, ...],
     ) -> float | None:  # fmt: skip
-        """Launch with arguments that are checked, and wait, or do it in a queue, or both."""
+        """Launch with arguments that are checked: now, in a queue, or as a node of a graph."""
+        if queue is None and captures:
+            queue = capturing()
         if wait.__class__ is not bool:
             wait = as_flag(wait, f"launch {self.name}", "wait")
         try:

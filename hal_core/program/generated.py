@@ -6,7 +6,6 @@ gets this call:
 
     def __call__(self, *given, vals=None, grid=None, block=None, threads=None, shared=0, wait=False,
                  queue=None):
-        # While some thread captures a graph: if queue is None: queue = captures.get(get_ident())
         try:
             if vals is None:  # all arguments in the order of the signature
                 [b0, v1] = given
@@ -19,13 +18,13 @@ gets this call:
             except TypeError:  # lists
                 geometry = self._resolved(grid, block, threads, shared)
             if v1.__class__ is not int: v1 = to_int[v1.__class__](v1)
-            known = True if (geometry is not None
-                and (b0._key is k0 or b0._key is self._misaligned[0])
-                and -2147483648 <= v1 <= 2147483647) else False
+            if not (geometry is not None
+                    and (b0._key is k0 or b0._key is self._misaligned[0])
+                    and -2147483648 <= v1 <= 2147483647): raise ValueError
         except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
-            known = False
-        if known:
-            if wait is not False or queue is not None:
+            pass
+        else:
+            if wait is not False or queue is not None or captures:  # some thread captures a graph
                 return handed(self, geometry, queue, (b0,), (b0._buf, v1), wait,
                               (grid, block, threads, shared))
             self._launch(geometry, b0._buf, v1)
@@ -38,12 +37,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from functools import cache
-from threading import get_ident
 from typing import Any, TypeVar
 
 from hal_core.dtypes import DType, alike, any_
-from hal_core.profiling import on_change
 from hal_core.queue import captures
 from hal_core.signature import Signature
 
@@ -56,17 +52,13 @@ _NUMPY_KINDS = {bool: "b", int: "biu", float: "biuf"}
 
 P = TypeVar("P", bound=type[Any])
 
-Call = Callable[..., Any]
-
-# Of a backend's program and a signature: the class, its call, and what makes its call in captures.
-_SHAPES: dict[
-    tuple[type, tuple[tuple[bool, DType], ...], bool], tuple[Any, Call, Callable[[], Call]]
-] = {}
+# The classes that were made, by a backend's program and the dtypes of a signature.
+_SHAPES: dict[tuple[type, tuple[tuple[bool, DType], ...], bool], Any] = {}
 
 _CALL = """
 def __call__(self, *given, vals=None, grid=None, block=None, threads=None, shared=0, wait=False,
              queue=None):
-    {begin}try:
+    try:
         if vals is None:
             [{all}] = given
         else:
@@ -78,11 +70,11 @@ def __call__(self, *given, vals=None, grid=None, block=None, threads=None, share
         except TypeError:  # lists
             geometry = self._resolved(grid, block, threads, shared)
         {numbers}
-        known = True if geometry is not None{tests} else False
+        if not (geometry is not None{tests}): raise ValueError
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
-        known = False
-    if known:
-        if wait is not False or queue is not None:
+        pass
+    else:
+        if wait is not False or queue is not None or captures:
             return handed(self, geometry, queue, ({owners}), ({tuple}), wait,
                           (grid, block, threads, shared))
         self._launch(geometry, {args})
@@ -90,7 +82,6 @@ def __call__(self, *given, vals=None, grid=None, block=None, threads=None, share
     return checked(self, *given, vals=vals, grid=grid, block=block, threads=threads,
                    shared=shared, wait=wait, queue=queue)
 """
-_IN_CAPTURES = "if queue is None: queue = captures.get(get_ident())\n    "
 
 
 def specialised(cls: P, signature: Signature, any_offset: bool) -> P:
@@ -102,7 +93,7 @@ def specialised(cls: P, signature: Signature, any_offset: bool) -> P:
     shape = tuple((param.is_pointer, param.dtype) for param in signature.params)
     found = _SHAPES.get((cls, shape, any_offset))
     if found is not None:
-        return found[0]  # type: ignore[no-any-return]
+        return found  # type: ignore[no-any-return]
     buffers = [f"b{param.position}" for param in signature.pointers]
     values = [f"v{param.position}" for param in signature.values]
     keys = [f"k{param.position}" for param in signature.pointers]
@@ -129,7 +120,6 @@ def specialised(cls: P, signature: Signature, any_offset: bool) -> P:
             tests.append(f"{dtype.min!r} <= {value} <= {dtype.max!r}")
     args = [f"b{p.position}._buf" if p.is_pointer else f"v{p.position}" for p in signature.params]
     text = _CALL.format(
-        begin="{begin}",
         all=", ".join(f"{'b' if p.is_pointer else 'v'}{p.position}" for p in signature.params),
         buffers=", ".join(buffers),
         values=", ".join(values),
@@ -140,11 +130,14 @@ def specialised(cls: P, signature: Signature, any_offset: bool) -> P:
         owners="".join(f"{buffer}, " for buffer in buffers),
         tuple="".join(f"{arg}, " for arg in args),
     )
-    made: Any = type(cls.__name__, (cls,), {"__module__": cls.__module__})
-    calls = _call(cls, text, ""), cache(lambda: _call(cls, text, _IN_CAPTURES))
-    found = _SHAPES.setdefault((cls, shape, any_offset), (made, *calls))
-    _choose_call(*found)
-    return found[0]  # type: ignore[no-any-return]
+    names = {"checked": cls.__call__, "handed": cls._hand_over, "captures": captures}
+    names |= {f"to_{kind.__name__}": casts for kind, casts in CASTS.items()}
+    call = define(text, "__call__", f"launch of {cls.__name__}", names)
+    call.__doc__ = cls.__call__.__doc__
+    # Python's own error for a misspelt keyword begins with this name.
+    call.__qualname__ = "program(*arguments, vals, grid, block, threads, shared, wait, queue)"
+    made = type(cls.__name__, (cls,), {"__module__": cls.__module__, "__call__": call})
+    return _SHAPES.setdefault((cls, shape, any_offset), made)  # type: ignore[no-any-return]
 
 
 def learn_casts(vals: Sequence[Any], numbers: list[DType]) -> bool:
@@ -160,36 +153,6 @@ def learn_casts(vals: Sequence[Any], numbers: list[DType]) -> bool:
         if of_numpy and type(value) not in CASTS[kind] and value.dtype.kind in _NUMPY_KINDS[kind]:
             CASTS[kind][type(value)], known = kind, False
     return not known
-
-
-def _call(cls: Any, text: str, begin: str) -> Call:
-    names = {"checked": cls.__call__, "handed": cls._hand_over}
-    names |= {"captures": captures, "get_ident": get_ident}
-    names |= {f"to_{kind.__name__}": casts for kind, casts in CASTS.items()}
-    call = define(text.format(begin=begin), "__call__", f"launch of {cls.__name__}", names)
-    call.__doc__ = cls.__call__.__doc__
-    # Python's own error for a misspelt keyword begins with this name.
-    call.__qualname__ = "program(*arguments, vals, grid, block, threads, shared, wait, queue)"
-    return call
-
-
-def _choose_call(made: Any, plain: Call, make_captured: Callable[[], Call]) -> None:
-    """Let launches ask whether their thread captures a graph, while one does; else not."""
-    if not captures:
-        made.__call__ = plain
-        return
-
-    def first(self: Any, *given: Any, **how: Any) -> Any:
-        made.__call__ = make_captured()  # at the first launch, as it takes a millisecond
-        return made.__call__(self, *given, **how)
-
-    made.__call__ = first
-
-
-@on_change
-def _follow() -> None:
-    for shape in list(_SHAPES.values()):
-        _choose_call(*shape)
 
 
 def define(text: str, name: str, title: str, names: dict[str, Any]) -> Callable[..., Any]:
