@@ -10,6 +10,7 @@ from __future__ import annotations
 import copyreg
 import re
 import struct
+from math import frexp, isfinite, ldexp
 from typing import TYPE_CHECKING, Any
 
 from hal_core.concurrency import Late
@@ -469,18 +470,11 @@ def pack(number: float, dtype: DType) -> bytes:
     """
     if dtype.format:
         return struct.pack(f"={dtype.format}", number)
-    # bfloat16 is the upper half of a float32. Neither struct nor numpy has it.
-    if number != number:
-        return struct.pack("=H", 0x7FC0)
-    data = struct.pack("=f", number)
-    (nearest,), (bits,) = struct.unpack("=f", data), struct.unpack("=I", data)
-    if nearest != number and not bits & 1:
-        # An odd last bit tells the next rounding that digits are lost, so it sees no tie.
-        bits += 1 if abs(nearest) < abs(number) else -1
-    upper = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16
-    if upper & 0x7FFF == 0x7F80 != bits >> 16 & 0x7FFF:
-        raise OverflowError
-    return struct.pack("=H", upper)
+    # bfloat16 is the upper half of a float32, rounded here. Neither struct nor numpy has it.
+    if isfinite(number):
+        last = max(frexp(number)[1], -125) - 8  # the place of the last of eight digits
+        number = ldexp(round(ldexp(number, -last), 0), last)
+    return struct.pack("=H", struct.unpack("=I", struct.pack("=f", number))[0] >> 16)
 
 
 def _named(name: str) -> DType:
