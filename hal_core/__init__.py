@@ -23,8 +23,8 @@ _NAMES = {
     "PluginError UnknownDevice Unsupported",
     "graph": "Graph Node load_graph",
     "hookspecs": "hookimpl",
-    "profiling": "Profile ProfileDeviceEvent ProfileEvent ProfileProgramEvent ProfileRangeEvent "
-    "finalize_profile profile profile_range start_profile",
+    "profiling": "Profile finalize_profile profile profile_range start_profile",
+    "profiling.events": "ProfileDeviceEvent ProfileEvent ProfileProgramEvent ProfileRangeEvent",
     "program": "Program ProgramInfo",
     "program.several": "Programs",
     "queue": "Event Queue",

@@ -55,14 +55,16 @@ from hal_core.graph import Graph as Graph, Node as Node, load_graph as load_grap
 from hal_core.hookspecs import hookimpl as hookimpl
 from hal_core.profiling import (
     Profile as Profile,
-    ProfileDeviceEvent as ProfileDeviceEvent,
-    ProfileEvent as ProfileEvent,
-    ProfileProgramEvent as ProfileProgramEvent,
-    ProfileRangeEvent as ProfileRangeEvent,
     finalize_profile as finalize_profile,
     profile as profile,
     profile_range as profile_range,
     start_profile as start_profile,
+)
+from hal_core.profiling.events import (
+    ProfileDeviceEvent as ProfileDeviceEvent,
+    ProfileEvent as ProfileEvent,
+    ProfileProgramEvent as ProfileProgramEvent,
+    ProfileRangeEvent as ProfileRangeEvent,
 )
 from hal_core.program import Program as Program, ProgramInfo as ProgramInfo
 from hal_core.program.several import Programs as Programs

@@ -16,7 +16,8 @@ from typing import NamedTuple
 from hal_core.cli import output
 from hal_core.errors import InvalidArgument
 from hal_core.files import missing
-from hal_core.profiling import ProfileEvent, profile, saved_elsewhere
+from hal_core.profiling import profile, saved_elsewhere
+from hal_core.profiling.events import ProfileEvent
 from hal_core.profiling.trace import check_path
 
 HELP = "Run a program and print where its devices' time went."

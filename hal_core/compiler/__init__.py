@@ -15,7 +15,7 @@ from hal_core.compiler.requirements import check
 from hal_core.compiler.selection import select
 from hal_core.concurrency import OfThisProcess, raise_if_of_a_signal
 from hal_core.errors import CompilerUnavailable, InvalidArgument, Unsupported, check_class
-from hal_core.profiling import ProfileProgramEvent, record
+from hal_core.profiling.events import ProfileProgramEvent, record
 from hal_core.source import Binary, Source
 
 if TYPE_CHECKING:

@@ -24,6 +24,7 @@ from hal_core.errors import HalError, InvalidArgument, InvalidState, Unsupported
 from hal_core.geometry import Limits
 from hal_core.graph import Capture, Graph, Step
 from hal_core.hookspecs import CAPABILITIES, DeviceInfo
+from hal_core.profiling.host_clock import HostClock
 from hal_core.program import Program, Shared
 from hal_core.program.several import Programs
 from hal_core.queue import (
@@ -195,9 +196,9 @@ class Compiled(concurrency.OfThisProcess):
         """Return a queue over a vendor's own, which is borrowed; None for another object."""
         return None
 
-    def _make_clock(self) -> profiling.HostClock:
+    def _make_clock(self) -> HostClock:
         """Return the clock that gives a profile its device times. It may queue work to do so."""
-        return profiling.HostClock(self)
+        return HostClock(self)
 
     def _missing(self, part: object, method: str) -> Unsupported:
         """Return the error for a method that a backend should have filled in, and has not."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from hal_core.errors import InvalidArgument, InvalidState, Unsupported
 from hal_core.graph.node import LAUNCH, Node
-from hal_core.profiling import changed
+from hal_core.profiling.events import changed
 from hal_core.queue import Event, Queue, captures, refuse_in_capture
 
 if TYPE_CHECKING:

@@ -11,8 +11,9 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
-from hal_core import profiling
 from hal_core.concurrency import Servers, raise_if_of_a_signal, start_server
+from hal_core.profiling import events
+from hal_core.profiling.instrumentation import source_of
 from hal_core.queue.base import Keep, Queue, refuse_as_closed
 from hal_core.queue.ending import Freed
 from hal_core.queue.event import Event, Failure, PolledEvent, forget_over
@@ -55,7 +56,7 @@ class Worker:
 
     def serve(self, queue: str) -> None:
         """Do the work in its order; after a failure drop the rest, whose events have it then."""
-        profiling.of_thread.queue = queue
+        events.of_thread.queue = queue
         ending = False
         while not (ending and self.items.empty()):  # another thread may have put work behind it
             item = self.items.get()
@@ -221,9 +222,7 @@ def _run(program: Program, geometry: Any, args: tuple[Any, ...], accepted: Any =
 
 def _record_wait(event: Event, device: str, start_ns: int) -> None:
     times = start_ns, perf_counter_ns()
-    profiling.record(
-        profiling.ProfileDeviceEvent, "wait", profiling.source_of(event), device, times
-    )
+    events.record(events.ProfileDeviceEvent, "wait", source_of(event), device, times)
 
 
 class _IdleEvent(PolledEvent):

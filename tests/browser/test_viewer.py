@@ -10,7 +10,8 @@ import shutil
 import pytest
 from playwright.sync_api import sync_playwright
 
-from hal_core.profiling import ProfileEvent, trace
+from hal_core.profiling import trace
+from hal_core.profiling.events import ProfileEvent
 
 
 class Browser:

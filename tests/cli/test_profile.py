@@ -15,7 +15,7 @@ import hal_core as hal
 from hal_core import files
 from hal_core.cli import main
 from hal_core.cli import profile as command
-from hal_core.profiling import ProfileDeviceEvent, ProfileProgramEvent
+from hal_core.profiling.events import ProfileDeviceEvent, ProfileProgramEvent
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = """

@@ -20,7 +20,8 @@ from installed import installed, opened
 from run_python import printed
 
 import hal_core as hal
-from hal_core.profiling import HostClock, events
+from hal_core.profiling import events
+from hal_core.profiling.host_clock import HostClock
 
 BACKENDS = installed("CPU", "OPENCL")
 

@@ -17,7 +17,8 @@ from run_python import run
 
 import hal_core as hal
 from hal_core.cli import main
-from hal_core.profiling import ProfileEvent, trace
+from hal_core.profiling import trace
+from hal_core.profiling.events import ProfileEvent
 
 # Phase -> the fields that its events must have beside ph, name, pid, tid, and those they may have.
 # Source: Trace Event Format, "Event Types".

@@ -7,6 +7,7 @@ from mutants import mutant
 
 from hal_core import profiling
 from hal_core.profiling import events, instrumentation, trace
+from hal_core.profiling.host_clock import HostClock
 from hal_cpu.clock import CPUClock
 from hal_testing.fake.device import FakeDevice
 
@@ -14,7 +15,7 @@ from hal_testing.fake.device import FakeDevice
 def _clock(change):
     """Change the times of all measured work."""
 
-    class Clock(profiling.HostClock):
+    class Clock(HostClock):
         def measure(self, work):
             result, times = super().measure(work)
             return result, lambda wait=True: change(times())

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from time import perf_counter_ns
 from typing import TypeVar
 
-from hal_core.profiling import HostClock, Times
+from hal_core.profiling.host_clock import HostClock, Times
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, TypeVar
 
 from hal_core.concurrency import poll
-from hal_core.profiling import HostClock, Times
+from hal_core.profiling.host_clock import HostClock, Times
 from hal_metal import driver
 
 if TYPE_CHECKING:

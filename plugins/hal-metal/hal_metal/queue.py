@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import ref
 
 from hal_core.errors import HalError
-from hal_core.profiling import record_queued
+from hal_core.profiling.instrumentation import record_queued
 from hal_core.queue import Event, Failure, PolledEvent, PolledQueue, copy_by_host
 from hal_metal import driver, transfers
 

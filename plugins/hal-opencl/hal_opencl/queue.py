@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 from weakref import ref
 
 from hal_core.errors import Unsupported
-from hal_core.profiling import events, record_queued
+from hal_core.profiling import events
+from hal_core.profiling.instrumentation import record_queued
 from hal_core.queue import OPERATIONS, Event, Failure, PolledEvent, PolledQueue, copy_by_host
 from hal_opencl import driver, images
 from hal_opencl.allocator import Opaque, enqueue_copy

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from hal_core.profiling import ProfileDeviceEvent, record
+from hal_core.profiling.events import ProfileDeviceEvent, record
 from hal_streams.sampled_clock import SampledClock, Span
 
 if TYPE_CHECKING:

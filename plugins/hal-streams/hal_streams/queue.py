@@ -29,7 +29,8 @@ from hal_core.concurrency import (
     start_server,
 )
 from hal_core.errors import DeviceFault, HalError, InvalidState
-from hal_core.profiling import events, record_queued
+from hal_core.profiling import events
+from hal_core.profiling.instrumentation import record_queued
 from hal_core.queue import Event, Failure, KnownMemory, Queue, copy_by_host
 from hal_core.queue.watcher import watch
 from hal_streams.driver import CAPTURED_EVENT, CAPTURING

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from hal_core.concurrency import devices
 from hal_core.device.base import Compiled
 from hal_core.errors import HalError, Unsupported
-from hal_core.profiling import of_thread
+from hal_core.profiling.events import of_thread
 from hal_cpu import processor
 from hal_cpu.checked.order import Range, order
 from hal_cpu.device import CPUDevice
