@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import functools
 import hashlib
 import io
 import logging
@@ -53,11 +52,7 @@ _lock = fork_safe_lock()
 _hits = _stores = 0
 _misses: Counter[str] = Counter()  # reason -> how many
 _unwritable: set[str] = set()  # folders that the log has named
-
-
-@functools.cache  # a relative folder is that of its first use: the program may change its own
-def _absolute(path: str) -> str:
-    return os.path.abspath(path)
+_absolute: dict[str, str] = {}  # a relative folder is that of its first use; programs change theirs
 
 
 def folder() -> str:
@@ -65,7 +60,7 @@ def folder() -> str:
     if not config.CCACHE.read():
         return ""
     if chosen := config.CACHE_DIR.read():
-        return _absolute(chosen)
+        return _absolute.setdefault(chosen, os.path.abspath(chosen))
     import platformdirs
 
     with contextlib.suppress(RuntimeError):  # no home
@@ -105,10 +100,8 @@ def store(key: str, content: bytes) -> None:
         write_whole(path, _header(key, content), content, prefix=prefix, permissions=0o600)
     except OSError as error:
         raise_if_of_a_signal(error)
-        in_place = isinstance(error, (PermissionError, IsADirectoryError)) and os.path.exists(path)
-        if (
-            in_place
-        ):  # a folder; on Windows also an entry that another process reads: it is the same
+        taken = isinstance(error, (PermissionError, IsADirectoryError)) and os.path.exists(path)
+        if taken:  # by a folder; on Windows also by the same entry, while another process reads it
             return
         if place not in _unwritable:
             _unwritable.add(place)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import FrameType
 
 _TAKES_MORE = 0x04  # inspect.CO_VARARGS: *args
@@ -115,19 +115,15 @@ def is_of_a_signal(error: BaseException) -> bool:
     place = error.__traceback__
     while place is not None and place.tb_next is not None:
         interrupted, place = place.tb_frame, place.tb_next
-        # A handler is called with the frame that it interrupts. Its variables alone are read: those
-        # of a running frame may hold the error, which Python 3.12 would keep in a cycle.
-        if any(one is interrupted for one in _arguments(place.tb_frame)):
-            return True
+        # A handler is called with the frame that it interrupts. Its arguments alone are read: other
+        # variables may hold the error, which Python 3.12 would keep in a cycle.
+        frame, code = place.tb_frame, place.tb_frame.f_code
+        count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & _TAKES_MORE)
+        for name in code.co_varnames[:count]:
+            given = frame.f_locals.get(name)
+            if any(one is interrupted for one in (given if isinstance(given, tuple) else [given])):
+                return True
     return hasattr(error, "of_a_signal")
-
-
-def _arguments(frame: FrameType) -> Iterator[object]:
-    code = frame.f_code
-    count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & _TAKES_MORE)
-    for name in code.co_varnames[:count]:
-        given = frame.f_locals.get(name)
-        yield from given if isinstance(given, tuple) else (given,)
 
 
 def raise_if_of_a_signal(error: BaseException) -> None:
