@@ -105,6 +105,8 @@ class Accounts(Generic[Opaque]):
         Raises: InvalidArgument when it is not live, or has another size.
         """
         unsettled, live = self._unsettled, self._live
+        if not unsettled:  # another call, of a finalizer or a signal's handler, was first
+            return
         block = unsettled[0]
         opaque, nbytes, options = block
         if opaque not in live or live[opaque] != nbytes:
