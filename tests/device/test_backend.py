@@ -196,13 +196,7 @@ class Stopped(BaseException):
     """Stand for the exception that a program's own signal handler raises."""
 
 
-ENDS = [
-    SystemExit(3),
-    KeyboardInterrupt(),
-    Stopped(),
-    TimeoutError(),
-    hal.DeviceUnavailable("a", "b"),
-]
+ENDS = SystemExit(3), KeyboardInterrupt(), Stopped(), TimeoutError(), hal.DeviceUnavailable("", "")
 
 
 @pytest.mark.parametrize("end", ENDS, ids=lambda end: type(end).__name__)
