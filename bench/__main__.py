@@ -35,19 +35,10 @@ from bench.measure import FULL, QUICK
 
 Rows = list[report.Row | report.Figure | report.Missing]
 NOUNS = {
-    "startup": startup,
-    "language": language,
-    "compiling": compiling,
-    "memory": memory,
-    "launch": launch,
-    "queues": queues,
-    "kernels": kernels,
-    "costs": costs,
-    "programs": programs,
-    "opencl": opencl_peers,
-    "busy": busy,
-    "cluster": cluster,
-}
+    "startup": startup, "language": language, "compiling": compiling, "memory": memory,
+    "launch": launch, "queues": queues, "kernels": kernels, "costs": costs, "programs": programs,
+    "opencl": opencl_peers, "busy": busy, "cluster": cluster,
+}  # fmt: skip
 # Parts whose libraries may wait for ever or end the process, as Ray does, and the seconds that one
 # row may take: one on a slow machine takes 60, the start of the cluster with it.
 MAY_HANG = {"cluster": 180.0}

@@ -133,14 +133,8 @@ def _cells(row: Row | Figure | Missing) -> tuple[str, ...]:
     met = "-" if row.target is None else "yes" if row.met else "no"
     target = "-" if row.target is None else f"{row.target:g} x"
     return (
-        row.what,
-        ours,
-        f"{floor} ({row.floor_name})",
-        f"{row.score:.2f} x",
-        target,
-        met,
-        others,
-    )
+        row.what, ours, f"{floor} ({row.floor_name})", f"{row.score:.2f} x", target, met, others,
+    )  # fmt: skip
 
 
 def _other(value: float | str, work: Work | None) -> str:

@@ -18,13 +18,9 @@ from hal_testing.fake import allocator, chip, device
 
 MEMORY = 64 << 20
 LIMITS = Limits(
-    max_block=(64, 64, 64),
-    max_block_threads=128,
-    max_grid=(1 << 20, 1 << 16, 1 << 25),
-    shared_nbytes=1024,
-    view_alignment=16,
-    max_alloc_nbytes=MEMORY,
-)
+    max_block=(64, 64, 64), max_block_threads=128, max_grid=(1 << 20, 1 << 16, 1 << 25),
+    shared_nbytes=1024, view_alignment=16, max_alloc_nbytes=MEMORY,
+)  # fmt: skip
 
 
 class Chip(chip.Chip):

@@ -349,11 +349,7 @@ def test_F1_the_suite_passes_while_everything_is_profiled():
     tests = [path for name in names for path in folder.rglob(name) if path.parent.name != "testing"]
     assert len(tests) >= len(names)
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests],
-        cwd=folder,
-        env=os.environ | {"HAL_PROFILE": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests], cwd=folder,
+        env=os.environ | {"HAL_PROFILE": "1"}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
     assert done.returncode == 0, done.stdout

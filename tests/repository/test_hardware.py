@@ -46,15 +46,10 @@ REPORT = {
     "skipped": [{"test": "TestBuffer::test_B9", "why": "it declares no\nmore"}],
 }
 INFO = hal.DeviceInfo(
-    name="CUDA",
-    kind="gpu",
-    title="NVIDIA H200 (SXM)",
-    memory_nbytes=1 << 37,
-    arch="sm_90",
-    compute_units=132,
-    host_visible=False,
+    name="CUDA", kind="gpu", title="NVIDIA H200 (SXM)", memory_nbytes=1 << 37, arch="sm_90",
+    compute_units=132, host_visible=False,
     limits=hal.Limits((1, 1, 1), 1, (1, 1, 1), 0, 16, 1 << 30),
-)
+)  # fmt: skip
 ROWS = [
     report.Row(
         "launch", 2e-6, "bare", 1.9e-6, 0.95, 0.77, peers={"CuPy": 4e-6, "PyCUDA": "absent"}
@@ -67,15 +62,11 @@ ROWS = [
 
 def _run(**changed):
     found = Run(
-        info=INFO,
-        quick=False,
-        absent={"gcc": "not installed"},
-        facts=[("Python", "3.12.1")],
+        info=INFO, quick=False, absent={"gcc": "not installed"}, facts=[("Python", "3.12.1")],
         kits=[Kit(pair, END, REPORT) for pair in ("nvrtc", "ptx")],
         examples=[Example("matmul", ("--device", "CUDA"), END)],
-        tables=[Table("benchmarks", END, ROWS)],
-        pending=[],
-    )
+        tables=[Table("benchmarks", END, ROWS)], pending=[],
+    )  # fmt: skip
     return found._replace(**changed)
 
 

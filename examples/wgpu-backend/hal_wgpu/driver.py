@@ -13,17 +13,11 @@ from hal_core.errors import DeviceFault, DeviceUnavailable, HalError, InvalidArg
 # Beyond what every WebGPU device has; taken where the adapter offers it.
 WANTED = ("timestamp-query",)
 LIMITS = (
-    "max-buffer-size",
-    "max-storage-buffer-binding-size",
-    "max-storage-buffers-per-shader-stage",
-    "max-compute-workgroup-storage-size",
-    "max-compute-invocations-per-workgroup",
-    "max-compute-workgroup-size-x",
-    "max-compute-workgroup-size-y",
-    "max-compute-workgroup-size-z",
-    "max-compute-workgroups-per-dimension",
-    "min-storage-buffer-offset-alignment",
-)
+    "max-buffer-size", "max-storage-buffer-binding-size", "max-storage-buffers-per-shader-stage",
+    "max-compute-workgroup-storage-size", "max-compute-invocations-per-workgroup",
+    "max-compute-workgroup-size-x", "max-compute-workgroup-size-y", "max-compute-workgroup-size-z",
+    "max-compute-workgroups-per-dimension", "min-storage-buffer-offset-alignment",
+)  # fmt: skip
 
 
 @functools.cache

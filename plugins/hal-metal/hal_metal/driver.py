@@ -183,15 +183,10 @@ def read_facts(device: Any) -> Facts:
     apple = next((n for n in families if device.supportsFamily_(first + n)), 0)
     x, y, z = device.maxThreadsPerThreadgroup()
     return Facts(
-        str(device.name()),
-        device.registryID(),
-        bool(device.hasUnifiedMemory()),
-        device.recommendedMaxWorkingSetSize(),
-        device.maxBufferLength(),
-        device.maxThreadgroupMemoryLength(),
-        (x, y, z),
-        apple,
-    )
+        str(device.name()), device.registryID(), bool(device.hasUnifiedMemory()),
+        device.recommendedMaxWorkingSetSize(), device.maxBufferLength(),
+        device.maxThreadgroupMemoryLength(), (x, y, z), apple,
+    )  # fmt: skip
 
 
 def system() -> tuple[tuple[int, int], str]:

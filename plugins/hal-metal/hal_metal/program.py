@@ -81,18 +81,12 @@ class MetalProgram(Program):
         if self._enqueue is None:
             device, name = self.device, self.name
             names: dict[str, Any] = {
-                **driver.launch_names(),
-                "encode": self.encoder(),
-                "check_images": self.check_images,
-                "queue": device.commands,
-                "pending": device.pending,
-                "withdraw": device.withdraw,
-                "settle": device.settle,
-                "most": MOST_PENDING,
-                "title": f"launch of {name}",
-                "operation": f"launch {name}",
+                **driver.launch_names(), "encode": self.encoder(),
+                "check_images": self.check_images, "queue": device.commands,
+                "pending": device.pending, "withdraw": device.withdraw, "settle": device.settle,
+                "most": MOST_PENDING, "title": f"launch of {name}", "operation": f"launch {name}",
                 "device": device.name,
-            }
+            }  # fmt: skip
             check = f"check_images(({self._names()[2:]},))" if self._formats else ""
             text = driver.LAUNCH.format(names=self._names(), check=check)
             self._enqueue = define(text, "launch", f"launch of {name}", names)

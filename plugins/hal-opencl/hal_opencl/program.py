@@ -182,16 +182,10 @@ class OpenCLProgram(Program):
             return kernel, *driver.argument_setters(kernel)
 
         names: dict[str, Any] = {
-            **spare_storage(make),
-            **packs,
-            "part_of": _part_of,
-            "enqueue": cl.enqueue_nd_range_kernel,
-            "owner": self.device,
-            "device": self.device.name,
-            "name": name,
-            "Error": cl.Error,
-            "explain": driver.explain,
-        }
+            **spare_storage(make), **packs, "part_of": _part_of,
+            "enqueue": cl.enqueue_nd_range_kernel, "owner": self.device, "device": self.device.name,
+            "name": name, "Error": cl.Error, "explain": driver.explain,
+        }  # fmt: skip
         text = _LAUNCH.format(
             names="".join(f", a{param.position}" for param in self.signature.params),
             memory=", ".join(memory),

@@ -62,13 +62,9 @@ out:
     assert caught.kind == "Deadlock" and "different barriers" in str(caught)
     # Which barrier.sync, without .aligned, allows.
     engine.run(
-        entry(body.replace("bar.sync", "barrier.sync")),
-        "k",
-        [np.zeros(8, np.uint32)],
-        (1, 1, 1),
-        (32, 1, 1),
-        schedule=schedule,
-    )
+        entry(body.replace("bar.sync", "barrier.sync")), "k", [np.zeros(8, np.uint32)], (1, 1, 1),
+        (32, 1, 1), schedule=schedule,
+    )  # fmt: skip
 
 
 def test_a_fault_of_one_thread_ends_the_launch(engine):

@@ -276,14 +276,9 @@ def compiled(text: str, *names: str) -> dict[str, loader.Code]:
 
     declare_pause, pause = PAUSES[processor.machine()]
     words = {
-        "yield_": YIELD,
-        "nap": _NAP,
-        "declare_pause": declare_pause,
-        "pause": pause,
-        "spins": _SPINS,
-        "naps_from": _NAPS_FROM,
-        "chunks": CHUNKS_PER_THREAD,
-    }
+        "yield_": YIELD, "nap": _NAP, "declare_pause": declare_pause, "pause": pause,
+        "spins": _SPINS, "naps_from": _NAPS_FROM, "chunks": CHUNKS_PER_THREAD,
+    }  # fmt: skip
     waits = {"wait": _WAIT.format(**words), "declare_waits": _DECLARE_WAITS.format(**words)}
     whole = text.format(**words, **waits)
     source = Source(names[0], whole, "", language="llvm", rendered=True)

@@ -133,15 +133,9 @@ class Memory:
         if isinstance(shadow, ShadowPart):
             shadow = shadow._replace(units=shadow.units * new // old)
         return Memory(
-            self.name,
-            elements.view(np.uint8)[:whole].view(dtype),
-            self.size * old // new,
-            written,
-            shadow,
-            self.others,
-            self.stride * old // new,
-            self.owners,
-        )
+            self.name, elements.view(np.uint8)[:whole].view(dtype), self.size * old // new, written,
+            shadow, self.others, self.stride * old // new, self.owners,
+        )  # fmt: skip
 
     def places(self, access: Access, index: Array, wide: Array | None) -> Array:
         """Check indices, and return their positions in `elements`. Raises: KernelFault.

@@ -19,18 +19,7 @@ from hal_testing.conformance.test_queue import TestQueue
 from hal_testing.conformance.test_view import TestView
 
 __all__ = [
-    "TestAllocator",
-    "TestBuffer",
-    "TestCompile",
-    "TestDtype",
-    "TestEvent",
-    "TestGraph",
-    "TestImages",
-    "TestInterchange",
-    "TestLanguage",
-    "TestMany",
-    "TestProcess",
-    "TestProgram",
-    "TestQueue",
-    "TestView",
-]
+    "TestAllocator", "TestBuffer", "TestCompile", "TestDtype", "TestEvent", "TestGraph",
+    "TestImages", "TestInterchange", "TestLanguage", "TestMany", "TestProcess", "TestProgram",
+    "TestQueue", "TestView",
+]  # fmt: skip

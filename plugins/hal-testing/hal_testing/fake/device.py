@@ -25,16 +25,10 @@ CAPABILITIES = frozenset(
 def enumerate_devices(family: str, count: int, **facts: Any) -> list[DeviceInfo]:
     """Return the facts of every device, without opening one. No device is a normal answer."""
     common = DeviceInfo(
-        name=family,
-        kind="accelerator",
-        title="A simulated accelerator",
-        memory_nbytes=MEMORY_NBYTES,
-        arch="simulated",
-        compute_units=1,
-        host_visible=False,
-        limits=LIMITS,
-        capabilities=CAPABILITIES,
-    )._replace(**facts)
+        name=family, kind="accelerator", title="A simulated accelerator",
+        memory_nbytes=MEMORY_NBYTES, arch="simulated", compute_units=1, host_visible=False,
+        limits=LIMITS, capabilities=CAPABILITIES,
+    )._replace(**facts)  # fmt: skip
     names = [f"{family}:{index}" if index else family for index in range(count)]
     return [common._replace(name=name) for name in names]
 

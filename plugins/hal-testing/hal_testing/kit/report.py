@@ -123,15 +123,10 @@ class Report(NamedTuple):
             for outcome in OUTCOMES[1:]  # tests that passed are only counted
         }
         content = {
-            "device": self.device,
-            "conforms": self.conforms,
-            "verdict": self.verdict,
-            "not_run": self.not_run,
-            "seconds": round(self.seconds, 2),
-            **self.facts,
-            "chapters": self.chapters(),
-            **tests,
-        }
+            "device": self.device, "conforms": self.conforms, "verdict": self.verdict,
+            "not_run": self.not_run, "seconds": round(self.seconds, 2), **self.facts,
+            "chapters": self.chapters(), **tests,
+        }  # fmt: skip
         return json.dumps(content, indent=2, default=str) + "\n"
 
     def to_markdown(self) -> str:

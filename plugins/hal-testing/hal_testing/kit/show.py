@@ -41,14 +41,9 @@ class Shown(Collector):
         columns = (BarColumn(20), MofNCompleteColumn(), TextColumn("{task.description}"))
         # Refreshed by hand, not by a thread: tests fork, and a child would inherit its locks.
         self._progress = Progress(
-            *columns,
-            console=self._console,
-            transient=True,
-            auto_refresh=False,
-            redirect_stdout=False,
-            redirect_stderr=False,
-            disable=not self._console.is_terminal,
-        )
+            *columns, console=self._console, transient=True, auto_refresh=False,
+            redirect_stdout=False, redirect_stderr=False, disable=not self._console.is_terminal,
+        )  # fmt: skip
         with self._progress:
             self._task = self._progress.add_task(device, total=None)
             yield
