@@ -15,11 +15,12 @@ from hal_core.concurrency import OfThisProcess
 from hal_core.device import opened
 from hal_core.errors import HalError, InvalidArgument, InvalidState, as_flag, check_class
 from hal_core.graph import saved, text
-from hal_core.graph.capture import Recorder, recording
+from hal_core.graph.capture import Recorder
 from hal_core.graph.node import Node, Step, dependencies
 from hal_core.graph.plan import Plan
+from hal_core.profiling.events import changed
 from hal_core.program import Program
-from hal_core.queue import Event, Queue, check_no_capture, checked
+from hal_core.queue import Event, Queue, captures, check_no_capture, checked
 
 if TYPE_CHECKING:
     from hal_core.device.base import Compiled
@@ -53,12 +54,12 @@ class Graph(OfThisProcess):
         """
         self.device = opened(device, "Graph")
         self.nodes = []
-        self._plan: Plan | None = None
-        self._earlier: Plan | None = None  # before a change
-        self._recorder = Recorder(self.device, self.nodes, self._forget_plan)
+        self._plan: Plan | None = None  # of the last replay
+        self._has_changed = False  # since then
+        self._recorder = Recorder(self.device, self.nodes, self._change)
 
-    def _forget_plan(self) -> None:
-        self._earlier, self._plan = self._plan or self._earlier, None
+    def _change(self) -> None:
+        self._has_changed = True
 
     # -- making it
 
@@ -124,10 +125,9 @@ class Graph(OfThisProcess):
         wait = as_flag(wait, "replay", "wait")
         start = time.perf_counter()
         plan = self._plan
-        if plan is None or not plan.is_current(buffers):
-            earlier = plan or self._earlier
-            plan = self._plan = Plan(self.device, self.nodes, buffers, earlier)
-            self._earlier = None
+        if plan is None or self._has_changed or not plan.is_current(buffers):
+            plan = self._plan = Plan(self.device, self.nodes, buffers, plan)
+            self._has_changed = False
         try:
             if queue is not None:
                 checked(queue, "replay", self.device)._check_device(self.device, "replay")
@@ -246,16 +246,25 @@ class Capture(AbstractContextManager[Graph]):
 
 @contextmanager
 def _captured(device: Compiled) -> Iterator[Graph]:
-    """Record this thread's work in a new graph. After an exception the graph is empty."""
-    graph = Graph(device)
+    """Record all work of this thread without `queue=` in a new graph.
+
+    After an exception the graph is empty. Raises: InvalidState.
+    """
+    graph, thread = Graph(device), get_ident()
+    if thread in captures:
+        problem, fix = "this thread captures a graph already", "End that `with` block first."
+        raise InvalidState("capture", problem, device=device.name, fix=fix)
     try:
-        with recording(graph._recorder):
-            yield graph
+        captures[thread] = graph._recorder
+        changed()
+        yield graph
     except BaseException:
         graph.nodes.clear()
         raise
     finally:
-        graph._forget_plan()
+        captures.pop(thread, None)
+        changed()
+        graph._change()
 
 
 __all__ = ["Capture", "Graph", "Node", "Step", "load_graph"]

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import contextmanager
-from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
-from hal_core.errors import InvalidArgument, InvalidState, Unsupported
+from hal_core.errors import InvalidArgument, Unsupported
 from hal_core.graph.node import LAUNCH, Node
-from hal_core.profiling.events import changed
-from hal_core.queue import Event, Queue, captures, refuse_in_capture
+from hal_core.queue import Event, Queue, refuse_in_capture
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from hal_core.buffer import Buffer
     from hal_core.device.base import Compiled
     from hal_core.program import Program
@@ -72,19 +67,3 @@ class Recorder(Queue):
 
 _DONE = Event()
 _DONE.set()
-
-
-@contextmanager
-def recording(recorder: Recorder) -> Iterator[None]:
-    """Let all work of this thread without `queue=` go to the recorder. Raises: InvalidState."""
-    thread = get_ident()
-    if thread in captures:
-        problem, fix = "this thread captures a graph already", "End that `with` block first."
-        raise InvalidState("capture", problem, device=recorder.device.name, fix=fix)
-    try:
-        captures[thread] = recorder
-        changed()
-        yield
-    finally:
-        captures.pop(thread, None)
-        changed()

@@ -8,12 +8,12 @@ from itertools import chain, repeat
 from operator import is_
 from typing import TYPE_CHECKING, Any
 
+from hal_core.buffer import Buffer
 from hal_core.errors import InvalidArgument, check_class
 from hal_core.graph.node import Node, dependencies
 from hal_core.profiling import events
 
 if TYPE_CHECKING:
-    from hal_core.buffer import Buffer
     from hal_core.device.base import Compiled
     from hal_core.queue import Queue
 
@@ -139,8 +139,6 @@ def exchanged(
 
 
 def _check_pair(device: Compiled, old: Any, new: Any) -> None:
-    from hal_core.buffer import Buffer
-
     for one in (old, new):
         check_class(one, Buffer, "replay", "replay({old: new}) takes buffers.")
         if one._device is not device:

@@ -43,6 +43,9 @@ def to_bytes(device: Compiled, nodes: Sequence[Node], roots: Sequence[Buffer]) -
         return pieces[id(data)]
 
     programs = list({id(node.program): node.program for node in nodes if node.program}.values())
+    for program in programs:
+        if program._unloaded:
+            program._refuse_unloaded()
     places = {id(root): number for number, root in enumerate(roots)}
     label: Label = {
         "family": device.family,
@@ -73,7 +76,7 @@ def to_bytes(device: Compiled, nodes: Sequence[Node], roots: Sequence[Buffer]) -
                 ],
                 "program": programs.index(node.program) if node.program else None,
                 "vals": [stored(one) if isinstance(one, bytes) else one for one in node.vals],
-                "extents": _extents(node),
+                "extents": node._sizes,
                 "data": stored(node.data),
             }
             for node in nodes
@@ -85,19 +88,7 @@ def to_bytes(device: Compiled, nodes: Sequence[Node], roots: Sequence[Buffer]) -
 def _identity(device: Compiled, pair: str) -> str:
     """Return what, with its text, decides the machine code of a compiler pair; empty if unknown."""
     languages = [one.language for one in device.compilers if one.name == pair]
-    if not languages:
-        return ""
-    compiler = select(device, languages[0])[1]
-    return compiler.identity
-
-
-def _extents(node: Node) -> Any:
-    """Return grid, block, threads and shared of a launch; None for other nodes."""
-    if node.program is None:
-        return None
-    if node.program._unloaded:
-        node.program._refuse_unloaded()
-    return node._sizes
+    return select(device, languages[0])[1].identity if languages else ""
 
 
 def from_bytes(device: Compiled, data: bytes, graph: Any) -> None:
@@ -138,7 +129,7 @@ def _fill(device: Compiled, label: Label, payload: bytes, graph: Any) -> None:
         ]
         content = piece(*node["data"])
         if node["kind"] == LAUNCH:
-            grid, block, threads, shared = (_plain(one) for one in node["extents"])
+            grid, block, threads, shared = node["extents"]
             vals = [piece(*one) if isinstance(one, list) else one for one in node["vals"]]
             graph.add(
                 programs[node["program"]], *bufs, vals=vals, grid=grid, block=block,
@@ -155,18 +146,14 @@ def _fill(device: Compiled, label: Label, payload: bytes, graph: Any) -> None:
 
 
 def _program(device: Compiled, facts: Label, piece: Callable[..., bytes]) -> Program:
-    image, block = piece(*facts.pop("image")), _plain(facts.pop("block"))
+    image, block = piece(*facts.pop("image")), facts.pop("block")
     identity, here = facts.pop("identity"), _identity(device, pair := facts.pop("pair"))
     if identity and identity != here:
         raise _foreign(device, identity, here)
     signature = Signature.parse(facts.pop("entry"), facts.pop("signature"))
     format, target = facts.pop("format"), facts.pop("target")
-    interface = Interface(signature=signature, block=block, **facts)
+    interface = Interface(signature=signature, block=block and tuple(block), **facts)
     return device._load(Binary(image, format, target, interface), "", pair)
-
-
-def _plain(extent: Any) -> Any:
-    return tuple(extent) if isinstance(extent, list) else extent
 
 
 def _foreign(device: Compiled, theirs: object, ours: object) -> InvalidArgument:
