@@ -156,13 +156,7 @@ def _in_pieces(
             work(start)
         return
     with ThreadPoolExecutor(_THREADS, "hal-file") as pool:
-        jobs = [pool.submit(work, start) for start in starts]
-        try:
-            for job in jobs:
-                job.result()
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)  # the pieces under way are waited for
-            raise
+        list(pool.map(work, starts))  # after a failure no other piece is begun
 
 
 @contextmanager
