@@ -9,7 +9,6 @@ written here, which explains what is wrong, or converts and prepares and then la
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, NoReturn, overload
 from weakref import ref
 
@@ -56,7 +55,7 @@ class Geometries(dict[tuple[Any, ...], Any]):
         Raises: as a launch.
         """
         program: Any = self._program()
-        rules: Rules = program._rules
+        rules: Rules = program._rules or program._make_rules()
         grid, block, threads, shared = sizes
         if not (
             (threads.__class__ is int or is_plain(threads))
@@ -141,6 +140,7 @@ class Program(OfThisProcess):
             for keys in (device._keys, device._misaligned_keys)
         )
         self._geometries = Geometries(self)
+        self._rules: Rules | None = None  # made at the first launch
         self._launch: Callable[..., None] | None = None
         self._unloaded = False
 
@@ -264,8 +264,10 @@ class Program(OfThisProcess):
         shared: int = 0,
     ) -> Any:
         """Return the geometry of a launch; None where no thread runs. Raises: as a launch."""
-        extents = [tuple(one) if type(one) is list else one for one in (grid, block, threads)]
-        sizes = *extents, shared
+        grid = tuple(grid) if grid.__class__ is list else grid
+        block = tuple(block) if block.__class__ is list else block
+        threads = tuple(threads) if threads.__class__ is list else threads
+        sizes: Any = grid, block, threads, shared
         try:
             return self._geometries[sizes]
         except TypeError:  # sequences of other classes
@@ -273,13 +275,11 @@ class Program(OfThisProcess):
 
     def _plain(self, *sizes: Any, **named: Any) -> tuple[Any, ...]:
         """Return grid, block, threads and shared as Python's integers and tuples of them."""
-        return self._rules.plain(*sizes, **named)
+        return (self._rules or self._make_rules()).plain(*sizes, **named)
 
-    @cached_property
-    def _rules(self) -> Rules:
-        # Made at the first launch, when a backend has given the facts of its driver.
+    def _make_rules(self) -> Rules:
         limits, interface = self.device.info.limits, self.binary.interface
-        return Rules(
+        self._rules = Rules(
             f"launch {self.name}",
             self.device.name,
             limits,
@@ -287,12 +287,13 @@ class Program(OfThisProcess):
             self.info.block or interface.block,
             self.info.shared_nbytes or interface.shared_nbytes,
         )
+        return self._rules
 
     def _prepared(self, blocks: Dim3, shape: Dim3, shared: int) -> Any:
         """Return the geometry of blocks that were not launched yet; None where no thread runs."""
         if self._unloaded:
             self._refuse_unloaded()
-        self._rules.check_limits(blocks, shape, shared)
+        (self._rules or self._make_rules()).check_limits(blocks, shape, shared)
         if 0 in blocks or 0 in shape:
             return None
         # First: the fast path trusts that the launch of a known geometry is bound.
