@@ -73,9 +73,6 @@ def save(events: Sequence[ProfileEvent], dropped: int, path: str) -> None:
     files.save("profile.save", path, data)
 
 
-# -- what both kinds of trace show
-
-
 def rows_of(events: Iterable[ProfileEvent]) -> list[Row]:
     """Sort events into rows, those of the host first, then by device; queues follow threads."""
     threads: dict[int, int] = {}
@@ -140,9 +137,6 @@ def memory_of(events: Iterable[ProfileEvent]) -> dict[str, list[tuple[int, int]]
     }
 
 
-# -- JSON
-
-
 def trace(events: Sequence[ProfileEvent], dropped: int) -> dict[str, Any]:
     """Return the trace in the form of Chrome and Perfetto. Units: microseconds, from 0 on."""
     rows, start = rows_of(events), min((event.start_ns for event in events), default=0)
@@ -174,7 +168,8 @@ def trace(events: Sequence[ProfileEvent], dropped: int) -> dict[str, Any]:
             event = row.events[place]
             # A flow is bound to the slice around it, so it begins and ends inside of two slices.
             at = _us((event.start_ns + event.end_ns) // 2 - start)
-            more: dict[str, Any] = {"bp": "e"} if phase == "f" else {}
+            more: dict[str, Any] = {"args": {"place": place}}
+            more |= {"bp": "e"} if phase == "f" else {}
             process = processes[row.process]
             add(phase, "wait", process, row_number + 1, cat="wait", id=number, ts=at, **more)
     other = {"writer": f"hal-core {__version__}", "dropped": dropped}
@@ -185,34 +180,9 @@ def _us(nanoseconds: int) -> float:
     return nanoseconds / 1000
 
 
-# -- HTML
-
-
 def page(events: Sequence[ProfileEvent], dropped: int) -> str:
-    """Return a page that draws the same without a network."""
-    rows, start = rows_of(events), min((event.start_ns for event in events), default=0)
-    shown = {
-        "rows": [
-            {
-                "process": row.process,
-                "name": row.name,
-                "events": [
-                    [
-                        event.name, event.kind, _us(event.start_ns - start),
-                        _us(event.end_ns - event.start_ns), event.nbytes,
-                    ]
-                    for event in row.events
-                ],
-            }
-            for row in rows
-        ],
-        "arrows": arrows_of(rows),
-        "memory": {
-            device: [(_us(at - start), nbytes) for at, nbytes in points]
-            for device, points in memory_of(events).items()
-        },
-        "dropped": dropped,
-    }  # fmt: skip
+    """Return a page that draws the trace of `trace` without a network."""
     template = (pkgutil.get_data(__package__, "viewer.html") or b"").decode()
     # A "<" in the name of a range would end the script.
-    return template.replace('"DATA"', json.dumps(shown).replace("<", "\\u003c"))
+    data = json.dumps(trace(events, dropped)).replace("<", "\\u003c")
+    return template.replace('"DATA"', data)

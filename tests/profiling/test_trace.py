@@ -24,7 +24,7 @@ from hal_core.profiling.events import ProfileEvent
 # Source: Trace Event Format, "Event Types".
 FIELDS = {
     "X": ({"ts", "dur"}, {"cat", "args"}), "C": ({"ts", "args"}, {"cat"}), "M": ({"args"}, set()),
-    "s": ({"ts", "id", "cat"}, set()), "f": ({"ts", "id", "cat"}, {"bp"}),
+    "s": ({"ts", "id", "cat"}, {"args"}), "f": ({"ts", "id", "cat"}, {"args", "bp"}),
 }  # fmt: skip
 METADATA = {
     "process_name": {"name": str}, "process_sort_index": {"sort_index": int},
