@@ -2,9 +2,10 @@
 
 from contextlib import suppress
 from functools import partial
+from types import TracebackType
 
 import pytest
-from ctrl_c import Scene, press_everywhere
+from ctrl_c import Scene, press_everywhere, raise_in_handler
 from interrupts.scenes import SCENES, scene
 
 import hal_core as hal
@@ -77,6 +78,15 @@ def test_R14_ctrl_c_at_the_start_of_a_step_does_not_lose_it():
         return Scene(work, check)
 
     assert press_everywhere(scene, 1000) > 20  # every place
+
+
+def test_a_handler_is_known_without_the_frame_that_it_interrupts():
+    """Of an import, Python takes that frame out of the traceback."""
+    with pytest.raises(TimeoutError) as caught:
+        raise_in_handler(TimeoutError)
+    here = caught.value.__traceback__
+    rest = TracebackType(here.tb_next.tb_next, here.tb_frame, here.tb_lasti, here.tb_lineno)
+    assert concurrency.is_of_a_signal(caught.value.with_traceback(rest))
 
 
 def test_ctrl_c_while_a_thread_is_started():

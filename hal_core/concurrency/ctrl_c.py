@@ -112,17 +112,18 @@ def is_of_a_signal(error: BaseException) -> bool:
     SIGTERM often becomes a SystemExit that way, which is the end of the program. A backend whose
     library hears signals in machine code marks the error with `of_a_signal`.
     """
-    place = error.__traceback__
-    while place is not None and place.tb_next is not None:
-        interrupted, place = place.tb_frame, place.tb_next
-        # A handler is called with the frame that it interrupts. Its arguments alone are read: other
+    place = error.__traceback__ and error.__traceback__.tb_next
+    while place is not None:
+        # A handler is called with the frame that it interrupts. That need not be in the traceback,
+        # from which Python takes those of imports. The handler's arguments alone are read: other
         # variables may hold the error, which Python 3.12 would keep in a cycle.
-        frame, code = place.tb_frame, place.tb_frame.f_code
+        frame, code, caller = place.tb_frame, place.tb_frame.f_code, place.tb_frame.f_back
         count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & _TAKES_MORE)
-        for name in code.co_varnames[:count]:
+        for name in code.co_varnames[:count] if caller else ():
             given = frame.f_locals.get(name)
-            if any(one is interrupted for one in (given if isinstance(given, tuple) else [given])):
+            if any(one is caller for one in (given if isinstance(given, tuple) else [given])):
                 return True
+        place = place.tb_next
     return hasattr(error, "of_a_signal")
 
 
