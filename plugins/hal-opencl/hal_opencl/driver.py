@@ -221,12 +221,8 @@ def identity_of(device: cl.Device) -> str:
     """Return the facts that, with the text and the options, decide the machine code."""
     platform = device.platform
     facts: tuple[str, ...] = (
-        platform.name,
-        platform.version,
-        device.name,
-        device.version,
-        device.driver_version,
-    )
+        platform.name, platform.version, device.name, device.version, device.driver_version,
+    )  # fmt: skip
     if is_pocl(device):
         facts += (os.environ.get("POCL_EXTRA_BUILD_FLAGS", ""),)
     return ", ".join(fact.strip() for fact in facts if fact)

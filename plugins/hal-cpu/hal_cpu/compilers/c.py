@@ -210,10 +210,6 @@ def _run(command: list[str]) -> Any:
 
     passed = {name: value for name, value in os.environ.items() if name not in _NOT_PASSED}
     return subprocess.run(
-        command,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        errors="replace",
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
         env={**passed, "LC_ALL": "C"},
-    )
+    )  # fmt: skip
