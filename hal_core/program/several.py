@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from hal_core.concurrency import OfThisProcess
@@ -17,33 +16,24 @@ class NoSuchKernel(InvalidArgument, KeyError):
     __str__ = InvalidArgument.__str__
 
 
-class Programs(OfThisProcess, Mapping[str, "Program"]):
+class Programs(OfThisProcess, dict[str, "Program"]):
     """The programs of one text by their names, which share its machine code.
 
     Owns: the programs, each of which keeps the driver's module.
     """
 
-    __slots__ = ("_programs",)
+    __slots__ = ()
     _instead = "Send the source and compile it there, or send each program.binary for device.load."
 
     def __init__(self, programs: list[Program]) -> None:
-        self._programs = {program.name: program for program in programs}
+        super().__init__({program.name: program for program in programs})
 
-    def __getitem__(self, name: str) -> Program:
-        """Return the program of a kernel. Raises: InvalidArgument, which is also a KeyError."""
-        try:
-            return self._programs[name]
-        except (KeyError, TypeError):
-            near = difflib.get_close_matches(str(name), self._programs, 1)
-            fix = f"Did you mean {near[0]!r}? " if near else ""
-            fix += f"The text has {', '.join(self._programs)}."
-            raise NoSuchKernel("programs[...]", "no such kernel", got=name, fix=fix) from None
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._programs)
-
-    def __len__(self) -> int:
-        return len(self._programs)
+    def __missing__(self, name: str) -> Program:
+        """Raise InvalidArgument, which is also a KeyError, for a kernel that the text lacks."""
+        near = difflib.get_close_matches(str(name), self, 1)
+        fix = f"Did you mean {near[0]!r}? " if near else ""
+        fix += f"The text has {', '.join(self)}."
+        raise NoSuchKernel("programs[...]", "no such kernel", got=name, fix=fix)
 
     def __repr__(self) -> str:
-        return f"<Programs {', '.join(self._programs)}>"
+        return f"<Programs {', '.join(self)}>"
