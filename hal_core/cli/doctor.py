@@ -96,7 +96,10 @@ def _seconds(text: str) -> float:
 def run(options: argparse.Namespace) -> int:
     findings = examine(options.time_limit, options.names)
     if not options.names:
-        findings += [*examine_settings(), examine_cache()]
+        # Of the core; a probe looks at those of its plugin.
+        wrong = config.wrong(config.SETTINGS) | config.misspelt()
+        findings += [Finding(name, "setting", "broken", "", why) for name, why in wrong.items()]
+        findings.append(examine_cache())
     if options.json:
         rows = [
             {**one._asdict(), "checks": [check._asdict() for check in one.checks]}
@@ -151,10 +154,10 @@ def before_probes(plugins: Plugins) -> list[Finding]:
         if plugins.is_disabled(entry):
             one = one._replace(state="disabled", why="HAL_DISABLE names it.")
         found.append(one)
-    asked = [f"{config.DEVICE.name}={os.environ.get(config.DEVICE.name, '')}"]
     families = sorted({*plugins.all_families(), *KNOWN})
-    asked += [f"{family}=1" for family in families if os.environ.get(family) == "1"]
-    asked = [one for one in asked if not one.endswith("=")]
+    asked = [f"{family}=1" for family in families if os.environ.get(family) == "1"]
+    if name := os.environ.get(config.DEVICE.name):
+        asked.insert(0, f"{config.DEVICE.name}={name}")
     if asked:
         found.append(Finding("default device", "setting", "", ", ".join(asked)))
     return found
@@ -198,12 +201,6 @@ def probed(plugin: Finding, time_limit: float) -> Finding:
         fields |= {"state": "broken", "why": f"The probe answered, then {said}"}
     fields["checks"] = [Check(*check) for check in fields["checks"]]
     return plugin._replace(**fields)
-
-
-def examine_settings() -> list[Finding]:
-    """Find wrong settings of the core, and misspelt ones; a probe looks at those of its plugin."""
-    found = config.wrong(config.SETTINGS) | config.misspelt()
-    return [Finding(name, "setting", "broken", "", why) for name, why in found.items()]
 
 
 def examine_cache() -> Finding:
