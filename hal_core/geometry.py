@@ -64,13 +64,7 @@ class Rules:
         self.check_limits(blocks, shape, shared)
         return blocks, shape
 
-    def plain(
-        self,
-        grid: Extent | None = None,
-        block: Extent | None = None,
-        threads: Extent | None = None,
-        shared: int = 0,
-    ) -> tuple[Any, ...]:
+    def plain(self, grid: Any, block: Any, threads: Any, shared: Any) -> tuple[Any, ...]:
         """Return the sizes as Python's integers and tuples of them. Raises: InvalidArgument."""
         (count,) = integers((shared,), _whole) or (-1,)
         if count < 0:

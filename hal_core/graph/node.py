@@ -123,7 +123,7 @@ class Node(OfThisProcess):
             if geometry is None:
                 fix = "Leave the node out of the graph, or let its kernel do nothing."
                 raise InvalidArgument("update", "the launch has no threads", got=how, fix=fix)
-            self.geometry, self._sizes = geometry, program._plain(**sizes)
+            self.geometry, self._sizes = geometry, program._plain(*sizes.values())
         self.bufs, self._args = bufs, args
         self._changed()
 

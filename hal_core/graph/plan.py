@@ -114,8 +114,7 @@ def _call_all(calls: list[tuple[Callable[..., object], tuple[Any, ...]]]) -> Non
 def _check(node: Node, bufs: Sequence[Buffer]) -> None:
     """Check a node as its launch or copy was. Raises: InvalidState for freed memory."""
     if node.program is not None:
-        if node.program._unloaded:
-            node.program._refuse_unloaded()
+        node.program._check_loaded()
         node.program._check_buffers(bufs)
     for buffer in bufs:
         buffer._opaque_for(f"replay: {node.title} of node {node.number}")

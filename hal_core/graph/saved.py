@@ -33,7 +33,6 @@ Label = dict[str, Any]
 def to_bytes(device: Compiled, nodes: Sequence[Node], roots: Sequence[Buffer]) -> bytes:
     """Return a graph as bytes; contents of buffers are left out."""
     payload = bytearray()
-
     pieces: dict[int, tuple[int, int]] = {}
 
     def stored(data: bytes) -> tuple[int, int]:
@@ -44,8 +43,7 @@ def to_bytes(device: Compiled, nodes: Sequence[Node], roots: Sequence[Buffer]) -
 
     programs = list({id(node.program): node.program for node in nodes if node.program}.values())
     for program in programs:
-        if program._unloaded:
-            program._refuse_unloaded()
+        program._check_loaded()
     places = {id(root): number for number, root in enumerate(roots)}
     label: Label = {
         "family": device.family,

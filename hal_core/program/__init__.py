@@ -215,8 +215,7 @@ class Program(OfThisProcess):
         device, OutOfMemory.
         """
         # The generated `__call__` has launched already where nothing is unusual.
-        if self._unloaded:
-            self._refuse_unloaded()
+        self._check_loaded()
         bufs, vals = self._split(given, vals)
         if type(vals) in (tuple, list) and learn_casts(vals, self._numbers):
             launch: Any = self
@@ -252,30 +251,22 @@ class Program(OfThisProcess):
                 self, geometry, bufs, args, sizes, wait
             )
         except (AttributeError, TypeError):
-            if self._unloaded:  # by another thread, since the launch began
-                self._refuse_unloaded()
+            self._check_loaded()  # another thread may have unloaded it since the launch began
             raise
 
-    def _resolved(
-        self,
-        grid: Extent | None = None,
-        block: Extent | None = None,
-        threads: Extent | None = None,
-        shared: int = 0,
-    ) -> Any:
+    def _resolved(self, grid: Any, block: Any, threads: Any, shared: Any) -> Any:
         """Return the geometry of a launch; None where no thread runs. Raises: as a launch."""
         grid = tuple(grid) if grid.__class__ is list else grid
         block = tuple(block) if block.__class__ is list else block
         threads = tuple(threads) if threads.__class__ is list else threads
-        sizes: Any = grid, block, threads, shared
         try:
-            return self._geometries[sizes]
+            return self._geometries[grid, block, threads, shared]
         except TypeError:  # sequences of other classes
-            return self._geometries[self._plain(*sizes)]
+            return self._geometries[self._plain(grid, block, threads, shared)]
 
-    def _plain(self, *sizes: Any, **named: Any) -> tuple[Any, ...]:
+    def _plain(self, *sizes: Any) -> tuple[Any, ...]:
         """Return grid, block, threads and shared as Python's integers and tuples of them."""
-        return (self._rules or self._make_rules()).plain(*sizes, **named)
+        return (self._rules or self._make_rules()).plain(*sizes)
 
     def _make_rules(self) -> Rules:
         limits, interface = self.device.info.limits, self.binary.interface
@@ -291,8 +282,7 @@ class Program(OfThisProcess):
 
     def _prepared(self, blocks: Dim3, shape: Dim3, shared: int) -> Any:
         """Return the geometry of blocks that were not launched yet; None where no thread runs."""
-        if self._unloaded:
-            self._refuse_unloaded()
+        self._check_loaded()
         (self._rules or self._make_rules()).check_limits(blocks, shape, shared)
         if 0 in blocks or 0 in shape:
             return None
@@ -427,6 +417,10 @@ class Program(OfThisProcess):
         self._unloaded = True
         self._geometries = Geometries(self)
         self._launch = self._refuse_unloaded
+
+    def _check_loaded(self) -> None:
+        if self._unloaded:
+            self._refuse_unloaded()
 
     def _refuse_unloaded(self, *args: Any) -> NoReturn:
         operation = f"launch {self.name}"

@@ -167,7 +167,7 @@ def test_G7_a_launch_of_sizes_of_any_kind_is_saved_whatever_its_program_ran_sinc
         program(made, vals=(N,), threads=N)
     graph[1].update(threads=threads, shared=4)
     for size in range(1, 1100):
-        program._resolved(threads=size)
+        program._resolved(None, None, size, 0)
     graph.save(tmp_path / "graph")
     again = hal.load_graph(tmp_path / "graph", fake)
     [root] = again.buffers
