@@ -73,12 +73,8 @@ class DType(type):
 class Scalar(metaclass=DType):
     """A value inside a kernel. Calling a dtype outside one is refused: use numpy there."""
 
-    name = "scalar"
-    itemsize = 0
-    kind = ""
-    format = ""
-    is_float = False
-    is_integer = False
+    name, itemsize, kind, format, min, max = "scalar", 0, "", "", 0.0, 0.0
+    is_float = is_integer = False
 
     def __init_subclass__(cls) -> None:
         # Not properties of DType: a compile asks for them hundreds of times.
@@ -210,25 +206,24 @@ class any_(Scalar):
     """No dtype: `hal.Ptr[hal.any_]` takes memory of every dtype, and `hal.bitcast` gives it one."""
 
     name, itemsize, kind, format = "any", 1, "", ""  # counted in bytes
-    min, max = 0, 0
 
 
 class complex64(Scalar):
     """A complex number of two float32, in buffers and in kernels that are text."""
 
-    name, itemsize, kind, format, min, max = "complex64", 8, "c", "8s", 0, 0
+    name, itemsize, kind, format = "complex64", 8, "c", "8s"
 
 
 class complex128(Scalar):
     """A complex number of two float64, in buffers and in kernels that are text."""
 
-    name, itemsize, kind, format, min, max = "complex128", 16, "c", "16s", 0, 0
+    name, itemsize, kind, format = "complex128", 16, "c", "16s"
 
 
 def _made(name: str, nbytes: int, kind: str) -> DType:
     """Make the dtype of a vector, a struct or an image, which no class stands for."""
     facts = {"name": name, "itemsize": nbytes, "kind": kind, "format": f"{nbytes}s"}
-    return DType(name, (Scalar,), {**facts, "min": 0, "max": 0})
+    return DType(name, (Scalar,), facts)
 
 
 # Images of one to three dimensions, among the parameters of kernels that are text.
@@ -254,11 +249,9 @@ STORAGE_DTYPES = frozenset({float16, bfloat16})
 
 
 # By the kind of a numpy dtype: what to do where it says more than a number's format.
-_INSTEAD = {
-    "M": "Take its numbers, array.view(np.int64), and keep the unit beside them.",
-    "m": "Take its numbers, array.view(np.int64), and keep the unit beside them.",
-    "V": "Take one field, array[name], or the bytes, array.view(np.uint8).",
-}
+_TIME = "Take its numbers, array.view(np.int64), and keep the unit beside them."
+_FIELDS = "Take one field, array[name], or the bytes, array.view(np.uint8)."
+_INSTEAD = {"M": _TIME, "m": _TIME, "V": _FIELDS}
 
 
 def as_dtype(value: object, operation: str = "dtype") -> DType:

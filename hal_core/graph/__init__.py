@@ -150,12 +150,8 @@ class Graph(OfThisProcess):
     @property
     def buffers(self) -> tuple[Buffer, ...]:
         """The buffers whose memory the nodes use, in the order of their first use; no views."""
-        roots = {
-            id(root): root
-            for node in self.nodes
-            for root in (one if one.base is None else one.base for one in node.bufs)
-        }
-        return tuple(roots.values())
+        every = [one for node in self.nodes for one in node.bufs]
+        return tuple(dict.fromkeys(one if one.base is None else one.base for one in every))
 
     @property
     def dependencies(self) -> list[tuple[int, ...]]:

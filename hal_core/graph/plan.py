@@ -35,17 +35,16 @@ class Plan:
         self.device = device
         self._given = tuple(chain.from_iterable((buffers or {}).items()))
         others = exchanged(device, nodes, buffers or {})
-        rows = [[others.get(id(one), one) for one in node.bufs] for node in nodes]
-        for node, bufs in zip(nodes, rows, strict=True):
+        self._rows = [(node, [others.get(one, one) for one in node.bufs]) for node in nodes]
+        for node, bufs in self._rows:
             _check(node, bufs)
-        after = dependencies(node.uses(bufs) for node, bufs in zip(nodes, rows, strict=True))
+        after = dependencies(node.uses(bufs) for node, bufs in self._rows)
         self.steps = [
-            node.step(bufs, before) for node, bufs, before in zip(nodes, rows, after, strict=True)
+            node.step(bufs, before) for (node, bufs), before in zip(self._rows, after, strict=True)
         ]
-        distinct = {id(one): one for bufs in rows for one in bufs}.values()
+        distinct = dict.fromkeys(one for _, bufs in self._rows for one in bufs)
         self._memory = [(one, one._key, one._buf) for one in distinct]
-        self._rows = list(zip(nodes, rows, strict=True))
-        self._programs = list({id(s.program): s.program for s in self.steps if s.program}.values())
+        self._programs = list(dict.fromkeys(step.program for step in self.steps if step.program))
         self._native: Callable[[], None] | None = None
         self._native_is_made = False
         self._like: Any = None if earlier is None else earlier._native or earlier._like
@@ -122,14 +121,14 @@ def _check(node: Node, bufs: Sequence[Buffer]) -> None:
 
 def exchanged(
     device: Compiled, nodes: Sequence[Node], buffers: Mapping[Buffer, Buffer]
-) -> dict[int, Buffer]:
-    """Return for ids of the nodes' buffers those that replace them in a replay."""
-    found: dict[int, Buffer] = {}
-    distinct = {id(one): one for node in nodes for one in node.bufs}
+) -> dict[Buffer, Buffer]:
+    """Return for the nodes' buffers those that replace them in a replay."""
+    found: dict[Buffer, Buffer] = {}
+    distinct = dict.fromkeys(one for node in nodes for one in node.bufs)
     for old, new in buffers.items():
         _check_pair(device, old, new)
-        parts = {number: _part_of(old, new, buffer) for number, buffer in distinct.items()}
-        made = {number: part for number, part in parts.items() if part is not None}
+        parts = {buffer: _part_of(old, new, buffer) for buffer in distinct}
+        made = {buffer: part for buffer, part in parts.items() if part is not None}
         if not made:
             fix = "graph.buffers lists those that are there."
             raise InvalidArgument("replay", f"no node of the graph uses {old!r}", fix=fix)

@@ -41,10 +41,10 @@ def to_bytes(device: Compiled, nodes: Sequence[Node], roots: Sequence[Buffer]) -
             payload.extend(data)
         return pieces[id(data)]
 
-    programs = list({id(node.program): node.program for node in nodes if node.program}.values())
+    programs = list(dict.fromkeys(node.program for node in nodes if node.program))
     for program in programs:
         program._check_loaded()
-    places = {id(root): number for number, root in enumerate(roots)}
+    places = {root: number for number, root in enumerate(roots)}
     label: Label = {
         "family": device.family,
         "arch": device.info.arch,
@@ -68,7 +68,7 @@ def to_bytes(device: Compiled, nodes: Sequence[Node], roots: Sequence[Buffer]) -
             {
                 "kind": node.kind,
                 "bufs": [
-                    (places[id(one if one.base is None else one.base)], one.size, one.dtype.name,
+                    (places[one if one.base is None else one.base], one.size, one.dtype.name,
                      one.offset)
                     for one in node.bufs
                 ],
