@@ -26,8 +26,8 @@ SETTINGS: dict[str, Setting[object]] = {}
 
 TRACES = (".json", ".html", ".pickle")  # suffixes of the files that a profile is written to
 
-_TRUE = ("1", "true", "yes", "on")
-_FALSE = ("0", "false", "no", "off", "")
+_FLAGS = dict.fromkeys(("1", "true", "yes", "on"), True)
+_FLAGS |= dict.fromkeys(("0", "false", "no", "off", ""), False)
 
 
 class Setting(Generic[T]):
@@ -53,9 +53,6 @@ class Setting(Generic[T]):
         except ValueError as error:
             operation, fix = f"environment variable {self.name}", f"It means: {self.meaning}."
             raise InvalidArgument(operation, str(error), got=text, fix=fix) from None
-
-    def __repr__(self) -> str:
-        return f"<Setting {self.name}={self.read()!r}>"
 
 
 def declare(name: str, default: T, meaning: str, parse: Callable[[str], T]) -> Setting[T]:
@@ -124,12 +121,10 @@ _has_warned = False
 
 def flag(text: str) -> bool:
     """Parse `1` or `0`, and the words that mean the same."""
-    lowered = text.strip().lower()
-    if lowered in _TRUE:
-        return True
-    if lowered in _FALSE:
-        return False
-    raise ValueError("expected 1 or 0")
+    found = _FLAGS.get(text.strip().lower())
+    if found is None:
+        raise ValueError("expected 1 or 0")
+    return found
 
 
 def trace_suffix(path: str) -> str:

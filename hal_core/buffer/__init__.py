@@ -38,10 +38,13 @@ _SHORT_NBYTES = 1 << 20  # a longer copy goes through the allocator, which may r
 _direct_nbytes = _SHORT_NBYTES
 
 
-@events.on_change
 def _follow() -> None:
     global _direct_nbytes
     _direct_nbytes = -1 if events.open_profiles or captures else _SHORT_NBYTES
+
+
+events.shortcuts.append(_follow)
+_follow()  # a profile may be open
 
 
 class Buffer(Elements):

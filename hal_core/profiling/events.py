@@ -6,31 +6,20 @@ import itertools
 from collections import deque
 from collections.abc import Callable
 from threading import get_ident, local
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from hal_core.profiling.host_clock import Times
-
-Follow = TypeVar("Follow", bound=Callable[[], object])
 
 DEFAULT_QUEUE = "default queue"  # as traces name it; events of it have no name
 of_thread = local()  # `.queue`: the name of the queue whose work this thread does
 open_profiles: tuple[Entries, ...] = ()  # replaced as a whole, so readers need no lock
-_shortcuts: list[Callable[[], object]] = []
-
-
-def on_change(follow: Follow) -> Follow:
-    """Call `follow` now, and when a profile or a capture of a graph begins or ends.
-
-    For shortcuts that bypass what these two see.
-    """
-    _shortcuts.append(follow)
-    follow()
-    return follow
+# Called when a profile or a capture begins or ends; for shortcuts that bypass what these two see.
+shortcuts: list[Callable[[], object]] = []
 
 
 def changed() -> None:
     """Let the shortcuts follow `open_profiles`, and the captures of graphs."""
-    for follow in _shortcuts:
+    for follow in shortcuts:
         follow()
 
 
