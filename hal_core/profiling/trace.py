@@ -29,6 +29,8 @@ from hal_core.errors import InvalidArgument
 from hal_core.files import as_path
 from hal_core.profiling.events import DEFAULT_QUEUE, ProfileEvent
 
+Place = tuple[int, int]  # of an event: the number of its row, and its place in the row
+
 HOST = "host"
 _OF_QUEUES = frozenset({"copyin", "copyout", "copy", "fill", "launch", "wait"})
 
@@ -39,13 +41,6 @@ class Row(NamedTuple):
     process: str  # a device's name, or HOST
     name: str  # of the queue or the thread
     events: list[ProfileEvent]  # by their start
-
-
-class Arrow(NamedTuple):
-    """An arrow from an event to the wait for it, each as its row and its place in the row."""
-
-    tail: tuple[int, int]
-    head: tuple[int, int]
 
 
 def check_path(path: object, operation: str) -> str:
@@ -105,9 +100,9 @@ def _fits(ends: list[int], event: ProfileEvent) -> bool:
     return not ends or event.end_ns <= ends[-1]
 
 
-def arrows_of(rows: Sequence[Row]) -> list[Arrow]:
+def arrows_of(rows: Sequence[Row]) -> list[tuple[Place, Place]]:
     """Find what each wait has waited for: the last work of that queue which ended before it."""
-    sources: defaultdict[str, list[tuple[int, tuple[int, int]]]] = defaultdict(list)
+    sources: defaultdict[str, list[tuple[int, Place]]] = defaultdict(list)
     for number, row in enumerate(rows):
         for place, event in enumerate(row.events):
             if event.kind in _OF_QUEUES:
@@ -117,7 +112,7 @@ def arrows_of(rows: Sequence[Row]) -> list[Arrow]:
         for place, event in enumerate(row.events):
             if event.kind == "wait":
                 before = [one for one in sources[event.name] if one[0] <= event.end_ns]
-                found += [Arrow(max(before)[1], (number, place))] if before else []
+                found += [(max(before)[1], (number, place))] if before else []
     return found
 
 
@@ -163,7 +158,7 @@ def trace(events: Sequence[ProfileEvent], dropped: int) -> dict[str, Any]:
             process, at = processes[device], _us(at_ns - start)
             add("C", "memory", process, 0, cat="memory", ts=at, args={"bytes": nbytes})
     for number, arrow in enumerate(arrows_of(rows)):
-        for phase, (row_number, place) in (("s", arrow.tail), ("f", arrow.head)):
+        for phase, (row_number, place) in zip("sf", arrow, strict=True):
             row = rows[row_number]
             event = row.events[place]
             # A flow is bound to the slice around it, so it begins and ends inside of two slices.

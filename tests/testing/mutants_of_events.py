@@ -62,4 +62,4 @@ def queues_share_a_row_of_the_trace(inner, found):
 
 @mutant("F2", "event", trace, "arrows_of")
 def arrows_begin_at_the_first_work(inner, rows):
-    return [arrow._replace(tail=(0, 0)) for arrow in inner(rows)]
+    return [((0, 0), head) for _, head in inner(rows)]
