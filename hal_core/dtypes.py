@@ -85,10 +85,9 @@ class Scalar(metaclass=DType):
 
     def __new__(cls, value: object = 0) -> Self:
         raise Unsupported(
-            f"{cls.name}({value!r})",
-            "a cast exists inside @hal.kernel functions only",
+            f"{cls.name}({value!r})", "a cast exists inside @hal.kernel functions only",
             fix=f"Outside a kernel use numpy.{cls.name}.",
-        )
+        )  # fmt: skip
 
     if TYPE_CHECKING:  # so that type checkers accept `a * x[i] + 1`, `i < n` and `range(n)`
 

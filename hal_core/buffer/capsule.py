@@ -58,21 +58,14 @@ _pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)(
 
 
 def make(
-    pointer: int,
-    size: int,
-    dtype: DType,
-    device: tuple[int, int],
-    owner: object,
-    *,
-    offset: int = 0,
-    newest: tuple[int, int] | None = None,
-    copied: bool = False,
-) -> Any:
+    pointer: int, size: int, dtype: DType, device: tuple[int, int], owner: object, *,
+    offset: int = 0, newest: tuple[int, int] | None = None, copied: bool = False,
+) -> Any:  # fmt: skip
     """Make a capsule of `size` elements in one dimension.
 
     `offset` is where they begin, in bytes behind `pointer`. `newest` is the latest version that the
-    consumer knows; None for one that names none. `copied`
-    says that nobody else has this memory. Owns: `owner`, until the consumer is done.
+    consumer knows; None for one that names none. `copied` says that nobody else has this memory.
+    Owns: `owner`, until the consumer is done.
     """
     if dtype not in _CODES:
         fix = "View it as numbers first: buffer.view(dtype=hal.float32)."
@@ -80,9 +73,8 @@ def make(
     # With a deleter in Python instead of numpy's the error of a consumer would be lost, and a
     # capsule that is destroyed after the interpreter has ended would call into nothing.
     kind = "c" if dtype.kind == "c" else "u"
-    array: Any = array_at(
-        pointer, size, f"{kind}{dtype.itemsize}", owner
-    )  # numpy 1.26: no max_version
+    array: Any = array_at(pointer, size, f"{kind}{dtype.itemsize}", owner)
+    # numpy 1.26 has no max_version.
     made = array.__dlpack__(max_version=newest) if VERSION else array.__dlpack__()
     tensor, versioned = _open(made)
     tensor.device_type, tensor.device_id = device

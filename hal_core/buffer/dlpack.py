@@ -194,13 +194,9 @@ def _ask(obj: Any, options: dict[str, Any]) -> capsule.Taken:
 
 
 def _share(
-    cls: type[B],
-    obj: Any,
-    device: Compiled,
-    copy: bool | None,
-    place: Place,
+    cls: type[B], obj: Any, device: Compiled, copy: bool | None, place: Place,
     options: dict[str, Any],
-) -> B:
+) -> B:  # fmt: skip
     """Make a buffer over the device's own memory at `place`, or a copy where one is needed.
 
     The producer is asked with `options`.

@@ -67,17 +67,10 @@ class Node(OfThisProcess):
     _instead = "Make it there: graph.add(program, *buffers)."
 
     def __init__(
-        self,
-        kind: str,
-        number: int,
-        bufs: tuple[Buffer, ...],
-        changed: Callable[[], None],
-        program: Program | None = None,
-        geometry: Any = None,
-        args: tuple[Any, ...] = (),
-        sizes: tuple[Any, ...] = (),
-        data: bytes = b"",
-    ) -> None:
+        self, kind: str, number: int, bufs: tuple[Buffer, ...], changed: Callable[[], None],
+        program: Program | None = None, geometry: Any = None, args: tuple[Any, ...] = (),
+        sizes: tuple[Any, ...] = (), data: bytes = b"",
+    ) -> None:  # fmt: skip
         self.kind, self.number, self.bufs, self.data = kind, number, bufs, data
         self.program, self.geometry = program, geometry
         self._args = args  # of a launch, with the opaques of capture in the places of pointers

@@ -76,14 +76,9 @@ class ProfileRangeEvent(ProfileEvent):
 
 
 def record(
-    kind_of: type[ProfileEvent],
-    kind: str,
-    name: str,
-    device: str,
-    times: tuple[int, int] | Times,
-    nbytes: int = 0,
-    queue: str = "",
-) -> None:
+    kind_of: type[ProfileEvent], kind: str, name: str, device: str,
+    times: tuple[int, int] | Times, nbytes: int = 0, queue: str = "",
+) -> None:  # fmt: skip
     """Add an event of this thread to every open profile.
 
     Concurrency: takes no lock, as finalizers record too; each step is one under the GIL.

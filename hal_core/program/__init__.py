@@ -271,13 +271,11 @@ class Program(OfThisProcess):
     def _make_rules(self) -> Rules:
         limits, interface = self.device.info.limits, self.binary.interface
         self._rules = Rules(
-            f"launch {self.name}",
-            self.device.name,
-            limits,
+            f"launch {self.name}", self.device.name, limits,
             self.info.max_block_threads or limits.max_block_threads,
             self.info.block or interface.block,
             self.info.shared_nbytes or interface.shared_nbytes,
-        )
+        )  # fmt: skip
         return self._rules
 
     def _prepared(self, blocks: Dim3, shape: Dim3, shared: int) -> Any:
@@ -345,13 +343,10 @@ class Program(OfThisProcess):
         values = ", ".join(names) + ("," if len(names) == 1 else "")
         other = f", or buffers first and vals=({values})" if names else ""
         raise InvalidArgument(
-            f"launch {self.name}",
-            problem,
-            got=got,
-            limit=f"expected {expected}",
+            f"launch {self.name}", problem, got=got, limit=f"expected {expected}",
             device=self.device.name,
             fix=fix or f"Write program({call}), in the order of the kernel{other}.",
-        )
+        )  # fmt: skip
 
     def _check_buffers(self, bufs: Sequence[Buffer]) -> None:
         """Raises: InvalidArgument naming the argument."""
