@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from math import inf
 from typing import Any, NamedTuple
 
@@ -76,19 +77,19 @@ class Signature(NamedTuple):
         Raises: InvalidArgument naming the parameter and the form that was expected.
         """
         operation = f"signature of {name!r}"
+        refused = partial(InvalidArgument, operation)
         if not (isinstance(name, str) and _NAME.match(name)):
-            raise InvalidArgument(operation, "a kernel's name must be a C identifier", got=name)
+            raise refused("a kernel's name must be a C identifier", got=name)
         _check_length(operation, name)
         given: object = text
         if not isinstance(given, str):
-            raise InvalidArgument(operation, "a signature is a str", got=text, fix=_FORM)
+            raise refused("a signature is a str", got=text, fix=_FORM)
         params: list[Param] = []
         for position, part in enumerate(text.split(",")) if text.strip() else ():
             label, _, rest = map(str.strip, part.partition(":"))
             match = _PARAM.match(rest)
             if match is None or not _NAME.match(label):
-                problem = f"parameter {position} cannot be read"
-                raise InvalidArgument(operation, problem, got=part.strip(), fix=_FORM)
+                raise refused(f"parameter {position} cannot be read", got=part.strip(), fix=_FORM)
             _check_length(operation, label)
             const, word, star = match.groups()
             dtype = any_ if word == "any" and star else DTYPES.get(word)
@@ -97,15 +98,13 @@ class Signature(NamedTuple):
             image = None if star else IMAGES.get(word)
             dtype = image or dtype
             if dtype is None:
-                problem = f"parameter {label!r} has no known dtype"
                 fix = "C's int, float and float4 are int32, float32 and float32x4. Use one of "
                 fix += f"{', '.join(DTYPES)}, complex64, or a vector of them."
-                raise InvalidArgument(operation, problem, got=word, fix=fix)
+                raise refused(f"parameter {label!r} has no known dtype", got=word, fix=fix)
             if const and not (star or image):
-                problem = f"parameter {label!r}: const is for memory"
-                raise InvalidArgument(operation, problem, got=part.strip())
+                raise refused(f"parameter {label!r}: const is for memory", got=part.strip())
             if any(label == param.name for param in params):
-                raise InvalidArgument(operation, "two parameters have the same name", got=label)
+                raise refused("two parameters have the same name", got=label)
             kind = CONST_POINTER if const else POINTER if star or image else VALUE
             params.append(Param(label, dtype, kind, position))
         return cls(name, tuple(params))
@@ -148,11 +147,7 @@ def convert_value(value: Any, param: Param, operation: str, device: str) -> Any:
     if dtype.kind in _COMPOUND_KINDS:
         return _bytes_of(value, param, operation, device)
     plain = value
-    if (
-        type(value) not in _PYTHON
-        and getattr(value, "shape", None) == ()
-        and hasattr(value, "item")
-    ):
+    if type(value) not in _PYTHON and getattr(value, "shape", None) == ():
         check_array(value, operation)  # numpy.ma.masked
         # The kind of bfloat16 is V, void.
         kind = "f" if value.dtype.name == "bfloat16" else value.dtype.kind
