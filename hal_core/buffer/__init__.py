@@ -198,11 +198,9 @@ class Buffer(Elements):
 
     @classmethod
     def from_numpy(
-        cls,
-        array: NDArray[Any],
-        device: str | Compiled | None = None,
+        cls, array: NDArray[Any], device: str | Compiled | None = None,
         options: BufferSpec | None = None,
-    ) -> Self:
+    ) -> Self:  # fmt: skip
         """Make a buffer with a copy of `array`'s elements in C order; on the default device.
 
         Another byte order is converted. Records and complex numbers are kept, for kernels that are
@@ -262,14 +260,10 @@ class Buffer(Elements):
 
     @classmethod
     def from_file(
-        cls,
-        path: str | bytes | PathLike[Any],
-        dtype: DType,
-        offset: int = 0,
-        size: int | None = None,
-        device: str | Compiled | None = None,
+        cls, path: str | bytes | PathLike[Any], dtype: DType, offset: int = 0,
+        size: int | None = None, device: str | Compiled | None = None,
         options: BufferSpec | None = None,
-    ) -> Self:
+    ) -> Self:  # fmt: skip
         """Make a buffer with the elements of a file; on the default device unless one is given.
 
         Units: `offset` in bytes, `size` in elements; by default all from `offset` to the end.
@@ -316,13 +310,9 @@ class Buffer(Elements):
         return dlpack.take(cls, obj, device, copy)
 
     def __dlpack__(
-        self,
-        *,
-        stream: Any = None,
-        max_version: tuple[int, int] | None = None,
-        dl_device: tuple[int, int] | None = None,
-        copy: bool | None = None,
-    ) -> Any:
+        self, *, stream: Any = None, max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None, copy: bool | None = None,
+    ) -> Any:  # fmt: skip
         """Answer `torch.from_dlpack(buffer)` and `numpy.from_dlpack(buffer, device="cpu")`.
 
         `dl_device` is the place that the consumer asks for: None for the place where the memory is,
