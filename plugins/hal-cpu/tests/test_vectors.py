@@ -7,12 +7,15 @@ import os
 import re
 import sys
 from pathlib import Path
+from random import Random
+from textwrap import indent
 
 import ml_dtypes
 import numpy as np
 import pytest
 import vector_kernels
 from index_kernels import LIMITED, SHAPED, made_of_itself
+from kernel_files import function
 from run_python import printed
 from slices import usual
 from vector_kernels import AVX2, CASES, compiled
@@ -91,6 +94,42 @@ def test_indices_are_what_the_interpreter_computes(kernel, part):
             for program, y in zip(programs, results, strict=True):
                 program(y, hal.Buffer.from_numpy(x, "CPU"), wait=True, **launch)
                 np.testing.assert_array_equal(y.numpy(), expected, f"{w}, {h} in {block}")
+
+
+TERMS = "i < w, j < h, i > a, j > a, i != a, j % 3 != 1, i % 2 == 0, a % 2 == 0, i < j, x[j] > 3"
+
+
+def condition(random, depth):
+    """Return comparisons that vary in a gang, and some that do not, joined at random."""
+    if depth == 0 or random.random() < 0.25:
+        return random.choice(TERMS.split(", "))
+    parts = [condition(random, depth - 1) for _ in range(random.randint(2, 3))]
+    return random.choice(["({})", "not ({})"]).format(random.choice([" and ", " or "]).join(parts))
+
+
+@pytest.mark.parametrize("seed", usual(range(50, 60), "53"))
+def test_conditions_of_any_shape(seed, tmp_path):
+    """An inner condition may be uniform where an outer one is not."""
+    random = Random(seed)
+    head = """
+import hal_core as hal
+@hal.kernel
+def f(y: hal.Ptr[hal.int32], x: hal.ConstPtr[hal.int32], a: hal.int32, w: hal.int32, h: hal.int32):
+    i = hal.global_idx(0)
+    j = hal.global_idx(1)
+"""
+    body = "".join(
+        f"if {condition(random, 2)}:\n    y[j * w + i] += {1 << bit}\n" for bit in range(4)
+    )
+    kernel = function(head, f"if i < w and j < h:\n{indent(body, '    ')}", tmp_path)
+    x, launch = np.arange(8, dtype="i4"), {"vals": (2, 33, 5), "grid": (9, 5), "block": (4, 1)}
+    expected = np.zeros(33 * 5, "i4")
+    interpret(kernel, expected, x, races=False, **launch)
+    for width in (None, 4):
+        y = hal.Buffer.from_numpy(np.zeros_like(expected), "CPU")
+        program = compiled(kernel, width)
+        program(y, hal.Buffer.from_numpy(x, "CPU"), wait=True, **launch)
+        np.testing.assert_array_equal(y.numpy(), expected, body)
 
 
 @hal.kernel

@@ -252,9 +252,11 @@ class Branches(Subgroups):
             held = [self.env.get(variable) for variable in sets]
             for part in side:
                 self._item(part)
-            found.append({variable: self.env[variable] for variable in sets})
+            # What is set in an inner IF may be known there only: its home is one of its sides.
+            found.append({known: self.env[known] for known in sets if known in self.env})
             for variable, value in zip(sets, held, strict=True):
-                self.env.drop(variable)
+                if variable in self.env:
+                    self.env.drop(variable)
                 if value is not None:
                     self.env.put(variable, value)
         self.choosing -= 1
