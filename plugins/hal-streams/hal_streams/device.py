@@ -322,7 +322,8 @@ class StreamDevice(Compiled):
 
         Exports need this: other libraries wait for our stream alone.
         """
-        queues = [one for one in self._queues if isinstance(one, StreamQueue)]
+        streams = [one for one in self._queues if isinstance(one, StreamQueue)]
+        queues = [one for one in streams if not one.closed or one._has_work()]
         self._forget_ends()
         # The ends come last: a queue may be dropped meanwhile.
         return all(one.precede(self.stream) for one in queues) and not self._ends
