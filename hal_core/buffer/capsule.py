@@ -48,13 +48,9 @@ class _Versioned(ctypes.Structure):
     )  # fmt: skip
 
 
-_api = ctypes.pythonapi
-_valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)(
-    ("PyCapsule_IsValid", _api)
-)
-_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)(
-    ("PyCapsule_GetPointer", _api)
-)
+_NAMED = ctypes.c_void_p, ctypes.c_char_p  # a capsule, by its address, and its name
+_valid = ctypes.PYFUNCTYPE(ctypes.c_int, *_NAMED)(("PyCapsule_IsValid", ctypes.pythonapi))
+_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, *_NAMED)(("PyCapsule_GetPointer", ctypes.pythonapi))
 
 
 def make(
