@@ -133,9 +133,15 @@ class Memory:
         if isinstance(shadow, ShadowPart):
             shadow = shadow._replace(units=shadow.units * new // old)
         return Memory(
-            self.name, elements.view(np.uint8)[:whole].view(dtype), self.size * old // new, written,
-            shadow, self.others, self.stride * old // new, self.owners,
-        )  # fmt: skip
+            self.name,
+            elements.view(np.uint8)[:whole].view(dtype),
+            self.size * old // new,
+            written,
+            shadow,
+            self.others,
+            self.stride * old // new,
+            self.owners,
+        )
 
     def places(self, access: Access, index: Array, wide: Array | None) -> Array:
         """Check indices, and return their positions in `elements`. Raises: KernelFault.
