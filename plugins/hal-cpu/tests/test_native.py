@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from ctrl_c import Place, Scene, play
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from in_threads import results
@@ -310,6 +311,21 @@ def test_a_program_that_ignores_its_children(checked):
     finally:
         signal.signal(signal.SIGCHLD, before)
     assert y.numpy().tolist() == [0, 1, 2, 3]
+
+
+def test_ctrl_c_in_a_launch_leaves_no_child(checked):
+    y, x = given_floats(checked, 4)
+    program = checked.compile(source("y[i] = x[i];"))
+
+    def pressed(number):
+        place = Place(number, (child_process.__file__,))
+        play(Scene(lambda: program(y, x, vals=(4,), threads=4), lambda _: None), place)
+        assert not children(), place.where
+        return place.seen
+
+    pressed(-1)
+    places = pressed(-1)
+    assert [pressed(number) for number in range(places)]
 
 
 def test_no_process_to_be_had(checked, monkeypatch):

@@ -40,8 +40,9 @@ _SIGNAL_STACK_NBYTES = 64 << 10  # of the handler: the kernel's stack may have o
 _REPORT_NBYTES = driver.PAGE
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 50e-6, 5e-3  # seconds between polls of the child
 
-# The report is two words: the signal's number or _SUCCESS, and the address of the fault (`si_addr`,
-# 16 bytes into siginfo_t). stdout is flushed before the fork, or both processes would print it.
+# The report is three words: the signal's number or _SUCCESS, the address of the fault (`si_addr`,
+# 16 bytes into siginfo_t), and the number of the child, as Ctrl-C may come with the fork's return.
+# stdout is flushed before the fork, or both processes would print it.
 # prctl(PR_SET_PDEATHSIG) ends the child when the thread that forked it ends.
 # Source: sigaction(2), sigaltstack(2), prctl(2).
 _TEXT = """
@@ -95,6 +96,9 @@ define i32 @hal_fork_and_run(ptr %run, ptr %args, ptr %launch, i64 %blocks, ptr 
   %child = icmp eq i32 %pid, 0
   br i1 %child, label %work, label %back
 back:
+  %third = getelementptr i64, ptr %report, i64 2
+  %number = sext i32 %pid to i64
+  store volatile i64 %number, ptr %third
   ret i32 %pid
 work:
   %die = call i32 (i32, ...) @prctl(i32 1, i64 9)
@@ -184,16 +188,13 @@ def _spaced(nbytes: int) -> int:
 
 def _fork_and_wait(request: tuple[Any, ...], seconds: float) -> Outcome:
     """Fork, wait for the child, and return its end as far as `waitpid` tells."""
-    pid = _forking_function()(*request)
-    if pid < 0:
-        raise DeviceFault(
-            "launch",
-            "the system grants no process, and checked mode runs machine code in one of its own",
-            device="CPU",
-            fix="Look at ulimit -u and at the memory that is left.",
-        )
-    until, pause = time.monotonic() + seconds, _SHORTEST_PAUSE
+    fork, until, pause = _forking_function(), time.monotonic() + seconds, _SHORTEST_PAUSE
     try:
+        pid = fork(*request)
+        if pid < 0:
+            problem = "the system grants no process, and checked mode runs machine code in one"
+            fix = "Look at ulimit -u and at the memory that is left."
+            raise DeviceFault("launch", problem, device="CPU", fix=fix)
         while True:
             ended, status = os.waitpid(pid, os.WNOHANG)
             if ended and os.WIFSIGNALED(status):
@@ -208,7 +209,9 @@ def _fork_and_wait(request: tuple[Any, ...], seconds: float) -> Outcome:
     except ChildProcessError:  # this program ignores SIGCHLD, so the status is lost
         return Outcome(False)
     except BaseException:  # an interrupt (Ctrl-C): leave no child running
-        _end(pid)
+        child = c_int64.from_address(request[4].value + 16).value
+        if child > 0:
+            _end(child)
         raise
 
 
