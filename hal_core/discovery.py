@@ -46,7 +46,7 @@ class Distribution:
 
                 try:
                     version = Metadata.at(self.folder).version
-                except Exception:  # damaged; an error that names the plugin must still be made
+                except _unless_of_a_signal(Exception):  # an error that names it is made
                     version = ""
             self._version = version or "?"
         return self._version
@@ -99,10 +99,10 @@ def scan(path: Iterable[object] | None = None, thorough: bool = False) -> Scan:
     for place in dict.fromkeys(places):
         try:
             names = os.listdir(place or ".")
-        except NotADirectoryError:
-            found.left.append(place)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            found.left += [place] if isinstance(error, NotADirectoryError) else []
             continue
-        except (OSError, ValueError):
+        except _unless_of_a_signal(OSError, ValueError):
             continue
         suffixes = (".dist-info", ".egg-info")
         # The order of listdir is random.
@@ -131,8 +131,6 @@ def complete(found: Scan) -> None:
         return
     from importlib_metadata import DistributionFinder
 
-    from hal_core.concurrency import raise_if_of_a_signal
-
     entries, folders, damaged = list(found.entries), dict(found.folders), dict(found.damaged)
     context = DistributionFinder.Context(path=found.left)  # type: ignore[no-untyped-call]
     given: list[Any] = []
@@ -140,8 +138,7 @@ def complete(found: Scan) -> None:
     for finder in list(sys.meta_path):
         try:
             given += getattr(finder, "find_distributions", lambda context: ())(context)
-        except Exception as error:
-            raise_if_of_a_signal(error)
+        except _unless_of_a_signal(Exception) as error:
             damaged[repr(finder)] = f"cannot be asked: {type(error).__name__}: {error}"
     for metadata in given:
         where = str(getattr(metadata, "_path", metadata))
@@ -151,8 +148,7 @@ def complete(found: Scan) -> None:
             if text and name not in folders:
                 folders[name] = [Distribution(name, where, metadata.version)]
                 entries += _entries(text.encode(), folders[name][0], where, damaged)
-        except Exception as error:  # a damaged distribution must not hide the others
-            raise_if_of_a_signal(error)
+        except _unless_of_a_signal(Exception) as error:  # it must not hide the others
             damaged[where] = f"cannot be read: {type(error).__name__}: {error}"
     # Replaced, not changed in place: two threads may complete one scan at a time.
     found.entries, found.folders, found.damaged = entries, folders, damaged
@@ -228,6 +224,12 @@ def parse(data: bytes) -> tuple[list[tuple[str, str, str]], str]:
     return entries, problem
 
 
+def _unless_of_a_signal(*kinds: type[Exception]) -> tuple[type[Exception], ...]:
+    from hal_core.concurrency import unless_of_a_signal  # which `import hal_core` does not load
+
+    return unless_of_a_signal(*kinds)
+
+
 def _read(distribution: Distribution, found: Scan, thorough: bool) -> list[EntryPoint]:
     file = os.path.join(distribution.folder, "entry_points.txt")
     try:
@@ -241,7 +243,7 @@ def _read(distribution: Distribution, found: Scan, thorough: bool) -> list[Entry
             os.close(handle)
     except (FileNotFoundError, NotADirectoryError):
         return []
-    except (OSError, ValueError) as error:
+    except _unless_of_a_signal(OSError, ValueError) as error:
         found.damaged[file] = f"cannot be read: {error}"
         return []
     if not thorough and not any(group.encode() in data for group in _GROUPS):

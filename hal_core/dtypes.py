@@ -13,7 +13,7 @@ import struct
 from math import frexp, isfinite, ldexp
 from typing import TYPE_CHECKING, Any
 
-from hal_core.concurrency import Late
+from hal_core.concurrency import Late, unless_of_a_signal
 from hal_core.errors import InvalidArgument, Unsupported
 
 if TYPE_CHECKING:
@@ -444,7 +444,7 @@ def values_of(
     check_array(array, operation)
     try:
         given = np.asarray(array, order="C")
-    except (TypeError, ValueError, RuntimeError) as error:  # the object's own, or numpy's
+    except unless_of_a_signal(TypeError, ValueError, RuntimeError) as error:
         got, fix = type(array).__name__, "Give a numpy array, or use Buffer.from_dlpack."
         problem = f"numpy makes no array of it: {error}"
         raise InvalidArgument(operation, problem, got=got, fix=fix) from error

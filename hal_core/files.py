@@ -5,10 +5,11 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from difflib import get_close_matches
 from functools import partial
 
+from hal_core.concurrency import suppress, unless_of_a_signal
 from hal_core.errors import HalError, InvalidArgument
 
 
@@ -53,7 +54,7 @@ def explained(operation: str, path: str, problem: str) -> Iterator[None]:
     """Raise what the system refuses in the block as a HalError, which is the OSError, too."""
     try:
         yield
-    except OSError as error:
+    except unless_of_a_signal(OSError) as error:
         if isinstance(error, HalError):
             raise
         kind = _FAULTS.get(type(error), FileFault)
@@ -107,10 +108,9 @@ def missing(operation: str, path: str, fix: str) -> InvalidArgument:
     if os.path.exists(path):
         return InvalidArgument(operation, "a pipe or a device, not a file", got=path, fix=fix)
     folder, name = os.path.split(path)
-    try:
-        beside = [one for one in os.listdir(folder or ".") if one.endswith(".py")]
-    except OSError:
-        beside = []
-    near = get_close_matches(name, beside, 1)
+    beside: list[str] = []
+    with suppress(OSError):
+        beside = os.listdir(folder or ".")
+    near = get_close_matches(name, [one for one in beside if one.endswith(".py")], 1)
     fix = f"Did you mean {os.path.join(folder, near[0])}?" if near else fix
     return InvalidArgument(operation, "no such file", got=path, fix=fix)

@@ -9,7 +9,7 @@ from ctrl_c import Scene, press_everywhere, raise_in_handler
 from interrupts.scenes import SCENES, scene
 
 import hal_core as hal
-from hal_core import concurrency
+from hal_core import cache, concurrency, discovery, files
 
 MOST = 120  # places of each scene, of some hundreds; all of them under HAL_TEST_EVERY_PLACE=1
 # What happens to memory and programs in the backend's own functions is the backend's.
@@ -102,3 +102,24 @@ def test_ctrl_c_while_a_thread_is_started():
         return Scene(thread.start, check)
 
     assert press_everywhere(scene, MOST) > 10
+
+
+@pytest.mark.parametrize("name", ["listdir", "read", "replace", "scandir"])
+def test_an_alarm_in_a_call_of_the_system(name, own_cache, tmp_path, monkeypatch):
+    monkeypatch.setattr(f"os.{name}", lambda *_: raise_in_handler(TimeoutError("the alarm")))
+    with pytest.raises(TimeoutError, match="^the alarm$"):
+        discovery.scan()
+        files.save("save", tmp_path / "file", b"")
+        cache.clear()
+
+
+def test_an_alarm_behind_the_beginning_of_a_thread(monkeypatch):
+    def start(thread):  # fails as Python's own, which takes the thread out of a table
+        try:
+            raise_in_handler(RuntimeError("the alarm"))
+        finally:
+            del {}[thread]
+
+    monkeypatch.setattr("threading.Thread.start", start)
+    with pytest.raises(RuntimeError, match="^the alarm$"):
+        concurrency.start_server({}, "served", int)

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hal_core.buffer.host import array_at
+from hal_core.concurrency import unless_of_a_signal
 from hal_core.dtypes import DTYPES, DType, bfloat16, complex64, complex128
 from hal_core.errors import InvalidArgument, NotShareable
 
@@ -138,8 +139,8 @@ def take(made: Any) -> Taken:
         tensor.code = _KIND_CODES["u"]
     try:
         array = np.from_dlpack(_OnHost(made))  # its end calls the producer's deleter
-    except (ValueError, BufferError, RuntimeError) as error:  # numpy has no arrays of this shape
-        # The capsule stays the producer's, whose deleter reads these.
+    except unless_of_a_signal(ValueError, BufferError, RuntimeError) as error:
+        # numpy has no such arrays. The capsule stays the producer's, whose deleter reads these.
         tensor.device_type, tensor.code = device[0], _CODES[dtype]
         raise InvalidArgument("from_dlpack", str(error), got=f"{tensor.ndim} axes") from None
     return Taken(pointer, offset, dtype, device, array, read_only)

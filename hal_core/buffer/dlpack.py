@@ -7,12 +7,11 @@ A place is DLPack's (device type, number): `(1, 0)` is host memory, `(2, 1)` the
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hal_core.allocator import DEFAULT_SPEC
 from hal_core.buffer.host import check_visible, empty_array, in_place
-from hal_core.concurrency import Late
+from hal_core.concurrency import Late, suppress, unless_of_a_signal
 from hal_core.device import opened
 from hal_core.dtypes import as_dtype, check_array, uint8
 from hal_core.errors import InvalidArgument, NotShareable, as_flag
@@ -142,7 +141,7 @@ def take(cls: type[B], obj: Any, device: str | Compiled | None, copy: bool | Non
         options["dl_device"] = _HOST
     try:
         taken = _ask(obj, options)
-    except _REFUSALS as error:
+    except unless_of_a_signal(*_REFUSALS) as error:
         problem = f"not a DLPack array whose data can come to the host: {error}"
         fix = "Bring it to the host first, or use copyin with its bytes."
         got = type(obj).__name__

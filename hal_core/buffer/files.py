@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from hal_core.buffer.host import in_place
+from hal_core.concurrency import unless_of_a_signal
 from hal_core.dtypes import uint8
 from hal_core.errors import InvalidArgument, InvalidState, shown
 from hal_core.files import as_path, explained
@@ -124,7 +125,7 @@ def _reserve(file: int, offset: int, nbytes: int) -> None:
         return
     try:
         os.posix_fallocate(file, offset, nbytes)
-    except OSError as error:
+    except unless_of_a_signal(OSError) as error:
         if error.errno not in (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL):
             raise
 

@@ -8,7 +8,7 @@ from itertools import product
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from hal_core.concurrency import Late
+from hal_core.concurrency import Late, unless_of_a_signal
 from hal_core.dtypes import as_dtype, check_array, plain_bytes
 from hal_core.errors import InvalidArgument, NotShareable, OutOfMemory
 from hal_core.queue import check_no_capture
@@ -140,7 +140,7 @@ def word_at(address: int) -> int | None:
     try:
         os.write(writer, (ctypes.c_char * 8).from_address(address))
         return int.from_bytes(os.read(reader, 8), sys.byteorder)
-    except OSError:
+    except unless_of_a_signal(OSError):
         return None
     finally:
         os.close(reader)

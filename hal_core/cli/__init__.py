@@ -15,7 +15,7 @@ from typing import Any
 
 from hal_core import API_VERSION, __version__, discovery
 from hal_core.cli import cache, devices, doctor, output, profile
-from hal_core.concurrency import raise_if_of_a_signal
+from hal_core.concurrency import unless_of_a_signal
 from hal_core.device.installed import import_entry
 from hal_core.errors import PluginError
 
@@ -108,8 +108,7 @@ def make_parser(names: Sequence[str] | None = None) -> argparse.ArgumentParser:
             subparser = subparsers.add_parser(name, help=shown, description=command.HELP)
             command.add_arguments(subparser)
             subparser.set_defaults(run=command.run, parser=subparser)
-        except Exception as error:  # it must not hide the other commands
-            raise_if_of_a_signal(error)
+        except unless_of_a_signal(Exception) as error:  # it must not hide the other commands
             if names is not None:
                 raise
             parser.epilog = f"{parser.epilog or ''} Broken: {name}: {error}."

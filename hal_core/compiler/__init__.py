@@ -13,7 +13,7 @@ from hal_core.compiler import cache
 from hal_core.compiler.module import Module as Module
 from hal_core.compiler.requirements import check
 from hal_core.compiler.selection import select
-from hal_core.concurrency import OfThisProcess, raise_if_of_a_signal
+from hal_core.concurrency import OfThisProcess, unless_of_a_signal
 from hal_core.errors import CompilerUnavailable, InvalidArgument, Unsupported, check_class
 from hal_core.profiling.events import ProfileProgramEvent, record
 from hal_core.source import Binary, Source
@@ -179,8 +179,7 @@ def compile_source(device: Compiled, source: Source[Any]) -> list[Program]:
     start_ns = perf_counter_ns()
     try:
         image, cached = compiler.compile_or_reuse(source)
-    except BaseException as error:
-        raise_if_of_a_signal(error)
+    except unless_of_a_signal(BaseException):  # raises what an error has replaced
         raise
     times = start_ns, perf_counter_ns()
     kind = "reuse" if cached else "compile"

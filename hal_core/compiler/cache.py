@@ -7,7 +7,6 @@ replaced atomically, and nothing is ever unpickled. A fault of an entry or of th
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import hashlib
 import io
@@ -20,7 +19,7 @@ from collections import Counter
 from typing import NamedTuple
 
 from hal_core import config
-from hal_core.concurrency import fork_safe_lock, raise_if_of_a_signal
+from hal_core.concurrency import fork_safe_lock, suppress, unless_of_a_signal
 from hal_core.files import write_whole
 
 log = logging.getLogger("hal_core")
@@ -63,7 +62,7 @@ def folder() -> str:
         return _absolute.setdefault(chosen, os.path.abspath(chosen))
     import platformdirs
 
-    with contextlib.suppress(RuntimeError):  # no home
+    with suppress(RuntimeError):  # no home
         chosen = platformdirs.user_cache_dir("hal-core", appauthor=False)
     return chosen if os.path.isabs(chosen) else ""
 
@@ -80,7 +79,7 @@ def load(key: str) -> bytes | None:
         else:
             _hits += 1
     if content is not None:
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             os.utime(path)  # eviction begins with the entry used longest ago
     elif reason not in ("absent", "switched off"):
         log.debug("cache: %s is %s", path, reason)
@@ -98,8 +97,7 @@ def store(key: str, content: bytes) -> None:
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
         prefix = key + _HALF_WRITTEN
         write_whole(path, _header(key, content), content, prefix=prefix, permissions=0o600)
-    except OSError as error:
-        raise_if_of_a_signal(error)
+    except unless_of_a_signal(OSError) as error:
         taken = isinstance(error, (PermissionError, IsADirectoryError)) and os.path.exists(path)
         if taken:  # by a folder; on Windows also by the same entry, while another process reads it
             return
@@ -124,7 +122,7 @@ def evict(place: str, limit: int | None = None) -> int:
     for path, facts in files:
         abandoned = time.time() - facts.st_mtime > _ABANDONED_SECONDS
         if abandoned and _HALF_WRITTEN in os.path.basename(path):
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 os.unlink(path)
     if sum(facts.st_size for _, facts in files) <= limit:
         return 0  # as mostly; to read every header would take as long again
@@ -134,12 +132,10 @@ def evict(place: str, limit: int | None = None) -> int:
     for path, facts in entries:
         if total <= limit:
             break
-        try:
+        with suppress(OSError):  # another process was faster
             os.unlink(path)
-        except OSError:  # another process was faster
-            continue
-        total -= facts.st_size
-        deleted += 1
+            total -= facts.st_size
+            deleted += 1
     return deleted
 
 
@@ -181,8 +177,7 @@ def _read_entry(path: str, key: str) -> tuple[bytes | None, str]:
             data = file.read()
     except FileNotFoundError:
         return None, "absent"
-    except OSError as error:
-        raise_if_of_a_signal(error)
+    except unless_of_a_signal(OSError) as error:
         return None, "foreign" if error.errno == errno.ELOOP else "unreadable"
     content, header = data[_HEADER_NBYTES:], data[:_HEADER_NBYTES]
     expected = _header(key, content)
@@ -217,7 +212,7 @@ def _files(place: str) -> list[tuple[str, os.stat_result]]:
     for file in (file for shelf in shelves for file in _scan(shelf.path)):
         shelf_name = os.path.basename(os.path.dirname(file.path))
         if _NAME.fullmatch(file.name) and file.name[:2] == shelf_name:
-            with contextlib.suppress(OSError):  # another process has deleted it
+            with suppress(OSError):  # another process has deleted it
                 facts = file.stat(follow_symlinks=False)
                 found += [(file.path, facts)] if stat.S_ISREG(facts.st_mode) else []
     return found
@@ -229,16 +224,13 @@ def _is_entry(file: tuple[str, os.stat_result]) -> bool:
     if _HALF_WRITTEN in name:
         return False
     start = _MAGIC + bytes.fromhex(name)
-    with (
-        contextlib.suppress(OSError),
-        io.open(path, "rb", opener=_open) as entry,  # noqa: UP020
-    ):
+    with suppress(OSError), io.open(path, "rb", opener=_open) as entry:  # noqa: UP020
         return entry.read(len(start)) == start
     return False
 
 
 def _scan(folder: str) -> list[os.DirEntry[str]]:
     """List what a folder holds; nothing when it has no name or cannot be read."""
-    with contextlib.suppress(OSError), os.scandir(folder) as found:
+    with suppress(OSError), os.scandir(folder) as found:
         return list(found)
     return []

@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING
 
 from hal_core import config
-from hal_core.concurrency import raise_if_of_a_signal
+from hal_core.concurrency import unless_of_a_signal
 from hal_core.device.plugin import one_line
 from hal_core.errors import (
     CompilerUnavailable,
@@ -106,8 +106,7 @@ def _try(device: Compiled, pair: CompilerPair) -> Compiler | None:
             return device._ready_compilers.setdefault(pair.name, made)
         except (DeviceFault, ForkError, InvalidState):  # of the device: no other pair can serve
             raise
-        except BaseException as error:  # a plugin may raise anything
-            raise_if_of_a_signal(error)
+        except unless_of_a_signal(BaseException) as error:  # a plugin may raise anything
             reason = one_line(error)
             if isinstance(error, HalError):  # a part of a sentence that names operation and device
                 reason = error.problem + (f" ({error.fix.rstrip('.')})" if error.fix else "")

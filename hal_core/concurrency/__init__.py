@@ -10,6 +10,8 @@ from hal_core.concurrency.ctrl_c import (
     raise_if_of_a_signal,
     run_each,
     run_unless_busy,
+    suppress,
+    unless_of_a_signal,
 )
 from hal_core.concurrency.fork import (
     OfThisProcess,
@@ -43,5 +45,5 @@ __all__ = [
     "may_be_ctrl_c",
     "never_release", "never_released", "poll", "raise_if_of_a_signal", "refuse_after_fork",
     "refuse_at_exit", "run_each", "run_unless_busy", "serve_alone", "start_server",
-    "start_thread", "survives_fork",
+    "start_thread", "suppress", "survives_fork", "unless_of_a_signal",
 ]  # fmt: skip

@@ -7,7 +7,9 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from types import FrameType
+from typing import TypeVar
 
+E = TypeVar("E", bound=BaseException)
 _TAKES_MORE = 0x04  # inspect.CO_VARARGS: *args
 
 
@@ -133,7 +135,8 @@ def raise_if_of_a_signal(error: BaseException) -> None:
     Code that catches every OSError replaces a TimeoutError, for example. What the program itself is
     handling meanwhile does not count: it was caught further out, in a frame that called ours.
     """
-    frame, callers = sys._getframe(1).f_back, list[FrameType]()
+    trace, callers = error.__traceback__, list[FrameType]()
+    frame = trace and trace.tb_frame.f_back  # of the frame that has caught it
     while frame is not None:
         callers += [frame]
         frame = frame.f_back
@@ -146,3 +149,29 @@ def raise_if_of_a_signal(error: BaseException) -> None:
             finally:
                 one.__context__ = context
         one = one.__context__
+
+
+def unless_of_a_signal(*kinds: type[E]) -> tuple[type[E], ...]:
+    """Return the classes for an `except`; none where the handler of a signal raised the error.
+
+    Raises: what Ctrl-C or a handler raised, if an error of these classes has replaced it.
+    """
+    error = sys.exception()
+    if isinstance(error, kinds):
+        if is_of_a_signal(error):
+            return ()
+        raise_if_of_a_signal(error)
+    return kinds
+
+
+class suppress:  # spelled as contextlib's
+    """Suppress errors in a block, as contextlib's, unless the handler of a signal raised them."""
+
+    def __init__(self, *kinds: type[BaseException]) -> None:
+        self._kinds = kinds
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        return error is not None and isinstance(error, unless_of_a_signal(*self._kinds))

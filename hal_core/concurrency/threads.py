@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from hal_core.concurrency.ctrl_c import log_failure, raise_if_of_a_signal
+from hal_core.concurrency.ctrl_c import log_failure, unless_of_a_signal
 from hal_core.errors import InvalidState
 
 Servers = dict[int, threading.Thread]  # number of some work -> the one thread that does it
@@ -36,8 +36,7 @@ class Thread(threading.Thread):
         """Start it. Raises: RuntimeError when there can be no new thread."""
         try:
             super().start()
-        except RuntimeError as error:
-            raise_if_of_a_signal(error)  # which the exit of a `with` has failed for
+        except unless_of_a_signal(RuntimeError, KeyError):  # raises what its end has failed for
             raise
 
 
@@ -85,7 +84,7 @@ def start_server(
     """
     try:
         thread = start(name, serve_alone, servers, number, serve, is_needed)
-    except RuntimeError as error:
+    except unless_of_a_signal(RuntimeError) as error:
         fix = "End some threads, or raise the system's limit."
         raise InvalidState(f"start thread {name!r}", str(error), fix=fix) from error
     if is_needed is None:  # it serves for good, so this claim cannot be of a thread that has ended

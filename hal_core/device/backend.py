@@ -16,8 +16,8 @@ from hal_core.concurrency import (
     fork_safe_lock,
     forkable,
     fresh_copy,
-    raise_if_of_a_signal,
     survives_fork,
+    unless_of_a_signal,
 )
 from hal_core.device import plugin as checks
 from hal_core.device.names import join
@@ -113,8 +113,7 @@ class Backend(Plugin, OfThisProcess):
                     fix = "`hal doctor` tells what it looked at."
                     raise DeviceUnavailable("open", problem, device=self.family, fix=fix)
                 answer[:] = [infos]
-            except HalError as error:
-                raise_if_of_a_signal(error)
+            except unless_of_a_signal(HalError) as error:
                 answer[:] = [error.with_traceback(None)]
 
         if not _lasts(answer):
@@ -211,8 +210,7 @@ class Backend(Plugin, OfThisProcess):
         """
         try:
             return checked(getattr(self.manager.hook, hook)(**arguments))
-        except BaseException as error:
-            raise_if_of_a_signal(error)
+        except unless_of_a_signal(BaseException) as error:
             if isinstance(error, HalError):
                 raise
             around = [
@@ -270,8 +268,7 @@ def _logged(plugin: Plugin, hook: str, device: Compiled) -> Iterator[None]:
     """Log a failure inside the block: an observer or an extension stops no other."""
     try:
         yield
-    except BaseException as error:
-        raise_if_of_a_signal(error)
+    except unless_of_a_signal(BaseException) as error:
         log.warning(
             "%s of plugin %s failed on %s: %s; from %s",
             hook, plugin.name, device.name, one_line(error), plugin.origin, exc_info=error,

@@ -273,8 +273,7 @@ class Compiled(concurrency.OfThisProcess):
         pair, _ = select(self, None)
         try:
             made = pair.renderer()  # type: ignore[misc]  # select(None) gives one that has one
-        except Exception as error:
-            concurrency.raise_if_of_a_signal(error)
+        except concurrency.unless_of_a_signal(Exception) as error:
             if isinstance(error, HalError):
                 raise
             raise self._backend.refuse(f"the renderer of {pair.name} failed", error) from error

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from hal_core import config, discovery
-from hal_core.concurrency import flights, fresh_copy, raise_if_of_a_signal, refuse_at_exit
+from hal_core.concurrency import flights, fresh_copy, refuse_at_exit, unless_of_a_signal
 from hal_core.device.backend import Backend
 from hal_core.device.names import KNOWN, is_family
 from hal_core.device.plugin import Extension, Plugin, one_line
@@ -285,8 +285,7 @@ def import_entry(entry: EntryPoint) -> Any:
         found: Any = importlib.import_module(module)
         for attribute in attributes.strip().split(".") if attributes.strip() else ():
             found = getattr(found, attribute)
-    except BaseException as error:  # SystemExit too: a module's own must not end the process
-        raise_if_of_a_signal(error)
+    except unless_of_a_signal(BaseException) as error:  # SystemExit must not end the process
         spec = getattr(sys.modules.get(module), "__spec__", None)
         if isinstance(error, AttributeError) and getattr(spec, "_initializing", False):
             problem = "its module is still being imported, and asks for its own device"
@@ -302,8 +301,7 @@ def _examined(kind: type[P], found: object, name: str, origin: str, distribution
     """Return a plugin of an object, whose attributes may raise. Raises: PluginError."""
     try:
         return kind(found, name, origin, distribution)
-    except BaseException as error:
-        raise_if_of_a_signal(error)
+    except unless_of_a_signal(BaseException) as error:
         if isinstance(error, HalError):
             raise
         problem = f"its object cannot be examined: {one_line(error)}; from {origin}"

@@ -39,7 +39,7 @@ def one_line(error: BaseException) -> str:
     """Return the class and the text of an exception, without line breaks."""
     try:
         text = str(error)
-    except Exception as wrong:  # its __str__ is a plugin's, too
+    except concurrency.unless_of_a_signal(Exception) as wrong:  # its __str__ is a plugin's, too
         text = f"its text raises {type(wrong).__name__}"
     # A limit, as what a vendor's compiler says may have megabytes.
     return f"{type(error).__name__}: {' '.join(text.split())[:2000]}".rstrip(". ")

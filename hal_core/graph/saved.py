@@ -12,7 +12,7 @@ from hal_core.buffer import Buffer
 from hal_core.buffer.files import open_file
 from hal_core.compiler.seal import seal, unseal
 from hal_core.compiler.selection import select
-from hal_core.concurrency import raise_if_of_a_signal
+from hal_core.concurrency import unless_of_a_signal
 from hal_core.dtypes import as_dtype
 from hal_core.errors import CompileError, HalError, InvalidArgument
 from hal_core.graph.node import COPY, COPYIN, FILL, LAUNCH, Node
@@ -100,8 +100,7 @@ def from_bytes(device: Compiled, data: bytes, graph: Any) -> None:
         _fill(device, label, payload, graph)
     except CompileError as error:
         raise InvalidArgument("load_graph", error.problem, device=device.name, fix=fix) from None
-    except Exception as error:  # the seal is right, so some program wrote it that is not this one
-        raise_if_of_a_signal(error)
+    except unless_of_a_signal(Exception) as error:  # another program has sealed it
         if isinstance(error, HalError):
             raise
         problem = f"the file does not describe a graph: {type(error).__name__}: {error}"

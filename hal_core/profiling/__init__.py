@@ -9,7 +9,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager, ContextDecorator, suppress
+from contextlib import AbstractContextManager, ContextDecorator
 from functools import partial
 from os import PathLike
 from time import perf_counter_ns
@@ -303,7 +303,7 @@ def _finalize_at_exit(path: str, process: int) -> None:
     problem = saved_elsewhere(_process_profile, path) if path and _process_profile else ""
     if problem:
         # The program is over, and no handler of `logging` may be there to say it.
-        with suppress(AttributeError, OSError, ValueError):  # without a stderr
+        with concurrency.suppress(AttributeError, OSError, ValueError):  # without a stderr
             sys.stderr.write(f"hal: {problem}\n")
 
 
@@ -317,12 +317,11 @@ def saved_elsewhere(profile: Profile, path: str) -> str:
         return ""
     except HalError as error:
         problem = str(error)
-    try:
+    with concurrency.suppress(OSError):
         other = os.path.join(tempfile.mkdtemp(prefix="hal-profile-"), os.path.basename(path))
         profile.save(other)
-    except OSError:
-        return problem
-    return f"{problem} The trace is in {other}"
+        return f"{problem} The trace is in {other}"
+    return problem
 
 
 def device_changed(device: Compiled) -> None:

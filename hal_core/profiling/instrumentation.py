@@ -81,8 +81,7 @@ def instrument_program(program: Program) -> None:
     if program._launch is None:
         try:
             bound = program._bind()
-        except Exception as error:  # its first launch raises the same error, to its caller
-            concurrency.raise_if_of_a_signal(error)
+        except concurrency.unless_of_a_signal(Exception):  # its first launch raises it
             return
         program._launch = program._launch or bound
     _replace(program, _recorded_launches(program, _clock(program.device)))

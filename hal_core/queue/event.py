@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
-from contextlib import suppress
 from time import monotonic, perf_counter_ns
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from hal_core.concurrency import Late, OfThisProcess, make_calls, poll
+from hal_core.concurrency import Late, OfThisProcess, make_calls, poll, suppress, unless_of_a_signal
 from hal_core.errors import DeviceFault, InvalidArgument, InvalidState, check_class
 from hal_core.queue import watcher
 
@@ -88,9 +88,9 @@ class Event(OfThisProcess):
             # Whoever has got the lock lets others go on. No function of ours is called between
             # the two: Ctrl-C behind the first would leave those others asleep.
             if self._done:
-                try:  # noqa: SIM105
+                try:
                     self._end.release()
-                except RuntimeError:  # another was faster
+                except unless_of_a_signal(RuntimeError):  # another was faster
                     pass
 
     def _when_done(self, call: Callable[[], object]) -> None:
@@ -101,7 +101,7 @@ class Event(OfThisProcess):
 
     def _forget(self, call: Callable[[], object]) -> None:
         """Take back a call of `_when_done`, which nobody waits for any more."""
-        with suppress(ValueError, IndexError):  # it is made now, or others change the deque
+        with contextlib.suppress(ValueError, IndexError):  # made now, or others change the deque
             self._callbacks.remove(call)
 
     # -- for everybody
@@ -220,7 +220,7 @@ class Event(OfThisProcess):
             try:
                 self._done = True
                 self._end.release()  # as in `_sleep`: Ctrl-C comes before both, or behind both
-            except RuntimeError:  # another thread was faster
+            except unless_of_a_signal(RuntimeError):  # another thread was faster
                 pass
 
     def _raise_failure(self, operation: str) -> None:
@@ -284,7 +284,7 @@ def obstacle(event: Event) -> tuple[list[Event], bool]:
 
 def forget_over(waits: deque[tuple[int, Event]]) -> None:
     """Take out the first waits of a queue that are over, as their events keep other queues."""
-    with suppress(IndexError, ValueError):  # there are no more; another thread takes them out
+    with contextlib.suppress(IndexError, ValueError):  # none is left; another takes them out
         while True:  # a loop in a `with` ends inside of it, where Ctrl-C is heard
             first = waits[0]
             if not first[1]._is_over():

@@ -11,7 +11,7 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
-from hal_core.concurrency import Servers, raise_if_of_a_signal, start_server
+from hal_core.concurrency import Servers, start_server, unless_of_a_signal
 from hal_core.profiling import events
 from hal_core.profiling.instrumentation import source_of
 from hal_core.queue.base import Keep, Queue, refuse_as_closed
@@ -235,8 +235,7 @@ class _IdleEvent(PolledEvent):
                 if not queue.device._synchronize(0.0):
                     return False
                 self._happen(None)
-            except Exception as error:
-                raise_if_of_a_signal(error)
+            except unless_of_a_signal(Exception) as error:
                 self._happen(Failure("work", queue.name, error))
         return self._done
 

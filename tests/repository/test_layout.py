@@ -28,7 +28,7 @@ pytestmark = pytest.mark.quick
 # A module imports only what stands before it, lazy imports included; type-only imports are free.
 IMPORT_ORDERS = {
     "hal_core": """
-        errors files config concurrency discovery dtypes geometry signature source
+        errors concurrency files config discovery dtypes geometry signature source
         hookspecs device profiling queue allocator buffer compiler program graph device.base
         __init__ cli __main__
     """.split(),  # noqa: SIM905  # one line of words reads as the order it is

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from hal_core.concurrency import raise_if_of_a_signal
+from hal_core.concurrency import suppress
 from hal_core.errors import OutOfMemory
 from hal_cpu import processor
 from hal_cpu.system.refused import Refused as Refused
@@ -166,10 +166,8 @@ def _libraries() -> list[ctypes.CDLL]:
     """Open the libraries that kernels may call: math, compiler helpers, C. They stay open."""
     found = []
     for name in system.LIBRARIES:
-        try:
+        with suppress(OSError):  # musl has them all in one
             found.append(ctypes.CDLL(name))
-        except OSError as error:  # musl has them all in one
-            raise_if_of_a_signal(error)
     return found
 
 

@@ -10,6 +10,7 @@ import platform
 import sys
 from functools import cache
 
+from hal_core.concurrency import suppress
 from hal_cpu.system import linux
 
 MACHINES = {  # system, as Python names it -> its processors that kernels run on
@@ -130,10 +131,9 @@ def _affinity() -> int:
         from hal_cpu.system import windows
 
         return windows.affinity()
-    try:
+    with suppress(AttributeError, OSError):  # macOS has none
         return len(os.sched_getaffinity(0))
-    except (AttributeError, OSError):  # macOS has none
-        return 0
+    return 0
 
 
 def usable_cores(root: str = "") -> int:

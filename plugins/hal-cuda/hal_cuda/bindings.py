@@ -8,6 +8,7 @@ from typing import Any
 
 from cuda.bindings import driver as cu
 
+from hal_core.concurrency import unless_of_a_signal
 from hal_cuda.calls import LOG_NBYTES, Calls
 from hal_streams.driver import Refused
 
@@ -65,7 +66,7 @@ class CudaBindings(Calls):
     def initialise(self) -> None:
         try:
             super().initialise()
-        except RuntimeError as error:  # how cuda-bindings says that there is no libcuda
+        except unless_of_a_signal(RuntimeError) as error:  # there is no libcuda
             raise OSError(str(error)) from None
 
     def readable(self, src: memoryview) -> Any:

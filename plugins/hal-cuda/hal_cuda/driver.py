@@ -13,6 +13,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from hal_core import config
+from hal_core.concurrency import unless_of_a_signal
 from hal_core.errors import DeviceUnavailable, PluginError
 from hal_streams.driver import Refused, check, explain
 
@@ -76,7 +77,7 @@ def api() -> Calls:
         problem, fix = _START_FAILURES.get(error.code, _START_FAILED)
         problem += f" ({error.call} gave {error.code}, {error.name})"
         raise _unavailable(problem, fix) from None
-    except OSError:
+    except unless_of_a_signal(OSError):
         raise _unavailable(*_NO_DRIVER) from None
     if found < _OLDEST:
         got, oldest = (".".join(map(str, version)) for version in (found, _OLDEST))

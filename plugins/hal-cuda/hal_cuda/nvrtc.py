@@ -11,7 +11,7 @@ import os
 import signal
 from typing import Any
 
-from hal_core.concurrency import fork_safe_lock, raise_if_of_a_signal
+from hal_core.concurrency import fork_safe_lock, suppress, unless_of_a_signal
 from hal_core.errors import CompilerUnavailable
 from hal_streams.runtime_compiler import CompilerRefused, RuntimeCompiler
 
@@ -110,7 +110,7 @@ def find() -> NVRTC:
         return NVRTC(str(load_nvidia_dynamic_lib("nvrtc").abs_path))
     except DynamicLibNotFoundError as error:  # `__cause__` names every folder searched
         raise CompilerUnavailable("nvrtc", MISSING, fix=_INSTALL) from error
-    except (RuntimeError, OSError, AttributeError, CompilerRefused) as error:
+    except unless_of_a_signal(RuntimeError, OSError, AttributeError, CompilerRefused) as error:
         problem = f"NVRTC cannot be loaded: {str(error).splitlines()[0]}"
         raise CompilerUnavailable("nvrtc", problem, fix=_INSTALL) from error
 
@@ -120,9 +120,7 @@ def header_folders() -> tuple[str, ...]:
     """Return the folder of cuda_fp16.h and its neighbours; none where no package has them."""
     from cuda.pathfinder import find_nvidia_header_directory
 
-    try:
+    with suppress(RuntimeError, OSError):
         found = find_nvidia_header_directory("cudart")
-    except (RuntimeError, OSError) as error:
-        raise_if_of_a_signal(error)
-        found = None
-    return (str(found),) if found else ()
+        return (str(found),) if found else ()
+    return ()

@@ -6,7 +6,7 @@ import functools
 import os
 import sys
 
-from hal_core.concurrency import raise_if_of_a_signal
+from hal_core.concurrency import unless_of_a_signal
 from hal_core.errors import DeviceUnavailable
 from hal_hip.calls import HIP
 from hal_streams.driver import Refused, check, explain
@@ -52,8 +52,7 @@ def _load() -> HIP:
     for name in LIBRARIES:
         try:
             return HIP(name)
-        except (AttributeError, OSError) as error:
-            raise_if_of_a_signal(error)
+        except unless_of_a_signal(AttributeError, OSError) as error:
             if isinstance(error, AttributeError):  # its text names the function
                 problem = f"{name} is no HIP runtime, or one older than 5.2: {error}"
             elif os.path.exists(str(error).partition(":")[0]):  # found, and cannot be loaded

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from hal_core.compiler import Compiler
 from hal_core.compiler.seal import seal, unseal
+from hal_core.concurrency import suppress
 from hal_core.errors import CompileError, CompilerUnavailable
 from hal_core.source import Source
 from hal_kernel.c_texts.folders import temporary_folder
@@ -41,12 +42,11 @@ class XcrunCompiler(Compiler):
         system = MetalCompiler(device)
         self.target = system.target
         self._standard = "-std=metal" + system.version.replace("_", ".")
-        try:
+        version = ""
+        with suppress(OSError):
             asked = (*_COMMAND, "--version")
             done = subprocess.run(asked, capture_output=True, text=True, check=False)
             version = done.stdout.partition("\n")[0].strip() if not done.returncode else ""
-        except OSError:
-            version = ""
         if not version:
             raise CompilerUnavailable(
                 "compile", "there is no `xcrun metal`", device=device.name,

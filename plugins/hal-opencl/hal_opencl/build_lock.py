@@ -13,10 +13,11 @@ import sys
 import threading
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 
 import platformdirs
 
+from hal_core.concurrency import suppress, unless_of_a_signal
 from hal_opencl.driver import cl, is_pocl
 
 _threads = threading.RLock()  # not every platform builds in two threads at once
@@ -54,7 +55,7 @@ def _locked_byte(entry: str) -> Iterator[None]:
         folder = os.environ.get("POCL_CACHE_DIR") or platformdirs.user_cache_dir("pocl")
         os.makedirs(folder, exist_ok=True)
         file = open(os.path.join(folder, "hal-core.lock"), "ab")  # noqa: SIM115
-    except (OSError, RuntimeError):  # RuntimeError: there is no home
+    except unless_of_a_signal(OSError, RuntimeError):  # RuntimeError: there is no home
         yield
         return
     with file:  # closing it frees the byte; a forked child has no part in the lock

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import platformdirs
 
+from hal_core import concurrency
 from hal_core.buffer.host import word_at
 from hal_core.errors import (
     CompileError,
@@ -52,11 +53,10 @@ except ImportError as _error:
 
 # PyOpenCL stores generated launch code in the user's cache folder, and fails without one.
 _folder = platformdirs.user_cache_dir("pytools", "pytools")
-try:
+_writable = False
+with concurrency.suppress(OSError):
     os.makedirs(_folder, exist_ok=True)
     _writable = os.access(_folder, os.W_OK)
-except OSError:
-    _writable = False
 if not _writable:
     vars(cl)["_PYOPENCL_NO_CACHE"] = True
 

@@ -7,11 +7,10 @@ import os
 import re
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from threading import Lock
 from typing import TypeVar
 
-from hal_core.concurrency import Thread
+from hal_core.concurrency import Thread, suppress
 
 T = TypeVar("T")
 

@@ -23,8 +23,8 @@ from hal_core.concurrency import (
     Servers,
     fork_safe_lock,
     may_be_ctrl_c,
-    raise_if_of_a_signal,
     start_server,
+    unless_of_a_signal,
 )
 from hal_core.errors import DeviceFault, HalError, InvalidState
 from hal_core.profiling import events
@@ -156,8 +156,7 @@ class Connection:
                     if not self.ray.is_initialized():  # a call would start a cluster
                         raise ConnectionError(_LEFT)
                     ref = self._post(self.sent, question if last else None)
-                except Exception as error:  # Ray refuses an actor of another cluster
-                    raise_if_of_a_signal(error)
+                except unless_of_a_signal(Exception) as error:  # as of an actor of another cluster
                     if self._is_here():
                         self._lose("send", error)
                     else:  # a program may end so, with an open device

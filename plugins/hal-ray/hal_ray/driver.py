@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 from hal_core import API_VERSION, __version__, config
-from hal_core.concurrency import start_thread
+from hal_core.concurrency import start_thread, unless_of_a_signal
 from hal_core.errors import DeviceFault, DeviceUnavailable, HalError, OutOfMemory
 
 log = logging.getLogger("hal_core")
@@ -148,7 +148,7 @@ def _check_answers(address: str) -> None:
         return
     try:
         socket.create_connection((host.strip("[]"), int(port)), SECONDS.read()).close()
-    except OSError as error:
+    except unless_of_a_signal(OSError) as error:
         raise _refused(address, str(error)) from None
 
 

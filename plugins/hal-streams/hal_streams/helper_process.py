@@ -17,7 +17,7 @@ import subprocess
 import sys
 from typing import IO, Any
 
-from hal_core.concurrency import fork_safe_lock
+from hal_core.concurrency import fork_safe_lock, unless_of_a_signal
 
 _START = (
     "import sys; sys.path[:] = sys.argv[2:]; "
@@ -57,7 +57,7 @@ class HelperProcess:
             try:
                 _send(process.stdin, question, content)
                 return _receive(process.stdout)
-            except (EOFError, OSError):
+            except unless_of_a_signal(EOFError, OSError):
                 raise self._end() from None
             except BaseException:  # Ctrl-C: an answer that nobody reads would be the next one's
                 self.close()
@@ -87,7 +87,7 @@ class HelperProcess:
             self._said = tempfile.TemporaryFile()  # noqa: SIM115  # read when the process has died
             pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self._said}
             self._process = subprocess.Popen(command, **pipes)  # type: ignore[call-overload]
-        except OSError as error:
+        except unless_of_a_signal(OSError) as error:
             raise HelperDied(f"{sys.executable} cannot be started: {error}", "") from None
         self._owner = os.getpid()
         return self._process

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
-from hal_core.concurrency import raise_if_of_a_signal
+from hal_core.concurrency import suppress
 
 T = TypeVar("T")
 
@@ -28,10 +28,8 @@ def first_of(libraries: Iterable[str], load: Callable[[str], T]) -> T:
     """Load the first library that is there and has what is looked for in it. Raises: OSError."""
     names = list(libraries)
     for name in names:
-        try:
+        with suppress(OSError, AttributeError):
             return load(name)
-        except (OSError, AttributeError) as error:
-            raise_if_of_a_signal(error)
     raise OSError(f"none of {', '.join(names)} is found")
 
 

@@ -12,7 +12,7 @@ import hashlib
 import os
 import re
 
-from hal_core.concurrency import raise_if_of_a_signal
+from hal_core.concurrency import suppress, unless_of_a_signal
 
 _MARK, _END = b"\nhal-cpu files\n", b"\nend\n"
 _NBYTES = 32  # of a SHA-256
@@ -31,8 +31,7 @@ def with_files(image: bytes, text_path: str, rule_path: str) -> bytes:
         paths = [path for path in listed(rule) if path != text_path]
         more = any(map(_reads_more, [text_path, *paths]))
         checksum = _UNKNOWN if more else _checksum(paths)
-    except OSError as error:  # an option such as -MF has moved the rule
-        raise_if_of_a_signal(error)
+    except unless_of_a_signal(OSError):  # an option such as -MF has moved the rule
         paths, checksum = [], _UNKNOWN
     return image + _MARK + checksum + os.fsencode("\0".join(paths)) + _END
 
@@ -46,10 +45,9 @@ def is_current(image: bytes) -> bool:
     """Return whether the files that the object was compiled from are as they were."""
     facts = image.rpartition(_MARK)[2].removesuffix(_END)
     paths = os.fsdecode(facts[_NBYTES:])
-    try:
+    with suppress(OSError):
         return _checksum(paths.split("\0") if paths else []) == facts[:_NBYTES]
-    except OSError:
-        return False
+    return False
 
 
 def listed(rule: str) -> list[str]:

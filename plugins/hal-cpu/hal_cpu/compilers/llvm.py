@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from hal_core.concurrency import hold_during_fork
+from hal_core.concurrency import hold_during_fork, unless_of_a_signal
 from hal_core.discovery import distribution_version
 from hal_core.errors import CompilerUnavailable, OutOfMemory
 from hal_core.source import Source, refuse_flags
@@ -143,7 +143,7 @@ class LLVMCompiler(ObjectCompiler):
                         _check_convention(module, source.name)
                     _run_passes(llvm, machine, module, level, source)
                     image: bytes = machine.emit_object(module)
-            except (RuntimeError, ValueError) as error:
+            except unless_of_a_signal(RuntimeError, ValueError) as error:
                 raise self.refusal(source, str(error), "<string>") from None
         return image
 
@@ -186,7 +186,7 @@ def import_llvm() -> Any:
         _check_memory(_IMPORT_NBYTES, "import llvmlite")
     try:
         import llvmlite.binding as llvm
-    except (ImportError, OSError) as error:
+    except unless_of_a_signal(ImportError, OSError) as error:
         raise CompilerUnavailable(
             "compile",
             f"llvmlite cannot be imported: {error}",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 
-from hal_core.concurrency import raise_if_of_a_signal
+from hal_core.concurrency import suppress
 
 # Bits of two words that the kernel gives every process on aarch64, lowest first.
 _HWCAP = (
@@ -38,12 +38,9 @@ def facts(machine: str) -> tuple[str, str, tuple[str, ...]]:
 
 
 def read(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read()
-    except OSError as error:
-        raise_if_of_a_signal(error)
-        return ""
+    with suppress(OSError), open(path, encoding="utf-8", errors="replace") as file:
+        return file.read()
+    return ""
 
 
 def _first(text: str) -> dict[str, str]:

@@ -9,6 +9,7 @@ import ctypes
 import os
 from typing import Any
 
+from hal_core.concurrency import suppress
 from hal_cpu.system.refused import Refused
 
 _RESERVE, _COMMIT, _DECOMMIT, _RELEASE = 0x2000, 0x1000, 0x4000, 0x8000
@@ -116,13 +117,12 @@ def facts(machine: str) -> tuple[str, str, tuple[str, ...]]:
 def _title() -> str:
     import winreg as registry
 
-    try:
+    with suppress(OSError):
         root = registry.HKEY_LOCAL_MACHINE  # type: ignore[attr-defined,unused-ignore]
         with registry.OpenKey(root, _PROCESSOR) as key:  # type: ignore[attr-defined,unused-ignore]
             title, _ = registry.QueryValueEx(key, "ProcessorNameString")  # type: ignore[attr-defined,unused-ignore]
-    except OSError:
-        return ""
-    return str(title).strip()
+            return str(title).strip()
+    return ""
 
 
 def affinity() -> int:

@@ -12,7 +12,7 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
-from hal_core.concurrency import Servers, fork_safe_lock, forkable, start_server
+from hal_core.concurrency import Servers, fork_safe_lock, forkable, start_server, unless_of_a_signal
 from hal_core.errors import InvalidState
 from hal_cpu.threads.stacks import STACK_NBYTES, stack_nbytes, start_thread
 from hal_cpu.threads.team import CHUNKS_PER_THREAD, Team, make_team
@@ -185,7 +185,7 @@ def call_in_thread(function: Callable[[], T], nbytes: int = STACK_NBYTES) -> T:
     try:
         try:
             start_thread("hal-cpu-call", job.help, nbytes=nbytes)
-        except RuntimeError:
+        except unless_of_a_signal(RuntimeError):
             if stack_nbytes() < nbytes:
                 raise
             job.work()

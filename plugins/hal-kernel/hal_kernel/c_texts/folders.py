@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from hal_core.concurrency import unless_of_a_signal
 from hal_core.errors import CompileError, HalError
 
 
@@ -18,7 +19,7 @@ def temporary_folder(operation: str, device: str) -> Iterator[str]:
     try:
         with tempfile.TemporaryDirectory(prefix="hal-") as folder:
             yield folder
-    except OSError as error:
+    except unless_of_a_signal(OSError) as error:
         if isinstance(error, HalError):
             raise
         problem = f"no folder for temporary files, or no program to run: {error}"

@@ -15,6 +15,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from hal_core.concurrency import unless_of_a_signal
 from hal_core.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def digest_of_headers(source: Source[Any]) -> str:
                         if name:
                             file.seek(0)
                             pending.append((file.read().decode("latin-1"), os.path.dirname(path)))
-    except OSError as error:
+    except unless_of_a_signal(OSError) as error:
         problem = f"an include folder cannot be read: {error}"
         raise InvalidArgument("compile", problem, got=error.filename) from None
     return state.hexdigest()

@@ -17,9 +17,9 @@ import math
 import os
 import re
 from collections.abc import Iterable
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from hal_core.concurrency import suppress
 from hal_core.dtypes import DTYPES, IMAGES, DType, alignment, alike, any_, as_dtype
 from hal_core.errors import CompileError
 from hal_core.signature import CONST_POINTER, POINTER, VALUE, Param, Signature

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from traceback import extract_tb
 from typing import Any, TypeGuard
 
-from hal_core.concurrency import raise_if_of_a_signal
+from hal_core.concurrency import unless_of_a_signal
 from hal_core.device import Device
 from hal_core.device.plugin import one_line
 from hal_core.errors import HalError, InvalidArgument
@@ -98,8 +98,7 @@ class KernelFile:
         try:
             with contextlib.redirect_stdout(printed):
                 return step()
-        except BaseException as error:
-            raise_if_of_a_signal(error)
+        except unless_of_a_signal(BaseException) as error:
             if isinstance(error, KernelSyntaxError):  # its text shows the line already
                 raise
             sys.stderr.write(printed.getvalue())
@@ -140,8 +139,7 @@ def lowered(kernel: AnyKernel, device: str | None = None) -> Kernel | Source:
         if isinstance(kernel, KernelFunction):
             return kernel.lower()
         return written(kernel, Device[device or Device.DEFAULT])
-    except BaseException as error:
-        raise_if_of_a_signal(error)
+    except unless_of_a_signal(BaseException) as error:
         if isinstance(error, HalError):
             raise
         name = getattr(kernel, "name", type(kernel).__name__)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from types import FrameType, FunctionType
 from typing import Any, get_args, get_origin
 
-from hal_core.concurrency import raise_if_of_a_signal
+from hal_core.concurrency import unless_of_a_signal
 from hal_core.dtypes import DTYPES, STORAGE_DTYPES, DType
 from hal_core.errors import HalError, InvalidArgument
 from hal_core.signature import CONST_POINTER, LONGEST_NAME, POINTER, VALUE, Param, Signature
@@ -121,8 +121,7 @@ class _Definition:
                 # Python evaluates an annotation in the same way.
                 annotation = eval(_compiled(annotation), self.function.__globals__, self.scope)
             # The user's text may raise anything.
-            except Exception as error:
-                raise_if_of_a_signal(error)
+            except unless_of_a_signal(Exception) as error:
                 said, fix = str(error), _annotated(name, None)
                 if isinstance(error, InvalidArgument):  # raised by Ptr[...]
                     said, fix = f"{error.problem} (got {error.got!r})", error.fix or fix
