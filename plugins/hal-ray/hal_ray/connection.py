@@ -23,6 +23,7 @@ from hal_core.concurrency import (
     Servers,
     fork_safe_lock,
     may_be_ctrl_c,
+    raise_if_of_a_signal,
     start_server,
     unless_of_a_signal,
 )
@@ -288,6 +289,8 @@ class Connection:
         except self.ray.exceptions.GetTimeoutError as error:
             raise driver.explain(error, operation, self.device) from None
         except (self.ray.exceptions.RayError, ConnectionError) as error:
+            # Ray catches what the handler of a signal raises as it unpacks an answer.
+            raise_if_of_a_signal(getattr(error, "client_exc", error))
             self._lose(operation, error)
             self._refuse()
         self._unanswered = self._on_the_way = 0

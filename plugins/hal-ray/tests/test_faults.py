@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from ctrl_c import raise_in_handler
 from on_nodes import IN_TIME, fail_there, lives, named, until
 
 import hal_core as hal
@@ -365,6 +366,22 @@ def test_SIGTERM_while_a_device_opens_ends_the_program(cluster, device):
     code = TERMINATED.format(address=cluster.address)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout) == (1, ""), done.stderr
+
+
+def test_what_a_handler_raises_as_ray_unpacks_an_answer_loses_no_device(device, monkeypatch):
+    ray, y = device.connection.ray, hal.zeros(4, hal.int32, device)
+
+    def get(*_, timeout=None):
+        monkeypatch.undo()
+        try:
+            raise_in_handler(TimeoutError("rang"))
+        except TimeoutError as error:
+            raise ray.exceptions.RaySystemError(error, "its traceback") from None
+
+    monkeypatch.setattr(ray, "get", get)
+    with pytest.raises(TimeoutError, match="rang"):
+        y.numpy()
+    assert y.numpy().tolist() == [0] * 4
 
 
 @pytest.mark.parametrize("sent", [False, True], ids=["before it is sent", "after it was sent"])

@@ -48,6 +48,8 @@ class Executable:
     Owns: the graph, which the device destroys some time after this object is gone.
     """
 
+    _key: int | None = None  # of the graph; here, as `__del__` reads it
+
     def __init__(
         self, device: StreamDevice, steps: list[Step], commands: list[list[Command]], shape: Shape
     ) -> None:
@@ -56,7 +58,6 @@ class Executable:
         self.ready: Any = None
         self.lock = fork_safe_lock()  # between setting nodes and the launch that is to see it
         self.nodes: list[list[Any]] = []
-        self._key: int | None = None  # of the graph; first, as `__del__` reads it
         self.last: tuple[Any, Mark | None] | None = None  # stream of the last replay, and its end
         with device.own("replay"):
             device.unload_unused()
