@@ -55,8 +55,8 @@ T = TypeVar("T")
 
 # The names with an underscore that a backend defines; all others are the base class's own.
 _FILLED_IN = frozenset({
-    "_after_fork", "_close", "_instead", "_make_clock", "_make_default_queue", "_make_queue",
-    "_synchronize", "_wrap_queue",
+    "_after_fork", "_close", "_instead", "_is_in_call", "_make_clock", "_make_default_queue",
+    "_make_queue", "_synchronize", "_wrap_queue",
 })  # fmt: skip
 
 
@@ -183,6 +183,10 @@ class Compiled(concurrency.OfThisProcess):
 
     def _close(self) -> None:
         """Release the driver's context. Order: after the programs and the allocator."""
+
+    def _is_in_call(self) -> bool:
+        """Tell whether this thread is in a call that queued work waits for."""
+        return False
 
     def _make_queue(self) -> Queue:
         """Return a new queue; by default one whose work a thread does, on the default queue."""

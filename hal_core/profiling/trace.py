@@ -158,15 +158,17 @@ def trace(events: Sequence[ProfileEvent], dropped: int) -> dict[str, Any]:
             process, at = processes[device], _us(at_ns - start)
             add("C", "memory", process, 0, cat="memory", ts=at, args={"bytes": nbytes})
     for number, arrow in enumerate(arrows_of(rows)):
+        at_ns = 0
         for phase, (row_number, place) in zip("sf", arrow, strict=True):
             row = rows[row_number]
             event = row.events[place]
             # A flow is bound to the slice around it, so it begins and ends inside of two slices.
-            at = _us((event.start_ns + event.end_ns) // 2 - start)
-            more: dict[str, Any] = {"args": {"place": place}}
+            # The wait may have begun long before the work.
+            at_ns = max(at_ns, (event.start_ns + event.end_ns) // 2)
+            more: dict[str, Any] = {"ts": _us(at_ns - start), "args": {"place": place}}
             more |= {"bp": "e"} if phase == "f" else {}
             process = processes[row.process]
-            add(phase, "wait", process, row_number + 1, cat="wait", id=number, ts=at, **more)
+            add(phase, "wait", process, row_number + 1, cat="wait", id=number, **more)
     other = {"writer": f"hal-core {__version__}", "dropped": dropped}
     return {"traceEvents": found, "displayTimeUnit": "ns", "otherData": other}
 

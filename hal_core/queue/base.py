@@ -330,6 +330,10 @@ class Queue(OfThisProcess):
         event.queue, event._place, event._waits = self, next(self._places), self._waits
         return event
 
+    def _is_in_call(self) -> bool:
+        """Tell whether this thread is in a call that the queued work waits for."""
+        return self.device._is_in_call()
+
     def _leave(self, end: Event) -> None:
         """Have the device wait for the end of the work, as nobody refers to this queue any more."""
         self.device._ends.append(end)  # first: Ctrl-C may come behind it

@@ -234,6 +234,9 @@ class Event(OfThisProcess):
         queue = self.queue
         if queue is not None and queue.forked:
             raise queue._fork_error("wait")
+        if queue is not None and queue._is_in_call():
+            problem = f"a signal's handler waits within a call that {queue.name} waits for"
+            raise InvalidState("wait", problem, fix="Note the signal there, and wait afterwards.")
         if not self._waits:  # as those of most queues: nothing can be a circle
             return
         circle, closed = obstacle(self)

@@ -72,6 +72,9 @@ class PolledQueue(Queue):
     def _look(self) -> None:
         raise self.device._missing(self, "_look")
 
+    def _is_in_call(self) -> bool:
+        return bool(self._lock._is_owned())  # type: ignore[attr-defined]
+
     def _has_work(self) -> bool:
         self.look()
         return bool(self._pending)

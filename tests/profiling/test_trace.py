@@ -69,6 +69,7 @@ def check(document):
         start, finish = flow
         assert (start["ph"], finish["ph"]) == ("s", "f")
         assert (start["name"], start["cat"]) == (finish["name"], finish["cat"])
+        assert start["ts"] <= finish["ts"]
         for event in flow:  # a flow is bound to the slice around it
             assert any(a <= event["ts"] <= b for a, b in rows[event["pid"], event["tid"]])
 

@@ -170,3 +170,11 @@ def test_X2_a_forked_child_goes_on(python):
     if sys.platform == "win32":
         pytest.skip("Windows has no fork")
     assert printed(code) == "[3.0, 3.0, 3.0, 3.0]\n[2.0, 2.0, 2.0, 2.0]\n"
+
+
+def test_Q8_a_wait_of_a_handler_within_a_launch_raises(python):
+    with python.turn:
+        event = hal.zeros(4, hal.int32, python).fill(1, queue=python.queue())
+        with pytest.raises(hal.InvalidState, match="a signal's handler waits within"):
+            event.wait(5)
+    assert event.wait(10)

@@ -297,3 +297,14 @@ def test_Q2_ctrl_c_in_a_wait_loses_no_event(device):
         return Scene(lambda: events[-1].wait(10), check)
 
     assert press_everywhere(scene, MOST) > 20
+
+
+def test_Q8_a_wait_of_a_handler_within_a_call_of_its_queue_raises(device):
+    """The call goes on when the handler has returned: the wait would never end."""
+    queue, gate = device.queue(), hal.Event()
+    queue.wait(gate)
+    event = queue.record()
+    with queue._lock, pytest.raises(hal.InvalidState, match="a signal's handler waits within"):
+        event.wait(5)
+    gate.set()
+    assert event.wait(10)

@@ -78,6 +78,9 @@ class PythonDevice(Compiled):
             self.turn.release()
         return taken
 
+    def _is_in_call(self) -> bool:
+        return bool(self.turn._is_owned())  # type: ignore[attr-defined]
+
     def interpret(
         self, kernel: PreparedKernel, geometry: tuple[Dim3, Dim3], args: tuple[Any, ...]
     ) -> None:
