@@ -55,6 +55,7 @@ def reached(event: Event, seconds: float) -> bool:
 def finish(event: Event, device: Compiled) -> None:
     """Wait for the end of work of a device that is closed; give up what keeps it from happening."""
     while not event._is_over():
+        event._check_outside("close")
         event._sleep(_LOOK_SECONDS)
         if not event._is_over() and (obstacle(event)[1] or unset(event) is not None):
             _abandon(event, f"{device.name} was closed")

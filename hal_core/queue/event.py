@@ -234,9 +234,7 @@ class Event(OfThisProcess):
         queue = self.queue
         if queue is not None and queue.forked:
             raise queue._fork_error("wait")
-        if queue is not None and queue._is_in_call():
-            problem = f"a signal's handler waits within a call that {queue.name} waits for"
-            raise InvalidState("wait", problem, fix="Note the signal there, and wait afterwards.")
+        self._check_outside("wait")
         if not self._waits:  # as those of most queues: nothing can be a circle
             return
         circle, closed = obstacle(self)
@@ -244,6 +242,13 @@ class Event(OfThisProcess):
             names = " waits for ".join(map(name_of, circle))
             fix = "Record the event before the other queue waits for it, or set() it."
             raise InvalidState("wait", f"queues wait for each other: {names}", fix=fix)
+
+    def _check_outside(self, operation: str) -> None:
+        """Raise InvalidState if this thread is in a call that the event waits for."""
+        if self.queue is not None and self.queue._is_in_call():
+            problem = f"a signal's handler waits within a call that {self.queue.name} waits for"
+            fix = "Note the signal there, and wait afterwards."
+            raise InvalidState(operation, problem, fix=fix)
 
     def __repr__(self) -> str:
         state = "failed" if self._failure else "done" if self._is_over() else "pending"

@@ -13,7 +13,6 @@ from copy import copy
 from importlib.machinery import SourceFileLoader
 from types import CodeType, FunctionType
 
-from hal_core.concurrency import unless_of_a_signal
 from hal_core.errors import InvalidState
 from hal_kernel.errors import KernelSyntaxError
 
@@ -110,15 +109,9 @@ class SourceText:
         if getattr(node, "end_lineno", None) == getattr(node, "lineno", None):
             end = len(raw[: getattr(node, "end_col_offset", 0)].decode(errors="replace"))
         return KernelSyntaxError(
-            problem,
-            fix=fix,
-            filename=self.filename,
-            lineno=number,
-            offset=start + 1,
-            end_offset=end + 1,
-            text=text,
-            kernel=self.kernel,
-        )
+            problem, fix=fix, filename=self.filename, lineno=number, offset=start + 1,
+            end_offset=end + 1, text=text, kernel=self.kernel,
+        )  # fmt: skip
 
 
 def _parsed(text: str) -> list[ast.stmt]:
@@ -139,7 +132,7 @@ def is_edited(function: FunctionType, lines: Sequence[str]) -> bool:
     """
     try:
         facts = os.stat(function.__code__.co_filename)
-    except unless_of_a_signal(OSError, ValueError):  # no file, as in a notebook
+    except (OSError, ValueError):  # no file, as in a notebook
         return False
     if max(facts.st_mtime, facts.st_ctime) < _STARTED - 2:
         return False
