@@ -13,6 +13,7 @@ from copy import copy
 from importlib.machinery import SourceFileLoader
 from types import CodeType, FunctionType
 
+from hal_core.concurrency import unless_of_a_signal
 from hal_core.errors import InvalidState
 from hal_kernel.errors import KernelSyntaxError
 
@@ -132,7 +133,7 @@ def is_edited(function: FunctionType, lines: Sequence[str]) -> bool:
     """
     try:
         facts = os.stat(function.__code__.co_filename)
-    except (OSError, ValueError):  # no file, as in a notebook
+    except unless_of_a_signal(OSError, ValueError):  # no file, as in a notebook
         return False
     if max(facts.st_mtime, facts.st_ctime) < _STARTED - 2:
         return False
