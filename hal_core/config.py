@@ -54,6 +54,9 @@ class Setting(Generic[T]):
             operation, fix = f"environment variable {self.name}", f"It means: {self.meaning}."
             raise InvalidArgument(operation, str(error), got=text, fix=fix) from None
 
+    def __repr__(self) -> str:
+        return f"<Setting {self.name}={self.read()!r}>"
+
 
 def declare(name: str, default: T, meaning: str, parse: Callable[[str], T]) -> Setting[T]:
     """Declare a setting; a second declaration replaces the first, as when a plugin is reloaded."""

@@ -81,7 +81,7 @@ def test_R14_ctrl_c_at_the_start_of_a_step_does_not_lose_it():
 
 
 def test_a_handler_is_known_without_the_frame_that_it_interrupts():
-    """Of an import, Python takes that frame out of the traceback."""
+    """Python takes that frame out of the traceback where it is one of an import."""
     with pytest.raises(TimeoutError) as caught:
         raise_in_handler(TimeoutError)
     here = caught.value.__traceback__

@@ -136,8 +136,8 @@ def take(cls: type[B], obj: Any, device: str | Compiled | None, copy: bool | Non
             return _share(cls, obj, here, copy, handle, asked)
     if place[0] not in _HOST_VISIBLE_TYPES:
         if copy is False:
-            known = "the host does not see" if place != _NAMELESS else "DLPack has no name for"
-            raise _must_copy("from_dlpack", f"{known} the array's memory", here)
+            why = "the host does not see" if place != _NAMELESS else "DLPack has no name for"
+            raise _must_copy("from_dlpack", f"{why} the array's memory", here)
         options["dl_device"] = _HOST
     try:
         taken = _ask(obj, options)

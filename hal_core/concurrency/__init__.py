@@ -42,8 +42,7 @@ __all__ = [
     "Late", "Living", "OfThisProcess", "Servers", "SingleFlight", "Thread", "devices",
     "do_nothing", "flights", "fork_error", "fork_safe_lock", "forkable", "fresh_copy",
     "hold_during_fork", "is_importing", "is_of_a_signal", "log_failure", "make_calls",
-    "may_be_ctrl_c",
-    "never_release", "never_released", "poll", "raise_if_of_a_signal", "refuse_after_fork",
-    "refuse_at_exit", "run_each", "run_unless_busy", "serve_alone", "start_server",
-    "start_thread", "suppress", "survives_fork", "unless_of_a_signal",
+    "may_be_ctrl_c", "never_release", "never_released", "poll", "raise_if_of_a_signal",
+    "refuse_after_fork", "refuse_at_exit", "run_each", "run_unless_busy", "serve_alone",
+    "start_server", "start_thread", "suppress", "survives_fork", "unless_of_a_signal",
 ]  # fmt: skip

@@ -209,8 +209,8 @@ def _fork_and_wait(request: tuple[Any, ...], seconds: float) -> Outcome:
     except ChildProcessError:  # this program ignores SIGCHLD, so the status is lost
         return Outcome(False)
     except BaseException:  # an interrupt (Ctrl-C): leave no child running
-        child = c_int64.from_address(request[4].value + 16).value
-        if child > 0:
+        # The third word of the report, whose address is in the request; 0 before the fork.
+        if (child := c_int64.from_address(request[4].value + 16).value) > 0:
             _end(child)
         raise
 

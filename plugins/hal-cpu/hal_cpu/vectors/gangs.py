@@ -374,10 +374,10 @@ class Gangs(Flat):
         return start, end
 
     def _in_line(self, start: str, end: str) -> str:
-        """Return where the gangs of a row begin: at its first thread with work, or up to a vector
-        ahead of it, so that their vectors do not lie across two lines of the cache.
+        """Return the thread at which the gangs of a row begin.
 
-        The guards fail for the threads ahead of it, so the first gang has a mask.
+        A long row begins up to a vector ahead of its first thread with work, so that no vector lies
+        across two lines of the cache. The guards fail there, so the first gang has a mask.
         """
         few = self.widths.few
         if start == "0" or few == 1:

@@ -200,12 +200,12 @@ def guards(kernel: Kernel, numbers: Mapping[str, Any]) -> dict[int, int]:
         if len(axes) != 1 or not all(part.op in _PLAIN for part in parts):
             continue
         (axis,) = axes
-        ends = [numbers[name] for name in names] if len(names) == 1 else []
-        ends = ends if names else [part.arg for part in parts if part.op == "CONST"]
+        constants = [part.arg for part in parts if part.op == "CONST"]
+        ends = [numbers[name] for name in names] or constants
         limits = [int(end) for end in ends if math.isfinite(end)]
-        if limits and names:
+        if len(names) == 1 and limits:
             by_value.setdefault(axis, *limits)
-        elif limits:
+        elif not names and limits:
             by_constant[axis] = max(*limits, by_constant.get(axis, 2))
     return by_constant | by_value
 
