@@ -245,10 +245,12 @@ class Event(OfThisProcess):
 
     def _check_outside(self, operation: str) -> None:
         """Raise InvalidState if this thread is in a call that the event waits for."""
-        if self.queue is not None and self.queue._is_in_call():
-            problem = f"a signal's handler waits within a call that {self.queue.name} waits for"
-            fix = "Note the signal there, and wait afterwards."
-            raise InvalidState(operation, problem, fix=fix)
+        for queue in (event.queue for event in obstacle(self)[0]):
+            if queue is not None and queue._is_in_call():
+                what = "a finalizer or a signal's handler"
+                problem = f"{what} waits within a call that {queue.name} waits for"
+                fix = "Note there what has come, and wait afterwards."
+                raise InvalidState(operation, problem, fix=fix)
 
     def __repr__(self) -> str:
         state = "failed" if self._failure else "done" if self._is_over() else "pending"

@@ -163,6 +163,9 @@ class WorkerQueue(Queue):
 
         self._add(wait, "wait", (event,))
 
+    def _is_in_call(self) -> bool:
+        return self._servers.get(0) is threading.current_thread() or super()._is_in_call()
+
     def _has_work(self) -> bool:
         return bool(self._worker.pending)
 
