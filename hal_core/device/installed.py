@@ -286,10 +286,11 @@ def import_entry(entry: EntryPoint) -> Any:
         for attribute in attributes.strip().split(".") if attributes.strip() else ():
             found = getattr(found, attribute)
     except unless_of_a_signal(BaseException) as error:  # SystemExit must not end the process
-        spec = getattr(sys.modules.get(module), "__spec__", None)
-        if isinstance(error, AttributeError) and getattr(spec, "_initializing", False):
-            problem = "its module is still being imported, and asks for its own device"
-            fix = "A plugin must not use its device while it imports."
+        name = error.name if isinstance(error, ImportError) else None
+        lacking = sys.modules.get(name or "", getattr(error, "obj", None))
+        if getattr(getattr(lacking, "__spec__", None), "_initializing", False):
+            problem = f"{one_line(error)}; it is still being imported, and asks for this device"
+            fix = "Open devices after the import, in a plugin and in a signal's handler."
             raise InvalidState(f"load {entry.name}", problem, fix=fix) from None
         problem = f"{one_line(error)}; from {origin(entry)}"
         fix = f"Upgrade or uninstall it: {entry.distribution.name}."

@@ -312,6 +312,14 @@ class TestR14ImportsThatAsk:
         works = ["hal.Device['A'].name", "bool(importlib.import_module('user_module'))"]
         assert len(self.run(site, *works)) == 2
 
+    def test_R14_what_is_asked_for_too_early_is_there_later(self, site):
+        source = "import hal_core as hal\ntry: hal.Device['A']\n"
+        source += "except hal.InvalidState as error: EARLY = 'asks for this device' in str(error)\n"
+        site.module("user_module", source + "LATER = 1\n")
+        site.backend("A", "from user_module import LATER\n" + PLUGIN)
+        work = "(importlib.import_module('user_module').EARLY, hal.Device['A'].name)"
+        assert self.run(site, work) == ["got (True, 'A')"]
+
     # Opening A takes a while, then needs `what`; another thread has begun with B by then.
     OPENING = """# more
 import importlib, time
