@@ -8,6 +8,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any
 
 from hal_core.errors import HalError
@@ -64,6 +65,8 @@ def told(work: Callable[[], int]) -> int:
             stream = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  # to the end
             for place in (name, f"__{name}__"):  # pytest wants the second one, too
                 setattr(sys, place, stream)
+    if isinstance(sys.stdout, TextIOWrapper):  # it may lack a letter of a kernel's text
+        sys.stdout.reconfigure(errors="replace")
     try:
         try:
             return work()

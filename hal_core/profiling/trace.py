@@ -118,14 +118,15 @@ def arrows_of(rows: Sequence[Row]) -> list[tuple[Place, Place]]:
 
 def memory_of(events: Iterable[ProfileEvent]) -> dict[str, list[tuple[int, int]]]:
     """Return the bytes in use of each device over time, counted from the least of that time."""
-    found: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
-    for event in sorted(events, key=lambda event: event.end_ns):
+    events = sorted(events, key=lambda event: event.end_ns)
+    begin = min((event.start_ns for event in events), default=0)
+    found: defaultdict[str, list[tuple[int, int]]] = defaultdict(lambda: [(begin, 0)])
+    for event in events:
         if event.kind in ("alloc", "free"):
             points = found[event.device]
-            before = points[-1][1] if points else 0
             change = event.nbytes if event.kind == "alloc" else -event.nbytes
-            points.append((event.end_ns, before + change))
-    least = {device: min(0, *(nbytes for _, nbytes in found[device]), 0) for device in found}
+            points.append((event.end_ns, points[-1][1] + change))
+    least = {device: min(nbytes for _, nbytes in points) for device, points in found.items()}
     return {
         device: [(at, nbytes - least[device]) for at, nbytes in points]
         for device, points in found.items()

@@ -556,3 +556,12 @@ def test_closed_streams_are_no_fault(monkeypatch):
         assert sys.__stdout__ is not None and sys.__stderr__ is not None, "as pytest needs it"
         for stream in (sys.stdout, sys.stderr):
             stream.close()
+
+
+def test_a_terminal_that_lacks_a_letter_is_no_fault(monkeypatch):
+    monkeypatch.setattr(cli.cache, "HELP", "Kernels of Müller \u2192 cache.")
+    with redirect_stdout(io.TextIOWrapper(io.BytesIO(), encoding="cp1252")) as stream:
+        with pytest.raises(SystemExit) as caught:
+            main(["cache", "--help"])
+        stream.seek(0)
+        assert caught.value.code == 0 and "Kernels of Müller ? cache." in stream.read()

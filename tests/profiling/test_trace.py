@@ -120,7 +120,8 @@ def test_F2_rows_arrows_and_memory():
         ("GPU", "two", "second", 3.1, 1.9),
     ]  # fmt: skip
     counters = [one for one in document["traceEvents"] if one["ph"] == "C"]
-    assert [(one["ts"], one["args"]["bytes"]) for one in counters] == [(0.6, 64), (6.1, 0)]
+    points = [(one["ts"], one["args"]["bytes"]) for one in counters]
+    assert points == [(0.0, 0), (0.6, 64), (6.1, 0)]
     start, finish = (one for one in document["traceEvents"] if one["ph"] in "sf")
     assert names[start["pid"], start["tid"]] == "one" and start["ts"] == 2.0
     assert names[finish["pid"], finish["tid"]] == "two" and finish["ts"] == 2.1
