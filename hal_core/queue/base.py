@@ -8,7 +8,9 @@ thread does the work. `DirectQueue` is a device's default queue, where work is d
 from __future__ import annotations
 
 import itertools
+import threading
 from collections import deque
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from hal_core.concurrency import OfThisProcess, fork_error, forkable, may_be_ctrl_c
@@ -49,6 +51,7 @@ class Queue(OfThisProcess):
     _keeps_work = False  # True: its device need not keep the queue while it has work
 
     _sees_all_work = False  # True: `_has_work` sees all, as nobody else adds any
+    _servers: Mapping[int, threading.Thread] = {}  # that work for it, by number
     _failure: Failure | None = None  # of work that is over; what comes behind it is dropped
 
     _instead = "Make one there: device.queue()."
@@ -332,7 +335,7 @@ class Queue(OfThisProcess):
 
     def _is_in_call(self) -> bool:
         """Tell whether this thread is in a call that the queued work waits for."""
-        return self.device._is_in_call()
+        return threading.current_thread() in self._servers.values() or self.device._is_in_call()
 
     def _leave(self, end: Event) -> None:
         """Have the device wait for the end of the work, as nobody refers to this queue any more."""

@@ -100,7 +100,7 @@ class WorkerQueue(Queue):
     ) -> None:
         super().__init__(device, name)
         self._worker = Worker(self, finish)
-        self._servers = self._worker.servers
+        self._servers: Servers = self._worker.servers
         self._worker.over._waits = self._waits
         self._worker.freed = Freed(self, device._ends.append)
         self._worker.freed.end = self._worker.over
@@ -162,9 +162,6 @@ class WorkerQueue(Queue):
             forget_over(waits)  # the thread keeps them, and so would keep queues that nobody uses
 
         self._add(wait, "wait", (event,))
-
-    def _is_in_call(self) -> bool:
-        return self._servers.get(0) is threading.current_thread() or super()._is_in_call()
 
     def _has_work(self) -> bool:
         return bool(self._worker.pending)

@@ -49,6 +49,20 @@ def test_Q1_ctrl_c_loses_and_repeats_no_call_that_was_kept(device):
     assert press_everywhere(scene, MOST) > 50
 
 
+def test_Q8_a_finalizer_in_the_thread_of_kept_calls_does_not_wait_for_them(device):
+    queue, gate, found = device.queue(), hal.Event(), []
+
+    def finalize():
+        with pytest.raises(hal.InvalidState, match="a finalizer or a signal's handler waits"):
+            end.wait(5)
+        found.append(end)
+
+    queue.wait(gate)._do(finalize)
+    end = queue.record()
+    gate.set()
+    assert end.wait(20) and found == [end]
+
+
 def test_P10_unloading_does_not_hurt_what_waits(device):
     program, x, gate = device.compile(add_one), hal.zeros(1, hal.int32, device), hal.Event()
     graph = hal.Graph(device)

@@ -246,4 +246,4 @@ class TestEvent:
         profile.save(tmp_path / "trace.json")
         events = json.loads((tmp_path / "trace.json").read_text("utf-8"))["traceEvents"]
         memory = sorted((one["ts"], one["args"]["bytes"]) for one in events if one["ph"] == "C")
-        assert [nbytes for _, nbytes in memory] == [400, 800]
+        assert [nbytes for _, nbytes in memory] == [0, 400, 800]
