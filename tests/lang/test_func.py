@@ -316,10 +316,11 @@ def test_nodes_carry_lines_of_the_kernels_file(tmp_path):
     assert max(node.line for node in module.f.lower().uops) == 9
 
 
-def test_calls_that_multiply_are_stopped(tmp_path):
-    functions = "@hal.func\ndef g0(a):\n    return a * 0.5\n"
+@pytest.mark.parametrize("body", ["return {0}(a) + {0}(a)", "b = {0}(a)\n    return {0}(b)"])
+def test_calls_that_multiply_are_stopped(body, tmp_path):
+    functions = "@hal.func\ndef g0(a):\n    return a\n"
     for k in range(20):
-        functions += f"@hal.func\ndef g{k + 1}(a):\n    return g{k}(a) + g{k}(a)\n"
+        functions += f"@hal.func\ndef g{k + 1}(a):\n    {body.format(f'g{k}')}\n"
     with pytest.raises(hal.KernelSyntaxError, match="more than 50000 operations"):
         lowered(functions, "y[i] = g20(x[i])", tmp_path)
 

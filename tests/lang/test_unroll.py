@@ -81,12 +81,15 @@ BAD = [
     ("for k in hal.unroll(4):\n    continue", "continue", "cannot leave an", "range(...)"),
     ("for k in hal.unroll(4):\n    pass\ny[0] = k", "k", "no value outside its loop", "before the"),
     ("v = hal.unroll(4)", "hal.unroll", "hal.unroll is for loops", "for k in hal.unroll(4):"),
-    (
-        "for a in hal.unroll(256):\n    for b in hal.unroll(256):\n"
-        "        for c in hal.unroll(256):\n            y[0] += a",
-        "hal.unroll",
-        "more than 50000 operations",
-        "loop with range",
+    *(
+        (
+            "for a in hal.unroll(256):\n    for b in hal.unroll(256):\n"
+            f"        for c in hal.unroll(256):\n            {body}",
+            "hal.unroll",
+            "more than 50000 operations",
+            "loop with range",
+        )
+        for body in ("y[0] += a", "pass")
     ),
 ]  # fmt: skip
 

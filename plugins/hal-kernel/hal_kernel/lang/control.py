@@ -229,7 +229,7 @@ def _unroll(s: Statements, node: ast.For, name: str, call: ast.Call) -> None:
     s.loops.append(Loop(None, [], block))
     s.names.branch(before)
     for counter in counters:
-        s.expressions.check_size(call)
+        s.expressions.count(call)
         s.names.visible[name] = counter
         s.block(node.body)
         if not s.names.reached:  # the body has returned: later iterations never run

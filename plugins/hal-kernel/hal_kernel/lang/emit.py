@@ -87,7 +87,7 @@ class Emitter:
         # The id of each node that threads reach together -> its call.
         self.together: dict[int, tuple[SourceText, ast.AST]] = {}
         self.calls: list[object] = []  # functions that are being inlined, the outermost first
-        self.made = 0  # number of nodes, captured ones included
+        self.made = 0  # nodes, captured ones included, inlined calls and unrolled iterations
         self.tables: dict[int, tuple[Any, Any]] = {}  # id of a captured object -> it, its table
         self.table_nbytes = 0
         self.local_nbytes = 0  # of the thread's own arrays

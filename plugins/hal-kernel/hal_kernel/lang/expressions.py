@@ -44,8 +44,12 @@ class Expressions:
     def error(self, at: ast.AST, problem: str, fix: str) -> KernelSyntaxError:
         return self.text.error(at, problem, fix)
 
-    def check_size(self, at: ast.AST) -> None:
-        """Refuse too many nodes, of inlined calls and unrolled loops. Raises: KernelSyntaxError."""
+    def count(self, at: ast.AST) -> None:
+        """Count an inlined call or an unrolled iteration as an operation, as it may have none.
+
+        Raises: KernelSyntaxError for too many operations.
+        """
+        self.emit.made += 1
         if self.emit.made > _MOST_NODES:
             problem = f"the kernel has more than {_MOST_NODES} operations"
             raise self.error(at, problem, "Unroll less: loop with range(...).")

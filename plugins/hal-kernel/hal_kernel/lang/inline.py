@@ -31,7 +31,7 @@ def inline(x: Expressions, node: ast.Call, function: InlineFunction) -> Any:
     emit, name = x.emit, function.__name__
     if function in emit.calls:
         raise x.error(node, f"{name} calls itself", "Write it as a loop.")
-    x.check_size(node)
+    x.count(node)
     if len(node.args) != len(function.parameters):
         names = ", ".join(parameter for parameter, _ in function.parameters)
         problem = f"{name} takes {len(function.parameters)} argument(s), not {len(node.args)}"
