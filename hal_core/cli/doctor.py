@@ -95,10 +95,10 @@ def _seconds(text: str) -> float:
 
 def run(options: argparse.Namespace) -> int:
     findings = examine(options.time_limit, options.names)
+    # Of the core, where they keep every device from opening; a probe looks at those of its plugin.
+    wrong = config.wrong(config.SETTINGS) | config.misspelt()
+    findings += [Finding(name, "setting", "broken", "", why) for name, why in wrong.items()]
     if not options.names:
-        # Of the core; a probe looks at those of its plugin.
-        wrong = config.wrong(config.SETTINGS) | config.misspelt()
-        findings += [Finding(name, "setting", "broken", "", why) for name, why in wrong.items()]
         findings.append(examine_cache())
     if options.json:
         rows = [

@@ -160,13 +160,13 @@ def test_the_plugins_that_are_named_are_examined_alone(site):
     site.backend("BAD", "raise OSError('no file')")
     said = "[bold]no[/bold] :warning: " + "x" * 200
     site.backend("watch", f"raise OSError({said!r})", group="hal.extensions")
-    done = doctor(site, "'Watch', 'good:1', '--json'", env={"HAL_CHEK": "1"})
+    done = doctor(site, "'Watch', 'good:1', '--json'")
     found = {row["name"]: row["devices"] for row in json.loads(done.stdout)}
     assert found == {"GOOD:1": ["GOOD:1: Fake accelerator"], "watch": []}
     assert (done.returncode, done.stderr) == (1, "")
     done = doctor(site, "'good:7'")
     assert done.returncode == 1 and "GOOD has 2 devices" in row(done.stdout, "GOOD:7")
-    done = doctor(site, "'good'", env={"HAL_CHEK": "1"})
+    done = doctor(site, "'good'")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.endswith("\n\nNothing to mend. `hal doctor -v` shows every check.\n")
     assert f"OSError: {said};" in doctor(site, "'watch'").stdout, "text, not markup"
@@ -260,6 +260,14 @@ def test_a_wrong_setting_is_a_fault(site, wrong):
     assert code == 1 and set(found) == {"ACC", *(name for name, _ in wrong.values())}
     for setting, (name, text) in wrong.items():
         assert text in json.dumps([found[name]["why"], found[name]["checks"]]), setting
+
+
+def test_a_setting_that_keeps_one_device_from_opening_is_told_with_it(site):
+    site.backend("ACC", PLUGIN)
+    done = doctor(site, "'ACC', '--json'", env={"HAL_LRU_LIMIT": "12Q", "HAL_CHEK": "1"})
+    found = [row["name"] for row in json.loads(done.stdout)]
+    assert found == ["ACC", "HAL_LRU_LIMIT", "HAL_CHEK"]
+    assert done.returncode == 1
 
 
 def test_sound_settings_are_none(site):
