@@ -116,7 +116,8 @@ class Rules:
         elif grid is not None and shape is not None:
             (x, y, z), (a, b, c) = self._dim3("grid", grid), shape
         else:
-            self._refuse("nothing says how many threads run")
+            what = "how many threads run" if grid is None else "how large the grid's blocks are"
+            self._refuse(f"nothing says {what}", *(() if grid is None else (grid,)))
         if fixed and shape != fixed:
             fix = "Leave out block=, which is the kernel's."
             self._refuse("the kernel fixes its block", shape, f"block {fixed}", fix=fix)

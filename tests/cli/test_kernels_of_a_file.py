@@ -238,7 +238,7 @@ def test_commands_take_the_kernels_of_another_front_end(tmp_path, monkeypatch, c
         (["scale", "y=-1"], "'y' takes a number of elements or a numpy array (got '-1'"),
         (["scale", "y=ORDER"], "numpy array (got 'int32 array'; expected float32)"),
         (["scale", "n=9", "y=8"], "out of bounds: a read of 'y'"),
-        (["compact", "--grid", "3"], "nothing says how many threads run"),
+        (["compact", "--grid", "3"], "nothing says how large the grid's blocks are"),
         (["scale", "n="], "scale: a parameter without a value (got 'n')"),
         (["scale", "n=1", "n=2"], "scale: two values of one parameter (got 'n')"),
         (["scale", "n=inf"], "value 'n' is a float where an integer is expected"),

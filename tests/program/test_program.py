@@ -269,7 +269,7 @@ def test_P5_geometry(fake, call, grid, block):
     ("call", "pattern"),
     [
         ({}, r"k: nothing says how many threads run on FAKE\. Give grid= \(blocks\) and"),
-        ({"grid": 1}, "nothing says how many threads run"),
+        ({"grid": 1}, r"nothing says how large the grid's blocks are .*got 1\)"),
         ({"block": 1}, "nothing says how many threads run"),
         ({"grid": 1, "block": 1, "threads": 1}, r"both grid and threads are .*got \(1, 1\)\)"),
         ({"grid": -1, "block": 1}, "not negative"),
