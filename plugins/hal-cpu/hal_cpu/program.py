@@ -18,12 +18,12 @@ from ctypes import CFUNCTYPE, PYFUNCTYPE, byref, c_int32, c_int64
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from hal_core.errors import CompileError, Unsupported
+from hal_core.errors import Unsupported
 from hal_core.geometry import Dim3
 from hal_core.program import Program, Shared
 from hal_core.program.generated import define
 from hal_cpu import loader
-from hal_cpu.compilers import files
+from hal_cpu.compilers import seal
 from hal_cpu.compilers.source import ENTRY_PREFIX, entry_of
 from hal_cpu.device import MAX_BLOCK_THREADS
 from hal_cpu.in_flight import TrackedLaunch
@@ -82,9 +82,7 @@ class CPUProgram(Program):
 
     def __init__(self, device: CPUDevice, binary: Binary) -> None:
         super().__init__(device, binary)
-        if files.is_cut(binary.image):
-            problem = "truncated: the list of files behind the object is incomplete"
-            raise CompileError(f"load {binary.name}", problem, device=device.name)
+        seal.check(binary.image, f"load {binary.name}")
         entries: tuple[str, ...] = (binary.name,)
         if not binary.interface.rendered:  # the loop around a user's C function; LLVM IR has none
             entries = (entry_of(binary.signature), binary.name)

@@ -17,6 +17,7 @@ import hal_core as hal
 from hal_cpu import processor
 from hal_cpu.compilers import c as c_module
 from hal_cpu.compilers import llvm as module
+from hal_cpu.compilers import seal
 from hal_cpu.compilers.c import C_COMPILERS, CCompilerProgram
 from hal_cpu.compilers.llvm import LLVMCompiler
 from hal_kernel.ir.reserved import C_KEYWORDS, is_taken
@@ -498,10 +499,19 @@ def test_C8_disassemble(device, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["gcc", "clang"])
-def test_P1_a_list_of_files_that_was_cut_is_a_truncated_binary(name):
-    """The object before it is whole, so the loader alone sees nothing wrong."""
-    device = hal.Device["CPU"]
-    made = present(name).compile(scale())
+def test_P1_every_part_of_a_binary_is_sealed(name):
+    """Also the list of files behind the object, where the loader alone sees nothing wrong."""
+    device, made = hal.Device["CPU"], present(name).compile(scale())
     binary = device.compile(scale()).binary
-    with pytest.raises(hal.CompileError, match="truncated: the list of files"):
-        device.load(binary._replace(image=made[:-8]))
+    for at in range(0, len(made), 101):
+        image = made[:at] + bytes([made[at] ^ 1]) + made[at + 1 :]
+        with pytest.raises(hal.CompileError, match="the binary is damaged: its checksum"):
+            device.load(binary._replace(image=image))
+
+
+def test_P1_a_binary_for_a_processor_with_more_instructions_is_refused(monkeypatch):
+    device = hal.Device["CPU"]
+    binary, (most, *others) = device.compile(scale()).binary, seal._features()
+    monkeypatch.setattr(seal, "_features", lambda: others)
+    with pytest.raises(hal.CompileError, match=f"processor with {most}, which this one lacks"):
+        device.load(binary)

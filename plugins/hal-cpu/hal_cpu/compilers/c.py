@@ -17,6 +17,7 @@ from hal_core.source import Source
 from hal_cpu import __version__, processor
 from hal_cpu.compilers import files
 from hal_cpu.compilers.objects import ObjectCompiler
+from hal_cpu.compilers.seal import sealed
 from hal_cpu.compilers.source import (
     WRAPPER,
     arguments_of,
@@ -135,7 +136,8 @@ class CCompilerProgram(ObjectCompiler):
         fixed = " ".join(self._command)  # `native` has the meaning that cpu_identity() tells
         self.identity = (
             f"{fixed} {row.flags_uint64} {version.stdout.strip()} {processor.cpu_identity()} "
-            f"{self.system} hal-cpu {__version__} {hashlib.sha256(WRAPPER.encode()).hexdigest()}"
+            f"{self.system} sealed hal-cpu {__version__} "
+            f"{hashlib.sha256(WRAPPER.encode()).hexdigest()}"
         )
 
     def _compile(self, source: Source) -> bytes:
@@ -190,7 +192,7 @@ class CCompilerProgram(ObjectCompiler):
                 log = done.stderr.strip() or f"exit status {done.returncode}"
                 raise self.refusal(source, log, f"{source.name}.c")
             with open(object_path, "rb") as image:
-                return files.with_files(image.read(), text_path, rule_path)
+                return sealed(files.with_files(image.read(), text_path, rule_path))
 
     def _is_current(self, image: bytes) -> bool:
         return files.is_current(image)

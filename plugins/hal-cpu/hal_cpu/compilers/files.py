@@ -1,6 +1,6 @@
 """The files that a C compiler has read, remembered behind the object in the compile cache.
 
-object | mark | checksum of the files, 32 bytes | path NUL path NUL ... | end
+object | mark | checksum of the files, 32 bytes | path NUL path NUL ... | end | its seal
 
 When one of them changes, the object is stale. The cache's key has those that the text includes, and
 lacks the system's headers, and any that a macro names.
@@ -36,14 +36,9 @@ def with_files(image: bytes, text_path: str, rule_path: str) -> bytes:
     return image + _MARK + checksum + os.fsencode("\0".join(paths)) + _END
 
 
-def is_cut(image: bytes) -> bool:
-    """Return whether the list behind an object is incomplete, as that of a truncated file."""
-    return _MARK in image and not image.endswith(_END)
-
-
 def is_current(image: bytes) -> bool:
     """Return whether the files that the object was compiled from are as they were."""
-    facts = image.rpartition(_MARK)[2].removesuffix(_END)
+    facts = image.rpartition(_MARK)[2].partition(_END)[0]
     paths = os.fsdecode(facts[_NBYTES:])
     with suppress(OSError):
         return _checksum(paths.split("\0") if paths else []) == facts[:_NBYTES]

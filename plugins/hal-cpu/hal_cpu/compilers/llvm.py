@@ -16,6 +16,7 @@ from hal_core.errors import CompilerUnavailable, OutOfMemory
 from hal_core.source import Source, refuse_flags
 from hal_cpu import __version__, driver, processor
 from hal_cpu.compilers.objects import ObjectCompiler
+from hal_cpu.compilers.seal import sealed
 from hal_cpu.threads.pool import call_in_thread
 
 # Longer texts are not optimised: the time of some passes grows as its square, to minutes.
@@ -89,7 +90,7 @@ class LLVMCompiler(ObjectCompiler):
             )
         limits = f"O3 to {MOST_LINES_ORDERED} and {MOST_LINES} lines, no SLP for {_MISTAKEN}"
         limits += f", 256 bits on {', '.join(sorted(_SLOWED))}, fast-gather, {' '.join(_FEW)}"
-        how = f"{limits} pic for {self.system}, hal-cpu {__version__},"
+        how = f"{limits} pic for {self.system}, sealed, hal-cpu {__version__},"
         self.identity = f"llvmlite {version or 'unknown'} {how} {processor.cpu_identity()}"
         self._machines: dict[int, Any] = {}  # optimisation level -> LLVM's target machine
 
@@ -142,7 +143,7 @@ class LLVMCompiler(ObjectCompiler):
                     if not source.interface.rendered:
                         _check_convention(module, source.name)
                     _run_passes(llvm, machine, module, level, source)
-                    image: bytes = machine.emit_object(module)
+                    image = sealed(machine.emit_object(module))
             except unless_of_a_signal(RuntimeError, ValueError) as error:
                 raise self.refusal(source, str(error), "<string>") from None
         return image
