@@ -294,7 +294,8 @@ class Compiled(concurrency.OfThisProcess):
     def supports(self, dtype: DType) -> bool:
         """Return True when the device and its selected compiler both take `dtype` in kernels.
 
-        Raises: InvalidArgument when `dtype` is no dtype.
+        Raises: InvalidArgument when `dtype` is no dtype; CompilerUnavailable when the device takes
+        text alone.
         """
         kind = as_dtype(dtype, "supports")
         # float16 and bfloat16 need no ability of the device: kernels compute with them in float32.
