@@ -109,16 +109,13 @@ class TestProgram:
         else:
             assert not program.formats, "it looks at the bytes alone"
 
-    # Some formats are loaded lazily: damage is found at the launch, or never.
-    def test_P1_a_damaged_binary_is_refused(self, device: hal.Compiled) -> None:
+    # Some formats are loaded lazily: a missing end is found at the launch, or never.
+    def test_P1_a_truncated_binary_is_refused(self, device: hal.Compiled) -> None:
         program = device.compile(count_up)
         image = program.binary.image
         for part in (0.02, 0.25, 0.5, 0.75, 0.9):  # fractions, as the formats' sizes differ
-            at = int(len(image) * part)
-            changed = image[:at] + bytes([image[at] ^ 0x40]) + image[at + 1 :]
-            for damaged in (image[:at], changed):
-                with pytest.raises(hal.CompileError, match="count_up"):
-                    device.load(program.binary._replace(image=damaged))
+            with pytest.raises(hal.CompileError, match="count_up"):
+                device.load(program.binary._replace(image=image[: int(len(image) * part)]))
         works(program)
 
     # -- arguments
