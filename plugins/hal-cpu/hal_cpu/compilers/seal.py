@@ -13,7 +13,7 @@ from functools import cache
 from hal_core.errors import CompileError
 from hal_cpu import processor
 
-_MARK = b"\nhal-cpu 1\n"
+MARK = b"\nhal-cpu 1\n"
 _NBYTES = 32  # of a SHA-256
 # Features that compilers have instructions for. Others come with a system or a virtual machine.
 _INSTRUCTIONS = re.compile(
@@ -24,13 +24,13 @@ _INSTRUCTIONS = re.compile(
 
 def sealed(image: bytes) -> bytes:
     """Return an object followed by its seal."""
-    body = image + _MARK + " ".join(_features()).encode()
+    body = image + MARK + " ".join(_features()).encode()
     return body + hashlib.sha256(body).digest()
 
 
 def check(image: bytes, operation: str) -> None:
     """Raise CompileError unless the seal is whole and this processor has all features."""
-    body, mark, features = image[:-_NBYTES].rpartition(_MARK)
+    body, mark, features = image[:-_NBYTES].rpartition(MARK)
     lacking = set(features.decode(errors="replace").split()).difference(_features())
     if not mark or hashlib.sha256(body + mark + features).digest() != image[-_NBYTES:]:
         problem = "the binary is damaged: its checksum does not match"
