@@ -20,9 +20,9 @@ from hal_core.errors import CompileError
 from hal_core.hookspecs import hookimpl
 from hal_cpu import CPUPlugin, driver, loader, processor
 from hal_cpu.compiler import llvm_renderer
+from hal_cpu.compilers import seal
 from hal_cpu.compilers.c import LARGE
 from hal_cpu.compilers.llvm import LLVMCompiler
-from hal_cpu.compilers import seal
 from hal_cpu.loader import engine, macho
 from hal_testing.conformance import TestLanguage  # noqa: F401
 
