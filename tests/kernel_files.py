@@ -16,6 +16,7 @@ IMPORTS = "import math\n\nimport hal_core as hal\n\n"
 def saxpy(
     y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32], a: hal.float32, n: hal.int32
 ) -> None:
+    """y = a * x + y"""
     i = hal.global_idx(0)
     if i < n:
         y[i] = a * x[i] + y[i]

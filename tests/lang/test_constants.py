@@ -14,7 +14,7 @@ from hal_core import dtypes
 from hal_core.dtypes import DTYPES
 from hal_kernel.interpreter import interpret
 from hal_kernel.interpreter.operations import OPERATIONS
-from hal_kernel.lang.constants import FOLDS, convert, default_dtype, fit, fold
+from hal_kernel.lang.constants import FOLDS, convert, fit, fold
 from hal_kernel.lang.mathematics import MATH
 
 INTEGERS = [dtype for dtype in DTYPES.values() if dtype.is_integer]
@@ -75,11 +75,6 @@ def test_a_cast_cuts_towards_zero(value, dtype):
 def test_casts_at_the_edges(value, dtype, expected):
     got = convert(value, dtype)
     assert got == expected and type(got) is type(expected)
-
-
-def test_numbers_that_nothing_types():
-    found = [default_dtype(value).name for value in (True, 1, 2**31, -(2**31), 1.0, math.nan)]
-    assert found == ["bool", "int32", "int64", "int32", "float32", "float32"]
 
 
 @given(st.sampled_from(list(FOLDS)), st.integers(-50, 50), st.integers(-50, 50))

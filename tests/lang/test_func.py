@@ -156,7 +156,7 @@ RUNS = {
     ),
     "a constant decides": (
         "@hal.func\ndef pick(a, dtype):\n    if dtype is hal.float64:\n        return nothing\n"
-        "    elif dtype is hal.float32:\n        return a\n    return 0\n",
+        "    elif dtype == hal.float32:\n        return a\n    return 0\n",
         "y[i] = pick(x[i], hal.float32) + pick(x[i], hal.int32)",
         [0, 1, 2, 3],
     ),
@@ -195,9 +195,10 @@ def test_the_object_says_what_it_is():
 
 
 @pytest.mark.parametrize("thing", [3, len, object()])
-def test_only_functions_become_functions(thing):
+@pytest.mark.parametrize("decorate", [hal.func, hal.kernel])
+def test_only_functions_become_functions(decorate, thing):
     with pytest.raises(hal.InvalidArgument, match="not a Python function"):
-        hal.func(thing)
+        decorate(thing)
 
 
 # Functions, the kernel's body, what stands at the caret, what is said, what to do.

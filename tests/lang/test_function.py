@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import run_on_lists
 from in_threads import results
-from kernel_files import IMPORTS, load
+from kernel_files import IMPORTS, load, saxpy
 
 import hal_core as hal
 from hal_core.dtypes import DTYPES
@@ -30,16 +30,6 @@ SCALE = 3.0
 KERNEL = "@hal.kernel\ndef f(y: hal.Ptr[hal.int32]):\n    y[0] = 1\n"
 
 
-@hal.kernel
-def saxpy(
-    y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32], a: hal.float32, n: hal.int32
-) -> None:
-    """y = a * x + y"""
-    i = hal.global_idx(0)
-    if i < n:
-        y[i] = a * x[i] + y[i]
-
-
 def constants_of(kernel):
     return [node.arg for node in kernel.uops if node.op == "CONST"]
 
@@ -51,16 +41,9 @@ def test_kernel_function_says_what_it_is():
     assert repr(saxpy) == "<kernel saxpy(y: float32*, x: const float32*, a: float32, n: int32)>"
     assert saxpy.name == saxpy.signature.name == "saxpy"
     assert saxpy.__doc__ == "y = a * x + y"
-    assert saxpy.__module__ == __name__
+    assert saxpy.__module__ == saxpy.__wrapped__.__module__ == "kernel_files"
     assert saxpy.__wrapped__.__code__.co_name == "saxpy"
     assert saxpy.block is None and saxpy.contract is True
-
-
-def test_lowered_kernel_runs():
-    y = [1.0] * 5
-    run_on_lists.run(saxpy.lower(), [y, [0.0, 1.0, 2.0, 3.0, 4.0], 2.0, 4], threads=8)
-    assert y == [1.0, 3.0, 5.0, 7.0, 1.0]
-    assert saxpy.lower().uops[-1].line > saxpy.lower().uops[0].line
 
 
 def test_block_and_contract_reach_the_kernel():
@@ -70,15 +53,7 @@ def test_block_and_contract_reach_the_kernel():
 
     assert repr(fixed) == "<kernel fixed(y: float32*) block=(16, 8, 1) contract=False>"
     assert fixed.lower()[3:] == ((16, 8, 1), False)
-
-
-def test_a_block_of_one_number_is_along_x_as_at_a_launch():
-    @hal.kernel(block=64)
-    def fixed(y: hal.Ptr[hal.float32]) -> None:
-        y[0] = 1.0
-
-    assert fixed.lower().block == (64, 1, 1)
-    assert hal.Source("k", "", "", language="c", block=64).block == (64, 1, 1)
+    assert hal.kernel(block=64)(fixed.__wrapped__).block == (64, 1, 1)  # as at a launch
 
 
 @pytest.mark.parametrize(
@@ -92,12 +67,6 @@ def test_bad_block_is_refused(block):
 def test_contract_is_a_bool():
     with pytest.raises(hal.InvalidArgument, match="contract must be True or False"):
         hal.kernel(contract="off")
-
-
-@pytest.mark.parametrize("thing", [3, len, object()])
-def test_only_functions_become_kernels(thing):
-    with pytest.raises(hal.InvalidArgument, match="not a Python function"):
-        hal.kernel(thing)
 
 
 def test_calling_a_kernel_says_how_it_is_done():
@@ -216,21 +185,6 @@ def test_what_is_called_may_have_no_hash():
         f.lower()
 
 
-def test_dtypes_can_be_compared_when_compiling():
-    def make(dtype):
-        @hal.kernel
-        def f(y: hal.Ptr[dtype]) -> None:
-            if dtype is hal.float64 or dtype == hal.float32:
-                y[0] = 0.5
-            else:
-                y[0] = 1
-
-        return f.lower()
-
-    assert 0.5 in constants_of(make(hal.float32)) and 0.5 in constants_of(make(hal.float64))
-    assert 0.5 not in constants_of(make(hal.int32))
-
-
 def test_globals_are_read_at_the_first_use_and_fixed_from_then():
     @hal.kernel
     def f(y: hal.Ptr[hal.float32]) -> None:
@@ -272,8 +226,8 @@ def test_dtype_of_a_new_local(value, dtype, tmp_path):
         ("def f(cls, y: hal.Ptr[hal.int8]):", "cls", "not a method. Leave cls out.*@staticmethod"),
         ("def f(a: float):", "a: float", "float is not a parameter's type.*Write a: hal.float32"),
         ("def f(a: str):", "a: str", "str is not a parameter's type.*Write a: hal.Ptr"),
-        ("def f(y: 'hal.Ptr[float]'):", "y: 'hal", "not a dtype .got <class 'float'>.*. Write hal"),
-        ("def f(y: 'hal.Ptr[hal.Ptr]'):", "y: 'hal",
+        ("def f(y: 'hal.Ptr[float]'):", "y: 'hal", "'float'>.*Write hal.float32, or hal.float64"),
+        ("def f(y: 'hal.ConstPtr[hal.Ptr]'):", "y: 'hal",
          "not a dtype.*uint64, float16, bfloat16, float32"),
         ("def f(y: hal.Ptr):", "y: hal.Ptr", "Ptr is not a parameter's type"),
         ("def f(y: 'hal.Prt[hal.int8]'):", "y: 'hal.Prt", "has no attribute 'Prt'"),
@@ -318,15 +272,6 @@ def f(kernel: hal.Ptr[hal.float32], float4: hal.float32):
     y = [0.0]
     run_on_lists.run(load(tmp_path, text).f.lower(), [y, 3.0], threads=1)
     assert y == [1.5]
-
-
-def test_a_pointer_to_a_python_number_says_which_dtypes_there_are():
-    for pointer in (hal.Ptr, hal.ConstPtr):
-        with pytest.raises(hal.InvalidArgument, match=r"Write hal\.float32, or hal\.float64"):
-            pointer[float]
-        with pytest.raises(hal.InvalidArgument, match="float64") as raised:
-            pointer[str]
-        assert "float16" in str(raised.value)
 
 
 @pytest.mark.parametrize("future", ["", "from __future__ import annotations\n"])
