@@ -42,9 +42,7 @@ made["a":]
 made[a:]
 made[1]
 made[0:4:2]
-made.__dlpack__(dl_device=1)
 made.__dlpack__(dl_device=("a", 1))
-made.__dlpack__(max_version=1)
 made.__dlpack__(copy=a)
 made.__array__(copy=a)
 hal.Buffer.from_dlpack(a, fake, copy=a)

@@ -51,12 +51,11 @@ def test_B1_refuses_what_is_no_device(fake):
         hal.Buffer(100, hal.float32, fake)
 
 
-@pytest.mark.parametrize("times", [1, 2])
-def test_B4_B5_shapes_and_strides_do_not_matter_the_second_time(fake, times):
+def test_B4_B5_shapes_and_strides_do_not_matter_the_second_time(fake):
     buffer = hal.Buffer(fake, 16, hal.uint8)
     image = np.arange(16, dtype=np.uint8).reshape(4, 4)
     out = np.zeros_like(image)
-    for _ in range(times):
+    for _ in range(2):
         buffer.copyin(image).copyout(out)
         assert np.array_equal(out, image)
         for wrong in (np.zeros((4, 8), np.uint8)[:, ::2], image.T):
@@ -64,10 +63,6 @@ def test_B4_B5_shapes_and_strides_do_not_matter_the_second_time(fake, times):
                 buffer.copyin(wrong)
             with pytest.raises(hal.InvalidArgument, match="C-contiguous"):
                 buffer.copyout(wrong)
-    released = memoryview(bytes(16))
-    released.release()
-    with pytest.raises(ValueError):
-        buffer.copyin(released)
     with pytest.raises(hal.InvalidArgument, match="no host memory"):
         buffer.copyin(object())
 

@@ -30,14 +30,6 @@ def opened(owner):
 # -- version
 
 
-@pytest.mark.parametrize("version", [(1, 0)])
-def test_R16_versions_that_fit(version):
-    assert version <= hal.API_VERSION
-    plugin = FakePlugin()
-    plugin.hal_api = version
-    assert make(plugin).family == "ACC"
-
-
 @pytest.mark.parametrize(
     "version, upgrade",
     [((1, 1), "hal-core"), ((2, 0), "hal-core"), ((0, 9), "hal-acc"), ((0, 0), "hal-acc")],
@@ -58,15 +50,6 @@ def test_R16_what_is_no_version(version):
     plugin.hal_api = version
     with pytest.raises(hal.IncompatiblePlugin, match="not a pair of numbers"):
         make(plugin)
-
-
-def test_R16_no_version_is_incompatible_not_1_0():
-    class Old:
-        hal_enumerate = FakePlugin.hal_enumerate
-        hal_open_device = FakePlugin.hal_open_device
-
-    with pytest.raises(hal.IncompatiblePlugin, match="hal_api is missing"):
-        make(Old())
 
 
 def test_R16_a_newer_plugins_extra_argument_is_a_version_error():
@@ -164,32 +147,6 @@ def test_names_that_a_device_has_from_its_base_class_are_not_taken_in_silence(na
     kept = f"whose class uses names that hal.Compiled keeps for itself: {says};"
     with pytest.raises(hal.PluginError, match=kept):
         opened(answering("hal_open_device", device))
-
-
-def test_a_vendor_error_never_escapes_raw():
-    class Raising(FakePlugin):
-        @hookimpl
-        def hal_open_device(self, family, index, info):
-            raise OSError("ioctl failed")
-
-        @hookimpl
-        def hal_make_allocator(self, device):
-            raise KeyError(3)
-
-        @hookimpl
-        def hal_make_program(self, device, binary):
-            raise hal.CompileError("load k", "no entry")
-
-    owner = make(Raising())
-    for failing in (
-        lambda: opened(owner),
-        lambda: owner.make("hal_make_allocator", object, device=None),
-    ):
-        with pytest.raises(hal.PluginError) as caught:
-            failing()
-        assert isinstance(caught.value.__cause__, (OSError, KeyError))
-    with pytest.raises(hal.CompileError):
-        owner.make("hal_make_program", object, device=None, binary=None)
 
 
 class Stopped(BaseException):

@@ -211,6 +211,7 @@ def test_R8_a_wrong_plugin_is_refused_by_name(site, wrong, as_hal_device):
         for fact in (wrong.says, module, "hal-evil", "1.0", str(site)):
             assert fact in text
         assert "EVIL" in text and len(text) < 5000
+        assert "failed" not in wrong.says or caught.value.__cause__
     assert registry["GOOD"].name == "GOOD"
     assert "GOOD" in registry.get_available_devices()
     assert registry.states().keys() == {"EVIL", "GOOD"}
