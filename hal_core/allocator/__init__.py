@@ -242,20 +242,12 @@ class Allocator(Accounts[Opaque], concurrency.OfThisProcess):
             raise InvalidArgument(
                 "free", problem, got=opaque, device=self.device.name, fix=fix
             ) from None
-        # `while True`, here and wherever a loop is the last of a `with`: Ctrl-C at the jump back of
-        # `while condition` would leave the lock held (tests/repository/test_loops_in_with.py).
         with self._lock:
-            while True:
-                if not self._unsettled:
-                    break
-                self._settle_next()
+            self._drain()
             if self._live.get(opaque) != nbytes:
                 raise self._not_live(opaque, nbytes)
             self._unsettled.append((opaque, nbytes, options))
-            while True:
-                if not self._unsettled:
-                    break
-                self._settle_next()
+            self._drain()
         if self._dropped:
             self._free_dropped()
 

@@ -6,7 +6,7 @@ import hashlib
 import logging
 from collections.abc import Callable, Iterable
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, SupportsIndex
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hal_core import config
 from hal_core.compiler import cache
@@ -141,24 +141,17 @@ class Compiler(OfThisProcess):
         return f"<{type(self).__name__} {self.identity}>"
 
 
-class CompilerPair(NamedTuple):
-    """A renderer and a compiler of one language, neither made before the pair is chosen."""
-
+class _CompilerPair(NamedTuple):
     name: str  # CPU_CC=name chooses the pair
     language: str
     renderer: Callable[[], Any] | None  # None: the pair takes `Source` kernels only
     compiler: Callable[[], Compiler]  # raises CompilerUnavailable saying what to install
 
-    # As in `OfThisProcess`, which a NamedTuple cannot have as a base.
-    def __copy__(self) -> Self:
-        return self
 
-    def __deepcopy__(self, memo: object) -> Self:
-        return self
+class CompilerPair(_CompilerPair, OfThisProcess):
+    """A renderer and a compiler of one language, neither made before the pair is chosen."""
 
-    def __reduce_ex__(self, protocol: SupportsIndex) -> str:
-        problem = f"the compiler pair {self.name!r} is of this process alone"
-        raise Unsupported("pickle", problem, fix=Compiler._instead)
+    _instead = Compiler._instead
 
 
 def compile_source(device: Compiled, source: Source[Any]) -> list[Program]:

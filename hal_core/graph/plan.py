@@ -37,7 +37,11 @@ class Plan:
         others = exchanged(device, nodes, buffers or {})
         self._rows = [(node, [others.get(one, one) for one in node.bufs]) for node in nodes]
         for node, bufs in self._rows:
-            _check(node, bufs)
+            if node.program is not None:
+                node.program._check_loaded()
+                node.program._check_buffers(bufs)
+            for buffer in bufs:
+                buffer._opaque_for(f"replay: {node.title} of node {node.number}")
         after = dependencies(node.uses(bufs) for node, bufs in self._rows)
         self.steps = [
             node.step(bufs, before) for (node, bufs), before in zip(self._rows, after, strict=True)
@@ -108,15 +112,6 @@ class Plan:
 def _call_all(calls: list[tuple[Callable[..., object], tuple[Any, ...]]]) -> None:
     for call, args in calls:
         call(*args)
-
-
-def _check(node: Node, bufs: Sequence[Buffer]) -> None:
-    """Check a node as its launch or copy was. Raises: InvalidState for freed memory."""
-    if node.program is not None:
-        node.program._check_loaded()
-        node.program._check_buffers(bufs)
-    for buffer in bufs:
-        buffer._opaque_for(f"replay: {node.title} of node {node.number}")
 
 
 def exchanged(
