@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -14,9 +16,38 @@ from hal_testing.conformance.language import Sample
 
 # mypy: disable-error-code="valid-type, no-untyped-call, arg-type, var-annotated"
 
+Function = Callable[..., Any]  # that kernels call
+
+# Functions of one number, and of two, with their bounds in units in the last place. Source: OpenCL
+# C, relative error in the full profile, plus one unit for the interpreter's own rounding.
+MATH = (
+    {
+        hal.exp: 4, hal.exp2: 4, hal.log: 4, hal.log2: 4, hal.rsqrt: 3, hal.sin: 5, hal.cos: 5,
+        hal.tan: 6, hal.tanh: 6, hal.atan: 6,
+    },
+    {hal.atan2: 7, hal.pow: 17},
+)  # fmt: skip
+
+# The front end writes these out as arithmetic. They differ by what OpenCL allows for divisions and
+# square roots, and by contraction; copysign is exact.
+DERIVED = (
+    dict.fromkeys(
+        (hal.acos, hal.acosh, hal.asin, hal.asinh, hal.atanh, hal.cosh, hal.erf, hal.erfc,
+         hal.expm1, hal.log10, hal.log1p, hal.sinh),
+        8,
+    ),
+    {hal.hypot: 8, hal.copysign: 0},
+)  # fmt: skip
+
+BITS = hal.popcount, hal.clz, hal.ctz
+
 
 @cache
-def math_functions(dtype: hal.DType) -> KernelFunction:
+def functions_of(
+    dtype: hal.DType, one: tuple[Function, ...], two: tuple[Function, ...]
+) -> KernelFunction:
+    """Make a kernel that writes a row of results for each function of one number, and of two."""
+
     @hal.kernel
     def functions(
         y: hal.Ptr[dtype], a: hal.ConstPtr[dtype], b: hal.ConstPtr[dtype], n: hal.int32
@@ -24,83 +55,23 @@ def math_functions(dtype: hal.DType) -> KernelFunction:
         i = hal.global_idx(0)
         if i < n:
             p, q = a[i], b[i]
-            y[i] = hal.exp(p)
-            y[n + i] = hal.exp2(p)
-            y[2 * n + i] = hal.log(p)
-            y[3 * n + i] = hal.log2(p)
-            y[4 * n + i] = hal.rsqrt(p)
-            y[5 * n + i] = hal.sin(p)
-            y[6 * n + i] = hal.cos(p)
-            y[7 * n + i] = hal.tan(p)
-            y[8 * n + i] = hal.tanh(p)
-            y[9 * n + i] = hal.atan(p)
-            y[10 * n + i] = hal.atan2(p, q)
-            y[11 * n + i] = hal.pow(p, q)
+            for k in hal.unroll(len(one)):
+                y[k * n + i] = one[k](p)
+            for k in hal.unroll(len(two)):
+                y[(len(one) + k) * n + i] = two[k](p, q)
 
     return functions
-
-
-# The bounds of the rows above, in units in the last place. Source: OpenCL C, relative error in the
-# full profile, plus one unit for the interpreter's own rounding.
-MATH_ULPS = (4, 4, 4, 4, 3, 5, 5, 6, 6, 6, 7, 17)
-
-
-@cache
-def derived_functions(dtype: hal.DType) -> KernelFunction:
-    """Make a kernel of the functions that the front end writes out as arithmetic."""
-
-    @hal.kernel
-    def functions(
-        y: hal.Ptr[dtype], a: hal.ConstPtr[dtype], b: hal.ConstPtr[dtype], n: hal.int32
-    ) -> None:
-        i = hal.global_idx(0)
-        if i < n:
-            p, q = a[i], b[i]
-            y[i] = hal.acos(p)
-            y[n + i] = hal.acosh(p)
-            y[2 * n + i] = hal.asin(p)
-            y[3 * n + i] = hal.asinh(p)
-            y[4 * n + i] = hal.atanh(p)
-            y[5 * n + i] = hal.cosh(p)
-            y[6 * n + i] = hal.erf(p)
-            y[7 * n + i] = hal.erfc(p)
-            y[8 * n + i] = hal.expm1(p)
-            y[9 * n + i] = hal.log10(p)
-            y[10 * n + i] = hal.log1p(p)
-            y[11 * n + i] = hal.sinh(p)
-            y[12 * n + i] = hal.hypot(p, q)
-            y[13 * n + i] = hal.copysign(p, q)
-
-    return functions
-
-
-@cache
-def bit_functions(dtype: hal.DType) -> KernelFunction:
-    @hal.kernel
-    def functions(y: hal.Ptr[dtype], x: hal.ConstPtr[dtype], n: hal.int32) -> None:
-        i = hal.global_idx(0)
-        if i < n:
-            y[i] = hal.popcount(x[i])
-            y[n + i] = hal.clz(x[i])
-            y[2 * n + i] = hal.ctz(x[i])
-
-    return functions
-
-
-# These differ by what OpenCL allows for divisions and square roots, and by contraction; copysign,
-# the last row, is exact.
-DERIVED_ULPS = (*[8] * 13, 0)
 
 
 def sample_of_math(dtype: hal.DType) -> Sample:
-    return _sample(math_functions(dtype), dtype, MATH_ULPS)
+    return _sample(dtype, *MATH)
 
 
 def sample_of_derived(dtype: hal.DType) -> Sample:
-    return _sample(derived_functions(dtype), dtype, DERIVED_ULPS)
+    return _sample(dtype, *DERIVED)
 
 
-def _sample(kernel: KernelFunction, dtype: hal.DType, bounds: tuple[int, ...]) -> Sample:
+def _sample(dtype: hal.DType, one: dict[Function, int], two: dict[Function, int]) -> Sample:
     random = np.random.default_rng(7)
     # Large angles show a reduction that loses digits; small ones a formula that cancels.
     spread = random.uniform(-1, 1, 300) * 10.0 ** random.uniform(-3, 6, 300)
@@ -111,12 +82,13 @@ def _sample(kernel: KernelFunction, dtype: hal.DType, bounds: tuple[int, ...]) -
     a = np.concatenate([a, spread, near, np.abs(near)]).astype(stored_as(dtype))
     b = np.concatenate([b, near, spread, random.uniform(-9, 9, 300)]).astype(stored_as(dtype))
     n = len(a)
-    y = np.zeros(len(bounds) * n, stored_as(dtype))
-    ulps = np.repeat(np.array(bounds), n)
+    ulps = np.repeat([*one.values(), *two.values()], n)
+    y = np.zeros(len(ulps), stored_as(dtype))
+    kernel = functions_of(dtype, tuple(one), tuple(two))
     return Sample(kernel, [y, a, b], (n,), {"threads": n}, {0: ulps})
 
 
 def sample_of_bits(dtype: hal.DType) -> Sample:
     x = edges.integers(dtype)
-    y = np.zeros(3 * len(x), stored_as(dtype))
-    return Sample(bit_functions(dtype), [y, x], (len(x),), {"threads": len(x)})
+    y = np.zeros(len(BITS) * len(x), stored_as(dtype))
+    return Sample(functions_of(dtype, BITS, ()), [y, x, x], (len(x),), {"threads": len(x)})
