@@ -69,8 +69,6 @@ REMEDIES = {
     "for k in range(1.0):\n    pass": _LOOP,
     "for k in range(1, z, 2):\n    pass": "for k in range(1, hal.int64(z), 2):\n    pass",
     "for k in range(a):\n    pass": "for k in range(hal.int32(a)):\n    pass",
-    "for k in range(n=3):\n    pass": _LOOP,
-    "for k in reversed(range(n)):\n    pass": _LOOP,
     "for k in range(n, m):\n    pass": "for k in range(hal.int64(n), m):\n    pass",
     "k = n\nfor k in hal.unroll(3):\n    pass\nk = 1":
         "k = n\nfor own in hal.unroll(3):\n    pass\nk = 1",
@@ -183,7 +181,6 @@ REMEDIES = {
     "y[1:2] = a": "y[1] = a",
     "y[-1] = a": "y[n - 1] = a",
     "y[a] = a": "y[hal.int32(a)] = a",
-    "y[b] = a": "y[hal.int32(b)] = a",
     "hal.view(y, (z, n))[0, 0] = a": "hal.view(y, (hal.int64(z), hal.int64(n)))[0, 0] = a",
     "n[0] = a": ("n[0] = hal.int32(a)", "n: hal.int32 -> n: hal.Ptr[hal.int32]"),
     "y[i] = a[i]": ("y[i] = a[i]", _POINTER),

@@ -174,8 +174,3 @@ def test_capsules_may_outlive_everything_at_exit():
     )
     for _ in range(3):
         assert printed(code) == ""
-
-
-def test_what_is_no_capsule_is_refused():
-    with pytest.raises(InvalidArgument):
-        capsule.take(object())

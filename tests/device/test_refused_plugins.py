@@ -76,7 +76,10 @@ OBJECTS = {
     "an attribute that exits": Wrong(
         "# more\nPlugin.hal_api = property(lambda self: exit(3))", "cannot be examined: SystemExit"
     ),
-    "a hook too many": Wrong("# more\nPlugin.hal_fly = hookimpl(lambda self: 1)", "'hal_fly'"),
+    "a misspelt hook": Wrong(
+        "# more\nPlugin.hal_make_alocator = hookimpl(lambda self: 1)",
+        "'hal_make_alocator', did you mean 'hal_make_allocator'",
+    ),
     "a hook's argument too many": Wrong(
         "# more\nPlugin.hal_doctor = hookimpl(lambda self, moon: 1)", "moon"
     ),

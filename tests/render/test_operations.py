@@ -182,7 +182,6 @@ def test_an_extreme_of_an_extreme(toolchain, op, value):
         assert np.array_equal(np.signbit(got), np.signbit(expected))
 
 
-# Largest distance from the correctly rounded result, in units of the last place.
 @pytest.mark.parametrize("contract", [False, True])
 def test_contraction_only_where_the_kernel_allows_it(toolchain, contract):
     b = Builder("contract", "r: float32*, x: const float32*")

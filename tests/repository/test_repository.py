@@ -111,15 +111,6 @@ def test_families_of_this_project_are_here():
     assert sorted(name.removeprefix("hal_").upper() for name in BACKENDS) == sorted(KNOWN)
 
 
-def test_core_names_no_backend():
-    for path in _files("hal_core"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Import | ast.ImportFrom):
-                assert not re.search(r"\bhal_(?!core)", ast.unparse(node)), path
-            if isinstance(node, ast.Name | ast.Attribute):
-                assert not re.match(r"hal_(cpu|cuda|hip|metal|opencl|ray)", ast.unparse(node)), path
-
-
 def test_no_module_is_called_utils():
     names = [path for name in PROJECTS for path in _files(name)]
     assert not [path for path in names if path.stem in ("utils", "util", "misc", "common")]

@@ -1,15 +1,16 @@
 """HAL_CHECK=1: a forbidden access is an exception that names the access, the line and the thread;
 a correct kernel gives the same results as without."""
 
+import inspect
 import os
 import re
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from kernel_files import copy
 from run_python import printed
 from unregistered import open_device
 
@@ -21,12 +22,6 @@ from hal_kernel.errors import FailedAssert, KernelFault, OutOfBounds
 from hal_kernel.python.program import InterpretedProgram
 
 LIVE = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-
-
-@hal.kernel
-def copy(y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32]) -> None:
-    i = hal.global_idx(0)
-    y[i] = x[i]
 
 
 @hal.kernel
@@ -70,10 +65,9 @@ def places(order: hal.Ptr[hal.int32], taken: hal.Ptr[hal.int32]) -> None:
 
 
 def line_of(kernel, mark):
-    """Return the line of this file on which a kernel's statement stands."""
-    lines = Path(__file__).read_text(encoding="utf-8").splitlines()
-    start = next(i for i, text in enumerate(lines) if text.startswith(f"def {kernel.name}("))
-    return next(i for i, text in enumerate(lines[start:], start + 1) if mark in text)
+    """Return the line of its file on which a kernel's statement stands."""
+    lines, start = inspect.getsourcelines(kernel.__wrapped__)
+    return next(i for i, text in enumerate(lines, start) if mark in text)
 
 
 def ints(device, *numbers):
