@@ -11,14 +11,13 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import patch
 
 import hal_core as hal
 from bench import costs, kernels
+from bench.kernels import Array, Input
 from bench.measure import OURS, Effort, call, compare
 from bench.report import Missing, Row, beside
-
-Array = hal.Ptr[hal.float32]
-Input = hal.ConstPtr[hal.float32]
 
 
 @hal.kernel
@@ -102,13 +101,9 @@ def rows(effort: Effort) -> Iterator[Row | Missing]:
         for kernel, _ in BY_HAND:
             device.compile(hal.kernel(kernel.__wrapped__))
 
-    os.environ["HAL_CCACHE"] = "0"
-    try:
-        with tempfile.TemporaryDirectory() as folder:
-            for file, (_, text) in zip(files, BY_HAND, strict=True):
-                Path(folder, file).write_text(f"#include <math.h>\n{text}\n", encoding="utf-8")
-            theirs = call(lambda: subprocess.run(command, cwd=folder, check=True))
-            times = compare({OURS: call(ours), "clang": theirs}, effort.rarely())
-    finally:
-        del os.environ["HAL_CCACHE"]
+    with patch.dict(os.environ, HAL_CCACHE="0"), tempfile.TemporaryDirectory() as folder:
+        for file, (_, text) in zip(files, BY_HAND, strict=True):
+            Path(folder, file).write_text(f"#include <math.h>\n{text}\n", encoding="utf-8")
+        theirs = call(lambda: subprocess.run(command, cwd=folder, check=True))
+        times = compare({OURS: call(ours), "clang": theirs}, effort.rarely())
     yield beside(what, times, "clang", 0.67, name="clang -O2, the same loops in C")

@@ -6,7 +6,6 @@ The rows of the table in docs/speed.md. They have no target: the page says what 
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -14,6 +13,7 @@ import numpy as np
 
 import hal_core as hal
 from bench import kernels, launch, programs
+from bench.kernels import Array, Input
 from bench.measure import OURS, Effort, Task, compare
 from bench.report import Row, beside
 
@@ -21,8 +21,6 @@ COUNT = 32 << 10  # elements of an array
 BLOCK = 256
 ROW = 33
 LISTS, LENGTH = 2048, 64  # that are searched
-Array = hal.Ptr[hal.float32]
-Input = hal.ConstPtr[hal.float32]
 Ints = hal.Ptr[hal.int32]
 Places = hal.ConstPtr[hal.int32]
 
@@ -398,16 +396,11 @@ def forms(effort: Effort) -> Iterator[Row]:
 
 def rows(effort: Effort) -> Iterator[Row]:
     """Measure on one core, as the times of the page are."""
-    hal.Device["CPU"].close()
-    os.environ["HAL_CPU_THREADS"] = "1"
-    try:
+    with kernels.threads(1):
         yield from forms(effort)
         for what, slow, name, fast in cases():
             times = compare({OURS: _task(slow), name: _task(fast)}, effort)
             yield beside(what, times, name, None)
-    finally:
-        del os.environ["HAL_CPU_THREADS"]
-        hal.Device["CPU"].close()
 
 
 def _task(case: Case) -> Task:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import NamedTuple
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import numpy as np
 
 import hal_core as hal
 from bench import report
 from bench.bare import Bare
-from bench.kernels import FACTOR, saxpy
-from bench.language import make_saxpy
+from bench.kernels import FACTOR, Array, Input, make_saxpy, saxpy
 from bench.launch import COUNT, add
 from bench.measure import OURS, Effort, Task, call, compare
 from bench.peers import Peers
@@ -25,8 +25,6 @@ BATCH = 64  # launches before a wait: fewer than a queue holds
 BATCH_SECONDS = (
     0.005  # that long launches take together, so that the wait after them does not count
 )
-Array = hal.Ptr[hal.float32]
-Input = hal.ConstPtr[hal.float32]
 Found = Row | Figure | Missing
 
 
@@ -273,17 +271,6 @@ def pairs(device: hal.Compiled) -> list[str]:
     return [name for name, why in compilers(device).items() if not why]
 
 
-@contextmanager
-def using(device: hal.Compiled, pair: str, **environment: str) -> Iterator[None]:
+def using(device: hal.Compiled, pair: str, **environment: str) -> AbstractContextManager[Any]:
     """Make the device compile with this pair and these settings inside the block."""
-    settings = {f"{device.family}_CC": pair, **environment}
-    before = {name: os.environ.get(name) for name in settings}
-    os.environ.update(settings)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+    return patch.dict(os.environ, {f"{device.family}_CC": pair, **environment})

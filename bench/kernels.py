@@ -6,7 +6,9 @@ import ctypes
 import os
 import statistics
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
@@ -24,11 +26,17 @@ Array = hal.Ptr[hal.float32]
 Input = hal.ConstPtr[hal.float32]
 
 
-@hal.kernel
-def saxpy(y: Array, x: Input, a: hal.float32, n: hal.int32):
-    i = hal.global_idx(0)
-    if i < n:
-        y[i] = a * x[i] + y[i]
+def make_saxpy() -> hal.KernelFunction:
+    @hal.kernel
+    def saxpy(y: Array, x: Input, a: hal.float32, n: hal.int32):
+        i = hal.global_idx(0)
+        if i < n:
+            y[i] = a * x[i] + y[i]
+
+    return saxpy
+
+
+saxpy = make_saxpy()
 
 
 @hal.kernel
@@ -90,20 +98,25 @@ def speedup(library: ctypes.CDLL, effort: Effort) -> Iterator[Row | Missing]:
     )
 
 
-def _with_threads(count: int) -> float:
+@contextmanager
+def threads(count: int) -> Iterator[None]:
     """Open the device again: it reads the number of threads when it makes them."""
     hal.Device["CPU"].close()
-    os.environ["HAL_CPU_THREADS"] = str(count)
-    try:
-        task, _ = _ours("CPU", steps, SMALL, 0.5)
+    with patch.dict(os.environ, HAL_CPU_THREADS=str(count)):
+        try:
+            yield
+        finally:
+            hal.Device["CPU"].close()
+
+
+def _with_threads(count: int) -> float:
+    with threads(count):
+        task, _ = _ours(steps, SMALL, 0.5)
         return compare({OURS: task}, Effort(3, 0.0)).best(OURS)
-    finally:
-        del os.environ["HAL_CPU_THREADS"]
-        hal.Device["CPU"].close()
 
 
-def _ours(name: str, kernel: Any, count: int, factor: float) -> tuple[Task, list[hal.Buffer]]:
-    device = hal.Device[name]
+def _ours(kernel: Any, count: int, factor: float) -> tuple[Task, list[hal.Buffer]]:
+    device = hal.Device["CPU"]
     buffers = [hal.Buffer.from_numpy(np.ones(count, "f4"), device=device) for _ in "yx"]
     names = {"program": device.compile(kernel), "f": factor, "n": count}
     names |= dict(zip("yx", buffers, strict=True))
@@ -113,7 +126,7 @@ def _ours(name: str, kernel: Any, count: int, factor: float) -> tuple[Task, list
 def _both(
     function: ctypes._NamedFuncPointer, kernel: object, count: int, factor: float
 ) -> tuple[Task, Task]:
-    ours, buffers = _ours("CPU", kernel, count, factor)
+    ours, buffers = _ours(kernel, count, factor)
     y, x = (ctypes.c_void_p(np.asarray(buffer).ctypes.data) for buffer in buffers)
     names: dict[str, object] = {"function": function, "y": y, "x": x, "a": ctypes.c_float(factor)}
     names |= {"n": ctypes.c_int64(count), "threads": ctypes.c_int(floors.cores())}

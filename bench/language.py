@@ -4,23 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from unittest.mock import patch
 
 import hal_core as hal
+from bench.kernels import make_saxpy
 from bench.measure import OURS, Effort, Task, call, compare
 from bench.report import Row, beside
 from hal_cpu.vectors import LLVMRenderer
 
 LIMIT = 0.005  # seconds that the front end may take for fifty lines
-
-
-def make_saxpy() -> hal.KernelFunction:
-    @hal.kernel
-    def saxpy(y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.float32], a: hal.float32, n: hal.int32):
-        i = hal.global_idx(0)
-        if i < n:
-            y[i] = a * x[i] + y[i]
-
-    return saxpy
 
 
 def make_fifty_lines() -> hal.KernelFunction:
@@ -104,12 +96,9 @@ def front_end(effort: Effort) -> Row:
 def first_compile(effort: Effort) -> Row:
     """Measure from a function to a loaded program, compared with LLVM for the rendered text."""
     device = hal.Device["CPU"]
-    os.environ["HAL_CCACHE"] = "0"
-    try:
+    with patch.dict(os.environ, HAL_CCACHE="0"):
         tasks = {OURS: call(lambda: device.compile(make_saxpy())), "llvmlite": call(_llvmlite())}
         times = compare(tasks, effort)
-    finally:
-        del os.environ["HAL_CCACHE"]
     what = "first compile of saxpy, no cache"
     return beside(what, times, "llvmlite", 0.67, name="llvmlite, its IR")
 

@@ -9,14 +9,13 @@ import numpy as np
 
 import hal_core as hal
 from bench import floors
+from bench.kernels import Array, Input
 from bench.measure import OURS, Effort, Task, compare
 from bench.peers import Peers
 from bench.report import Missing, Row, beside
 
 COUNT = 16
 WHAT = "launch, 3 buffers + 1 int, checked"
-Array = hal.Ptr[hal.float32]
-Input = hal.ConstPtr[hal.float32]
 
 
 @hal.kernel

@@ -12,8 +12,7 @@ import hal_core as hal
 from bench.measure import OURS, Effort, Task, call, compare
 from bench.peers import Peers
 from bench.report import Missing, Row, beside
-
-MIB = 1 << 20
+from bench.sizes import MIB, readable
 
 
 def rows(effort: Effort) -> Iterator[Row | Missing]:
@@ -64,7 +63,6 @@ def _tinygrad_cycle() -> Task:
 
 def copies(nbytes: int, target: float, effort: Effort) -> Iterator[Row]:
     """Measure copies in both directions, compared with memmove between the same places."""
-    size = f"{nbytes // 1024} KiB" if nbytes < MIB else f"{nbytes // MIB} MiB"
     buffer = hal.Buffer(hal.Device["CPU"], nbytes // 4, hal.float32).allocate()
     host = np.ones(nbytes, np.uint8)
     buffer.copyin(host)
@@ -82,7 +80,7 @@ def copies(nbytes: int, target: float, effort: Effort) -> Iterator[Row]:
         tasks = {OURS: Task(ours, names), "memmove": Task(floor, names)}
         times = compare(tasks | peers.tasks, looked)
         others = peers.results(times)
-        yield beside(f"{direction} {size}", times, "memmove", target, peers=others)
+        yield beside(f"{direction} {readable(nbytes)}", times, "memmove", target, peers=others)
 
 
 def _tinygrad_copy(nbytes: int, direction: str) -> Task:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import hal_core as hal
+from bench.kernels import Array, Input
 from bench.measure import OURS, SETTLED, Effort, Task, call, compare
 from bench.peers import Peers
 from bench.report import Missing, Row, beside
@@ -25,8 +26,6 @@ with suppress(ModuleNotFoundError):  # the twins are then not called
 BODIES, TILE, SOFTENING = 4096, 256, 1e-3
 WIDTH, HEIGHT = 1024, 512  # of images
 ROWS, IN_ROW = 1 << 15, 16  # of a sparse matrix
-Array = hal.Ptr[hal.float32]
-Input = hal.ConstPtr[hal.float32]
 Numbers = Any  # a numpy array
 
 

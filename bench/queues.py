@@ -15,14 +15,13 @@ import numpy as np
 
 import hal_core as hal
 from bench import launch
+from bench.kernels import Array, Input
 from bench.measure import OURS, Effort, Task, call, compare
 from bench.report import Row, beside
+from bench.sizes import MIB
 
 NODES = 1000
-MIB = 1 << 20
 FILE_NBYTES = 256 * MIB
-Array = hal.Ptr[hal.float32]
-Input = hal.ConstPtr[hal.float32]
 
 
 @hal.kernel

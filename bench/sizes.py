@@ -9,11 +9,9 @@ from typing import NamedTuple
 import numpy as np
 
 import hal_core as hal
-from bench.kernels import saxpy
+from bench.kernels import Array, Input, saxpy
 
 TILE = 16
-Array = hal.Ptr[hal.float32]
-Input = hal.ConstPtr[hal.float32]
 
 
 @hal.kernel(block=(TILE, TILE, 1))
