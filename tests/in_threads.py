@@ -1,6 +1,7 @@
-"""Run works in threads of their own, which begin together."""
+"""Run works in threads of their own, which begin together; wait for what other threads do."""
 
 import threading
+import time
 
 
 def outcomes(*works, seconds=60):
@@ -31,3 +32,12 @@ def results(*works, seconds=60):
         if isinstance(one, BaseException):
             raise one
     return found
+
+
+def wait_until(holds, seconds=30):
+    """Wait, for as long as a busy machine may take. Raises: TimeoutError."""
+    end = time.monotonic() + seconds
+    while not holds():
+        if time.monotonic() > end:
+            raise TimeoutError
+        time.sleep(0.001)

@@ -5,7 +5,6 @@ import gc
 import logging
 import os
 import threading
-import time
 from collections import deque
 from functools import partial
 from pathlib import Path
@@ -14,6 +13,7 @@ import interrupted
 import pytest
 from ctrl_c import Scene, press_everywhere, raise_in_handler
 from fake_backend import put
+from in_threads import wait_until
 
 import hal_core as hal
 from hal_core.concurrency import make_calls, serve_alone, start_server
@@ -22,13 +22,6 @@ from hal_core.queue.watcher import Watcher
 
 FOLDERS = [str(Path(hal.__file__).parent / part) for part in ("queue", "device", "concurrency")]
 MOST = 200  # places of each scene; all of them under HAL_TEST_EVERY_PLACE=1
-
-
-def wait_until(true):
-    end = time.monotonic() + 20
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.001)
 
 
 def alive(name):

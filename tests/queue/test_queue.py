@@ -5,11 +5,11 @@ import gc
 import os
 import signal
 import threading
-import time
 import weakref
 
 import pytest
 from fake_backend import put
+from in_threads import wait_until
 
 import hal_core as hal
 from hal_core.queue import PolledEvent, WorkerQueue
@@ -68,10 +68,7 @@ def test_Q2_one_thread_watches_all_events_of_drivers():
         await asyncio.gather(*tasks)
 
     asyncio.run(wait())
-    deadline = time.monotonic() + 5
-    while threading.active_count() > before and time.monotonic() < deadline:
-        time.sleep(0.005)
-    assert threading.active_count() == before, "the watcher ends with the last event"
+    wait_until(lambda: threading.active_count() == before)  # the watcher ends with the last event
 
 
 def test_Q2_a_callback_that_fails_stops_no_other(caplog):
@@ -104,10 +101,7 @@ def test_Q4_a_dropped_queue_ends_its_thread(fake):
     assert queue.record().wait(5)
     del queue
     gc.collect()
-    deadline = time.monotonic() + 5
-    while threading.active_count() > before and time.monotonic() < deadline:
-        time.sleep(0.005)
-    assert threading.active_count() == before
+    wait_until(lambda: threading.active_count() == before)
 
 
 def test_Q4_closing_a_device_ends_waits_that_can_never_end(fake):

@@ -6,6 +6,7 @@ from ctypes import c_int64
 
 import numpy as np
 import pytest
+from in_threads import results
 from slices import usual
 
 import hal_core as hal
@@ -120,9 +121,7 @@ def launch_with_a_small_stack(launch):
     """The thread has 64 KiB of stack, and so would threads that it starts."""
     usual, seen = threading.stack_size(65536), []
     try:
-        thread = threading.Thread(target=lambda: (seen.append(stacks.stack_nbytes()), launch()))
-        thread.start()
-        thread.join()
+        results(lambda: (seen.append(stacks.stack_nbytes()), launch()))
         assert threading.stack_size(0) == 65536, "the program's own choice stands again"
     finally:
         threading.stack_size(usual)

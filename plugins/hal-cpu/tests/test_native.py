@@ -3,7 +3,6 @@
 import ctypes
 import gc
 import os
-import re
 import signal
 import threading
 from contextlib import suppress
@@ -242,18 +241,8 @@ def test_a_stack_that_runs_out_in_any_thread(checked):
     # From its end on, page for page: far below the stack there may be other memory.
     down = "for (long k = (200l << 20) - 1; k >= 0; k -= 4096) many[k] = 1; y[0] = many[7];"
     program = checked.compile(source(f"volatile char many[200 << 20]; {down}"))
-    errors = []
-
-    def launch():
-        try:
-            program(y, x, vals=(4,), threads=4)
-        except DeviceFault as error:
-            errors.append(str(error))
-
-    thread = threading.Thread(target=launch)
-    thread.start()
-    thread.join()
-    assert errors and re.match("kernel probe: SIGSEGV at 0x", errors[0])
+    with pytest.raises(DeviceFault, match=r"^kernel probe: SIGSEGV at 0x"):
+        results(lambda: program(y, x, vals=(4,), threads=4))
 
 
 def test_launches_of_several_threads(checked):
@@ -276,11 +265,9 @@ def test_a_small_stack_is_no_hindrance(checked):
     program = checked.compile(source("volatile char big[200 << 10]; big[i] = 1; y[i] = big[i];"))
     before = threading.stack_size(128 << 10)
     try:
-        thread = threading.Thread(target=program, args=(y, x), kwargs={"vals": (4,), "threads": 4})
-        thread.start()
+        results(lambda: program(y, x, vals=(4,), threads=4))
     finally:
         threading.stack_size(before)
-    thread.join()
     assert y.numpy().tolist() == [1] * 4
 
 

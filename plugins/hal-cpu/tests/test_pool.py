@@ -17,7 +17,7 @@ import pytest
 from ctrl_c import Scene, press_everywhere
 from hypothesis import given
 from hypothesis import strategies as st
-from in_threads import results
+from in_threads import results, wait_until
 
 import hal_core as hal
 from hal_cpu.program import CPUProgram
@@ -57,15 +57,6 @@ def pool(workers):
     made = Pool(4)
     yield made
     made.close()
-
-
-def wait_until(true):
-    """Wait, for as long as a busy machine may take."""
-    end = time.monotonic() + 30
-    while not true():
-        if time.monotonic() > end:
-            raise TimeoutError
-        time.sleep(0.001)
 
 
 def test_P6_every_chunk_runs_once_on_several_threads(pool):

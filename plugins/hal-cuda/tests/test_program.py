@@ -1,10 +1,10 @@
 """Launches: the number of driver calls, refused arguments, faults."""
 
 import sys
-import threading
 
 import numpy as np
 import pytest
+from in_threads import results
 from kernel_files import saxpy
 
 import hal_core as hal
@@ -46,14 +46,7 @@ def test_each_thread_makes_the_context_current_once(device, simulator):
     program, (y, x) = device.compile(saxpy), _pair(device)
     program(y, x, vals=(0.0, 1000), threads=1000)
     before = simulator.all_calls()
-
-    def work():
-        for _ in range(5):
-            program(y, x, vals=(0.0, 1000), threads=1000)
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join(60)
+    results(lambda: [program(y, x, vals=(0.0, 1000), threads=1000) for _ in range(5)])
     calls = {"cuCtxGetCurrent": 1, "cuCtxSetCurrent": 1, "cuLaunchKernel": 6}
     assert simulator.calls_since(before) == calls
     assert set(y.numpy().tolist()) == {1}

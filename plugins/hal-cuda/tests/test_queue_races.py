@@ -5,6 +5,7 @@ import threading
 import numpy as np
 import pytest
 from any_order import N, twofold
+from in_threads import results
 
 import hal_core as hal
 
@@ -32,11 +33,7 @@ def test_Q5_work_before_a_failure_does_not_fail_with_it(device, simulator):
 def test_Q6_a_queue_that_two_threads_close_is_destroyed_once(device, simulator, monkeypatch):
     queue, both, stale = device.queue(), threading.Barrier(2), simulator.stale()
     monkeypatch.setattr(queue, "synchronize", lambda: both.wait(20))
-    threads = [threading.Thread(target=queue.close) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(20)
+    results(queue.close, queue.close)
     assert queue.closed and simulator.stale() == stale
 
 

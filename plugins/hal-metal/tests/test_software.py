@@ -2,9 +2,9 @@
 
 import gc
 import re
-import threading
 
 import pytest
+from in_threads import results
 from metal_software import SYSTEM
 
 pytestmark = pytest.mark.skipif(SYSTEM, reason="this is about Metal in software")
@@ -306,13 +306,7 @@ def test_ownership_is_counted(bench):
     finally:
         objc._registered["newSharedEvent"] = rows
     assert len(control.over_retained) == 1
-
-    def elsewhere():  # a thread has no pool
-        bench.device.name()
-
-    thread = threading.Thread(target=elsewhere)
-    thread.start()
-    thread.join()
+    results(bench.device.name)  # a thread has no pool
     assert control.outside == [("name", "Software GPU 0")]
 
 

@@ -9,6 +9,7 @@ import threading
 import numpy as np
 import pytest
 from any_order import expect, twofold
+from in_threads import results
 
 import hal_core as hal
 from hal_core.buffer import capsule
@@ -161,9 +162,7 @@ def test_B9_default_streams_of_consumers(device, theirs, shuffle, stream):
         kept = [taken]
         address = taken.pointer
         del taken
-        thread = threading.Thread(target=kept.clear)
-        thread.start()
-        thread.join(20)
+        results(kept.clear)
         made = hal.empty(N, hal.int32, device).fill(seed)
         expect(int(made._buf) == address and made.numpy().tolist() == [seed] * N, f"seed {seed}")
 
@@ -407,9 +406,7 @@ def test_B9_memory_comes_back_on_threads_of_others(device, theirs, shuffle):
         before = int(device.api.current_context())
     array = theirs.array(2)
     dropped = [hal.Buffer.from_dlpack(array, device), theirs.take(hal.empty(N, hal.int32, device))]
-    thread = threading.Thread(target=dropped.clear)
-    thread.start()
-    thread.join(20)
+    results(dropped.clear)
     device.synchronize()
     expect(array.came_back.wait(20) and not held(device))
     expect(int(device.api.current_context()) == before)
