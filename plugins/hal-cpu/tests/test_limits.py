@@ -3,18 +3,20 @@
 LLVM recurses, and some of its passes take the square of a text's length.
 """
 
-import subprocess
+import os
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
+from run_python import printed
 
 import hal_core as hal
 from hal_core.dtypes import bool_, int32
 from hal_core.signature import Signature
 from hal_cpu.compilers import llvm
 from hal_kernel.ir import UOp
+
+PATHS = os.pathsep.join(filter(None, sys.path))
 
 
 def long(size):
@@ -115,8 +117,7 @@ def test_beyond_the_limit_texts_are_not_optimised(own_device, monkeypatch):
 
 
 _SMALL_STACK = """
-import sys, threading
-sys.path.insert(0, sys.argv[1])
+import threading
 import hal_core as hal
 from test_limits import selections
 
@@ -130,14 +131,11 @@ thread.join()
 def test_a_thread_with_a_small_stack_may_compile(device, monkeypatch):
     """LLVM takes more than 64 KiB of stack for this one: the process ended."""
     monkeypatch.setenv("HAL_CCACHE", "0")
-    command = [sys.executable, "-c", _SMALL_STACK, str(Path(__file__).parent)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert (done.returncode, done.stdout.strip()) == (0, "large"), done.stderr
+    assert printed(_SMALL_STACK, PYTHONPATH=PATHS) == "large\n"
 
 
 _SHORT_OF_MEMORY = """
-import os, resource, sys
-sys.path.insert(0, sys.argv[1])
+import os, resource
 import hal_core as hal
 from test_limits import selections
 
@@ -166,9 +164,7 @@ print([compile_within(room, count) for room, count in ((0, 5), (8, 2000), (400, 
 
 def test_A4_a_compilation_without_memory_is_refused(device):
     """LLVM ended the process, at its first kernel and at a later one."""
-    command = [sys.executable, "-c", _SHORT_OF_MEMORY, str(Path(__file__).parent)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
-    assert done.stdout == "[0, 0, 2]\n[0, 0, 2]\n", done.stderr
+    assert printed(_SHORT_OF_MEMORY, PYTHONPATH=PATHS) == "[0, 0, 2]\n[0, 0, 2]\n"
 
 
 @pytest.fixture(autouse=True)

@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+from run_python import printed
 
 from hal_opencl import driver
 
@@ -17,25 +18,22 @@ NAME = os.environ.get("HAL_TEST_OPENCL", "OPENCL")
 """
 
 
-def start(text, tmp_path, **environment):
+def own(tmp_path):
     path = os.pathsep.join(entry for entry in sys.path if entry)
-    env = {**os.environ, "PYTHONPATH": path, "HAL_CACHE_DIR": str(tmp_path), **environment}
+    return {"PYTHONPATH": path, "HAL_CACHE_DIR": str(tmp_path)}
+
+
+def start(text, tmp_path, **environment):
     pipe = subprocess.PIPE
     return subprocess.Popen(
         [sys.executable, "-W", "error", "-c", text],
-        env=env, stdin=pipe, stdout=pipe, stderr=pipe, text=True,
+        env=os.environ | own(tmp_path) | environment, stdin=pipe, stdout=pipe, stderr=pipe,
+        text=True,
     )  # fmt: skip
 
 
 def says(text, tmp_path, **environment):
-    """Return what a program prints, which ends well and says nothing on stderr."""
-    process = start(text, tmp_path, **environment)
-    try:
-        out, error = process.communicate(timeout=120)
-    finally:
-        process.kill()
-    assert (process.returncode, error) == (0, "")
-    return out
+    return printed(text, **own(tmp_path) | environment)
 
 
 def test_A4_memory_that_the_system_refuses_is_out_of_memory_and_not_the_end(device, tmp_path):

@@ -2,11 +2,11 @@
 
 import os
 import socket
-import subprocess
 import sys
 import time
 
 import pytest
+from run_python import printed
 
 import hal_core as hal
 from hal_ray import driver
@@ -28,13 +28,8 @@ print(hal.Device.states()["RAY"], "ray" in sys.modules)
 
 
 def run(code, **environment):
-    env = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/"), **environment}
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code],
-        capture_output=True, text=True, timeout=120, env=env, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
+    env = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/")}
+    return printed(code, env=env, **environment).splitlines()
 
 
 def test_R7_listing_imports_no_ray_and_says_what_to_call():
