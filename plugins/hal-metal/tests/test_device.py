@@ -181,7 +181,7 @@ _NEVER_FAIL = {
     "status", "error", "domain", "code", "localizedDescription", "endEncoding", "contents",
     "respondsToSelector:", "GPUStartTime", "GPUEndTime", "maxTotalThreadsPerThreadgroup",
     "threadExecutionWidth", "staticThreadgroupMemoryLength", "init", "functionNames",
-    "setLanguageVersion:", "setMathMode:", "signaledValue", "setSignaledValue:",
+    "setLanguageVersion:", "setMathMode:", "setSignaledValue:",
 }  # fmt: skip
 
 

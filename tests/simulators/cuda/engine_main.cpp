@@ -1,7 +1,5 @@
 // The engine as a command, for its tests.
 //
-//   engine check                  texts on standard input, each behind a line with its length:
-//                                 "ok", or the log, a line each
 //   engine facts FILE             what a driver is told of the module
 //   engine run FILE KERNEL GX GY GZ BX BY BZ SHARED SCHEDULE MOST
 //
@@ -80,17 +78,6 @@ std::vector<uint8_t> bytes_from(std::istream& in, size_t nbytes) {
     std::vector<uint8_t> bytes(nbytes);
     in.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(nbytes));
     return bytes;
-}
-
-int check() {
-    std::string line;
-    while (std::getline(std::cin, line)) {
-        const std::vector<uint8_t> bytes = bytes_from(std::cin, std::stoul(line));
-        std::string log = "ok";
-        ptx::Module::parse(std::string(bytes.begin(), bytes.end()), log);
-        std::cout << log << "\n";
-    }
-    return 0;
 }
 
 int facts(const ptx::Module& module) {
@@ -174,9 +161,8 @@ int run(ptx::Module& module, char** words) {
 
 int main(int count, char** words) {
     const std::string verb = count > 1 ? words[1] : "";
-    if (verb == "check") return check();
     if ((verb != "facts" || count != 3) && (verb != "run" || count != 13)) {
-        std::cerr << "check, facts FILE or run FILE KERNEL ... expected\n";
+        std::cerr << "facts FILE or run FILE KERNEL ... expected\n";
         return 64;
     }
     std::string log;

@@ -20,12 +20,6 @@ class Engine:
     def __init__(self, program, folder):
         self.program, self.folder = program, folder
 
-    def logs(self, texts):
-        """What is wrong with each text; "ok" where nothing is."""
-        given = [text.encode() if isinstance(text, str) else text for text in texts]
-        sent = b"".join(b"%d\n%s" % (len(text), text) for text in given)
-        return self._call("check", sent=sent).stdout.decode().splitlines()
-
     def facts(self, text):
         done = self._call("facts", self._file(text))
         if done.returncode:

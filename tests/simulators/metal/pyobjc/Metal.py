@@ -373,9 +373,6 @@ class MTLSharedEvent(NSObject):
         self._value = 0
         self._changed = threading.Condition()
 
-    def signaledValue(self):
-        return self._value
-
     def setSignaledValue_(self, value):
         self._signal(value)
 
@@ -486,12 +483,6 @@ class MTLCommandBuffer(NSObject):
 
     def GPUEndTime(self):
         return self._times[1]
-
-    def waitUntilCompleted(self):
-        if not self._status:
-            raise end_process("nobody can wait for a command buffer that is not committed")
-        while self._status < 4:
-            time.sleep(1e-4)
 
     def _run(self):
         self._status = 3
