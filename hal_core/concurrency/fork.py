@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from types import FrameType
 from typing import Any, NoReturn, Self, SupportsIndex
 
@@ -46,8 +46,7 @@ def hold_during_fork(lock: threading.RLock) -> None:
 def _before_fork() -> None:
     # `never_release` needs ctypes in the child, where an import lock may be held for ever.
     if not all(survives_fork(device.info.capabilities) for device in devices):
-        with suppress(ImportError):
-            import ctypes  # noqa: F401
+        import ctypes  # noqa: F401
     deadline = time.monotonic() + _FORK_WAITS_SECONDS
     while True:
         for lock in _held_locks:
@@ -147,10 +146,7 @@ def never_release(*things: object) -> None:
     """Keep objects alive beyond the exit of the process: a vendor's finalizer would call the
     driver there, and wait for threads that only the parent has."""
     if not never_released:
-        try:
-            from ctypes import py_object, pythonapi
-        except ImportError:  # a Python without ctypes; the list is cleared at exit
-            pass
-        else:
-            pythonapi.Py_IncRef(py_object(never_released))
+        from ctypes import py_object, pythonapi
+
+        pythonapi.Py_IncRef(py_object(never_released))
     never_released.extend(things)
