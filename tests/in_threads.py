@@ -34,9 +34,9 @@ def results(*works, seconds=60):
     return found
 
 
-def wait_until(holds, seconds=30):
+def wait_until(holds):
     """Wait, for as long as a busy machine may take. Raises: TimeoutError."""
-    end = time.monotonic() + seconds
+    end = time.monotonic() + 30
     while not holds():
         if time.monotonic() > end:
             raise TimeoutError
