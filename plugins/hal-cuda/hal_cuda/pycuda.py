@@ -26,15 +26,20 @@ _LONG: dict[str, Row] = {  # called without the GIL
     "ModuleLoadDataEx": ((_A,), (_P, _U, _P, _P)),
 }
 _SHORT: dict[str, Row] = {
-    "DriverGetVersion": ((_I,), ()), "DeviceGet": ((_I,), (_I,)), "CtxSetCurrent": ((), (_P,)),
-    "CtxGetCurrent": ((_A,), ()), "CtxGetDevice": ((_I,), ()),
-    "MemGetAddressRange": ((_A, ctypes.c_size_t), (_A,)), "FuncSetAttribute": ((), (_P, _U, _I)),
-    "GetErrorName": ((), (_U, _P)), "GetErrorString": ((), (_U, _P)),
+    "DriverGetVersion": ((_I,), ()),
+    "DeviceGet": ((_I,), (_I,)),
+    "CtxSetCurrent": ((), (_P,)),
+    "CtxGetCurrent": ((_A,), ()),
+    "CtxGetDevice": ((_I,), ()),
+    "MemGetAddressRange": ((_A, ctypes.c_size_t), (_A,)),
+    "FuncSetAttribute": ((), (_P, _U, _I)),
+    "GetErrorName": ((), (_U, _P)),
+    "GetErrorString": ((), (_U, _P)),
     "GraphAddMemcpyNode": ((_A,), (_P, _P, ctypes.c_size_t, _P, _P)),
     "GraphAddMemsetNode": ((_A,), (_P, _P, ctypes.c_size_t, _P, _P)),
     "GraphExecMemcpyNodeSetParams": ((), (_P, _P, _P, _P)),
     "GraphExecMemsetNodeSetParams": ((), (_P, _P, _P, _P)),
-}  # fmt: skip
+}
 # Functions whose first version took 32 bits, or another context.
 _SECOND = (
     "DevicePrimaryCtxRelease", "MemAlloc", "MemFree", "MemcpyHtoDAsync", "MemcpyDtoHAsync",

@@ -65,8 +65,13 @@ class _Entry(Accesses):
         block = kernel.block
         bound = f".reqntid {', '.join(map(str, block))}" if block else f".maxntid {_MAX_BLOCK}"
         head = [
-            *self.tables, f".visible .entry {kernel.name}(", *self.parameters(), ")", bound, "{",
-        ]  # fmt: skip
+            *self.tables,
+            f".visible .entry {kernel.name}(",
+            *self.parameters(),
+            ")",
+            bound,
+            "{",
+        ]
         registers = self.declarations()
         return "\n".join([*head, *registers, *self.arrays, "", *self.lines, "}", ""])
 

@@ -375,10 +375,17 @@ def _check_foreign(x: Expressions, node: ast.Call, name: str) -> None:
 
 
 _OWN: dict[Callable[..., Any], Callable[[Expressions, ast.Call], Any]] = {
-    barrier: lower_barrier, bitcast: lower_bitcast, fence: lower_fence, load: vectors.load,
-    load_if: lower_load_if, local: lower_array, print: lower_print, shared: lower_array,
-    store: vectors.store, view: lower_view,
-}  # fmt: skip
+    barrier: lower_barrier,
+    bitcast: lower_bitcast,
+    fence: lower_fence,
+    load: vectors.load,
+    load_if: lower_load_if,
+    local: lower_array,
+    print: lower_print,
+    shared: lower_array,
+    store: vectors.store,
+    view: lower_view,
+}
 _PYTHON: dict[Callable[..., Any], Callable[[Expressions, ast.Call], Any]] = {
     builtins.min: _extreme("MIN", builtins.min),
     builtins.max: _extreme("MAX", builtins.max),

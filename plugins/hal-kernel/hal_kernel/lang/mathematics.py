@@ -284,8 +284,21 @@ MATH_NAMES = {function.__name__ for function in MATH}
 
 # Everything that a kernel can call as hal.NAME.
 LANGUAGE = [
-    *MATH_NAMES, *SPECIALS.values(), *(name for name, _ in ATOMICS.values()),
-    *(function.__name__ for function in SUBGROUPS), *(function.__name__ for function in ORDERS),
-    "barrier", "bitcast", "fence", "load", "load_if", "local", "print", "shared", "store", "unroll",
-    "view", *(dtype.__name__ for dtype in DTYPES.values()),
-]  # fmt: skip
+    *MATH_NAMES,
+    *SPECIALS.values(),
+    *(name for name, _ in ATOMICS.values()),
+    *(function.__name__ for function in SUBGROUPS),
+    *(function.__name__ for function in ORDERS),
+    "barrier",
+    "bitcast",
+    "fence",
+    "load",
+    "load_if",
+    "local",
+    "print",
+    "shared",
+    "store",
+    "unroll",
+    "view",
+    *(dtype.__name__ for dtype in DTYPES.values()),
+]

@@ -16,11 +16,19 @@ from hal_kernel.lang.expressions import Expressions
 
 # syntax -> symbol, IR op, kinds of the dtypes it takes
 BINARY: dict[type[ast.AST], tuple[str, str, str]] = {
-    ast.Add: ("+", "ADD", "iuf"), ast.Sub: ("-", "SUB", "iuf"), ast.Mult: ("*", "MUL", "iuf"),
-    ast.Div: ("/", "DIV", "f"), ast.FloorDiv: ("//", "FLOORDIV", "iu"), ast.Mod: ("%", "MOD", "iu"),
-    ast.Pow: ("**", "POW", "f"), ast.LShift: ("<<", "SHL", "iu"), ast.RShift: (">>", "SHR", "iu"),
-    ast.BitAnd: ("&", "AND", "iub"), ast.BitOr: ("|", "OR", "iub"), ast.BitXor: ("^", "XOR", "iub"),
-}  # fmt: skip
+    ast.Add: ("+", "ADD", "iuf"),
+    ast.Sub: ("-", "SUB", "iuf"),
+    ast.Mult: ("*", "MUL", "iuf"),
+    ast.Div: ("/", "DIV", "f"),
+    ast.FloorDiv: ("//", "FLOORDIV", "iu"),
+    ast.Mod: ("%", "MOD", "iu"),
+    ast.Pow: ("**", "POW", "f"),
+    ast.LShift: ("<<", "SHL", "iu"),
+    ast.RShift: (">>", "SHR", "iu"),
+    ast.BitAnd: ("&", "AND", "iub"),
+    ast.BitOr: ("|", "OR", "iub"),
+    ast.BitXor: ("^", "XOR", "iub"),
+}
 COMPARISON: dict[type[ast.AST], tuple[str, str]] = {
     ast.Lt: ("<", "LT"),
     ast.LtE: ("<=", "LE"),

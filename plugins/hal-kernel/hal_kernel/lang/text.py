@@ -110,9 +110,15 @@ class SourceText:
         if getattr(node, "end_lineno", None) == getattr(node, "lineno", None):
             end = len(raw[: getattr(node, "end_col_offset", 0)].decode(errors="replace"))
         return KernelSyntaxError(
-            problem, fix=fix, filename=self.filename, lineno=number, offset=start + 1,
-            end_offset=end + 1, text=text, kernel=self.kernel,
-        )  # fmt: skip
+            problem,
+            fix=fix,
+            filename=self.filename,
+            lineno=number,
+            offset=start + 1,
+            end_offset=end + 1,
+            text=text,
+            kernel=self.kernel,
+        )
 
 
 def _parsed(text: str) -> list[ast.stmt]:

@@ -18,11 +18,20 @@ extern "C" __global__ void $attributes$name($parameters) {
 """
 
 TYPES = {
-    "bool": "bool", "int8": "signed char", "int16": "short", "int32": "int", "int64": "long long",
-    "uint8": "unsigned char", "uint16": "unsigned short", "uint32": "unsigned int",
-    "uint64": "unsigned long long", "float16": "unsigned short", "bfloat16": "unsigned short",
-    "float32": "float", "float64": "double",
-}  # fmt: skip
+    "bool": "bool",
+    "int8": "signed char",
+    "int16": "short",
+    "int32": "int",
+    "int64": "long long",
+    "uint8": "unsigned char",
+    "uint16": "unsigned short",
+    "uint32": "unsigned int",
+    "uint64": "unsigned long long",
+    "float16": "unsigned short",
+    "bfloat16": "unsigned short",
+    "float32": "float",
+    "float64": "double",
+}
 
 # The GPU converts float16 in one instruction; .rn rounds half to even.
 _HALF_CASTS = {
