@@ -1,5 +1,6 @@
 """M1: buffers over several devices give what numpy gives, and their failures name a device."""
 
+import copy
 import functools
 import itertools
 import math
@@ -7,6 +8,7 @@ import operator
 import os
 import threading
 from importlib.util import find_spec
+from pickle import dumps, loads
 
 import numpy as np
 import pytest
@@ -347,6 +349,19 @@ def test_M1_work_without_memory_on_one_device_is_done_on_none(number, lost, devi
         with pytest.raises((hal.InvalidState, hal.OutOfMemory), match=devices[number].name):
             work()
     assert all((buffer.numpy() == 1).all() for buffer in others)
+
+
+@pytest.mark.parametrize(("axis", "sizes"), [(0, [1, 0, 3]), (None, None)], ids=str)
+@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda m: loads(dumps(m))])
+def test_M1_a_copy_has_data_of_its_own(axis, sizes, again, devices):
+    array = np.arange(8).reshape(4, 2)
+    multi = hal.MultiBuffer.from_numpy(array, NAMES, axis, sizes)
+    made = again(multi)
+    multi.fill(0)
+    assert (made.numpy() == array).all() and made.devices == multi.devices
+    assert [(one.start, one.size) for one in made.shards] == [
+        (one.start, one.size) for one in multi.shards
+    ]
 
 
 def test_M1_devices_may_be_given_as_they_are_listed():

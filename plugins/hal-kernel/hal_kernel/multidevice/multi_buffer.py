@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from hal_core.buffer import Buffer
 from hal_core.buffer.host import empty_array, host_bytes
-from hal_core.concurrency import Late, OfThisProcess, run_each
+from hal_core.concurrency import Late, run_each
 from hal_core.device import opened
 from hal_core.dtypes import DType, as_dtype, bool_, elements_of, values_of
 from hal_core.errors import InvalidArgument
@@ -38,7 +39,7 @@ else:
     np = Late("numpy")
 
 
-class MultiBuffer(OfThisProcess):
+class MultiBuffer:
     """Elements of `shape` on several devices: one buffer for each device.
 
     `axis` is split into a part for each device. `sizes` has the lengths of the parts, some of which
@@ -56,8 +57,6 @@ class MultiBuffer(OfThisProcess):
     dtype: DType
     axis: int | None
     shards: tuple[Shard, ...]
-
-    _instead = "Send its data, multi.numpy(), and make one there."
 
     def __init__(
         self,
@@ -92,6 +91,20 @@ class MultiBuffer(OfThisProcess):
     def nbytes(self) -> int:
         """Bytes of all elements, counted once."""
         return math.prod(self.shape) * self.dtype.itemsize
+
+    # As a Buffer, it takes its data along: into a copy, and to the devices of these names.
+
+    def __copy__(self) -> Self:
+        return deepcopy(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        names = [device.name for device in self.devices]
+        sizes = None if self.axis is None else [shard.size for shard in self.shards]
+        return MultiBuffer, (names, self.shape, self.dtype, self.axis, sizes), self.bufs
+
+    def __setstate__(self, bufs: tuple[Buffer, ...]) -> None:
+        pairs = zip(self.shards, bufs, strict=True)
+        self.shards = tuple(shard._replace(buffer=buffer) for shard, buffer in pairs)
 
     # -- host memory
 
