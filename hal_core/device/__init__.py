@@ -7,6 +7,7 @@ import gc
 import logging
 import os
 import sys
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -14,7 +15,13 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, NoReturn, SupportsIndex
 
 from hal_core import config
-from hal_core.concurrency import OfThisProcess, fork_safe_lock, forkable, refuse_at_exit
+from hal_core.concurrency import (
+    OfThisProcess,
+    do_nothing,
+    fork_safe_lock,
+    forkable,
+    refuse_at_exit,
+)
 from hal_core.device.backend import Backend, pick
 from hal_core.device.installed import Plugins
 from hal_core.device.names import ELSEWHERE, KNOWN, join, parse
@@ -120,6 +127,8 @@ class DeviceRegistry(OfThisProcess):
     def _remember(self, device: Compiled) -> None:
         with self._lock:
             if not self._closes_at_exit:
+                # Calls come in reverse: behind that of `weakref` finalizers do nothing.
+                weakref.finalize(self, do_nothing).detach()
                 atexit.register(self._close_all)
                 self._closes_at_exit = True
             self._devices[device.name] = device
