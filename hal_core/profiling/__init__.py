@@ -289,6 +289,8 @@ def device_made(wanted: str) -> None:
             try:
                 made._open()
                 path = "" if wanted == "1" else os.path.abspath(wanted)
+                if path:  # to import it at exit would hide from Python that Ctrl-C came
+                    import hal_core.profiling.trace  # noqa: F401
                 atexit.register(_finalize_at_exit, path, os.getpid())
                 _process_profile = made
             except BaseException:

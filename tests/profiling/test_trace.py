@@ -6,6 +6,7 @@ import os
 import pickle
 import random
 import re
+import signal
 from collections import Counter, defaultdict
 from pathlib import Path
 
@@ -226,6 +227,12 @@ def test_F1_the_environment_names_a_file(named, tmp_path):
     check(document)
     assert "copyout" in {one["name"] for one in document["traceEvents"]}
     assert not os.listdir(tmp_path / "other")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows has another exit code")
+def test_F1_ctrl_c_ends_a_profiled_program_as_any_other(tmp_path):
+    done = run(PROGRAM + "raise KeyboardInterrupt\n", cwd=tmp_path, HAL_PROFILE="trace.json")
+    assert done.returncode == -signal.SIGINT and (tmp_path / "trace.json").exists()
 
 
 def test_a_trace_that_cannot_be_written_is_elsewhere_and_stderr_says_so(tmp_path):
