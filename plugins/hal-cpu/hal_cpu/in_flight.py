@@ -18,7 +18,7 @@ from hal_core.concurrency import poll
 if TYPE_CHECKING:
     from hal_core.allocator import BufferSpec
     from hal_cpu.allocator import CPUAllocator
-    from hal_cpu.threads.pool import LaunchFunction
+    from hal_cpu.threads.job import LaunchFunction
 
 Work = tuple[bytes, int]  # a launch's packed arguments, eight bytes each; the thread that launches
 FreedBlock = tuple["CPUAllocator", int, "BufferSpec"]  # allocator, nbytes, options

@@ -27,7 +27,8 @@ from hal_cpu.compilers import seal
 from hal_cpu.compilers.source import ENTRY_PREFIX, entry_of
 from hal_cpu.device import MAX_BLOCK_THREADS
 from hal_cpu.in_flight import TrackedLaunch
-from hal_cpu.threads.pool import Chunks, LargeStackLaunch, LaunchFunction, Pool, split
+from hal_cpu.threads.job import Chunks, LargeStackLaunch, LaunchFunction
+from hal_cpu.threads.pool import Pool, split
 from hal_cpu.threads.stacks import for_this_thread, has_large_frame, this_thread
 
 if TYPE_CHECKING:

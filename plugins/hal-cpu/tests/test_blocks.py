@@ -11,7 +11,7 @@ from slices import usual
 
 import hal_core as hal
 from hal_cpu import processor
-from hal_cpu.threads import pool, stacks
+from hal_cpu.threads import job, stacks
 
 COMPILERS = usual(["llvm", "gcc", "clang"], "llvm", "clang")
 
@@ -208,7 +208,7 @@ def test_an_error_in_a_roomy_launch_reaches_the_caller():
         raise ZeroDivisionError("as it is")
 
     with pytest.raises(ZeroDivisionError, match="as it is"):
-        pool.LargeStackLaunch(fails)(b"", None, c_int64(0), c_int64(1))
+        job.LargeStackLaunch(fails)(b"", None, c_int64(0), c_int64(1))
 
 
 # -- 16-bit floats and facts

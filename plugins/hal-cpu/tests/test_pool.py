@@ -22,7 +22,8 @@ from in_threads import results, wait_until
 import hal_core as hal
 from hal_cpu.program import CPUProgram
 from hal_cpu.threads import team as team_module
-from hal_cpu.threads.pool import Pool, call_in_thread, split
+from hal_cpu.threads.job import call_in_thread
+from hal_cpu.threads.pool import Pool, split
 from hal_cpu.threads.stacks import start_thread
 
 

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 from hal_core.errors import DeviceFault
 from hal_core.source import Source
 from hal_cpu import driver, loader
-from hal_cpu.threads.pool import call_in_thread
+from hal_cpu.threads.job import call_in_thread
 from hal_cpu.threads.stacks import for_this_thread
 
 # Signals that the child catches, to report the address of the fault.

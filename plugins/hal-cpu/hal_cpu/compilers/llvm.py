@@ -17,7 +17,7 @@ from hal_core.source import Source, refuse_flags
 from hal_cpu import __version__, driver, processor
 from hal_cpu.compilers.objects import ObjectCompiler
 from hal_cpu.compilers.seal import sealed
-from hal_cpu.threads.pool import call_in_thread
+from hal_cpu.threads.job import call_in_thread
 
 # Longer texts are not optimised: the time of some passes grows as its square, to minutes.
 MOST_LINES = 6_000

@@ -22,7 +22,7 @@ from hal_cpu import driver, processor
 from hal_cpu.compilers.llvm import import_llvm, llvm_lock
 from hal_cpu.loader import elf, macho, mapped, relocations
 from hal_cpu.loader.elf import BadObject
-from hal_cpu.threads.pool import call_in_thread
+from hal_cpu.threads.job import call_in_thread
 
 # Of an engine only the form of its objects counts, and so the underscore before their names.
 _TRIPLES = {"elf": "{}-unknown-linux", "macho": "{}-apple-macosx"}
