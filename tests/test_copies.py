@@ -56,7 +56,7 @@ INSTEAD = {
     "Program": r"kernel.*program\.binary.*device\.load", "Programs": r"source.*program\.binary",
     "Compiler": r"kernel", "CompilerPair": r"kernel",
     "Queue": r"device\.queue\(\)", "Event": r"Wait for it here",
-    "Graph": r"device\.capture\(\)", "Node": r"graph\.add", "MultiBuffer": r"multi\.numpy\(\)",
+    "Graph": r"device\.capture\(\)", "Node": r"graph\.add",
     "InlineFunction": r"cannot import it\. Send a kernel that calls it",
 }  # fmt: skip
 
