@@ -16,7 +16,7 @@ from hal_core.device import opened
 from hal_core.errors import HalError, InvalidArgument, InvalidState, as_flag, check_class
 from hal_core.graph import saved, text
 from hal_core.graph.capture import Recorder
-from hal_core.graph.node import Node, Step, dependencies
+from hal_core.graph.node import Changes, Node, Step, dependencies
 from hal_core.graph.plan import Plan
 from hal_core.profiling.events import changed
 from hal_core.program import Program
@@ -55,11 +55,8 @@ class Graph(OfThisProcess):
         self.device = opened(device, "Graph")
         self.nodes = []
         self._plan: Plan | None = None  # of the last replay
-        self._has_changed = False  # since then
-        self._recorder = Recorder(self.device, self.nodes, self._change)
-
-    def _change(self) -> None:
-        self._has_changed = True
+        self._changes = Changes()
+        self._recorder = Recorder(self.device, self.nodes, self._changes)
 
     # -- making it
 
@@ -125,9 +122,9 @@ class Graph(OfThisProcess):
         wait = as_flag(wait, "replay", "wait")
         start = time.perf_counter()
         plan = self._plan
-        if plan is None or self._has_changed or not plan.is_current(buffers):
+        if plan is None or self._changes.since_replay or not plan.is_current(buffers):
             plan = self._plan = Plan(self.device, self.nodes, buffers, plan)
-            self._has_changed = False
+            self._changes.since_replay = False
         try:
             if queue is not None:
                 checked(queue, "replay", self.device)._check_device(self.device, "replay")
@@ -260,7 +257,7 @@ def _captured(device: Compiled) -> Iterator[Graph]:
     finally:
         captures.pop(thread, None)
         changed()
-        graph._change()
+        graph._changes.since_replay = True
 
 
 __all__ = ["Capture", "Graph", "Node", "Step", "load_graph"]

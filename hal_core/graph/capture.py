@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from hal_core.errors import InvalidArgument, Unsupported
-from hal_core.graph.node import LAUNCH, Node
+from hal_core.graph.node import LAUNCH, Changes, Node
 from hal_core.queue import Event, Queue, refuse_in_capture
 
 if TYPE_CHECKING:
@@ -20,9 +19,9 @@ class Recorder(Queue):
 
     _keeps_work = True  # it has none that runs
 
-    def __init__(self, device: Compiled, nodes: list[Node], changed: Callable[[], None]) -> None:
+    def __init__(self, device: Compiled, nodes: list[Node], changes: Changes) -> None:
         super().__init__(device, f"a graph of {device.name}")
-        self._nodes, self._changed = nodes, changed
+        self._nodes, self._changes = nodes, changes
 
     def _add_launch(
         self, program: Program, geometry: Any, bufs: tuple[Buffer, ...], args: tuple[Any, ...],
@@ -33,8 +32,8 @@ class Recorder(Queue):
         if program.device is not self.device or program.device.closed:
             self._check_device(program.device, f"launch {program.name}")
         nodes, sizes = self._nodes, program._plain(*sizes)
-        nodes.append(Node(LAUNCH, len(nodes), bufs, self._changed, program, geometry, args, sizes))
-        self._changed()
+        nodes.append(Node(LAUNCH, len(nodes), bufs, self._changes, program, geometry, args, sizes))
+        self._changes.since_replay = True
 
     def _check_device(self, device: Compiled, operation: str) -> None:
         if device is not self.device and not device.closed:
@@ -59,9 +58,9 @@ class Recorder(Queue):
         if dest.nbytes:
             # Of a copyin or a fill. The caller may change the bytes as soon as the call returns.
             data = b"" if bufs[1:] else bytes(args[-1])
-            node = Node(method[1:], len(self._nodes), bufs, self._changed, data=data)
+            node = Node(method[1:], len(self._nodes), bufs, self._changes, data=data)
             self._nodes.append(node)
-            self._changed()
+            self._changes.since_replay = True
         return _DONE
 
 

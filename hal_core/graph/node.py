@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -51,6 +51,12 @@ class Step(NamedTuple):
     dependencies: tuple[int, ...]  # numbers of the steps that it comes after
 
 
+class Changes:
+    """Of the nodes of one graph. The graph itself would be a circle, which keeps its memory."""
+
+    since_replay = False
+
+
 class Node(OfThisProcess):
     """One launch, copy or fill of a graph; `graph[i]` is the i-th.
 
@@ -67,7 +73,7 @@ class Node(OfThisProcess):
     _instead = "Make it there: graph.add(program, *buffers)."
 
     def __init__(
-        self, kind: str, number: int, bufs: tuple[Buffer, ...], changed: Callable[[], None],
+        self, kind: str, number: int, bufs: tuple[Buffer, ...], changes: Changes,
         program: Program | None = None, geometry: Any = None, args: tuple[Any, ...] = (),
         sizes: tuple[Any, ...] = (), data: bytes = b"",
     ) -> None:  # fmt: skip
@@ -75,7 +81,7 @@ class Node(OfThisProcess):
         self.program, self.geometry = program, geometry
         self._args = args  # of a launch, with the opaques of capture in the places of pointers
         self._sizes = sizes  # of a launch: grid, block, threads and shared
-        self._changed = changed
+        self._changes = changes
 
     @property
     def vals(self) -> tuple[Any, ...]:
@@ -118,7 +124,7 @@ class Node(OfThisProcess):
                 raise InvalidArgument("update", "the launch has no threads", got=how, fix=fix)
             self.geometry, self._sizes = geometry, program._plain(*sizes.values())
         self.bufs, self._args = bufs, args
-        self._changed()
+        self._changes.since_replay = True
 
     def writes(self) -> list[bool]:
         """Return for each of the node's buffers True where it may be written."""

@@ -98,7 +98,7 @@ def a_failed_capture_keeps_its_nodes():
     def init(self, device=None):
         whole(self, device)
         self.nodes = Nodes()
-        self._recorder = graph.Recorder(self.device, self.nodes, self._change)
+        self._recorder = graph.Recorder(self.device, self.nodes, self._changes)
 
     whole, graph.Graph.__init__ = graph.Graph.__init__, init
 

@@ -9,6 +9,7 @@ from hal_core.buffer import Buffer
 from hal_core.errors import InvalidArgument, as_flag
 from hal_core.geometry import Extent
 from hal_core.graph.capture import Recorder
+from hal_core.graph.node import Changes
 from hal_core.queue import Queue
 from hal_core.source import Source
 from hal_kernel.multidevice.layout import Shard
@@ -56,7 +57,7 @@ def launch(
             for one in given
         ]
         # Stands where a queue does: it keeps launches whose arguments are checked, and starts none.
-        recorder = Recorder(shard.device, checked[shard.device], lambda: None)
+        recorder = Recorder(shard.device, checked[shard.device], Changes())
         program(
             *parts, vals=_for(shard, vals), grid=_for(shard, grid), block=block,
             threads=_for(shard, threads), shared=shared, queue=recorder,
