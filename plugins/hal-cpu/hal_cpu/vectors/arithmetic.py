@@ -278,11 +278,12 @@ class Arithmetic(Text):
         # The greatest float that the integer can hold.
         held = most >> max(0, most.bit_length() - digits) << max(0, most.bit_length() - digits)
         low, high = (number(float(end), source, n) for end in (least, held))
-        above = self.let(f"fcmp ogt {old} {value}, {low}")  # false for NaN
-        clamped = self.select(above, old, value, low)
-        if held == most:
-            below = self.let(f"fcmp olt {old} {clamped}, {high}")
-            clamped = self.select(below, old, clamped, high)
+        clamped = value
+        if held == most:  # first, as LLVM's maximum on Arm is NaN for a NaN that signals
+            beyond = self.let(f"fcmp ogt {old} {value}, {high}")  # false for NaN
+            clamped = self.select(beyond, old, high, value)
+        above = self.let(f"fcmp ogt {old} {clamped}, {low}")  # false for NaN
+        clamped = self.select(above, old, clamped, low)
         if target.itemsize < 4:  # processors convert to 32 bits
             wide = self.let(f"fptosi {old} {clamped} to {of('i32', n)}")
             whole = self.let(f"trunc {of('i32', n)} {wide} to {new}")
