@@ -322,11 +322,14 @@ class Allocator(Accounts[Opaque], concurrency.OfThisProcess):
     # -- a new block
 
     def _fresh(self, nbytes: int, size: int, options: BufferSpec) -> Opaque:
-        """Get a new block; when the device has no room, once more without the cache."""
+        """Get a new block; when the device has no room, once more without what is only remembered:
+        the cache, and the buffers of the last replay of each graph."""
         if self._closed:
             raise InvalidState("allocate", "the device is closed", device=self.device.name)
         opaque, cause = self._ask_device(size, options)
         if opaque is None:
+            for graph in self.device._graphs:
+                graph._plan = None
             self.free_cache()
             opaque, cause = self._ask_device(size, options)
         if opaque is None:

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from hal_core.compiler import Compiler, CompilerPair
     from hal_core.device.backend import Backend
     from hal_core.dtypes import DType
+    from hal_core.graph import Graph
     from hal_core.source import Writable
 
 __all__ = ["CAPABILITIES", "BufferKey", "Compiled", "DeviceInfo", "Limits"]
@@ -156,6 +157,7 @@ class Compiled(concurrency.OfThisProcess):
         self._failed_compilers: dict[str, str] = {}  # name of a pair -> why it cannot serve
         self._loaded: Living[Program] = Living()
         self._queues: Living[Queue] = Living()
+        self._graphs: Living[Graph] = Living()
         self._queue_numbers = itertools.count(1)
         self._ends: list[Event | Freed] = []  # the ends of queues that were dropped
         # Queues that may have work. The device keeps them: were one collected, the memory that its

@@ -57,6 +57,7 @@ class Graph(OfThisProcess):
         self._plan: Plan | None = None  # of the last replay
         self._changes = Changes()
         self._recorder = Recorder(self.device, self.nodes, self._changes)
+        self.device._graphs.add(self)
 
     # -- making it
 

@@ -296,3 +296,15 @@ def test_P10_a_queue_keeps_the_launches_of_a_program_that_is_unloaded(fake):
         program.unload()
         gate.set()
     assert first(made) == 8
+
+
+def test_G2_buffers_of_the_last_replay_make_room(fake):
+    x = hal.zeros(64, hal.int32, fake)
+    with fake.capture() as graph:
+        x.fill(1)
+    fake.allocator.limit = fake.allocator.statistics().current + 4096
+    for _ in range(3):
+        other = hal.zeros(1024, hal.int32, fake)
+        graph.replay({x: other})
+        assert other.numpy()[0] == 1
+        del other
