@@ -115,9 +115,10 @@ class Rules:
                 x = y = z = 0
         elif grid is not None and shape is not None:
             (x, y, z), (a, b, c) = self._dim3("grid", grid), shape
+        elif grid is not None:
+            self._refuse("nothing says how large the grid's blocks are", grid)
         else:
-            what = "how many threads run" if grid is None else "how large the grid's blocks are"
-            self._refuse(f"nothing says {what}", *(() if grid is None else (grid,)))
+            self._refuse("nothing says how many threads run")
         if fixed and shape != fixed:
             fix = "Leave out block=, which is the kernel's."
             self._refuse("the kernel fixes its block", shape, f"block {fixed}", fix=fix)

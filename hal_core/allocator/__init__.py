@@ -328,8 +328,7 @@ class Allocator(Accounts[Opaque], concurrency.OfThisProcess):
             raise InvalidState("allocate", "the device is closed", device=self.device.name)
         opaque, cause = self._ask_device(size, options)
         if opaque is None:
-            for graph in self.device._graphs:
-                graph._plan = None
+            self.device._forget_replays()
             self.free_cache()
             opaque, cause = self._ask_device(size, options)
         if opaque is None:

@@ -451,6 +451,11 @@ class Compiled(concurrency.OfThisProcess):
                 with suppress(ValueError):  # another thread was faster
                     self._ends.remove(left)
 
+    def _forget_replays(self) -> None:
+        """Let graphs drop their last replays, whose buffers nobody else may need any more."""
+        for graph in self._graphs:
+            graph._plan = None
+
     def _forget_queues(self) -> None:
         """Drop the queues whose work is done."""
         for queue in self._busy.copy():  # other threads may add to it

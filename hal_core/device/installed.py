@@ -275,8 +275,8 @@ class Plugins:
 def import_entry(entry: EntryPoint) -> Any:
     """Return the object that an entry point names, imported now.
 
-    Raises: PluginError, with whatever the module raised as its cause; InvalidState when the
-    module is still being imported, which is no failure to remember.
+    Raises: PluginError, with whatever the module raised as its cause; InvalidState when it, or a
+    module that it needs, is still being imported, which is no failure to remember.
     """
     refuse_at_exit(f"load {entry.name}")
     module, _, attributes = entry.value.partition("[")[0].partition(":")
@@ -286,8 +286,9 @@ def import_entry(entry: EntryPoint) -> Any:
         for attribute in attributes.strip().split(".") if attributes.strip() else ():
             found = getattr(found, attribute)
     except unless_of_a_signal(BaseException) as error:  # SystemExit must not end the process
-        name = error.name if isinstance(error, ImportError) else None
-        lacking = sys.modules.get(name or "", getattr(error, "obj", None))
+        lacking = getattr(error, "obj", None)  # of an AttributeError: the module that lacks it
+        if isinstance(error, ImportError):
+            lacking = sys.modules.get(error.name or "")
         if getattr(getattr(lacking, "__spec__", None), "_initializing", False):
             problem = f"{one_line(error)}; it is still being imported, and asks for this device"
             fix = "Open devices after the import, in a plugin and in a signal's handler."

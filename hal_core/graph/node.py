@@ -52,7 +52,10 @@ class Step(NamedTuple):
 
 
 class Changes:
-    """Of the nodes of one graph. The graph itself would be a circle, which keeps its memory."""
+    """Tells a graph that a node has changed since its last replay.
+
+    The nodes hold this and not the graph: a circle would keep its memory after its last user.
+    """
 
     since_replay = False
 

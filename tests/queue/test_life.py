@@ -85,20 +85,20 @@ def test_Q4_what_is_put_behind_the_end_is_done(fake):
 
 
 def test_Q8_a_finalizer_in_the_thread_that_its_wait_needs_raises(fake):
-    queue, ends, errors = fake.queue(), [], []
+    queue, ends, refused = fake.queue(), [], []
 
     def finalize():
         for end in ends:
             with pytest.raises(hal.InvalidState, match="a finalizer or a signal's handler waits"):
                 end.wait(5)
-            errors.append(end)
+            refused.append(end)
 
     begin = hal.Event()
     queue.wait(begin)._add(finalize, "finalize", ())
     ends += queue.record(), fake.queue().wait(queue.record()).record()
     begin.set()
     assert queue.record().wait(20)
-    assert errors == ends
+    assert refused == ends
 
 
 def circle(*queues):
