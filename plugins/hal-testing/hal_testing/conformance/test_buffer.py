@@ -6,6 +6,7 @@ import array
 import copy
 import gc
 import pickle
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -143,12 +144,18 @@ class TestBuffer:
     def test_B6_copies_between_views(
         self, device: hal.Compiled, second_device: hal.Compiled
     ) -> None:
-        source, data = buffer_of(device, pattern(100)), bytearray(pattern(100, 2))
-        dest = buffer_of(second_device, bytes(data))
-        for start, end, size in ((0, 3, 50), (40, 0, 30), (99, 17, 1)):
-            dest.view(size, offset=end).copy_from(source.view(size, offset=start))
-            data[end : end + size] = pattern(100)[start : start + size]
-        assert read(dest) == data and read(source) == pattern(100)
+        data = pattern(5000)
+        source = buffer_of(device, data)
+        for there, queue in ((device, None), (device, device.queue()), (second_device, None)):
+            expected = bytearray(pattern(5000, 2))
+            dest = buffer_of(there, bytes(expected))
+            for start, end, size in product((0, 1, 34), (0, 3, 905), (1, 3, 5, 7, 16, 4095)):
+                view = source.view(size, offset=start)
+                dest.view(size, offset=end).copy_from(view, queue=queue)
+                expected[end : end + size] = data[start : start + size]
+                there.synchronize()
+                assert read(dest) == expected, (there, queue, start, end, size)
+        assert read(source) == data
 
     # Overlaps upwards and downwards, by all but one byte and by half, and one range onto itself.
     def test_B6_overlapping_views_behave_as_memmove(self, device: hal.Compiled) -> None:
