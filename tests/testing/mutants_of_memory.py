@@ -72,6 +72,11 @@ def options_are_ignored(inner, self, nbytes, options):
     return inner(self, nbytes, None)
 
 
+@mutant("B7", "buffer")
+def a_field_is_declared_without_its_method():
+    FakeAllocator.honours |= {"external_ptr"}
+
+
 # -- views
 
 
