@@ -70,6 +70,8 @@ INF = (0.0, math.inf)
 HUGE = (1e300, 2.0)
 RAGGED = ((1, 2), (3,))
 WORDS = ("a", "b")
+MIXED = (1, np.int64(2), np.float32(3))
+WHOLE = (np.int64(1), 0.5)
 LARGE = np.zeros(20000)
 HALF = np.zeros((100, 100), "f4")
 COMPLEX = np.zeros(3, "c8")
@@ -108,6 +110,8 @@ BAD = [
     ("y[i] = HUGE[i]", "HUGE", "HUGE holds 1e+300, and a table", 'np.array(HUGE, "f8")'),
     ("v = RAGGED[i][0]", "RAGGED", "the same number of elements", "rows of one length"),
     ("v = WORDS[i]", "WORDS", "its elements are not all numbers", "hal.unroll"),
+    ("v = MIXED[i]", "MIXED", "it mixes float32 and int64", 'np.array(MIXED, "f8")'),
+    ("v = WHOLE[i]", "WHOLE", "WHOLE holds 0.5, and a table of int64", 'np.array(WHOLE, "f8")'),
     ("v = NONE[i]", "NONE", "no table: it is empty", "rows of one"),
     ("v = DEEP[i, 0, 0, 0, 0]", "DEEP", "it has 5 dimensions, and four are", "hal.unroll"),
     ("v = LARGE[i]", "LARGE", "160000 bytes, and 65536 is the limit", "Pass it as a buffer"),
@@ -175,18 +179,19 @@ def test_a_constant_index_leaves_no_table():
 
 
 STEPS = (np.float32(0.5), np.float32(0.25))
-PLACES = ((np.int16(3), np.int16(4)), (np.int16(5), np.int16(6)))
+PLACES = ((np.int16(3), 4), (5, np.int16(6)))
+ROOTS = (np.sqrt(0.5), 0.1, 1)
 
 
 @hal.kernel
-def of_numpy(y: hal.Ptr[hal.float32], x: hal.ConstPtr[hal.int32]):
+def of_numpy(y: hal.Ptr[hal.float64], x: hal.ConstPtr[hal.int32]):
     i = hal.global_idx(0)
-    y[i] = STEPS[x[i]] + hal.float32(PLACES[x[i]][1 - x[i]]) + 0 * STEPS[1 - x[i]]
+    y[i] = hal.float64(STEPS[x[i]]) + hal.float64(PLACES[x[i]][1 - x[i]]) + ROOTS[x[i]]
 
 
-def test_a_tuple_of_numpys_numbers_is_a_table_of_their_dtype():
-    y = np.zeros(2, "f4")
+def test_numpys_numbers_give_a_tuple_their_dtype():
+    y = np.zeros(2)
     interpret(of_numpy, y, np.array([0, 1], "i4"), grid=1, block=2)
-    assert y.tolist() == [4.5, 5.25]
+    assert y.tolist() == [4.5 + np.sqrt(0.5), 5.25 + 0.1]
     tables = [node.dtype for node in of_numpy.lower().uops if node.op == "TABLE"]
-    assert tables == [hal.float32, hal.int16]
+    assert tables == [hal.float32, hal.int16, hal.float64]

@@ -74,17 +74,23 @@ def table(x: Expressions, at: ast.AST, owner: tuple[Any, ...], label: str) -> Me
             raise x.error(at, problem, "Capture rows of one length, or index it with constants.")
         shape.append(size)
         values = [part for row in values for part in row]
-    numpy = sys.modules.get("numpy")
-    if numpy is not None and values and all(isinstance(value, numpy.generic) for value in values):
-        made = table(x, at, of_array(x, at, numpy.array(owner)), label)
-        x.emit.tables[id(owner)] = owner, made
-        return made
+    generic = getattr(sys.modules.get("numpy"), "generic", ())
+    of_numpy = [value for value in values if isinstance(value, generic)]
+    dtype = getattr(owner, "dtype", None)
+    if of_numpy:
+        dtypes = sorted({str(value.dtype) for value in of_numpy})
+        if len(dtypes) > 1:
+            problem = f"{label} is no table: it mixes {' and '.join(dtypes)}"
+            raise x.error(at, problem, f'Choose one dtype: np.array({label}, "f8").')
+        plain = of_array(x, at, sys.modules["numpy"].array(of_numpy))
+        dtype, rest = plain.dtype, iter(plain)
+        values = [next(rest) if isinstance(value, generic) else value for value in values]
     if len(shape) > 4 or not all(isinstance(value, (int, float)) for value in values):
         problem = f"{label} is no table: its elements are not all numbers"
         if len(shape) > 4:
             problem = f"{label} is no table: it has {len(shape)} dimensions, and four are the limit"
         raise x.error(at, problem, "Index it with constants: for k in hal.unroll(...).")
-    dtype = getattr(owner, "dtype", None) or _dtype_of(values)
+    dtype = dtype or _dtype_of(values)
     for value in values:
         if fit(value, dtype) is None or not math.isfinite(value):
             problem = f"{label} holds {value!r}, and a table of {dtype} cannot"
