@@ -56,13 +56,18 @@ def make_layer(columns):
 
 text = hal.Source("half", "...", "y: float32*, n: int32", language="c")
 """
-FAULTS = {
-    "before": ("y[hal.global_idx(0) - 1] = 1", "out of bounds: a write of 'y' .*got -1"),
-    "unguarded": ("y[hal.global_idx(0)] = 1", r"out of bounds: a write of 'y' .*got 100; limit"),
-    "racing": ("y[0] = hal.global_idx(0)", "a race for element 0 of 'y'"),
-    "claiming": ("assert y[0] == 7, 'no seven'", "no seven, in thread"),
-    "unknown": ("y[0] = yy[0]", "name 'yy' is not defined"),
-}
+FAULTS = {  # a line; what is said of it; what is known of the launch where it faults
+    "before": ("y[hal.global_idx(0) - 1] = 1", "a write of 'y' .*got -1", "threads = 100"),
+    "unguarded": (
+        "y[hal.global_idx(0)] = 1", "a write of 'y' .*got 100; limit",
+        "y = 100 x int32, threads = 100",
+    ),
+    "racing": (
+        "y[0] = hal.global_idx(0)", "a race for element 0 of 'y'", "y = 1 x int32, threads = 100"
+    ),
+    "claiming": ("assert y[0] == 7, 'no seven'", "no seven, in thread", "threads = 1"),
+    "unknown": ("y[0] = yy[0]", "name 'yy' is not defined", ""),
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -335,13 +340,14 @@ def f(y: hal.Ptr[hal.float32], far: hal.float32):
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_try_finds_a_fault(name, file, capsys):
-    line, said = FAULTS[name]
+    line, said, launched = FAULTS[name]
     with open(file, "a", encoding="utf-8") as added:
         added.write(f"\n@hal.kernel\ndef {name}(y: hal.Ptr[hal.int32]):\n    {line}\n")
     assert main(["try", file]) == 1
     table, _, fault = capsys.readouterr().out.partition("\n\n")
-    rows = {row.split()[0]: row.split()[1] for row in table.splitlines()}
-    assert rows[name] == "fault" and rows["scale"] == "no"
+    rows = {row.split()[0]: row.split(maxsplit=2)[1:] for row in table.splitlines()}
+    assert rows[name][0] == "fault" and rows["scale"][0] == "no"
+    assert "".join(rows[name][1:]).strip() == launched
     assert fault.startswith(f"{name}: ") and re.search(said, fault)
 
 

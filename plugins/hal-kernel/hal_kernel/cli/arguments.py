@@ -56,11 +56,11 @@ class Launch(NamedTuple):
     numbers: dict[str, int | float | bool]  # all of them, in the order of `vals`
     geometry: dict[str, Extent]
 
-    def text(self, signature: Signature, sizes: Sequence[int]) -> str:
-        """Describe the launch: `y = 1024 x float32, n = 1024, threads = 1024`."""
+    def text(self, signature: Signature, sizes: Sequence[int] = ()) -> str:
+        """Describe the launch: `y = 1024 x float32, n = 1024, threads = 1024`; or without `y`."""
         pointers = (
             f"{param.name} = {size} x {param.dtype.name}"
-            for param, size in zip(signature.pointers, sizes, strict=True)
+            for param, size in zip(signature.pointers, sizes, strict=False)
         )
         shown = {**self.numbers, **self.geometry}
         others = (

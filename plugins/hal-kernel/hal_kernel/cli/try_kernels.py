@@ -41,13 +41,15 @@ def run(options: argparse.Namespace) -> int:
         launch = given(options, file, signature, _MOST)
     table, faults = output.table(("kernel", "result", "launched with")), []
     for name, kernel in kernels.items():
+        launched = [""]
         try:
-            table.add_row(name, *examine(kernel, launch))
+            result = examine(kernel, launch, launched)
         except HalError as error:
             if is_given and isinstance(error, InvalidArgument):
                 raise  # the launch is wrong, not the kernel
-            table.add_row(name, "fault", "")
+            result = "fault"
             faults.append(f"{name}: {error}")
+        table.add_row(name, result, launched[-1])
     console = output.console()
     console.print(table)
     for fault in faults:
@@ -55,8 +57,8 @@ def run(options: argparse.Namespace) -> int:
     return 1 if faults else 0
 
 
-def examine(kernel: AnyKernel, wanted: Given) -> tuple[str, str]:
-    """Run a kernel on small arrays; return the result and the launch.
+def examine(kernel: AnyKernel, wanted: Given, launched: list[str]) -> str:
+    """Run a kernel on small arrays and return the result; append the launch as it becomes known.
 
     A launch with as many threads as are asked for says how large the buffers must be. The second
     one, on buffers of that size, has more, as a launch on a device has.
@@ -65,19 +67,22 @@ def examine(kernel: AnyKernel, wanted: Given) -> tuple[str, str]:
     """
     read = lowered(kernel)
     if isinstance(read, Source):
-        return "not run", f"text in {read.language}"
+        launched.append(f"text in {read.language}")
+        return "not run"
     axes = {node.arg[1] for node in read.uops if node.op == "SPECIAL"}
     launch = make_up(read, wanted, _SIZE[len(axes)])
+    launched.append(launch.text(read.signature))
     numbers, geometry = tuple(launch.numbers.values()), dict(launch.geometry)
     if "threads" in geometry and read.block is None:
         geometry.setdefault("block", 1)
     shape = resolved(read, geometry)
-    if (launched := math.prod(shape[0]) * math.prod(shape[1])) > _MOST:
+    if (total := math.prod(shape[0]) * math.prod(shape[1])) > _MOST:
         raise InvalidArgument(
-            read.name, "too many threads for the interpreter", got=launched, limit=_MOST,
+            read.name, "too many threads for the interpreter", got=total, limit=_MOST,
             fix="Give smaller sizes: they find the same faults.",
         )  # fmt: skip
     sizes = sample(read, numbers, shape, wanted.arrays, _SECONDS).sizes
+    launched.append(launch.text(read.signature, sizes))
     arrays = [
         (
             wanted.arrays[param.name]
@@ -88,4 +93,4 @@ def examine(kernel: AnyKernel, wanted: Given) -> tuple[str, str]:
     ]
     grid, block, threads = (launch.geometry.get(name) for name in ("grid", "block", "threads"))
     interpret(read, *arrays, vals=numbers, grid=grid, block=block, threads=threads)
-    return "no fault", launch.text(read.signature, sizes)
+    return "no fault"
