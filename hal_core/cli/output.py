@@ -25,8 +25,12 @@ def console(stderr: bool = False, **options: Any) -> Console:
     """
     from rich.console import Console  # here: it takes longer than all of hal_core
 
+    class Output(Console):
+        def on_broken_pipe(self) -> None:
+            raise  # for `told`; rich would end the process with 1
+
     options["width"] = None if (sys.stderr if stderr else sys.stdout).isatty() else 10_000
-    return Console(stderr=stderr, highlight=False, markup=False, emoji=False, **options)
+    return Output(stderr=stderr, highlight=False, markup=False, emoji=False, **options)
 
 
 def table(words: Sequence[str], numbers: Sequence[str] = ()) -> Table:

@@ -1,7 +1,9 @@
 """Test the `hal` command as a user runs it."""
 
+import errno
 import io
 import json
+import os
 import re
 import subprocess
 import sys
@@ -471,27 +473,34 @@ def test_C4_cache_in_json(own_cache, capsys):
     assert (cleared["deleted"], cleared["entries"]) == (1, 0)
 
 
-class Full(io.StringIO):
-    """A stream on a full disk."""
+class Failing(io.StringIO):
+    """A stream that takes nothing."""
+
+    def __init__(self, number):
+        super().__init__()
+        self.number = number
 
     def write(self, text):
-        raise OSError(28, "No space left on device")
+        raise OSError(self.number, os.strerror(self.number))
 
 
 @pytest.mark.parametrize(
     "command",
-    [["devices"], ["doctor", "--time-limit", "9"], ["cache"], ["cache", "--json"], ["--help"],
+    [["devices", "-v"], ["doctor", "--time-limit", "9"], ["cache"], ["cache", "--json"], ["--help"],
      ["--version"], ["devices", "--help"],
      ["render", "{kernels}:scale", "--language", "c"], ["try", "{kernels}:scale"]],
     ids=str,
 )  # fmt: skip
-def test_a_full_disk_is_told_in_one_line(command, kernels, capsys, monkeypatch):
+def test_a_full_disk_is_told_in_one_line_and_a_closed_pipe_is_not(
+    command, kernels, capsys, monkeypatch
+):
     monkeypatch.setattr(doctor, "probed", lambda plugin, limit: plugin._replace(state="ready"))
     given = [word.replace("{kernels}", kernels) for word in command]
-    with redirect_stdout(Full()):
-        assert main(given) == 2
-    expected = "hal: the output cannot be written: No space left on device\n"
-    assert capsys.readouterr().err == expected
+    full = "hal: the output cannot be written: No space left on device\n"
+    for number, code, said in ((errno.ENOSPC, 2, full), (errno.EPIPE, 0, "")):
+        with redirect_stdout(Failing(number)):
+            assert main(given) == code
+        assert capsys.readouterr().err == said
 
 
 def test_ctrl_c_prints_nothing_and_ends_as_python_does(capsys, monkeypatch):

@@ -10,10 +10,9 @@ from contextlib import contextmanager, suppress
 from typing import Any, TextIO
 
 import pytest
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
-from rich.table import Table
 
+from hal_core.cli import output
 from hal_testing.kit.report import OUTCOMES, Collector, Report, Result
 
 
@@ -27,12 +26,12 @@ class Shown(Collector):
         with suppress(OSError, ValueError, io.UnsupportedOperation):  # a stream without a file
             number = os.dup(stream.fileno())
             stream = open(number, "w", encoding=stream.encoding, errors="replace", buffering=1)  # noqa: SIM115  # lives as long as the console
-        self._console = Console(file=stream, highlight=False, soft_wrap=True)
+        self._console = output.console(file=stream, soft_wrap=True)
         self._progress: Progress | None = None
         self._task = TaskID(0)
 
     def line(self, text: str, style: str | None = None) -> None:
-        self._console.print(text, style=style, markup=False)
+        self._console.print(text, style=style)
 
     # -- while it runs
 
@@ -73,10 +72,7 @@ class Shown(Collector):
             f"kit {facts['kit']}, hal-core {facts['hal-core']}, {facts['backend']}, "
             f"Python {facts['python']}"
         )
-        table = Table(box=None)
-        table.add_column("chapter")
-        for title in (*OUTCOMES, "seconds"):
-            table.add_column(title, justify="right")
+        table = output.table(("chapter",), (*OUTCOMES, "seconds"))
         for name, row in report.chapters().items():
             counts = [f"{row[outcome]:g}" if row[outcome] else "-" for outcome in OUTCOMES]
             style = "red" if row["failed"] else None
