@@ -72,7 +72,7 @@ class Source(_Described, Generic[N]):
         "text",
     )  # fmt: skip
 
-    text: str
+    text: str  # without a byte-order mark at its beginning
     interface: Interface  # of one kernel; of several what they share
     kernels: tuple[tuple[str, Signature | None], ...] | None  # None: all that the text holds
     language: str
@@ -113,8 +113,8 @@ class Source(_Described, Generic[N]):
             as_flag(offsets, operation, "offsets"),
         )  # fmt: skip
         fields = {
-            "text": text, "interface": interface, "kernels": kernels, "language": language,
-            "options": _texts(options, "options", operation),
+            "text": text.removeprefix("\ufeff"), "interface": interface, "kernels": kernels,
+            "language": language, "options": _texts(options, "options", operation),
             "defines": _macros(defines, operation),
             "includes": _texts(includes, "includes", operation),
         }  # fmt: skip

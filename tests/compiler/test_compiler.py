@@ -269,6 +269,10 @@ def test_sources_check_what_they_are_given():
             hal.Source("k", TEXT, "", language="c", work=wrong)
 
 
+def test_a_byte_order_mark_ahead_of_a_text_is_dropped():
+    assert hal.Source("k", "\ufeff" + TEXT, "", language="c").text == TEXT
+
+
 def test_a_compiler_that_gives_no_offsets_refuses_them(fake, monkeypatch):
     with pytest.raises(hal.Unsupported, match=r"compile k: .*without an offset.*offsets=True"):
         fake.compile(source(offsets=True))

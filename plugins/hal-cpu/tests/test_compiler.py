@@ -129,7 +129,9 @@ def test_C5_llvm_of_another_convention(device):
         "define void @nothing(ptr %y, i32 %n) {\n  ret void\n}\n",
         "define i32 @nothing() {\n  ret i32 0\n}\n",
         *(good.replace("void", f"{convention} void", 1)  # three of these ended the process
-          for convention in ("win64cc", "weak x86_regcallcc", "cc 10", "fastcc")),
+          for convention in ("win64cc", "weak x86_regcallcc", "cc 10", "fastcc", "internal",
+                             "linkonce")),
+        "declare void @nothing(ptr, ptr, i64, i64)",
         good.replace("ptr", "ptr byval(i64)", 1), good.replace("@nothing", "@other"),
     ):  # fmt: skip
         with pytest.raises(hal.CompileError, match=r"a kernel is void .ptr, ptr, i64, i64."):

@@ -38,8 +38,8 @@ _MISTAKEN = "uitofp i64"
 # AVX-512 LLVM prefers 256; for the later ones 512 took 0.6 to 1.04 times as long.
 _SLOWED = frozenset({"skylake-avx512", "cascadelake", "cooperlake"})
 _CONVENTION = "void (ptr, ptr, i64, i64)"
-# Words of a `define` that are no calling convention; attributes that pass a parameter elsewhere.
-_LINKAGE = re.compile(r"\b(?:private|internal|weak\w*|linkonce\w*|dso_local|hidden|protected) ")
+# Words of a `define` that a kernel may have; attributes that pass a parameter elsewhere.
+_LINKAGE = re.compile(r"\b(?:weak\w*|dso_local|hidden|protected) ")
 _MOVING = re.compile(r"\b(?:byval|byref|inalloca|nest|preallocated|sret|swift\w+)\b")
 # Address space, not memory that is touched. Measured: 153 MiB, 30 MiB, 8 bytes.
 _IMPORT_NBYTES, _COMPILE_NBYTES, _CHARACTER_NBYTES = 256 << 20, 96 << 20, 32
@@ -205,7 +205,7 @@ def _check_convention(module: Any, entry: str) -> None:
     with suppress(NameError):
         function = module.get_function(entry)
         head = re.search(r"(?m)^define (.*?)void @(.*)", _BESIDE.sub("", str(function)))
-        moved = [_LINKAGE.sub("", head[1]), *_MOVING.findall(head[2])] if head else []
+        moved = [_LINKAGE.sub("", head[1]), *_MOVING.findall(head[2])] if head else ["declared"]
         found = " ".join([*" ".join(moved).split(), str(function.global_value_type)])
     if found != _CONVENTION:
         raise ValueError(
