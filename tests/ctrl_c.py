@@ -168,14 +168,6 @@ def expect(holds, why):
         raise AssertionError(why)
 
 
-def _module_of(finalizer):
-    """Return the module of a function, or of the class of what was finalized.
-
-    Built-in classes have a `__module__` that their instances lack.
-    """
-    return str(getattr(finalizer, "__module__", None) or type(finalizer).__module__)
-
-
 def play(scene, press):
     """Run a scene and press Ctrl-C once. Fails as `press_everywhere` does."""
     heard = Heard()
@@ -183,9 +175,12 @@ def play(scene, press):
     raised = []
 
     def in_finalizer(unraisable):
+        # Built-in classes have a `__module__` that their instances lack.
+        kind = type(unraisable.object)
+        module = str(getattr(unraisable.object, "__module__", None) or kind.__module__)
         if isinstance(unraisable.exc_value, KeyboardInterrupt):
             heard.add(unraisable.exc_value.__traceback__)
-        elif _module_of(unraisable.object).startswith(_OURS):
+        elif module.startswith(_OURS):
             raised.append(f"{unraisable.object} raised {unraisable.exc_value!r}")
 
     hook, sys.unraisablehook = sys.unraisablehook, in_finalizer

@@ -388,8 +388,7 @@ if True:
 def kernel_without_source():
     scope = {"hal": hal}
     exec("@hal.kernel\ndef f(y: hal.Ptr[hal.float32]):\n    y[0] = 1.0", scope)
-    kernel = scope["f"]
-    return kernel.lower()
+    return scope["f"].lower()
 
 
 @pytest.mark.parametrize(

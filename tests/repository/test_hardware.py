@@ -81,7 +81,9 @@ def test_a_page_of_the_software_driver(tmp_path):
     build = _load("hardware_build", SIMULATOR / "build.py")
     try:
         kept = os.environ.get("SIM_CUDA_BUILD")  # by another session of this run
-        folder = Path(build.build(Path(kept) if kept else _simulators() / "cuda")).parent
+        # Where hal-cuda's own tests keep it, so that it is built once.
+        shared = Path(tempfile.gettempdir()) / f"hal-simulators-{os.getuid()}" / "cuda"
+        folder = Path(build.build(Path(kept or shared))).parent
     except build.NoCompiler as error:
         pytest.skip(f"the software driver cannot be built: {error}")
     done = _python(
@@ -116,11 +118,6 @@ def _python(folder, *arguments, **environment):
         [sys.executable, *arguments], env=os.environ | own | environment, cwd=folder,
         capture_output=True, text=True, check=False,
     )  # fmt: skip
-
-
-def _simulators():
-    """Where hal-cuda's own tests keep it, so that it is built once."""
-    return Path(tempfile.gettempdir()) / f"hal-simulators-{os.getuid()}"
 
 
 def test_no_page_of_a_software_driver_is_kept():

@@ -1,6 +1,8 @@
 """Mutants whose memory, copies or accounts are wrong."""
 
+import os
 import threading
+from contextlib import nullcontext
 
 from mutants import around, mutant
 
@@ -251,10 +253,7 @@ def free_does_not_wait_for_the_queue():
             self.spare = 0, b""
             return chip.OK, Block(handle, 0)
 
-    @around(Chip, "write")
-    def write(inner, self, dest, data):
-        with self._lock:
-            return int(self._check(dest, len(data)) or self._put(dest, data))
+    around(Chip, "write")(host_writes_overtake_the_queue)
 
 
 @mutant("B11 A1", "buffer allocator", buffers.Buffer, "_attach")
@@ -284,7 +283,7 @@ def accounts_have_no_lock():
         self._lock = _NoLock()
 
 
-class _NoLock:
+class _NoLock(nullcontext):
     def _is_owned(self):
         return False
 
@@ -292,12 +291,6 @@ class _NoLock:
         return True
 
     def release(self):
-        pass
-
-    def __enter__(self):
-        pass
-
-    def __exit__(self, *_):
         pass
 
 
@@ -314,20 +307,10 @@ def children_use_their_parents_driver():
 @mutant("X2", "process")
 def children_hang():
     concurrency.survives_fork = lambda capabilities: True
+    parent = os.getpid()
 
     @around(Chip, "_begin")
     def _begin(inner, self, call):
-        if threading.current_thread() is threading.main_thread() and _is_child():
+        if threading.current_thread() is threading.main_thread() and os.getpid() != parent:
             threading.Event().wait()
         return inner(self, call)
-
-
-_parent = 0
-
-
-def _is_child():
-    import os
-
-    global _parent
-    _parent = _parent or os.getpid()
-    return os.getpid() != _parent

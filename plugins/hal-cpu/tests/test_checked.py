@@ -64,12 +64,6 @@ def places(order: hal.Ptr[hal.int32], taken: hal.Ptr[hal.int32]) -> None:
     order[hal.global_idx(0)] = hal.atomic_add(taken, 0, 1)
 
 
-def line_of(kernel, mark):
-    """Return the line of its file on which a kernel's statement stands."""
-    lines, start = inspect.getsourcelines(kernel.__wrapped__)
-    return next(i for i, text in enumerate(lines, start) if mark in text)
-
-
 def ints(device, *numbers):
     return hal.Buffer.from_numpy(np.array(numbers, "i4"), device)
 
@@ -107,7 +101,9 @@ def test_P9_a_fault_says_kernel_line_argument_index_and_thread(checked, name):
         with pytest.raises(error) as caught:
             program(*buffers, **launch, wait=wait)
         assert type(caught.value) is error
-        where = f"kernel {kernel.name}, line {line_of(kernel, mark)}: "
+        lines, start = inspect.getsourcelines(kernel.__wrapped__)
+        line = next(i for i, text in enumerate(lines, start) if mark in text)
+        where = f"kernel {kernel.name}, line {line}: "
         assert str(caught.value).startswith(where)
         assert text in str(caught.value) and " on CPU." in str(caught.value)
     again = ints(checked, 0)  # and the device is as usable as before

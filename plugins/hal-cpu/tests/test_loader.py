@@ -4,6 +4,7 @@ import ctypes
 import gc
 import random
 import struct
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -213,15 +214,6 @@ def test_P1_every_truncation_is_refused(load, c_object):
         refusal(image[:length], load=load)
 
 
-def load_or_refuse(image):
-    """Only the two ordered answers; whatever else is raised, or a crash, fails the test."""
-    try:
-        code = loader.load(image, "kernel", "kernel")
-    except CompileError:
-        return
-    assert code.address <= code.entry < code.address + code.nbytes
-
-
 def test_P1_damaged_objects_never_crash(c_object):
     """Any bytes, and those of the header, section, symbol and relocation tables."""
     good = c_object(EVERYTHING)
@@ -235,7 +227,9 @@ def test_P1_damaged_objects_never_crash(c_object):
         for _ in range(dice.choice((1, 1, 2, 8))):
             offset = min(start + dice.randrange(size), len(image) - 1)
             image[offset] = dice.choice((0, 1, 0x7F, 0x80, 0xFF, dice.randrange(256)))
-        load_or_refuse(bytes(image))
+        with suppress(CompileError):  # whatever else is raised, or a crash, fails the test
+            code = loader.load(bytes(image), "kernel", "kernel")
+            assert code.address <= code.entry < code.address + code.nbytes
 
 
 @BOTH

@@ -113,16 +113,13 @@ SHAPES = [
 ]  # fmt: skip
 
 
-def size_of(width):
-    return width or subgroup_of(Registers(*processor.vector_registers()))
-
-
 def same(kernel, cases, width):
     """Compare what a kernel leaves in arrays, for their values and launches."""
     program = compiled(kernel, width)
+    subgroup = width or subgroup_of(Registers(*processor.vector_registers()))
     for arrays, vals, geometry in cases:
         expected = [array.copy() for array in arrays]
-        interpret(kernel, *expected, vals=vals, subgroup=size_of(width), races=False, **geometry)
+        interpret(kernel, *expected, vals=vals, subgroup=subgroup, races=False, **geometry)
         buffers = [hal.Buffer.from_numpy(array, "CPU") for array in arrays]
         program(*buffers, vals=vals, wait=True, **geometry)
         for buffer, array in zip(buffers, expected, strict=True):

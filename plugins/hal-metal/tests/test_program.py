@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from kernel_files import saxpy
 
 import hal_core as hal
 
@@ -16,15 +17,6 @@ LAUNCH = {
     "dispatchThreadgroups:threadsPerThreadgroup:": 1, "endEncoding": 1, "commit": 1,
 }  # fmt: skip
 HEAD = "#include <metal_stdlib>\nusing namespace metal;\n"
-
-
-@hal.kernel
-def saxpy(
-    y: hal.Ptr[hal.float32], a: hal.float32, x: hal.ConstPtr[hal.float32], n: hal.int32
-) -> None:
-    i = hal.global_idx(0)
-    if i < n:
-        y[i] = a * x[i] + y[i]
 
 
 def source(name, head, body, signature, **options):

@@ -16,7 +16,7 @@ from typing import Any
 from hal_core.dtypes import STORAGE_DTYPES, DType, bool_, float32, int32, int64, values_of
 from hal_core.errors import InvalidArgument
 from hal_kernel.ir.uop import TABLE_LIMIT
-from hal_kernel.lang.constants import as_number, fit
+from hal_kernel.lang.constants import as_number, default_dtype, fit
 from hal_kernel.lang.emit import Memory
 from hal_kernel.lang.expressions import Expressions
 
@@ -90,7 +90,9 @@ def table(x: Expressions, at: ast.AST, owner: tuple[Any, ...], label: str) -> Me
         if len(shape) > 4:
             problem = f"{label} is no table: it has {len(shape)} dimensions, and four are the limit"
         raise x.error(at, problem, "Index it with constants: for k in hal.unroll(...).")
-    dtype = dtype or _dtype_of(values)
+    if dtype is None:
+        found = set(map(default_dtype, values))
+        dtype = next(one for one in (float32, int64, int32, bool_) if one in found)
     for value in values:
         if fit(value, dtype) is None or not math.isfinite(value):
             problem = f"{label} holds {value!r}, and a table of {dtype} cannot"
@@ -106,12 +108,3 @@ def table(x: Expressions, at: ast.AST, owner: tuple[Any, ...], label: str) -> Me
     made = Memory(label, node, True, tuple(shape))
     x.emit.tables[id(owner)] = owner, made
     return made
-
-
-def _dtype_of(values: list[Any]) -> DType:
-    """Return the dtype of Python numbers that are elements of one table."""
-    if any(isinstance(value, float) for value in values):
-        return float32
-    if all(isinstance(value, bool) for value in values):
-        return bool_
-    return int32 if all(int32.min <= value <= int32.max for value in values) else int64
