@@ -201,6 +201,7 @@ class Last:
 for first in ("", "del drv", "drv.buf.deallocate()"):
     pid = os.fork()
     if not pid:
+        cpu.dev.close()  # else it is closed at exit, as in any process
         calls.clear()
         exec(first)
         sys.last = Last()
@@ -208,22 +209,6 @@ for first in ("", "del drv", "drv.buf.deallocate()"):
     os.waitpid(pid, 0)
 """
     assert child("", before=before) == "[]" * 3
-
-
-def test_X2_the_cpu_works_in_the_child_and_its_buffers_are_readable(child):
-    text = """
-        assert cpu.buf.numpy().tolist() == [7, 7, 7, 7]
-        cpu.program(cpu.buf, vals=(3,), threads=4)
-        assert cpu.view.numpy().tolist() == [3, 3]
-        new = make("CPU")
-        assert new.dev is not cpu.dev and Device["CPU"] is new.dev
-        new.buf.copy_from(cpu.buf)
-        assert new.buf.numpy().tolist() == [3, 3, 3, 3]
-        del new.buf, new.view
-        new.dev.close()
-        print("done")
-        """
-    assert child(text) == "done\n"
 
 
 def test_X2_a_closed_device_frees_nothing_in_the_child(child):
@@ -259,8 +244,9 @@ def use(made):
         made.allocator.free_cache()
         Device[made.dev.name]
         made.program(hal.zeros(4, hal.int32, Device[made.dev.name]), vals=(1,), threads=4)
-    except (hal.ForkError, hal.InvalidArgument) as error:
-        print(type(error).__name__, flush=True)
+        print("works", flush=True)
+    except hal.ForkError:
+        print("refused", flush=True)
     repr(made.allocator)
     made.dev.close()
 
@@ -284,9 +270,7 @@ for made in (drv, cpu):
         release.set()
         holder.join()
 """
-    # The CPU's new device refuses the old one's program.
-    expected = ["ForkError"] * 5 + ["InvalidArgument"] * 5
-    assert child("", before=before).split() == expected
+    assert child("", before=before).split() == ["refused"] * 5 + ["works"] * 5
 
 
 def test_X2_accounts_are_right_after_a_change_that_was_cut_short(child):

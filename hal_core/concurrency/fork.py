@@ -21,7 +21,7 @@ from hal_core.errors import ForkError, Unsupported
 
 # Every hal.Compiled made in this process. Its type is not named: it would be a circle of imports.
 devices: Living[Any] = Living()
-forkable: Living[Any] = Living()  # registries, thread pools, ...: objects with an `_after_fork()`
+forkable: Living[Any] = Living()  # backends, thread pools, ...: objects with an `_after_fork()`
 _locks: Living[threading.RLock] = Living()
 _held_locks: list[threading.RLock] = []
 _FORK_WAITS_SECONDS = 5.0  # for imports of other threads, which may never end
@@ -80,8 +80,7 @@ def _after_fork_in_parent() -> None:
 
 
 def _after_fork_in_child() -> None:
-    """Repair the child: locks first, as all else takes them; then devices; then registries, which
-    forget their devices."""
+    """Repair the child: locks first, as all else takes them; then devices; then all else."""
     for lock in _locks:
         # Python's own modules renew their locks this way. What the forking thread holds it will
         # release itself: it is the one thread that the child has.

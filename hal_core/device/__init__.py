@@ -19,7 +19,6 @@ from hal_core.concurrency import (
     OfThisProcess,
     do_nothing,
     fork_safe_lock,
-    forkable,
     refuse_at_exit,
 )
 from hal_core.device.backend import Backend, pick
@@ -75,7 +74,6 @@ class DeviceRegistry(OfThisProcess):
         self._best: list[str] = []
         self._override: ContextVar[str | None] = ContextVar("hal_default", default=None)
         self._closes_at_exit = False
-        forkable.add(self)
 
     # -- opening
 
@@ -157,9 +155,6 @@ class DeviceRegistry(OfThisProcess):
                 fault = error if isinstance(error, DeviceFault) else fault
         if fault is not None:  # work that nobody waited for has failed; Python prints it
             raise fault
-
-    def _after_fork(self) -> None:
-        self._devices.clear()
 
     # -- listing
 

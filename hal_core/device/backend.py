@@ -170,9 +170,8 @@ class Backend(Plugin, OfThisProcess):
             raise fork_error("open", self.family)
 
     def _after_fork(self) -> None:
-        """Forget the parent's devices, and refuse to touch a driver that does not survive."""
+        """Refuse to touch a driver that the parent has used and that does not survive a fork."""
         self.forked = self.forked or (self._touched and not self._survives_fork)
-        self.open_devices.clear()
 
     # -- provider hooks
 
@@ -226,7 +225,7 @@ class Backend(Plugin, OfThisProcess):
     # -- observers
 
     def closing(self, device: Compiled) -> None:
-        """Forget a device that is about to close: who asks for it from now on has a new one."""
+        """Forget a device that is about to close, or that a forked child may not use."""
         self.on_closing(device)
         if self.open_devices.get(device.name) is device:
             del self.open_devices[device.name]

@@ -117,7 +117,9 @@ class _MadeOnce(Generic[T]):
 class Compiled(concurrency.OfThisProcess):
     """An opened device: it compiles kernels to programs, and has memory and queues to run them.
 
-    Get one from the registry, `hal.Device["CPU"]`; each device has one object.
+    Get one from the registry, `hal.Device["CPU"]`; each device has one object. In a forked child a
+    device with the capability `subprocess_fork`, as CPU and PYTHON, is the parent's and works on;
+    any other is `forked`.
 
     Order: work without `queue=` runs in the order of the calls, whichever threads made them; each
     queue has an order of its own.
@@ -131,7 +133,7 @@ class Compiled(concurrency.OfThisProcess):
     index: int  # 1
     info: DeviceInfo
     closed: bool
-    forked: bool  # True in a forked child whose parent opened it: every use raises ForkError there
+    forked: bool  # True in a forked child, where every use raises ForkError; never on CPU, PYTHON
 
     # The observer of what queues wait for and which memory they use, which refuses races. A backend
     # in checked mode sets it, for all devices.
@@ -488,6 +490,8 @@ class Compiled(concurrency.OfThisProcess):
             self._ends.clear()
             self.__dict__.pop("default_queue", None)
             return
+        if self._backend is not None:
+            self._backend.closing(self)
         programs = list(self._loaded)
         # Never freed: the finalizer of a vendor's object would call the driver.
         concurrency.never_release(self, dict(self.__dict__), programs)

@@ -246,12 +246,23 @@ def _found_working(device: hal.Compiled, made: hal.Buffer, program: hal.Program)
     assert read(made) == _counted(5), "the parent's data is not there"
     program(made, vals=(7, 100), threads=100)
     assert read(made) == _counted(7), "the parent's program does not work"
-    opened = hal.Device[device.name]
+    opened, copy = hal.Device[device.name], copier(hal.int32)
     start = opened.allocator.statistics()
-    other = hal.Buffer(opened, 100, hal.int32).allocate()
+    other = hal.Buffer(device.name, 100, hal.int32).allocate()
     assert opened.allocator.statistics().live == start.live + 1
-    opened.compile(count_up)(other, vals=(8, 100), threads=100)
-    assert read(other) == _counted(8), "a new program does not work"
+    opened.compile(copy)(other, made, vals=(100,), threads=100)
+    assert read(other) == _counted(7), "a new program does not work on the parent's buffer"
+    for twin in (other, pickle.loads(pickle.dumps(made))):
+        program(twin, vals=(8, 100), threads=100)
+        assert read(twin) == _counted(8), "the parent's program does not work on a new buffer"
+    with opened.capture() as graph:
+        made.fill(3)
+    assert len(graph.nodes) == 1 and read(made) == _counted(7), "the parent's buffer is captured"
+    made.fill(4, queue=opened.queue()).wait()
+    assert read(made) == np.full(100, 4, np.int32).tobytes(), "a new queue has the parent's buffer"
+    data = np.ones(100, np.int32)
+    parts = [hal.MultiBuffer.from_numpy(data, [one]) for one in (device, device.name)]
+    hal.launch(copy, *parts, vals=(100,), threads=100)
     # Large enough for a device that splits launches over threads, which a fork does not copy.
     slow = SlowCounter(opened, 100_000)
     wide = slow.buffer(opened)
@@ -259,6 +270,7 @@ def _found_working(device: hal.Compiled, made: hal.Buffer, program: hal.Program)
     assert read(wide) == slow.counted(3), "long launches do not work"
     made.deallocate()
     opened.close()
+    assert device.closed and not hal.Device[device.name].closed
     return []
 
 
