@@ -688,9 +688,10 @@ class TestFork:
         out = self.child(site, "Device['DRV']; list(Device)", child)
         assert out.startswith("OTHER {'CPU': 'installed'")
 
-    def test_X2_the_cpu_opens_anew_after_refresh(self, site):
-        parent = "Device['CPU']; Device.refresh()"
-        assert self.child(site, parent, "print(Device['CPU'].name)") == "CPU\n"
+    def test_X2_the_cpu_stays_open_after_refresh(self, site):
+        parent = "cpu = Device['CPU']; Device.refresh()"
+        child = "Device.refresh(); print(Device['cpu:0'] is cpu, Device.states()['CPU'])"
+        assert self.child(site, parent, child) == "True open\n"
 
     def test_X2_a_family_stays_refused_when_its_plugin_is_replaced(self, site):
         parent = "plugin = Device.backend('DRV').plugin; Device['DRV']"
@@ -712,6 +713,17 @@ threading.Thread(target=lambda: Device["SLOW"], daemon=True).start()
 opening.wait()
 """
         assert self.child(site, parent, "print(Device['CPU'].name)") == "CPU\n"
+
+    def test_X2_a_thread_that_closes_leaves_no_lock_behind(self, site):
+        parent = """
+import threading
+cpu, closing = Device["CPU"], threading.Event()
+cpu._synchronize = lambda timeout: closing.set() or threading.Event().wait()
+threading.Thread(target=cpu.close, daemon=True).start()
+closing.wait()
+"""
+        child = "print(Device['CPU'] is cpu, Device['CPU'].closed)"
+        assert self.child(site, parent, child) == "False False\n"
 
 
 # -- settings
