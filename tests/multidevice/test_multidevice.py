@@ -5,7 +5,6 @@ import functools
 import itertools
 import math
 import operator
-import os
 import threading
 from importlib.util import find_spec
 from pickle import dumps, loads
@@ -14,11 +13,11 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from run_python import printed
 from slices import usual
 
 import hal_core as hal
 from hal_core.dtypes import DTYPES
+from hal_testing.conformance.forked import findings_of_child
 from hal_testing.fake import FakePlugin
 
 FAST = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -385,20 +384,8 @@ def test_M1_work_is_refused_in_a_capture(devices, work):
     assert multi.numpy().tolist() == [0, 1, 2, 3]
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 def test_M1_a_forked_child_goes_on_where_its_device_does():
     """The queues of the parent have no thread in the child, which makes its own."""
-    code = """
-    import os, warnings, hal_core as hal, numpy as np
-    from hal_kernel.python import plugin
-    warnings.simplefilter("ignore", DeprecationWarning)  # fork beside threads is what is tested
-    hal.Device.register_plugin("PYTHON", plugin)
     multi = hal.MultiBuffer.from_numpy(np.arange(4), ["PYTHON"])
-    child = os.fork()
-    if child == 0:
-        print(multi.numpy(), multi.fill(3).numpy(), flush=True)
-        os._exit(0)
-    os.waitpid(child, 0)
-    print(multi.numpy())
-    """
-    assert printed(code) == "[0 1 2 3] [3 3 3 3]\n[0 1 2 3]\n"
+    found = findings_of_child(lambda: [str(multi.numpy()), str(multi.fill(3).numpy())])
+    assert found == ["[0 1 2 3]", "[3 3 3 3]"] and multi.numpy().tolist() == [0, 1, 2, 3]
