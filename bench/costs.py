@@ -131,10 +131,10 @@ def own_places(y: Array, x: Input, p: Places, n: hal.int32):
 
 
 @hal.kernel
-def every_ninth(y: Array, x: Input, n: hal.int32):
+def every_seventeenth(y: Array, x: Input, n: hal.int32):
     i = hal.global_idx(0)
     if i < n:
-        y[i] = x[9 * i] + x[9 * i + 1] + x[9 * i + 2]
+        y[i] = x[17 * i] + x[17 * i + 1] + x[17 * i + 2]
 
 
 @hal.kernel
@@ -323,9 +323,9 @@ def cases() -> Iterator[tuple[str, Case, str, Case]]:
             kernel.name, Case(kernel, (x, x, places), (COUNT,), COUNT),
             "the same bytes in order", Case(copy, (x, x, places), (COUNT,), COUNT),
         )  # fmt: skip
-    long = random.random(9 * COUNT // 8, "f4")
+    long = random.random(17 * COUNT // 8, "f4")
     near = Case(neighbours, (x, long), (COUNT // 8,), COUNT // 8)
-    for kernel in (every_eighth, every_ninth):
+    for kernel in (every_eighth, every_seventeenth):
         yield kernel.name, Case(kernel, (x, long), (COUNT // 8,), COUNT // 8), "neighbours", near
     known = Case(constant_places, (x, x, places), (COUNT // 8,), COUNT // 8)
     name = "hal.local with an index that varies"

@@ -265,7 +265,7 @@ def test_each_row_begins_with_words_that_the_page_explains():
         for kernel in (*KERNELS, in_subgroups)
         for row in explained(kernel.name, kernel).rows
     }
-    assert len(words) == 18 and [how for how in hows if not how.startswith(words)] == []
+    assert len(words) == 19 and [how for how in hows if not how.startswith(words)] == []
 
 
 def test_nodes_of_a_line_that_are_alike_are_one_row():
@@ -288,8 +288,7 @@ def test_a_loop_that_is_written_out_has_a_row():
 
 def test_a_kernel_with_barriers_has_regions():
     found = explained("bins", rows_of_blocks)
-    assert (found.regions, found.width) == (3, 1)
-    assert found.why.startswith("it updates shared memory")
+    assert (found.regions, found.width > 1) == (3, True)
     rows = [(row.region, row.kind, row.name) for row in found.rows]
     assert rows == [
         (1, "branch", ""), (1, "store", "bins"),

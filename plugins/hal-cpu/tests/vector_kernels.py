@@ -111,6 +111,27 @@ def four_each(y: P[F], x: C[F], n: I32):
             y[4 * i + k] = 2.0 * x[4 * i + k] + y[4 * i + k]
 
 
+@case(["u1"], ["u1"], scale=16)
+def sums_of_sixteen(y: P[U8], x: C[U8], n: I32):
+    i = hal.global_idx(0)
+    if i < n:
+        total = 0
+        for k in range(16):
+            total = 3 * total + I32(x[16 * i + k])
+        y[i] = U8(total & 255)
+
+
+@case(scale=8)
+def sums_of_eight_until_the_end(y: P[F], x: C[F], n: I32):
+    i = hal.global_idx(0)
+    total = F(0)
+    for k in range(8):
+        if 8 * i + k < 8 * n - 3:
+            total = 0.5 * total + x[8 * i + k]
+    if i < n:
+        y[i] = total
+
+
 @case(scale=3)
 def three_until_the_end(y: P[F], x: C[F], n: I32):
     i = hal.global_idx(0)

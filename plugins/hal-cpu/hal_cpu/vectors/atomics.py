@@ -7,6 +7,7 @@ from collections.abc import Callable
 from hal_core.dtypes import DType
 from hal_cpu.vectors.arithmetic import mangled, of, scalar
 from hal_cpu.vectors.stores import Stores
+from hal_cpu.vectors.value import Value
 from hal_kernel.ir.uop import UOp, array_of, dtype_of
 
 _WHOLE = {
@@ -144,20 +145,28 @@ class Atomics(Stores):
             return
         kind, pointer = scalar(dtype), self.arrays[memory]
         index_of = self.spread("i64", self._vector_index(uop))
-        given = [self.spread(scalar(value.dtype), self.vec(value)) for value in values]
-        slot = self.slot(of(kind, self.w), "old")
-        self.store(of(kind, self.w), "zeroinitializer", slot)
+        given = [self._of_lane(value) for value in values]
+        is_used = uop in self.used
+        slot = self.slot(of(kind, self.w), "old") if is_used else ""
+        if is_used:
+            self.store(of(kind, self.w), "zeroinitializer", slot)
 
         def each(lane: str) -> None:
             at = self.let(f"getelementptr inbounds {kind}, ptr {pointer}, i64 {index_of(lane)}")
             old = change(at, [value(lane) for value in given])
-            if old:
+            if is_used:
                 self.store(kind, old, self.let(f"getelementptr {kind}, ptr {slot}, i64 {lane}"))
 
         self.each_lane(self.bools(), each)
-        if uop.dtype is not None:
+        if is_used:
             self.values[uop] = self.vector(dtype, self.load(of(kind, self.w), slot))
         self.pure = False
+
+    def _of_lane(self, value: Value) -> Callable[[str], str]:
+        """Return a function that gives a value in one lane, by the lane's number."""
+        if self.is_uniform(value):
+            return lambda lane: value.base
+        return self.spread(scalar(value.dtype), self.vec(value))
 
 
 def _neutral(how: str, dtype: DType) -> float:

@@ -14,7 +14,7 @@ from hal_cpu.vectors.shapes import Shapes
 from hal_cpu.vectors.tree import Path
 from hal_kernel.ir.uop import ATOMIC_OPS, UOp
 
-_WIDEST = 8  # elements from one thread's to the next one's
+_WIDEST = 16  # elements from one thread's to the next one's
 _MOST_SUMS = 64  # of an index: where sums share their parts, n of them have 2**n terms
 _APART = ATOMIC_OPS | {"FENCE", "IF", "RANGE", "LOOP", "THREADS"}
 _OTHER = {"LOAD": "STORE", "STORE": "LOAD"}

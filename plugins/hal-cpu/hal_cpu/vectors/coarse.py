@@ -17,15 +17,15 @@ from hal_core.dtypes import bool_
 from hal_cpu.vectors.rows import is_idle
 from hal_cpu.vectors.shapes import Shapes
 from hal_cpu.vectors.tree import Block, If, Item, Loop, sides_of
-from hal_kernel.ir.uop import LEAVES, PURE, TOGETHER, UOp
+from hal_kernel.ir.uop import ATOMIC_OPS, LEAVES, PURE, TOGETHER, UOp
 
-_MOST_TIMES, _MOST_NODES = 8, 128
+_MOST_TIMES, _MOST_NODES = 16, 256
 _AHEAD = PURE | {"CONST", "SPECIAL"}
-_STOPS = LEAVES | TOGETHER  # what straight lines have none of
+_STOPS = LEAVES | TOGETHER | ATOMIC_OPS  # what straight lines have none of
 
 
 def with_merged_guards(block: list[Item], shapes: Shapes) -> list[Item]:
-    """Test the guards of several strided stores together, ahead of all of them.
+    """Write short loops out, and test guards of several strided accesses together, ahead of all.
 
     Returns the IFs and loops that are straight lines now where all guards hold.
     """
@@ -52,7 +52,7 @@ def with_merged_guards(block: list[Item], shapes: Shapes) -> list[Item]:
 
 
 def _numbers(loop: Loop, shapes: Shapes) -> range:
-    """Return what a short loop counts, if it stores at a stride of its iterations."""
+    """Return what a short loop counts, if it loads or stores at a stride of its iterations."""
     ends = [node.arg for node in loop.node.src if node.op == "CONST"]
     numbers = range(*ends) if len(ends) == 3 else range(0)
     inside = [node for node in shapes.strided if loop in [item for item, _ in shapes.paths[node]]]
@@ -73,9 +73,10 @@ class _Straight:
         self._new: dict[UOp, UOp] = {}
         self.held: dict[UOp, UOp] = {}  # what variables hold
         self._strided = 0  # stores
+        self._has_loops = False  # that are written out
 
     def gains(self) -> bool:
-        return len(self.guards) != 1 and self._strided > 1
+        return len(self.guards) != 1 and (self._strided > 1 or self._has_loops)
 
     def add_all(self, block: Sequence[Item]) -> bool:
         """Add a block; return False if it is long, or more than guards and straight lines."""
@@ -88,6 +89,7 @@ class _Straight:
                 self.add(item)
                 continue
             if isinstance(item, Loop) and (numbers := _numbers(item, self.shapes)):
+                self._has_loops = True
                 for number in numbers:
                     self._new[item.node] = UOp("CONST", item.node.dtype, (), number, item.node.line)
                     self.nodes.append(self._new[item.node])

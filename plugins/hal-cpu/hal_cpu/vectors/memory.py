@@ -205,21 +205,30 @@ class Memory(Guesses):
     def each_lane(self, bools: str, write: Callable[[str], None]) -> None:
         """Write a loop over the lanes that are on, in their order."""
         place, n = self.number(), self.w
-        left = self.slot(f"i{n}", "left")
-        self.store(f"i{n}", "-1" if bools.startswith("splat") else self.as_bits(bools), left)
+        all_on = bools.startswith("splat")
+        kind = "i64" if all_on else f"i{n}"
+        left = self.slot(kind, "left")
+        self.store(kind, "0" if all_on else self.as_bits(bools), left)
         self.open_loop(f"each.{place}")
-        bits = self.load(f"i{n}", left)
-        self.branch(self.let(f"icmp ne i{n} {bits}, 0"), f"one.{place}", f"none.{place}")
-        self.label(f"one.{place}")
-        lane = self.call(f"@llvm.cttz.i{n}", f"i{n}", [f"i{n}", "i1"], [bits, "true"])
-        if n < 64:
-            lane = self.let(f"zext i{n} {lane} to i64")
+        bits = lane = self.load(kind, left)
+        if not all_on:
+            self.branch(self.let(f"icmp ne i{n} {bits}, 0"), f"one.{place}", f"none.{place}")
+            self.label(f"one.{place}")
+            lane = self.call(f"@llvm.cttz.i{n}", f"i{n}", [f"i{n}", "i1"], [bits, "true"])
+            if n < 64:
+                lane = self.let(f"zext i{n} {lane} to i64")
         mark = len(self.log)
         write(lane)
         self.log.back(mark)
-        rest = self.let(f"and i{n} {bits}, {self.let(f'add i{n} {bits}, -1')}")
-        self.store(f"i{n}", rest, left)
-        self.jump(f"each.{place}")
+        if all_on:
+            rest = self.let(f"add nuw nsw i64 {lane}, 1")
+            self.store(kind, rest, left)
+            more = self.let(f"icmp ult i64 {rest}, {n}")
+            self.branch(more, f"each.{place}", f"none.{place}")
+        else:
+            rest = self.let(f"and i{n} {bits}, {self.let(f'add i{n} {bits}, -1')}")
+            self.store(kind, rest, left)
+            self.jump(f"each.{place}")
         self.close_loop()
         self.label(f"none.{place}")
 

@@ -65,9 +65,9 @@ class Shapes:
             if node.op in _LIKELY:
                 self._likely[node] = self._likely_stride(node)
         self.staggered |= self._counting()
-        # STOREs that leave elements out between neighbours.
-        stores = [node for node in self.paths if node.op == "STORE"]
-        self.strided = [one for one in stores if (self.likely_stride(one.src[1]) or 0) > 1]
+        # Accesses that leave elements out between neighbours.
+        accesses = [node for node in self.paths if node.op in ("LOAD", "STORE")]
+        self.strided = [one for one in accesses if (self.likely_stride(one.src[1]) or 0) > 1]
 
     def is_inside(self, variable: UOp, loop: Loop) -> bool:
         """Tell whether a variable is used in a loop only."""

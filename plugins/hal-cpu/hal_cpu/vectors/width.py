@@ -9,7 +9,7 @@ from hal_cpu.vectors.functions import itemsize, operations
 from hal_cpu.vectors.shapes import Shapes
 from hal_cpu.vectors.tree import If, Loop
 from hal_kernel.ir.expand import FUNCTIONS
-from hal_kernel.ir.uop import ATOMIC_OPS, LEAVES, PURE, UOp, array_of
+from hal_kernel.ir.uop import LEAVES, PURE, UOp
 
 _LEAST, _MOST = 8, 64
 _LOCAL_NBYTES = 64 << 10  # of all lanes' own arrays
@@ -18,7 +18,6 @@ _DEEPEST = 60  # nested blocks as a tree, in which this package recurses
 _DEPTHS = {"IF": 1, "RANGE": 1, "LOOP": 1, "ENDIF": -1, "ENDRANGE": -1, "ENDLOOP": -1}
 _WIDE_OPS = frozenset({"LOAD", "VAR", "FMA", *FUNCTIONS})  # whose results are kept in registers
 _GATHER, _BRANCH = 10, 34  # what they cost more in vectors, and alone; in tenths of an operation
-_UPDATE = 16  # operations
 _WAITS = frozenset({"CAS", "ATOMICLOAD"})
 
 
@@ -101,25 +100,20 @@ def widths(
 def _alone(uops: tuple[UOp, ...], shapes: Shapes) -> str:
     """Return why threads run one by one; "" if they do not.
 
-    They do where they may wait for each other, where they gather more than they compute in a loop
-    that each leaves by itself, and where little is done beside updates of shared memory. A branch
-    by data costs a thread alone more than it costs lanes.
+    They do where they may wait for each other, and where they gather more than they compute in a
+    loop that each leaves by itself. A branch by data costs a thread alone more than it costs lanes.
     """
-    gathers = computed = updates = work = 0
+    gathers = computed = 0
     for node in uops:
         if node not in shapes.varying:
             continue
         path = shapes.paths[node]
         if node.op in _WAITS and "LOOP" in [item.node.op for item, _ in path]:
             return "threads may wait for each other"
-        if node.op in ATOMIC_OPS and array_of(node.src[0]).op == "SHARED":
-            updates += node.src[1] in shapes.varying
-        amount = operations(node) if node.op in PURE else 0
-        work += amount
         if not shapes.divergent.isdisjoint([item.node for item, _ in path]):
             strays = node.op == "LOAD" and shapes.likely_stride(node.src[1]) is None
             gathers += strays and node.src[0].op != "LOCAL"
-            computed += amount
+            computed += operations(node) if node.op in PURE else 0
     branches = sum(
         isinstance(item, If) and item.node.src[0] in shapes.varying
         for item in {path[-1][0] for path in shapes.paths.values() if path}
@@ -127,6 +121,4 @@ def _alone(uops: tuple[UOp, ...], shapes: Shapes) -> str:
     )
     if _GATHER * gathers > computed + _BRANCH * branches:
         return "it gathers more than it computes in a loop that threads leave one by one"
-    if _UPDATE * updates > work:
-        return "it updates shared memory, lane by lane, and does little else"
     return ""
