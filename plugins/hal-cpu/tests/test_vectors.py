@@ -217,8 +217,15 @@ def notes(kernel, registers=AVX2):
 
 
 def test_what_is_usual_is_one_vector():
-    for kernel in (vector_kernels.clamped, vector_kernels.wrapped, vector_kernels.flat_index):
+    for kernel in (
+        vector_kernels.clamped, vector_kernels.wrapped, vector_kernels.flat_index,
+        vector_kernels.interleaved, vector_kernels.parted, vector_kernels.backwards,
+        vector_kernels.sums_of_sixteen,
+    ):  # fmt: skip
         assert not [note for note in notes(kernel) if "gathered" in note or "lane by lane" in note]
+    assert notes(vector_kernels.digits).count("STORE: part of one store at stride 2") == 2
+    eights = notes(vector_kernels.sums_of_eight_until_the_end)
+    assert eights.count("LOAD: part of one load at stride 8") == 8
 
 
 def test_a_store_of_one_lane_leaves_what_lies_behind():
@@ -233,7 +240,10 @@ def test_a_store_of_one_lane_leaves_what_lies_behind():
 def test_memories_that_overlap_keep_the_order_of_a_thread(shift):
     """`y` is `x` some elements on: with 1, `x[4 * i + 1]` is what the thread has stored before."""
     count = 256
-    for kernel in (vector_kernels.behind_the_first, vector_kernels.behind_the_first_in_turns):
+    kernels = [vector_kernels.behind_the_first, vector_kernels.behind_the_first_in_turns]
+    if shift != 1:  # then a thread loads what another one stores
+        kernels.append(vector_kernels.backwards)
+    for kernel in kernels:
         found = []
         for width in (None, 1):
             whole = hal.Buffer.from_numpy(np.arange(4 * count + 1024, dtype="f4"), "CPU")

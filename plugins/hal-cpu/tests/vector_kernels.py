@@ -12,7 +12,7 @@ from hal_kernel.ir import Kernel
 from hal_kernel.ir.writing import source_of
 
 AVX2 = Registers(16, 32)
-F, I32, U8, L = hal.float32, hal.int32, hal.uint8, hal.int64
+F, I16, I32, U8, L = hal.float32, hal.int16, hal.int32, hal.uint8, hal.int64
 P, C = hal.Ptr, hal.ConstPtr
 CASES = []
 # `made(size, generator)` returns arrays, values and the geometry for so many elements.
@@ -149,6 +149,42 @@ def one_behind_the_other(y: P[F], x: C[F], n: I32):
         last = y[2 * i + 1]
         y[2 * i] = x[2 * i]
         y[2 * i + 1] = y[2 * i] + x[2 * i + 1] + last
+
+
+@case(["i2"], ["i2", "i2"], scale=2)
+def interleaved(y: P[I16], a: C[I16], b: C[I16], n: I32):
+    i = hal.global_idx(0)
+    if i < n:
+        y[2 * i] = a[i] + b[i]
+        y[2 * i + 1] = b[i]
+
+
+@case(["i2", "i2"], ["i2"], scale=2)
+def parted(y: P[I16], z: P[I16], x: C[I16], n: I32):
+    i = hal.global_idx(0)
+    if i < n:
+        y[i] = x[2 * i]
+        z[i] = x[2 * i + 1]
+
+
+DIGITS = tuple(np.uint8(ord(digit)) for digit in "0123456789abcdef")
+
+
+@case(["u1"], ["u1"], scale=2)
+def digits(y: P[U8], x: C[U8], n: I32):
+    i = hal.global_idx(0)
+    if i < n:
+        y[2 * i] = DIGITS[I32(x[i] >> 4)]
+        y[2 * i + 1] = DIGITS[I32(x[i] & 15)]
+
+
+@case(scale=3)
+def backwards(y: P[F], x: C[F], n: I32):
+    i = hal.global_idx(0)
+    if i < n:
+        y[3 * i] = x[3 * i + 2]
+        y[3 * i + 1] = x[3 * i + 1]
+        y[3 * i + 2] = x[3 * i]
 
 
 @case(["f4", "i4"], ["f4"])

@@ -14,11 +14,23 @@ from hal_cpu.vectors.shapes import Shapes
 from hal_cpu.vectors.tree import Path
 from hal_kernel.ir.uop import ATOMIC_OPS, UOp
 
+_MOST_EXTENTS = 5  # of memory that are tested, each against those that are stored
 _WIDEST = 16  # elements from one thread's to the next one's
 _MOST_SUMS = 64  # of an index: where sums share their parts, n of them have 2**n terms
 _APART = ATOMIC_OPS | {"FENCE", "IF", "RANGE", "LOOP", "THREADS"}
 _OTHER = {"LOAD": "STORE", "STORE": "LOAD"}
 _Key = tuple[UOp, frozenset[tuple[object, int]]]
+
+
+class Extent(NamedTuple):
+    """The accesses of one memory that are at constants from an index."""
+
+    access: UOp  # one of them
+    own: int  # the constant of its index
+    low: int  # the least and the greatest constant of all
+    high: int
+    is_stored: bool  # by one of them
+    terms: object  # where those of two extents are the same, so may be their memories
 
 
 class Bundle(NamedTuple):
@@ -27,7 +39,7 @@ class Bundle(NamedTuple):
     members: tuple[UOp, ...]  # in order
     offsets: tuple[int, ...]  # of each
     stride: int  # elements from one thread's to the next one's
-    apart: tuple[UOp, ...] = ()  # memories that must lie apart, or be the same, for this order
+    apart: tuple[Extent, ...] = ()  # what must lie apart, or be the same, for this order
 
     def offset(self, member: UOp) -> int:
         return self.offsets[self.members.index(member)]
@@ -37,20 +49,24 @@ def bundles(shapes: Shapes) -> dict[UOp, Bundle]:
     """Return the bundles of a tree, by each member."""
     found: dict[UOp, Bundle] = {}
     for line in _lines(shapes.paths):
-        for run in [line] if _may_mix(line, shapes) else _runs(line):
-            found.update(_of_run(run, shapes))
+        plain: dict[UOp, Bundle] = {}
+        for run in _runs(line):
+            plain.update(_of_run(run, shapes))
+        extents = _extents(line)
+        mixed = _of_run(line, shapes, extents) if extents else {}
+        found.update(mixed if len(mixed) > len(plain) else plain)
     return found
 
 
-def _of_run(run: Sequence[UOp], shapes: Shapes) -> dict[UOp, Bundle]:
-    """Return the bundles of accesses that may be done in another order."""
+def _of_run(
+    run: Sequence[UOp], shapes: Shapes, extents: tuple[Extent, ...] = ()
+) -> dict[UOp, Bundle]:
+    """Return the bundles of accesses that may change places, where `extents` allow it."""
     found: dict[UOp, Bundle] = {}
     groups: dict[tuple[str, _Key], list[tuple[UOp, int]]] = {}
     for node in run:
         key, offset = _key(node)
         groups.setdefault((node.op, key), []).append((node, offset))
-    memories = tuple(dict.fromkeys(node.src[0] for node in run))
-    mixed = memories if len({node.op for node in run}) > 1 else ()
     for (op, _), group in groups.items():
         members, offsets = zip(*group, strict=True)
         stride = shapes.stride(members[0].src[1])
@@ -61,30 +77,37 @@ def _of_run(run: Sequence[UOp], shapes: Shapes) -> dict[UOp, Bundle]:
             fits = len(offsets) > 1 and span < stride
         else:  # whole, and no other store between them
             first = run.index(members[0])
-            in_a_row = bool(mixed) or run[first : first + len(members)] == list(members)
+            in_a_row = bool(extents) or run[first : first + len(members)] == list(members)
             fits = in_a_row and len(offsets) == stride and span == stride - 1
         if fits:
-            found.update(dict.fromkeys(members, Bundle(members, offsets, stride, mixed)))
-    return found if not mixed or len(found) == len(run) else {}
+            found.update(dict.fromkeys(members, Bundle(members, offsets, stride, extents)))
+    return found
 
 
-def _may_mix(line: Sequence[UOp], shapes: Shapes) -> bool:
-    """Tell whether loads may go ahead of stores, where their memories lie apart or are the same.
+def _extents(line: Sequence[UOp]) -> tuple[Extent, ...]:
+    """Return what must lie apart so that loads may go ahead of stores; nothing if they may not.
 
-    All are at one stride from the same index, and none loads what another has stored.
+    Memories may also be the same where their terms are, if nothing is accessed that was stored
+    before.
     """
-    families = {_key(node)[0][1] for node in line}
-    sizes = {node.src[0].dtype for node in line}
-    if {node.op for node in line} != {"LOAD", "STORE"} or len(families) != 1 or len(sizes) != 1:
-        return False
-    written = set[int]()  # through whichever memory, as two may be the same
+    found: dict[_Key, Extent] = {}
+    written = set[tuple[object, int]]()  # by keys, and by terms: two memories may be the same
+    may_be_same = True
     for node in line:
-        _, offset = _key(node)
-        if offset in written:
-            return False
+        key, offset = _key(node)
+        if (key, offset) in written:
+            return ()
+        may_be_same = may_be_same and (key[1], offset) not in written
         if node.op == "STORE":
-            written.add(offset)
-    return bool(_of_run(line, shapes))
+            written |= {(key, offset), (key[1], offset)}
+        one = found.get(key) or Extent(node, _affine(node.src[1])[1], offset, offset, False, key)
+        found[key] = one._replace(
+            low=min(one.low, offset), high=max(one.high, offset),
+            is_stored=one.is_stored or node.op == "STORE",
+            terms=(key[1], node.src[0].dtype) if may_be_same else key,
+        )  # fmt: skip
+    is_mixed = {node.op for node in line} == {"LOAD", "STORE"}
+    return tuple(found.values()) if is_mixed and len(found) <= _MOST_EXTENTS else ()
 
 
 def _key(node: UOp) -> tuple[_Key, int]:
@@ -103,7 +126,7 @@ def _lines(paths: Mapping[UOp, Path]) -> Iterator[list[UOp]]:
         if line and (block != before or node.op in _APART):
             yield line
             line = []
-        if node.op in _OTHER and node.src[0].op != "LOCAL":
+        if node.op in _OTHER and node.src[0].op not in ("LOCAL", "TABLE"):
             line.append(node)
         before = block
     yield line

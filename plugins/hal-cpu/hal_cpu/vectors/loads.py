@@ -20,7 +20,7 @@ class Loads(Memory):
         dtype, kind = dtype_of(uop), stored(dtype_of(uop))
         found = self._found(uop)
         if found is not None and self.require(found.tests):
-            if self._is_bundled(uop, found):
+            if self._is_bundled(uop):
                 self.note(uop, f"part of one load at stride {self.bundles[uop].stride}")
                 return self.vector(dtype, self._part_of_wide(uop, kind, found))
             low, high = min(found.lanes), max(found.lanes)

@@ -10,13 +10,13 @@ An access under a mask touches nothing that no lane of the mask accesses.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
 from hal_core.dtypes import DType, bool_, int32, int64
 from hal_cpu.vectors.arithmetic import literal, of, scalar, stored
-from hal_cpu.vectors.bundles import Bundle
+from hal_cpu.vectors.bundles import Bundle, Extent
 from hal_cpu.vectors.guesses import Guesses, added, multiplied
 from hal_cpu.vectors.text import Scoped
 from hal_cpu.vectors.value import NO_TESTS, Lanes, Tests, Value
@@ -43,7 +43,7 @@ class Memory(Guesses):
         self.arrays: dict[UOp, str] = {}  # memory -> its pointer
         self.indices: Scoped[UOp, Index | None] = Scoped(self.log)
         self.bundles: dict[UOp, Bundle] = {}
-        self.decided: Scoped[tuple[UOp, ...], bool] = Scoped(self.log)  # whether memories lie apart
+        self.decided: Scoped[tuple[Extent, ...], bool] = Scoped(self.log)  # whether they lie apart
         self.deferred: dict[UOp, str] = {}  # members of a bundle -> the vectors they store
         self.long: dict[Value, str] = {}  # values whose base is known in 64 bits
         self.used: set[UOp] = set()  # nodes that others take as a source
@@ -160,32 +160,53 @@ class Memory(Guesses):
         """Tell whether one load reads all lanes, with little between them."""
         return 0 < max(lanes) - min(lanes) < SPAN * self.w
 
-    def _is_bundled(self, uop: UOp, found: Index) -> bool:
+    def _is_bundled(self, uop: UOp) -> bool:
         """Tell whether an access is done with its bundle, which its first member decides."""
         bundle = self.bundles.get(uop)
         if bundle is None or self.mask is not None or self.w == 1:
             return False
         if bundle.apart and bundle.apart not in self.decided:
-            self.decided.put(bundle.apart, self.require(self._lie_apart(uop, bundle, found)))
+            tests = self._lie_apart(bundle.apart)
+            self.decided.put(bundle.apart, tests is not None and self.require(tests))
         return self.decided.get(bundle.apart, True)
 
-    def _lie_apart(self, uop: UOp, bundle: Bundle, found: Index) -> Tests:
-        """Return the tests that the memories of a bundle are the same, or do not overlap here."""
-        kind = stored(dtype_of(uop.src[0]))
-        nbytes = 2 * bundle.stride * self.w * dtype_of(uop.src[0]).itemsize
-        places: list[str] = []
-        for memory in bundle.apart:
-            at = f"getelementptr {kind}, ptr {self.arrays[memory]}, i64 {found.base}"
-            places.append(self.let(f"ptrtoint ptr {self.let(at)} to i64"))
-        tests: list[str] = []
-        for n, a in enumerate(places):
-            for b in places[:n]:
-                far = self.let(f"sub i64 {a}, {b}")
-                size = self.call("@llvm.abs.i64", "i64", ["i64", "i1"], [far, "false"])
-                apart = self.let(f"icmp uge i64 {size}, {nbytes}")
-                same = self.let(f"icmp eq i64 {far}, 0")
-                tests.append(self.let(f"or i1 {apart}, {same}"))
+    def _lie_apart(self, extents: Sequence[Extent]) -> Tests | None:
+        """Return the tests that no extent overlaps one that is stored, unless they are the same.
+
+        None if an index is no pattern, or not known yet.
+        """
+        tests, places = set[str](), list[str]()
+        ends: list[tuple[int, int]] = []  # of each in bytes, from its place
+        for one in extents:
+            index, dtype = one.access.src[1], dtype_of(one.access.src[0])
+            found = self.index(index) if self._is_known(index) else None
+            if found is None:
+                return None
+            kind, size = stored(dtype), dtype.itemsize
+            at = f"getelementptr {kind}, ptr {self.arrays[one.access.src[0]]}, i64 {found.base}"
+            place = self.let(f"ptrtoint ptr {self.let(at)} to i64")
+            places.append(self.let(f"sub i64 {place}, {one.own * size}"))
+            low, high = min(found.lanes) + one.low, max(found.lanes) + one.high + 1
+            ends.append((low * size, high * size))
+            tests |= found.tests
+        for n, one in enumerate(extents):
+            for m, other in enumerate(extents[:n]):
+                if not (one.is_stored or other.is_stored):
+                    continue
+                far = self.let(f"sub i64 {places[n]}, {places[m]}")
+                distance = self.call("@llvm.abs.i64", "i64", ["i64", "i1"], [far, "false"])
+                least = max(ends[n][1] - ends[m][0], ends[m][1] - ends[n][0])
+                test = self.let(f"icmp uge i64 {distance}, {least}")
+                if one.terms == other.terms:
+                    test = self.let(f"or i1 {test}, {self.let(f'icmp eq i64 {far}, 0')}")
+                tests.add(test)
         return frozenset(tests)
+
+    def _is_known(self, index: UOp) -> bool:
+        """Tell whether everything that an index is computed from has been written."""
+        if index.op == "CONST" or index in self.values or index in self.outer:
+            return True
+        return index.op in ("ADD", "SUB", "MUL") and all(map(self._is_known, index.src))
 
     def _first_of(self, uop: UOp, found: Index, more: int) -> str:
         """Return the address of the element that lies `more` behind that of the first lane."""

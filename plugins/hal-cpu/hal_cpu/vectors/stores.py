@@ -24,7 +24,7 @@ class Stores(Loads):
             self.store(kind, self._as_stored(dtype, value.base, 1), self.address(uop, found.base))
         else:
             vector = self._as_stored(dtype, self.vec(value), n)
-            if found is not None and (known or self.deferred) and self._is_bundled(uop, found):
+            if found is not None and (known or self.deferred) and self._is_bundled(uop):
                 self.note(uop, f"part of one store at stride {self.bundles[uop].stride}")
                 self._store_bundle(uop, kind, vector, found)
                 return
