@@ -268,6 +268,8 @@ def test_the_variables_of_a_gang_fit_the_registers():
     few = gangs_of(vector_kernels.sums).widths
     many = gangs_of(vector_kernels.sixteen_sums).widths
     assert few.whole > many.whole == many.few == 8
+    eights = vector_kernels.sums_of_eight_until_the_end
+    assert [gangs_of(eights, one).widths.whole for one in (AVX2, WIDE_REGISTERS)] == [8, 32]
 
 
 def test_a_long_kernel_has_no_body_for_what_is_left_of_a_row():

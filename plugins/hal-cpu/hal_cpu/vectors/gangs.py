@@ -27,7 +27,7 @@ from hal_cpu.vectors.shapes import Shapes
 from hal_cpu.vectors.text import METADATA, Scoped
 from hal_cpu.vectors.tree import Item, Loop, facts, nested, settle, walk
 from hal_cpu.vectors.value import Value
-from hal_cpu.vectors.width import DEEP, WIDE, Registers, Widths, is_deep, subgroup_of, widths
+from hal_cpu.vectors.width import DEEP, WIDE, Registers, Widths, fit, is_deep, subgroup_of, widths
 from hal_kernel.ir.uop import SUBGROUP, TOGETHER, Kernel, UOp, dtype_of
 from hal_kernel.render.renderer import writers
 
@@ -85,6 +85,8 @@ class Gangs(Flat):
             self.notes = dict.fromkeys(loops, "written out: each iteration by itself")
             self.shapes = Shapes(root, self.across_rows) if merged else self.shapes
             self.bundles = bundles(self.shapes)
+            if width is None:
+                self.widths = fit(self.widths, self.bundles.values(), registers)
         self.params: list[str] = []
         self.specials: dict[tuple[str, int], Value] = {}
         self.first: list[str] = []  # for each axis: the global index of the row's first thread

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import accumulate
 from typing import NamedTuple
 
+from hal_cpu.vectors.bundles import Bundle
 from hal_cpu.vectors.functions import itemsize, operations
 from hal_cpu.vectors.shapes import Shapes
 from hal_cpu.vectors.tree import If, Loop
 from hal_kernel.ir.expand import FUNCTIONS
-from hal_kernel.ir.uop import LEAVES, PURE, UOp
+from hal_kernel.ir.uop import LEAVES, PURE, UOp, dtype_of
 
 _LEAST, _MOST = 8, 64
 _LOCAL_NBYTES = 64 << 10  # of all lanes' own arrays
@@ -95,6 +97,16 @@ def widths(
         return Widths(1, 1, "rows are short" if row and row < 4 else "local arrays are large")
     few = min(whole, max(registers.nbytes // size, _LEAST) if size > 1 else 16)
     return Widths(whole, few)
+
+
+def fit(found: Widths, bundles: Iterable[Bundle], registers: Registers) -> Widths:
+    """Return the sizes of gangs whose bundles fill at most half of the registers each."""
+    whole, room = found.whole, registers.number * registers.nbytes // 2
+    for bundle in bundles:
+        size = dtype_of(bundle.members[0].src[0]).itemsize
+        while whole * size * bundle.stride > room and whole > max(_LEAST, registers.nbytes // size):
+            whole //= 2
+    return Widths(whole, min(whole, found.few), found.why)
 
 
 def _alone(uops: tuple[UOp, ...], shapes: Shapes) -> str:
