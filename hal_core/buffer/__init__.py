@@ -95,7 +95,7 @@ class Buffer(Elements):
 
         With `queue` the copy is queued, and its event is returned.
 
-        Order: after all earlier work of the device; the data is there on return. With `queue`:
+        Order: after all earlier calls without `queue`; the data is there on return. With `queue`:
         after earlier work of the queue, and the data is there after the event.
         Raises: InvalidArgument naming both sizes, or as `copyin`; InvalidState.
         """
@@ -283,7 +283,7 @@ class Buffer(Elements):
 
         Other bytes of a file that exists are kept.
         Units: `offset` in bytes.
-        Order: after all earlier work of the device; the data is in the file on return.
+        Order: after the work of all queues of the device; the data is in the file on return.
         Raises: InvalidArgument for something that is no regular file. InvalidArgument, which is
         also an OSError, for a file that the system refuses; the file keeps its length.
         InvalidState.

@@ -210,7 +210,7 @@ class Program(OfThisProcess):
         launch is queued there.
 
         Units: `shared` in bytes; the result in seconds of device time, with `wait=True` only.
-        Order: after all earlier work of the device; with `queue`, of that queue alone.
+        Order: after all earlier calls without `queue`; with it, after earlier work of that queue.
         Raises: InvalidArgument naming the argument, InvalidState for freed buffers or a closed
         device, OutOfMemory.
         """

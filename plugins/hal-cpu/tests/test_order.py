@@ -11,6 +11,7 @@ import pytest
 from run_python import run
 
 import hal_core as hal
+from hal_cpu.checked.order import order
 from hal_testing.conformance.kernels import add_one
 
 N = 64
@@ -141,6 +142,19 @@ def test_Q7_what_the_host_has_waited_for_is_forgotten(device):
         wait(x.copyin(data, queue=queue))
         del data
         assert gone() is None
+
+
+def test_Q7_queues_that_nobody_needs_are_forgotten(device):
+    """Each had a clock with the names of all before, so time and memory grew as their square."""
+    y = hal.zeros(N, hal.int32, device)
+    for number in range(20):
+        with device.queue() as queue:
+            y.fill(number, queue=queue)
+        y.fill(number + 1, queue=device.queue()).wait()  # dropped, and not closed
+    with device.queue() as last:
+        y.fill(0, queue=last).wait()
+        clocks = order._clocks
+        assert last.name in clocks and max(len(clocks), *map(len, clocks.values())) <= 3
 
 
 def test_Q7_memory_of_the_host_counts_too(device):

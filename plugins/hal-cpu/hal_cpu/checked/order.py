@@ -18,6 +18,7 @@ from collections.abc import Iterable
 from functools import partial
 from itertools import filterfalse
 from typing import TYPE_CHECKING, NamedTuple
+from weakref import ref
 
 import numpy as np
 
@@ -76,7 +77,8 @@ class Order:
     def _after_fork(self) -> None:
         """Begin anew in a child, which has none of its parent's queues."""
         self._clocks: dict[str, Clock] = {HOST: {}}
-        self._devices: dict[str, str] = {}  # name of a queue -> name of its device
+        # Name of a queue -> the queue, and the name of its device.
+        self._queues: dict[str, tuple[ref[Queue], str]] = {}
         self._unknown: dict[str, list[Event]] = {}  # waited for before they were recorded
         self._accesses: list[Access] = []
 
@@ -152,15 +154,23 @@ class Order:
     def seen_all(self, device: str) -> None:
         """Note that the host has waited for all queues of a device."""
         with self._lock:
-            for queue, of in list(self._devices.items()):
-                if of != device:
-                    continue
-                _merge(self._clocks[HOST], self._clocks[queue])
+            for queue, (_, of) in self._queues.items():
+                if of == device:
+                    _merge(self._clocks[HOST], self._clocks[queue])
             self._forget_seen()
 
     def _forget_seen(self) -> None:
         host = self._clocks[HOST]
         self._accesses = [old for old in self._accesses if host.get(old.queue, 0) < old.number]
+        used = {old.queue for old in self._accesses}
+        for name, (reference, _) in list(self._queues.items()):
+            queue = reference()
+            if name not in used and (queue is None or queue.closed):  # nothing asks for it any more
+                del self._queues[name], self._clocks[name]
+                self._unknown.pop(name, None)
+        for clock in self._clocks.values():
+            for name in clock.keys() - self._queues.keys():
+                del clock[name]
 
     def forget(self, start: int, nbytes: int) -> None:
         """Forget accesses of memory that is freed."""
@@ -173,7 +183,8 @@ class Order:
     def _clock(self, queue: Queue) -> Clock:
         """Return the queue's clock as of now. Its work comes after what the host has done."""
         name = _name_of(queue)
-        self._devices[name] = queue.device.name
+        if name != HOST:
+            self._queues[name] = ref(queue), queue.device.name
         clock = self._clocks.setdefault(name, {})
         _merge(clock, self._clocks[HOST])
         unknown = []
