@@ -154,9 +154,10 @@ class Order:
     def seen_all(self, device: str) -> None:
         """Note that the host has waited for all queues of a device."""
         with self._lock:
-            for queue, (_, of) in self._queues.items():
-                if of == device:
-                    _merge(self._clocks[HOST], self._clocks[queue])
+            for queue, (_, of) in list(self._queues.items()):
+                if of != device:
+                    continue
+                _merge(self._clocks[HOST], self._clocks[queue])
             self._forget_seen()
 
     def _forget_seen(self) -> None:
@@ -183,9 +184,9 @@ class Order:
     def _clock(self, queue: Queue) -> Clock:
         """Return the queue's clock as of now. Its work comes after what the host has done."""
         name = _name_of(queue)
+        clock = self._clocks.setdefault(name, {})
         if name != HOST:
             self._queues[name] = ref(queue), queue.device.name
-        clock = self._clocks.setdefault(name, {})
         _merge(clock, self._clocks[HOST])
         unknown = []
         for event in self._unknown.pop(name, []):
