@@ -3,6 +3,7 @@
 import functools
 import inspect
 import math
+import re
 from types import SimpleNamespace
 
 import run_on_lists
@@ -75,77 +76,45 @@ def generated(
 )
 
 # Integers stay far below 2**31 and floats finite, so that Python's answer is the kernel's.
-INTS = ("p", "q", "i", "n", "TILE", "3", "-2", "0", "k[i % n]", "k[abs(p) % n]")
-FLOATS = ("u", "v", "w", "a", "x[i % n]", "y[i % n]", "WEIGHTS[1]", "1.5", "-0.25", "2")
-
-
-def _binary(inner, symbols, form):
-    return st.builds(
-        lambda left, symbol, right: form.format(f"{left} {symbol} {right}"),
-        inner,
-        st.sampled_from(symbols.split()),
-        inner,
-    )
-
-
-@functools.cache
-def _ints(depth):
-    leaf = st.sampled_from(INTS)
-    if not depth:
-        return leaf
-    inner, booleans = _ints(depth - 1), _bools(depth - 1)
-    return st.one_of(
-        leaf,
-        _binary(inner, "+ - * & | ^", "({}) % 97"),
-        st.builds("({} // (abs({}) % 5 + 1))".format, inner, inner),
-        st.builds("({} % (-(abs({}) % 5) - 1))".format, inner, inner),
-        st.builds("(({} >> 1) + (-{}))".format, leaf, leaf),
-        st.builds("hal.int32({} if {} else {})".format, inner, booleans, inner),
-        st.builds("({} if ({}) else p)".format, inner, booleans),
-        st.builds("min({}, {}, p)".format, inner, inner),
-        st.builds("max(q, {}, abs({}))".format, inner, inner),
-        st.builds("pick({}, {}) % 97".format, inner, inner),
-        st.builds("halve({}, k, i % n) % 97".format, inner),
-    )
+LEAVES = {
+    "int": ("p", "q", "i", "n", "TILE", "3", "-2", "0", "k[i % n]", "k[abs(p) % n]"),
+    "float": ("u", "v", "w", "a", "x[i % n]", "y[i % n]", "WEIGHTS[1]", "1.5", "-0.25", "2"),
+    "bool": ("e", "(i < n)", "True", "FLAG", "(not e)"),
+    "+": tuple("+-*&|^"),
+    "<": ("<", "<=", ">", ">=", "==", "!="),
+}
+EXPRESSIONS = {
+    "int": [
+        "({int} {+} {int}) % 97", "({int} // (abs({int}) % 5 + 1))",
+        "({int} % (-(abs({int}) % 5) - 1))",
+        "(({int} >> 1) + (-{int}))", "hal.int32({int} if {bool} else {int})",
+        "({int} if ({bool}) else p)", "min({int}, {int}, p)", "max(q, {int}, abs({int}))",
+        "pick({int}, {int}) % 97", "halve({int}, k, i % n) % 97",
+    ],
+    "float": [
+        "({float} + {float})", "({float} - {float})", "(u * {float} / 8)",
+        "hal.fmod({float} + v, 1000.0)", "hal.float64({int})", "({float} if {bool} else u)",
+        "min(v, {float}, 1e6)", "abs(hal.floor({float} + u))", "round({float} - v)",
+    ],
+    "bool": [
+        "({int} {<} {int})", "({float} {<} {float})", "({bool} and {bool})", "({bool} or {bool})",
+        "({int} < {int} <= {int})", "(i < n - 2 and x[i + 2] > {float})",
+        "(i >= n - 2 or x[i + 2] < v or {bool})", "(0 <= p < n and k[p] != {int} or {bool})",
+        "(not {bool})",
+    ],
+}  # fmt: skip
 
 
 @functools.cache
-def _floats(depth):
-    leaf = st.sampled_from(FLOATS)
-    if not depth:
-        return leaf
-    inner, booleans, ints = _floats(depth - 1), _bools(depth - 1), _ints(depth - 1)
-    return st.one_of(
-        leaf,
-        _binary(inner, "+ -", "({})"),
-        st.builds("(u * {} / 8)".format, inner),
-        st.builds("hal.fmod({} + v, 1000.0)".format, inner),
-        st.builds("hal.float64({})".format, ints),
-        st.builds("({} if {} else u)".format, inner, booleans),
-        st.builds("min(v, {}, 1e6)".format, inner),
-        st.builds("abs(hal.floor({} + u))".format, inner),
-        st.builds("round({} - v)".format, inner),
-    )
+def _values(kind, depth):
+    texts = EXPRESSIONS.get(kind, ()) if depth else ()
+    return st.one_of(st.sampled_from(LEAVES[kind]), *(_filled(text, depth - 1) for text in texts))
 
 
-@functools.cache
-def _bools(depth):
-    leaf = st.sampled_from(("e", "(i < n)", "True", "FLAG", "(not e)"))
-    if not depth:
-        return leaf
-    inner, ints, floats = _bools(depth - 1), _ints(depth - 1), _floats(depth - 1)
-    compare = "< <= > >= == !="
-    return st.one_of(
-        leaf,
-        _binary(ints, compare, "({})"),
-        _binary(floats, compare, "({})"),
-        _binary(inner, "and or", "({})"),
-        st.builds("({} < {} <= {})".format, ints, ints, ints),
-        st.builds("(i < n - 2 and x[i + 2] > {})".format, floats),
-        st.builds("(i >= n - 2 or x[i + 2] < v or {})".format, inner),
-        st.builds("(0 <= p < n and k[p] != {} or {})".format, ints, inner),
-        st.builds("(not {})".format, inner),
-    )
+def _filled(text, depth):
+    """Put a value in the place of each kind in braces."""
+    kinds = re.findall("{(.*?)}", text)
+    return st.builds(re.sub("{.*?}", "{}", text).format, *(_values(kind, depth) for kind in kinds))
 
 
 def _indent(lines):
@@ -156,22 +125,24 @@ def _indent(lines):
 def _blocks(depth, counters="stuz", *, loop=False):
     """Statements; in a `loop` such that leave it."""
     simple = st.one_of(
-        st.builds("p = ({} + p) % 1009".format, _ints(2)),
-        st.builds("q += {} % 11".format, _ints(2)),
-        st.builds("u = hal.fmod({} + u, 1e4)".format, _floats(2)),
-        st.builds("v -= hal.fmod(u + {}, 7.5)".format, _floats(2)),
-        st.builds("e = ({}) == e".format, _bools(2)),
-        st.builds("y[i % n] = {}".format, _floats(2)),
-        st.builds("y[abs(p) % n] += {}".format, _floats(1)),
-        st.builds("k[i % n] = ({}) % 100".format, _ints(2)),
-        st.builds("p, q = q % 97, ({} + p) % 97".format, _ints(1)),
-        st.builds("q, k[i % n] = seek({}, k, n)".format, _ints(1)),
-        st.builds("u = y[abs(p) % n] = hal.fmod({}, 1e4)".format, _floats(1)),
+        _filled("p = ({int} + p) % 1009", 2),
+        _filled("q += {int} % 11", 2),
+        _filled("u = hal.fmod({float} + u, 1e4)", 2),
+        _filled("v -= hal.fmod(u + {float}, 7.5)", 2),
+        _filled("e = ({bool}) == e", 2),
+        _filled("y[i % n] = {float}", 2),
+        _filled("y[abs(p) % n] += {float}", 1),
+        _filled("k[i % n] = ({int}) % 100", 2),
+        _filled("p, q = q % 97, ({int} + p) % 97", 1),
+        _filled("q, k[i % n] = seek({int}, k, n)", 1),
+        _filled("u = y[abs(p) % n] = hal.fmod({float}, 1e4)", 1),
     ).map(lambda line: [line])
     if loop:
         left = (["break"], ["continue"], ["return"], ["p = (p + 1) % 1009", "continue"])
         leaving = st.builds(
-            lambda test, out: [f"if {test}:", *_indent(out)], _bools(1), st.sampled_from(left)
+            lambda test, out: [f"if {test}:", *_indent(out)],
+            _values("bool", 1),
+            st.sampled_from(left),
         )
         simple = st.one_of(simple, leaving)
     if not depth:
@@ -184,14 +155,14 @@ def _blocks(depth, counters="stuz", *, loop=False):
         st.one_of(
             simple,
             st.builds(
-                lambda test, body: [f"if {test}:", *_indent(body)], _bools(2), inner
+                lambda test, body: [f"if {test}:", *_indent(body)], _values("bool", 2), inner
             ),
             st.builds(
                 lambda test, then, other: [
                     f"if {test}:", *_indent(then), f"elif ({test}) == e:", *_indent(then), "else:",
                     *_indent(other),
                 ],
-                _bools(2), inner, inner,
+                _values("bool", 2), inner, inner,
             ),
             st.builds(
                 lambda bounds, body: [
@@ -207,7 +178,7 @@ def _blocks(depth, counters="stuz", *, loop=False):
                     f"while m{counter} < 4 and ({test}):",
                     *_indent([f"m{counter} += 1", *body]),
                 ],
-                _bools(1), body,
+                _values("bool", 1), body,
             ),
             st.builds(
                 lambda test, body: [
@@ -219,7 +190,7 @@ def _blocks(depth, counters="stuz", *, loop=False):
                     ]),
                     f"q += l{counter}",
                 ],
-                _bools(1), body,
+                _values("bool", 1), body,
             ),
             st.builds(
                 lambda bounds, body: [
