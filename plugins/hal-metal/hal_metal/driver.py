@@ -13,7 +13,6 @@ import ctypes
 import sys
 from collections.abc import Callable
 from operator import call
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hal_core.buffer.host import word_at
@@ -138,12 +137,7 @@ class check:
     def __enter__(self) -> None:
         self._pool.__enter__()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         self._pool.__exit__(kind, error, trace)
         if isinstance(error, (Refused, objc.error)):
             raise explain(error, self.operation, self.device) from None

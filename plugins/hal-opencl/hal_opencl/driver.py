@@ -13,7 +13,6 @@ import re
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from types import TracebackType
 from typing import Any, NamedTuple
 
 import platformdirs
@@ -130,12 +129,7 @@ class check:
     def __enter__(self) -> None:
         return
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         if isinstance(error, cl.Error):
             raise explain(error, self.operation, self.device) from None
 

@@ -11,7 +11,6 @@ import os
 import re
 import socket
 import sys
-from types import TracebackType
 from typing import Any, NamedTuple
 
 from hal_core import API_VERSION, __version__, config
@@ -89,12 +88,7 @@ class check:
     def __enter__(self) -> None:
         pass
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         if error is not None:
             import ray
 
