@@ -211,28 +211,11 @@ def sample_of_casts(source: hal.DType) -> Sample:
     return Sample(casts(source), [*made, x], (len(x),), {"threads": len(x)})
 
 
-@cache
-def wide_casts(source: hal.DType) -> KernelFunction:
-    """Make a kernel that casts to the integers of 64 bits."""
-
-    @hal.kernel
-    def convert(
-        y: hal.Ptr[hal.int64], z: hal.Ptr[hal.uint64], x: hal.ConstPtr[source], n: hal.int32
-    ) -> None:
-        i = hal.global_idx(0)
-        if i < n:
-            y[i] = hal.int64(x[i])
-            z[i] = hal.uint64(x[i])
-
-    return convert
-
-
 def samples_of_wide_casts(source: hal.DType) -> list[Sample]:
-    """Return casts to integers and to floats of 64 bits: a device may have one of these kinds."""
-    x = edges.numbers(source)
-    kinds = (wide_casts(source), ("i8", "u8")), (caster(source, hal.float64), ("f8",))
+    """Return a cast to each dtype of 64 bits: a device may lack some of them."""
+    x, targets = edges.numbers(source), (hal.int64, hal.uint64, hal.float64)
     return [
-        Sample(kernel, [*(np.zeros(len(x), kind) for kind in made), x], (len(x),),
+        Sample(caster(source, target), [np.zeros(len(x), target.to_numpy()), x], (len(x),),
                {"threads": len(x)})
-        for kernel, made in kinds
+        for target in targets
     ]  # fmt: skip
