@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import hal_core as hal
-from bench.measure import Task
+from bench.measure import Task, call
 
 Others = dict[str, Callable[[], Task]]  # by name; making one fails if it is not installed
 
@@ -31,6 +31,20 @@ class Bare(Protocol):
 
     def copy(self, nbytes: int, batch: int) -> Task:
         """Copy within the device `batch` times, then wait."""
+        once = self.copier(nbytes)
+
+        def run() -> None:
+            for _ in range(batch):
+                once()
+            self.wait()
+
+        return call(run, batch)
+
+    def copier(self, nbytes: int) -> Callable[[], object]:
+        """Return a function that queues a copy within the device."""
+
+    def wait(self) -> None:
+        """Wait for what is queued."""
 
     def allocate(self, nbytes: int) -> Task:
         """Allocate memory and free it."""

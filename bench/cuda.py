@@ -12,8 +12,8 @@ from cuda.bindings import driver as cu
 
 import hal_core as hal
 from bench import cuda_peers
-from bench.bare import Others
-from bench.measure import Task, call
+from bench.bare import Bare, Others
+from bench.measure import Task
 
 LAUNCH = """
 for _ in turns:
@@ -29,7 +29,7 @@ def checked(function: Callable[..., tuple[Any, ...]], *arguments: Any) -> Any:
     return results[0] if results else None
 
 
-class CUDA:
+class CUDA(Bare):
     """The driver's interface, on the primary context and a stream of its own."""
 
     name = "cuda-bindings"
@@ -71,15 +71,9 @@ class CUDA:
     def copy_out(self, nbytes: int, pinned: bool) -> Task:
         return Task("copy(here, there, n)", {"copy": cu.cuMemcpyDtoH, **_ends(nbytes, pinned)})
 
-    def copy(self, nbytes: int, batch: int) -> Task:
-        dest, source = Memory(nbytes), Memory(nbytes)
-
-        def run() -> None:
-            for _ in range(batch):
-                cu.cuMemcpyDtoDAsync(dest.address, source.address, nbytes, self.stream)
-            self.wait()
-
-        return call(run, batch)
+    def copier(self, nbytes: int) -> Callable[[], object]:
+        ends = Memory(nbytes), Memory(nbytes)
+        return lambda: cu.cuMemcpyDtoDAsync(*(one.address for one in ends), nbytes, self.stream)
 
     def allocate(self, nbytes: int) -> Task:
         names = {"take": cu.cuMemAllocAsync, "give": cu.cuMemFreeAsync, "n": nbytes}
@@ -98,29 +92,22 @@ class CUDA:
 
 
 class Memory:
-    """Memory of the device, freed with the object."""
+    """Memory of the device, or pinned memory of the host, freed with the object."""
 
-    def __init__(self, nbytes: int) -> None:
-        self.address = int(checked(cu.cuMemAlloc, nbytes))
-
-    def __del__(self) -> None:
-        cu.cuMemFree(self.address)
-
-
-class Pinned:
-    """Pinned memory of the host."""
-
-    def __init__(self, nbytes: int) -> None:
-        self.address = int(checked(cu.cuMemHostAlloc, nbytes, 0))
-        ctypes.memset(self.address, 1, nbytes)
+    def __init__(self, nbytes: int, pinned: bool = False) -> None:
+        self.free = cu.cuMemFreeHost if pinned else cu.cuMemFree
+        call = (cu.cuMemHostAlloc, nbytes, 0) if pinned else (cu.cuMemAlloc, nbytes)
+        self.address = int(checked(*call))
+        if pinned:
+            ctypes.memset(self.address, 1, nbytes)
 
     def __del__(self) -> None:
-        cu.cuMemFreeHost(self.address)
+        self.free(self.address)
 
 
 def _ends(nbytes: int, pinned: bool) -> dict[str, object]:
     """Return the two addresses of a copy, and the owners of their memory."""
     there, array = Memory(nbytes), np.ones(0 if pinned else nbytes, np.uint8)
-    here = Pinned(nbytes) if pinned else None
+    here = Memory(nbytes, pinned=True) if pinned else None
     address = here.address if here else array.ctypes.data
     return {"there": there.address, "here": address, "n": nbytes, "owners": (there, here, array)}

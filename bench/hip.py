@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 
 import hal_core as hal
 from bench.bare import Bare
-from bench.measure import Task, call
+from bench.measure import Task
 from hal_core.compiler.seal import unseal
 
 LAUNCH = """
@@ -69,16 +69,10 @@ class HIP(Bare):
         names = {"copy": self.library.hipMemcpyDtoH, **self._ends(nbytes, pinned)}
         return Task("copy(here, there, n)", names)
 
-    def copy(self, nbytes: int, batch: int) -> Task:
-        dest, source = Memory(self, nbytes), Memory(self, nbytes)
-        queue, size = self.library.hipMemcpyDtoDAsync, ctypes.c_size_t(nbytes)
-
-        def run() -> None:
-            for _ in range(batch):
-                queue(dest.address, source.address, size, self.stream)
-            self.wait()
-
-        return call(run, batch)
+    def copier(self, nbytes: int) -> Callable[[], object]:
+        ends, size = [Memory(self, nbytes) for _ in range(2)], ctypes.c_size_t(nbytes)
+        queue = self.library.hipMemcpyDtoDAsync
+        return lambda: queue(*(one.address for one in ends), size, self.stream)
 
     def allocate(self, nbytes: int) -> Task:
         place = ctypes.c_void_p()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -11,7 +11,7 @@ import pyopencl as cl
 
 import hal_core as hal
 from bench.bare import Bare
-from bench.measure import Task, call
+from bench.measure import Task
 from hal_opencl.render import OpenCLRenderer
 
 LAUNCH = "for _ in turns: launch(queue, kernel, threads, threads)"
@@ -38,7 +38,7 @@ class OpenCL(Bare):
         built.set_args(*with_offsets, np.int32(count))
         names: dict[str, Any] = {"launch": cl.enqueue_nd_range_kernel, "turns": range(batch)}
         names |= {"queue": self.queue, "kernel": built, "threads": (count,), "owners": memory}
-        return Task(LAUNCH, names, batch, self.queue.finish)
+        return Task(LAUNCH, names, batch, self.wait)
 
     def copy_in(self, nbytes: int, pinned: bool) -> Task:
         names = {"copy": cl.enqueue_copy, "queue": self.queue, "there": self.memory(nbytes)}
@@ -60,15 +60,12 @@ class OpenCL(Bare):
         mapped.fill(1)
         return mapped
 
-    def copy(self, nbytes: int, batch: int) -> Task:
+    def copier(self, nbytes: int) -> Callable[[], object]:
         dest, source = self.memory(nbytes), self.memory(nbytes)
+        return lambda: cl.enqueue_copy(self.queue, dest, source, byte_count=nbytes)
 
-        def run() -> None:
-            for _ in range(batch):
-                cl.enqueue_copy(self.queue, dest, source, byte_count=nbytes)
-            self.queue.finish()
-
-        return call(run, batch)
+    def wait(self) -> None:
+        self.queue.finish()
 
     def allocate(self, nbytes: int) -> Task:
         return Task("memory(n).release()", {"memory": self.memory, "n": nbytes})
