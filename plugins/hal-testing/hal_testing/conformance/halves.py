@@ -74,6 +74,8 @@ def hard_to_round(half: Half) -> Array:
     over = last * (1 + 2.0 ** -(half.fraction_bits + 2))
     beyond = np.array([last, over, 3.4e38, np.inf], np.float32)
     near = [middles, beyond, *(np.nextafter(middles, np.float32(end)) for end in (0, np.inf))]
-    noise = np.random.default_rng(16).integers(0, 1 << 32, 4000, np.uint32).view(np.float32)
+    noise = np.random.default_rng(16).integers(0, 1 << 32, 4000, np.uint32)
+    noise[0] = 0x7F800001  # a NaN whose upper half would be an infinity
     plain = np.concatenate(near)
-    return np.concatenate([plain, -plain, noise, np.array([0.0, -0.0, np.nan], np.float32)])
+    others = noise.view(np.float32), np.array([0.0, -0.0, np.nan], np.float32)
+    return np.concatenate([plain, -plain, *others])
