@@ -4,33 +4,16 @@ import itertools
 import math
 
 import numpy as np
+import oracles
 import pytest
 from builder import Builder
+from oracles import FLOATS, INTEGERS
 from slices import usual
 
-from hal_core.dtypes import (
-    DTYPES,
-    bool_,
-    float16,
-    float32,
-    float64,
-    int16,
-    int32,
-    int64,
-    uint32,
-    uint64,
-)
+from hal_core.dtypes import float16, float32, int16, int32, int64, uint32, uint64
 from hal_kernel.interpreter import interpret
 
-INTEGERS = [dtype for dtype in DTYPES.values() if dtype.is_integer]
-FLOATS = [float32, float64]
 NAN, INF = float("nan"), float("inf")
-
-
-def wrap(value, dtype):
-    bits = 8 * dtype.itemsize
-    value &= (1 << bits) - 1
-    return value - (1 << bits) if dtype.kind == "i" and value >> (bits - 1) else value
 
 
 def pairs(values):
@@ -54,7 +37,8 @@ def test_unsigned_divisions_of_numbers_that_were_negative(toolchain, dtype):
     got = {name: np.zeros(len(left), dtype.to_numpy()) for name in "qr"}
     given = {"x": np.array(left, "i2"), "y": np.array(right, "i2")}
     toolchain.run(b.kernel(), {**got, **given}, grid=(len(left), 1, 1))
-    wrapped = [(wrap(a, dtype), wrap(c, dtype)) for a, c in zip(left, right, strict=True)]
+    columns = ([oracles.wrap(one, dtype) for one in side] for side in (left, right))
+    wrapped = [*zip(*columns, strict=True)]
     same(got["q"], [a // 7 for a, _ in wrapped], "by a constant")
     same(got["r"], [a % c if c else 0 for a, c in wrapped], "by a variable")
 
@@ -228,7 +212,7 @@ def check_clamped(llvm, x, source, target, ends):
             better = other < first if op == "MIN" else other > first
             clamped = np.where(better, other, first)
         b.store(f"r{n}", i, b.cast(value, target))
-        expected.append([cast(number.item(), target) for number in clamped])
+        expected.append([oracles.cast(number.item(), source, target) for number in clamped])
     got = {f"r{n}": np.zeros(len(x), target.to_numpy()) for n in range(len(order))}
     llvm.run(b.kernel(), {**got, "x": x}, (len(x), 1, 1))
     for n, numbers in enumerate(expected):
@@ -251,23 +235,6 @@ def test_an_integer_keeps_no_sign_of_a_zero(toolchain, dtype):
     for name, result in got.items():
         assert result.tolist() == [0.0, 0.0, 0.0, -1.0] * 4, name
         assert not np.signbit(result[result == 0]).any(), name
-
-
-def cast(value, target):
-    if target is bool_:
-        return value != 0
-    if target.is_float:
-        with np.errstate(over="ignore"):
-            return float(target.to_numpy().type(value))
-    if not isinstance(value, float):
-        return wrap(int(value), target)
-    if value != value:
-        return 0
-    return (
-        int(max(target.min, min(target.max, value)))
-        if abs(value) != INF
-        else (int(target.max if value > 0 else target.min))
-    )
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
