@@ -5,6 +5,7 @@ import os
 import subprocess
 import threading
 import time
+import traceback
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -43,6 +44,8 @@ def test_C5_a_compile_error_shows_log_source_and_line_and_prints_nothing(device,
     assert error.source == text
     assert "error" in error.log
     assert f"> {line:4d} | {text.splitlines()[line - 1]}" in str(error)
+    shown = "".join(traceback.format_exception(error))
+    assert shown.count("Traceback") == 1 and "BUILD_PROGRAM_FAILURE" in shown
     assert capfd.readouterr() == ("", "")
 
 
