@@ -22,8 +22,8 @@ def paired(rows, columns, of):
     return found
 
 
-def leave_dtypes(item):
-    """Mark a test of one dtype `full`, but for a dtype of each size and kind."""
+def pytest_itemcollected(item):
+    """Mark a test of one dtype `full`, but for a dtype of each size and kind. For a conftest.py."""
     given = item.callspec.params if hasattr(item, "callspec") else {}
     if str(given.get("dtype", "bool")) not in OF_EACH_SIZE:
         item.add_marker(pytest.mark.full)

@@ -24,7 +24,7 @@ sys.path.append(str(Path(__file__).resolve().parents[3] / "tests"))
 import build
 from own_cache import *  # noqa: F403
 from simulator import SYSTEM, Simulator
-from slices import leave_dtypes
+from slices import pytest_itemcollected  # noqa: F401
 from software_driver import *  # noqa: F403
 
 pytest.register_assert_rewrite("each_turn")
@@ -45,10 +45,6 @@ try:
     DRIVER = None if SYSTEM else _software_driver()
 except build.NoCompiler as error:
     WHY = f"the software driver cannot be built: {error}"
-
-
-def pytest_itemcollected(item):
-    leave_dtypes(item)
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ sys.path.append(str(Path(__file__).resolve().parents[3] / "tests"))
 import hip_build
 from own_cache import *  # noqa: F403
 from runtime_control import SYSTEM, Runtime
-from slices import leave_dtypes
+from slices import pytest_itemcollected  # noqa: F401
 from software_driver import *  # noqa: F403
 
 pytest.register_assert_rewrite("each_turn")
@@ -35,10 +35,6 @@ try:  # under the name by which the backend asks for it, which is then found loa
         LIBRARY = ctypes.CDLL(str(built), mode=ctypes.RTLD_GLOBAL)
 except hip_build.NoCompiler as error:
     WHY = f"the software runtime cannot be built: {error}"
-
-
-def pytest_itemcollected(item):
-    leave_dtypes(item)
 
 
 @pytest.fixture(scope="session")

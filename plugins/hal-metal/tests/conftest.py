@@ -17,11 +17,7 @@ sys.path.append(str(Path(__file__).resolve().parents[3] / "tests"))
 
 from metal_software import SYSTEM, WHY
 from own_cache import *  # noqa: F403
-from slices import leave_dtypes
-
-
-def pytest_itemcollected(item):
-    leave_dtypes(item)
+from slices import pytest_itemcollected  # noqa: F401
 
 
 @pytest.fixture

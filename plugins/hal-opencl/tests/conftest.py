@@ -13,7 +13,7 @@ from hal_opencl import plugin
 sys.path.append(str(Path(__file__).resolve().parents[3] / "tests"))
 
 from own_cache import *  # noqa: F403
-from slices import leave_dtypes
+from slices import pytest_itemcollected  # noqa: F401
 
 SAXPY = """
 __kernel void saxpy(__global float *y, __global const float *x, float a, int n) {
@@ -21,10 +21,6 @@ __kernel void saxpy(__global float *y, __global const float *x, float a, int n) 
     if (i < n) y[i] = a * x[i] + y[i];
 }
 """
-
-
-def pytest_itemcollected(item):
-    leave_dtypes(item)
 
 
 @pytest.fixture(scope="module")
