@@ -2,11 +2,12 @@
 
 import pytest
 from runtime_control import SYSTEM
-from test_program import add_one, far
+from test_program import far
 
 import hal_core as hal
 from hal_core.compiler.seal import seal, unseal
 from hal_hip.compiler import MAKER
+from hal_testing.conformance.kernels import add_one
 
 TEXT = 'extern "C" __global__ void stop(int *y) { __builtin_trap(); y[0] = 1; }'
 

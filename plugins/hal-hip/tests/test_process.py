@@ -16,7 +16,8 @@ from runtime_control import Runtime
 from hal_hip import hiprtc
 sim = Runtime(conftest.LIBRARY)
 hiprtc.find()  # once, in a process that no program starts
-from test_program import add_one, far
+from hal_testing.conformance.kernels import add_one
+from test_program import far
 """
 pytestmark = [
     pytest.mark.usefixtures("device"),
