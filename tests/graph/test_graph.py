@@ -284,20 +284,6 @@ def test_a_misspelt_argument_of_a_launch_is_told_with_those_there_are(fake):
     assert first(made) == 2 and generated.captures == {}
 
 
-def test_P10_a_queue_keeps_the_launches_of_a_program_that_is_unloaded(fake):
-    program, made = double(fake)
-    graph = hal.Graph(fake)
-    graph.add(program, made, vals=(N,), threads=N)
-    with fake.queue() as queue:
-        gate = hal.Event()
-        queue.wait(gate)
-        program(made, vals=(N,), threads=N, queue=queue)
-        graph.replay(queue=queue)
-        program.unload()
-        gate.set()
-    assert first(made) == 8
-
-
 def test_G2_buffers_of_the_last_replay_make_room(fake):
     x = hal.zeros(64, hal.int32, fake)
     with fake.capture() as graph:

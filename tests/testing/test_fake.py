@@ -174,18 +174,6 @@ def test_P10_programs_that_are_left_behind_are_unloaded(device, faulty):
     assert faulty.unload(handle) == chip.BAD_HANDLE
 
 
-def test_P10_a_launch_that_waits_in_a_queue_outlasts_its_program(device, faulty):
-    program, y, start = device.compile(count_up), hal.zeros(10, hal.int32, device), hal.Event()
-    queue = device.queue()
-    queue.wait(start)
-    program(y, vals=(5, 10), threads=10, queue=queue)
-    program.unload()
-    start.set()
-    queue.synchronize()
-    assert y.numpy()[1] == y.numpy()[0] + 1
-    assert faulty.calls["unload"] == 1
-
-
 def test_open_chips_are_counted_and_more_are_refused(device):
     hal.Device.register_plugin("MANY", FakePlugin(1000))
     opened = []

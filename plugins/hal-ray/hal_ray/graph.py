@@ -16,11 +16,12 @@ if TYPE_CHECKING:
 def replay_there(device: Compiled, steps: list[Step]) -> Callable[[], None] | None:
     """Return a function that sends one replay; None for steps that copy from another device."""
     any_device: Any = device
-    commands = []
+    commands, codes = [], []
     for kind, program, geometry, args, _ in steps:
         if program is not None:
             loaded: Any = program
             commands.append(loaded.command(geometry, *args))
+            codes.append(loaded.code)
             continue
         dest, *rest = args
         if kind == "copy":
@@ -35,7 +36,7 @@ def replay_there(device: Compiled, steps: list[Step]) -> Callable[[], None] | No
     connection, number = any_device.connection, next(any_device.numbers)
     connection.add("define", number, tuple(commands))
 
-    def replay() -> None:
+    def replay(kept: object = codes) -> None:
         connection.add("replay", number)
 
     weakref.finalize(replay, connection.add_later, "forget", number).atexit = False

@@ -21,6 +21,10 @@ def launch(geometry, {names}):
 """
 
 
+class Code:
+    """Machine code on the node, unloaded there once no program, launch or graph needs it."""
+
+
 class RayProgram(Program):
     """A kernel on a device of a node. A launch is a command; a failure surfaces at a later wait."""
 
@@ -30,9 +34,10 @@ class RayProgram(Program):
         super().__init__(device, binary)
         self.number = next(device.numbers)
         self.info = device.connection.ask("load", self.number, binary)
-        # Unloads a program that is garbage, too. Not at exit, when the device is closed already.
-        self._end = weakref.finalize(self, device.connection.add_later, "unload", self.number)
-        self._end.atexit = False
+        self.code: Code | None = Code()
+        # Not at exit, when the device is closed already.
+        end = weakref.finalize(self.code, device.connection.add_later, "unload", self.number)
+        end.atexit = False
         self.command = self._define(lambda *command: command)
 
     def _geometry(self, grid: Dim3, block: Dim3, shared: int) -> Any:
@@ -49,12 +54,12 @@ class RayProgram(Program):
         return seconds
 
     def _unload(self) -> None:
-        self._end()
+        self.code, self.command = None, self._refuse_unloaded
 
     def _define(self, add: Callable[..., Any]) -> Callable[..., Any]:
         """Return the function that gives the command of a launch to `add`.
 
-        It looks up no attribute, and does not keep the program alive.
+        It looks up no attribute, and keeps the code there alive, not the program.
         """
         params = self.signature.params
         names, pointers, values = (
@@ -62,4 +67,5 @@ class RayProgram(Program):
             for wanted in (params, self.signature.pointers, self.signature.values)
         )
         text = _LAUNCH.format(names=names, pointers=pointers, values=values)
-        return define(text, "launch", "launch on RAY", {"add": add, "number": self.number})
+        known = {"add": add, "number": self.number, "code": self.code}
+        return define(text, "launch", "launch on RAY", known)

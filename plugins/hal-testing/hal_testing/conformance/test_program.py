@@ -508,6 +508,18 @@ class TestProgram:
         del program
         assert numbers(made) == [3000] * 64
 
+    def test_P10_unloading_does_not_hurt_what_waits(self, device: hal.Compiled) -> None:
+        program, made = device.load(device.compile(add_one).binary), zeros(device, 5)
+        graph, gate = hal.Graph(device), hal.Event()
+        graph.add(program, made, vals=(5,), threads=5)
+        with device.queue() as queue:
+            queue.wait(gate)
+            program(made, vals=(5,), threads=5, queue=queue)
+            graph.replay(queue=queue)
+            program.unload()
+            gate.set()
+        assert numbers(made) == [2] * 5
+
     def test_P10_loading_and_unloading_again_and_again(self, device: hal.Compiled) -> None:
         binary, made = device.compile(count_up).binary, zeros(device, 5)
         for turn in range(200):
