@@ -14,12 +14,7 @@ Array = npt.NDArray[Any]
 
 # kind -> function that returns the new value, given the old one and the operands
 _KINDS: dict[str, Callable[..., Array]] = {
-    "ADD": OPERATIONS["ADD"],
-    "MIN": OPERATIONS["MIN"],
-    "MAX": OPERATIONS["MAX"],
-    "AND": OPERATIONS["AND"],
-    "OR": OPERATIONS["OR"],
-    "XOR": OPERATIONS["XOR"],
+    **{kind: OPERATIONS[kind] for kind in ("ADD", "MIN", "MAX", "AND", "OR", "XOR")},
     "EXCHANGE": lambda old, value: value,
     "CAS": lambda old, expected, desired: choose(old == expected, desired, old),
 }
