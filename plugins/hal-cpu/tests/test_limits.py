@@ -106,6 +106,15 @@ def test_many_barriers(own_device, barriers):
     assert run(own_device, add.kernel((8, 1, 1)), x, 8).tolist() == np.roll(x, -barriers).tolist()
 
 
+def test_an_index_may_be_a_long_sum(own_device):
+    add = Nodes()
+    place = add.i
+    for number in range(2000):
+        place = add("ADD", int32, place, add.const(1 - number % 2 * 2))
+    add("STORE", None, add.y, place, add("LOAD", int32, add.x, place))
+    assert run(own_device, add.kernel(), np.arange(8, dtype="i4"), 8).tolist() == list(range(8))
+
+
 def test_beyond_the_limit_texts_are_not_optimised(own_device, monkeypatch):
     short, x = selections(100), np.arange(64, dtype="i4")
     assert run(own_device, short, x, 64).tolist() == selected(x, 100)

@@ -187,6 +187,27 @@ def backwards(y: P[F], x: C[F], n: I32):
         y[3 * i + 2] = x[3 * i]
 
 
+@case(["f4"], ["f4", "f4"], scale=2)
+def halves_in_a_loop(y: P[F], x: C[F], z: C[F], n: I32):
+    """An iteration is written twice, and an index comes after the first access of its line."""
+    i = hal.global_idx(0)
+    for _ in range(3):
+        if i < n:
+            y[2 * i] = x[2 * i]
+            y[2 * i + 1] = z[i // 2]
+
+
+@case(["i4"], ["i4"], scale=3)
+def cancelled(y: P[I32], x: C[I32], n: I32):
+    """The index of one store is that of the others, and no pattern."""
+    i = hal.global_idx(0)
+    if i < n:
+        t = x[i]
+        y[3 * i] = 5
+        y[3 * i + 1 + t - t] = 7
+        y[3 * i + 2] = 8
+
+
 @case(["f4", "i4"], ["f4"])
 def two_ways(y: P[F], z: P[I32], x: C[F], n: I32):
     i = hal.global_idx(0)

@@ -48,11 +48,12 @@ class Bundle(NamedTuple):
 def bundles(shapes: Shapes) -> dict[UOp, Bundle]:
     """Return the bundles of a tree, by each member."""
     found: dict[UOp, Bundle] = {}
+    order = {node: place for place, node in enumerate(shapes.paths)}
     for line in _lines(shapes.paths):
         plain: dict[UOp, Bundle] = {}
         for run in _runs(line):
             plain.update(_of_run(run, shapes))
-        extents = _extents(line)
+        extents = _extents(line) if _are_known(line, order) else ()
         mixed = _of_run(line, shapes, extents) if extents else {}
         found.update(mixed if len(mixed) > len(plain) else plain)
     return found
@@ -69,8 +70,9 @@ def _of_run(
         groups.setdefault((node.op, key), []).append((node, offset))
     for (op, _), group in groups.items():
         members, offsets = zip(*group, strict=True)
-        stride = shapes.stride(members[0].src[1])
-        if stride is None or not 1 < stride <= _WIDEST or len(set(offsets)) != len(offsets):
+        strides = {shapes.stride(member.src[1]) for member in members}  # not all, if terms cancel
+        stride = strides.pop()
+        if strides or stride is None or not 1 < stride <= _WIDEST or len(set(offsets)) < len(group):
             continue
         span = max(offsets) - min(offsets)
         if op == "LOAD":
@@ -82,6 +84,21 @@ def _of_run(
         if fits:
             found.update(dict.fromkeys(members, Bundle(members, offsets, stride, extents)))
     return found
+
+
+def _are_known(line: Sequence[UOp], order: Mapping[UOp, int]) -> bool:
+    """Tell whether all that the indices of a line are sums of is computed ahead of it."""
+    pending, seen = [node.src[1] for node in line], set[UOp]()
+    while pending:
+        node = pending.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if node.op in ("ADD", "SUB", "MUL"):
+            pending += node.src
+        elif node.op != "CONST" and order.get(node, -1) > order[line[0]]:
+            return False
+    return True
 
 
 def _extents(line: Sequence[UOp]) -> tuple[Extent, ...]:

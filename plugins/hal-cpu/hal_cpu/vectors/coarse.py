@@ -14,12 +14,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hal_core.dtypes import bool_
+from hal_cpu.vectors.functions import operations
 from hal_cpu.vectors.rows import is_idle
 from hal_cpu.vectors.shapes import Shapes
 from hal_cpu.vectors.tree import Block, If, Item, Loop, sides_of
 from hal_kernel.ir.uop import ATOMIC_OPS, LEAVES, PURE, TOGETHER, UOp
 
-_MOST_TIMES, _MOST_NODES = 16, 256
+_MOST_TIMES, _LONGEST = 16, 256  # iterations; operations
 _AHEAD = PURE | {"CONST", "SPECIAL"}
 _STOPS = LEAVES | TOGETHER | ATOMIC_OPS  # what straight lines have none of
 
@@ -39,8 +40,10 @@ def with_merged_guards(block: list[Item], shapes: Shapes) -> list[Item]:
                 straight.held[item.src[0]] = item.src[1]
             continue
         part: list[Item] = block[place - 1 :] if isinstance(item, If) else [item]
-        if straight.add_all(part) and straight.gains():
+        merged = part
+        if straight.add_all(part) and straight.gains(item):
             merged = _merged(part, straight.nodes, straight.guards)
+        if merged is not part:
             block[place - 1 : place - 1 + len(part)] = merged
             place += len(merged) - 1
             found += part
@@ -73,15 +76,16 @@ class _Straight:
         self._new: dict[UOp, UOp] = {}
         self.held: dict[UOp, UOp] = {}  # what variables hold
         self._strided = 0  # stores
-        self._has_loops = False  # that are written out
+        self._size = 0  # operations
 
-    def gains(self) -> bool:
-        return len(self.guards) != 1 and (self._strided > 1 or self._has_loops)
+    def gains(self, first: Item) -> bool:
+        """Tell whether these copies, whose first item is given, are faster than what they copy."""
+        return len(self.guards) != 1 and (self._strided > 1 or isinstance(first, Loop))
 
     def add_all(self, block: Sequence[Item]) -> bool:
         """Add a block; return False if it is long, or more than guards and straight lines."""
         for item in block:
-            if len(self.nodes) > _MOST_NODES:
+            if self._size > _LONGEST:
                 return False
             if isinstance(item, UOp):
                 if item.op in _STOPS:
@@ -89,7 +93,6 @@ class _Straight:
                 self.add(item)
                 continue
             if isinstance(item, Loop) and (numbers := _numbers(item, self.shapes)):
-                self._has_loops = True
                 for number in numbers:
                     self._new[item.node] = UOp("CONST", item.node.dtype, (), number, item.node.line)
                     self.nodes.append(self._new[item.node])
@@ -117,6 +120,7 @@ class _Straight:
         if variable is not None and node.op == "SET":
             self.held[variable] = sources[1]
         self.nodes.append(made)
+        self._size += operations(node) if node.op in PURE else 1
         if node.op == "STORE":
             self._strided += (self.shapes.likely_stride(node.src[1]) or 0) > 1
 

@@ -87,6 +87,7 @@ class Gangs(Flat):
             self.bundles = bundles(self.shapes)
             if width is None:
                 self.widths = fit(self.widths, self.bundles.values(), registers)
+            self.widest = self.widths.whole
         self.params: list[str] = []
         self.specials: dict[tuple[str, int], Value] = {}
         self.first: list[str] = []  # for each axis: the global index of the row's first thread

@@ -43,6 +43,7 @@ class Memory(Guesses):
         self.arrays: dict[UOp, str] = {}  # memory -> its pointer
         self.indices: Scoped[UOp, Index | None] = Scoped(self.log)
         self.bundles: dict[UOp, Bundle] = {}
+        self.widest = 1  # threads of the largest gangs
         self.decided: Scoped[tuple[Extent, ...], bool] = Scoped(self.log)  # whether they lie apart
         self.deferred: dict[UOp, str] = {}  # members of a bundle -> the vectors they store
         self.long: dict[Value, str] = {}  # values whose base is known in 64 bits
@@ -75,8 +76,17 @@ class Memory(Guesses):
 
         An index that overflows int32 is undefined, so its sums are computed in 64 bits.
         """
-        if node not in self.indices:
-            self.indices.put(node, self._index(node))
+        pending = [node]  # not by recursion: sums may be long
+        while pending:
+            one = pending[-1]
+            is_sum = one.dtype in (int32, int64) and one.op in ("ADD", "SUB", "MUL")
+            rest = [source for source in one.src if source not in self.indices] if is_sum else []
+            if one not in self.indices and rest:
+                pending += rest
+                continue
+            pending.pop()
+            if one not in self.indices:
+                self.indices.put(one, self._index(one))
         return self.indices[node]
 
     def _index(self, node: UOp) -> Index | None:
@@ -165,6 +175,8 @@ class Memory(Guesses):
         bundle = self.bundles.get(uop)
         if bundle is None or self.mask is not None or self.w == 1:
             return False
+        if bundle.apart and self.w < self.widest:  # a gang whose test has failed comes here
+            return False
         if bundle.apart and bundle.apart not in self.decided:
             tests = self._lie_apart(bundle.apart)
             self.decided.put(bundle.apart, tests is not None and self.require(tests))
@@ -173,13 +185,12 @@ class Memory(Guesses):
     def _lie_apart(self, extents: Sequence[Extent]) -> Tests | None:
         """Return the tests that no extent overlaps one that is stored, unless they are the same.
 
-        None if an index is no pattern, or not known yet.
+        None if an index is no pattern.
         """
         tests, places = set[str](), list[str]()
         ends: list[tuple[int, int]] = []  # of each in bytes, from its place
         for one in extents:
-            index, dtype = one.access.src[1], dtype_of(one.access.src[0])
-            found = self.index(index) if self._is_known(index) else None
+            found, dtype = self.index(one.access.src[1]), dtype_of(one.access.src[0])
             if found is None:
                 return None
             kind, size = stored(dtype), dtype.itemsize
@@ -194,19 +205,13 @@ class Memory(Guesses):
                 if not (one.is_stored or other.is_stored):
                     continue
                 far = self.let(f"sub i64 {places[n]}, {places[m]}")
-                distance = self.call("@llvm.abs.i64", "i64", ["i64", "i1"], [far, "false"])
-                least = max(ends[n][1] - ends[m][0], ends[m][1] - ends[n][0])
-                test = self.let(f"icmp uge i64 {distance}, {least}")
+                behind = self.let(f"icmp sge i64 {far}, {ends[m][1] - ends[n][0]}")
+                ahead = self.let(f"icmp sle i64 {far}, {ends[m][0] - ends[n][1]}")
+                test = self.let(f"or i1 {behind}, {ahead}")
                 if one.terms == other.terms:
                     test = self.let(f"or i1 {test}, {self.let(f'icmp eq i64 {far}, 0')}")
                 tests.add(test)
         return frozenset(tests)
-
-    def _is_known(self, index: UOp) -> bool:
-        """Tell whether everything that an index is computed from has been written."""
-        if index.op == "CONST" or index in self.values or index in self.outer:
-            return True
-        return index.op in ("ADD", "SUB", "MUL") and all(map(self._is_known, index.src))
 
     def _first_of(self, uop: UOp, found: Index, more: int) -> str:
         """Return the address of the element that lies `more` behind that of the first lane."""
