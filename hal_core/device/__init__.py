@@ -72,7 +72,8 @@ class DeviceRegistry(OfThisProcess):
         # The best device's name, once it is known. `refresh` makes a new list: a choice that is
         # being made from what was there before goes into the old one.
         self._best: list[str] = []
-        self._override: ContextVar[str | None] = ContextVar("hal_default", default=None)
+        # What `default` chose, the innermost last; each in a list, to be told from the others.
+        self._chosen: ContextVar[tuple[list[str], ...]] = ContextVar("hal_default", default=())
         self._closes_at_exit = False
 
     # -- opening
@@ -261,9 +262,8 @@ class DeviceRegistry(OfThisProcess):
         named device is not available, no other replaces it.
         Raises: UnknownDevice when `<FAMILY>=1` names a known family that is not installed.
         """
-        chosen = self._override.get()
-        if chosen is not None:
-            return chosen
+        if chosen := self._chosen.get():
+            return chosen[-1][0]
         wanted = config.DEVICE.read()
         if wanted:
             return join(*parse(wanted, f"environment variable {config.DEVICE.name}"))
@@ -306,12 +306,12 @@ class DeviceRegistry(OfThisProcess):
         family, index = parse(name)
         if family != "GPU" and family not in self:
             self._plugins.backend(family)  # raises the error that says why
-        chosen = join(family, index)
-        token = self._override.set(chosen)
+        own = [join(family, index)]
+        self._chosen.set((*self._chosen.get(), own))
         try:
-            yield chosen
-        finally:
-            self._override.reset(token)
+            yield own[0]
+        finally:  # blocks of generators end in any order, and in other threads
+            self._chosen.set(tuple(one for one in self._chosen.get() if one is not own))
 
     # -- looking, without loading a plugin
 

@@ -386,10 +386,10 @@ class Compiled(concurrency.OfThisProcess):
         """
         if self.closed:
             self._check_open("synchronize")
+        deadline = monotonic() + seconds_of(timeout, "synchronize")
         if not (len(self._queues) or self._ends):
             return self._synchronize(timeout)
         self._forget_queues()  # the queues that are left have work, or somebody refers to them
-        deadline = monotonic() + seconds_of(timeout, "synchronize")
         if not all(one._synchronize(max(0.0, deadline - monotonic())) for one in self._queues):
             return False
         self._forget_queues()  # dropped queues become ends

@@ -112,6 +112,8 @@ def test_names_and_facts(plugin):
     assert device.info.limits.max_block == (64, 64, 64)
     assert repr(device) == "<FakeDevice FAKE:1 'Fake accelerator'>"
     assert device.synchronize() is True
+    with pytest.raises(hal.InvalidArgument, match="timeout must be a number of seconds or None"):
+        device.synchronize("8")
     assert device.graph is None  # replays run step by step
     with pytest.raises(AttributeError, match="no attribute 'alocator'"):
         device.alocator

@@ -3,6 +3,7 @@
 import os
 import threading
 import time
+from contextvars import Context
 from functools import partial
 
 import pytest
@@ -427,6 +428,19 @@ def test_R2_none_follows_the_default_of_this_thread(registry):
         assert registry.canonicalize(None) == "ACC:1"
         assert results(lambda: registry.canonicalize(None)) == ["ACC"]
     assert registry.canonicalize(None) == "ACC"
+
+
+def test_R2_blocks_of_generators_end_in_any_order_and_anywhere(registry):
+    machine(registry, CPU=host(), ACC=FakePlugin("accelerator", "accelerator"))
+    outer, inner, elsewhere = (registry.default(name) for name in ("CPU", "ACC:1", "CPU"))
+    outer.__enter__()
+    inner.__enter__()
+    outer.__exit__(None, None, None)
+    assert registry.DEFAULT == "ACC:1"
+    inner.__exit__(None, None, None)
+    Context().run(elsewhere.__enter__)
+    elsewhere.__exit__(None, None, None)
+    assert registry.DEFAULT == "ACC"
 
 
 def test_R2_default_refuses_what_cannot_be_one(registry):

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 from weakref import ref
 
+from hal_core.concurrency import run_unless_busy
 from hal_core.errors import Unsupported
 from hal_core.profiling import events
 from hal_core.profiling.instrumentation import record_queued
@@ -139,6 +140,39 @@ class OpenCLQueue(PolledQueue):
         if last.command_execution_status > COMPLETE:
             self._wait(self._default.record())
 
+    def look(self) -> None:
+        run_unless_busy(self._lock, self._look)
+        if self._pending:
+            self._look_at_others()
+
+    def _look_at_others(self) -> None:
+        """Look at the queues whose events this one waits for, and at this one again behind them.
+
+        One after the other, not one within the other: a thousand may wait in a row.
+        """
+        before = list[Event]()
+        while True:
+            chain: dict[OpenCLQueue, None] = {self: None}
+            events, event = list[Event](), self._blocked_by()
+            while isinstance(event, OpenCLEvent) and event.queue not in chain:
+                chain[event.queue] = None
+                events.append(event)
+                event = event.queue._blocked_by()
+            if events == before:
+                return
+            for queue in reversed(chain):
+                run_unless_busy(queue._lock, queue._look)
+            before = events
+
+    def _blocked_by(self) -> Event | None:
+        """Return what the next command waits for, if nothing but that is missing."""
+        try:
+            first: Command = self._pending[0]
+        except IndexError:
+            return None
+        waited = first.waited
+        return waited if waited is not None and not waited._done and first.is_over else None
+
     def _look(self) -> None:
         pending = self._pending
         while pending:
@@ -148,7 +182,7 @@ class OpenCLQueue(PolledQueue):
             if status > COMPLETE:
                 break
             if done.waited is not None:
-                if not _has_happened(done.waited):
+                if not done.waited._done:  # and of ours: `look` has looked at its queue
                     break
                 done.failure = done.waited._failure
             elif status < COMPLETE:
@@ -296,9 +330,3 @@ class OpenCLQueue(PolledQueue):
                 operation, "the wrapped command queue has no timestamps", device=self.device.name,
                 fix="Make it with properties=pyopencl.command_queue_properties.PROFILING_ENABLE.",
             )  # fmt: skip
-
-
-def _has_happened(event: Event) -> bool:
-    if isinstance(event, OpenCLEvent):  # it fails if the work before it failed
-        event.queue.look()
-    return event._done

@@ -200,6 +200,18 @@ def test_Q2_work_with_its_event_is_one_call_of_the_driver(device, enqueued):
     assert found.tolist() == [5] * N and made.numpy().tolist() == [7] * N
 
 
+def test_Q4_hundreds_of_queues_may_wait_in_a_row(device):
+    """A look at one looked at the one before, within: 260 were more than Python's frames."""
+    made, before = ints(device), hal.Event()
+    start = before
+    for number in range(500):
+        queue = device.queue().wait(before)
+        made.fill(number, queue=queue)
+        before = queue.record()
+    start.set()
+    assert before.wait(60) and made.numpy().tolist() == [499] * N
+
+
 def test_Q2_a_copy_and_a_wait_for_it_make_few_calls(device, enqueued):
     queue, made, sent, ends = device.queue(), ints(device), np.arange(N, dtype="i4"), []
     assert made.copyin(sent, queue=queue).wait(20)
