@@ -14,6 +14,7 @@ from engine_runner import SCHEDULES, ordered
 from hal_core.dtypes import float16, float32, int16
 from hal_cuda.render import PTXRenderer
 
+sys.path.insert(0, str(Path(__file__).parents[2] / "interpreter"))
 sys.path.insert(0, str(Path(__file__).parents[2] / "render"))
 
 from builder import Builder
