@@ -36,7 +36,7 @@ def replay_there(device: Compiled, steps: list[Step]) -> Callable[[], None] | No
     connection, number = any_device.connection, next(any_device.numbers)
     connection.add("define", number, tuple(commands))
 
-    def replay(kept: object = codes) -> None:
+    def replay(kept: object = codes) -> None:  # the code there lives as long as this function
         connection.add("replay", number)
 
     weakref.finalize(replay, connection.add_later, "forget", number).atexit = False

@@ -2,6 +2,7 @@
 
 r, g, b = x[3 * i], x[3 * i + 1], x[3 * i + 2]      one load of 3 vectors, and shuffles
 y[2 * i], y[2 * i + 1] = re, im                     shuffles, and one store of 2 vectors
+y[2 * i] = l[i]; y[2 * i + 1] = r[i]                the same, if `r` lies apart from `y`
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from hal_cpu.vectors.shapes import Shapes
 from hal_cpu.vectors.tree import Path
 from hal_kernel.ir.uop import ATOMIC_OPS, UOp
 
-_MOST_EXTENTS = 5  # of memory that are tested, each against those that are stored
+_MOST_EXTENTS = 5  # of a line: each is tested against those that are stored
 _WIDEST = 16  # elements from one thread's to the next one's
 _MOST_SUMS = 64  # of an index: where sums share their parts, n of them have 2**n terms
 _APART = ATOMIC_OPS | {"FENCE", "IF", "RANGE", "LOOP", "THREADS"}
