@@ -363,7 +363,7 @@ class Buffer(Elements):
             whole = cls._borrow(device, pointer, offset + size * dtype.itemsize, uint8, owner)
             return whole.view(size, dtype, offset)
         pointer += offset
-        made = cls(device, size, dtype, BufferSpec(external_ptr=pointer)).allocate()
+        made = cls(device, size, dtype, BufferSpec(external_ptr=pointer))
         made._lease = Lease()
         made._lease.give_back = partial(device.allocator._release, owner)
         return made

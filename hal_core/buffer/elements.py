@@ -40,7 +40,8 @@ class Elements:
     ) -> None:
         """Make a buffer without memory; its first use allocates the memory.
 
-        Raises: InvalidArgument for a negative size or something that is no dtype.
+        Memory of `external_ptr` is taken now.
+        Raises: InvalidArgument for a negative size, something that is no dtype, or such memory.
         """
         self._owned: Allocator[Any] | None = None  # first: __del__ reads it
         # By class, which is faster than isinstance; a type checker does not see through it.
@@ -62,10 +63,6 @@ class Elements:
         self.dtype = dtype
         self.nbytes = size * dtype.itemsize
         self.options = DEFAULT_SPEC
-        if options is not None and options is not DEFAULT_SPEC:
-            self.options = options = checked_spec(options, "Buffer")
-            if options.image is not None:
-                self.options = options._replace(image=options.image._checked(dtype, "Buffer"))
         self.base = None
         self.offset = 0
         self._key: BufferKey | None = None  # a launch's test; None while not allocated
@@ -74,6 +71,12 @@ class Elements:
         self._host: memoryview | None = None  # the memory itself, after a first copy
         self._views: Living[Self] | None = None
         self._freed = 0  # how often; a view remembers its base's count
+        if options is not None and options is not DEFAULT_SPEC:
+            self.options = options = checked_spec(options, "Buffer")
+            if options.image is not None:
+                self.options = options._replace(image=options.image._checked(dtype, "Buffer"))
+            elif options.external_ptr is not None:
+                self._allocate("Buffer")  # now: a handle such as a cl_mem lives as long as this
 
     # -- memory
 
@@ -83,8 +86,11 @@ class Elements:
         return self._key is not None
 
     def allocate(self) -> Self:
-        """Get the memory now. Raises: InvalidState when allocated already, OutOfMemory."""
-        if self._key is not None or not self._allocate():
+        """Get the memory now, which that of `external_ptr` is from the start.
+
+        Raises: InvalidState when other memory is allocated already; OutOfMemory.
+        """
+        if (self._key is not None or not self._allocate()) and self.options.external_ptr is None:
             fix = "Use ensure_allocated()."
             raise InvalidState("allocate", f"{self!r} is allocated already", fix=fix)
         return self
@@ -163,7 +169,8 @@ class Elements:
         root = self if self.base is None else self.base
         if self.base is not None and root._freed != self._freed:
             raise self._was_freed("view")
-        made = type(self)(self._device, count, kind, self.options)
+        made = type(self)(self._device, count, kind)
+        made.options = self.options
         made.base = root
         made.offset = self.offset + start
         made._freed = root._freed
@@ -209,7 +216,7 @@ class Elements:
     def _opaque_to_read(self, operation: str) -> Any:
         """Return the opaque. Raises: InvalidState when freed, or when nothing was ever written."""
         root = self if self.base is None else self.base
-        if root._key is None and not root._freed and root.options.external_ptr is None:
+        if root._key is None and not root._freed:
             self._device._check_open(operation)
             problem = f"{self!r} was never allocated, so it holds nothing"
             fix = "Write to it first: copyin, fill or a launch."

@@ -11,13 +11,13 @@ import errno
 import os
 import stat
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from hal_core.buffer.host import in_place
-from hal_core.concurrency import unless_of_a_signal
+from hal_core.concurrency import start_thread, suppress, unless_of_a_signal
 from hal_core.dtypes import uint8
 from hal_core.errors import InvalidArgument, InvalidState, shown
 from hal_core.files import as_path, explained
@@ -152,12 +152,35 @@ def _in_pieces(
         if not writes_file:
             part.copyin(staging)
 
-    if len(starts) < 2:
-        for start in starts:
-            work(start)
-        return
-    with ThreadPoolExecutor(_THREADS, "hal-file") as pool:
-        list(pool.map(work, starts))  # after a failure no other piece is begun
+    _share(work, iter(starts), min(len(starts), _THREADS))
+
+
+def _share(work: Callable[[int], None], starts: Iterator[int], threads: int) -> None:
+    """Call `work` for each start, in this thread and others. After a failure none is begun.
+
+    Threads that cannot be started are not missed: while Python ends there are no new ones.
+    """
+    failed, others = list[BaseException](), list[threading.Thread]()
+
+    def serve() -> None:
+        try:
+            for start in starts:  # one step under the GIL gives each to one thread
+                work(start)
+        except BaseException as error:
+            failed.append(error)
+            deque(starts, 0)  # leaves none
+
+    try:
+        with suppress(InvalidState):
+            while len(others) < threads - 1:
+                others.append(start_thread("hal-file", serve))
+        serve()
+    finally:
+        deque(starts, 0)
+        for thread in others:
+            thread.join()
+    if failed:
+        raise failed[0]
 
 
 @contextmanager

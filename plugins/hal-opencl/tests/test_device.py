@@ -127,12 +127,14 @@ def test_B7_memory_without_access_for_the_host_is_copied_on_the_device(device):
     assert hal.zeros(16, hal.int32, device).copy_from(made).numpy().tolist() == [3] * 16
 
 
-def test_B7_a_sub_buffer_is_a_part_of_its_whole(device, saxpy):
+def test_B7_a_sub_buffer_is_a_part_of_its_whole_and_outlives_its_object(device, saxpy):
     n = device.info.limits.view_alignment // 4
     whole = cl.Buffer(device.context, cl.mem_flags.READ_WRITE, 16 * n)
     part = whole.get_sub_region(4 * n, 12 * n)
     specs = [hal.BufferSpec(external_ptr=one.int_ptr) for one in (whole, part)]
     a, b = (hal.Buffer(device, 3 * n, hal.float32, spec) for spec in specs)
+    assert whole.reference_count > 2, "the buffer holds the memory before its first use"
+    del whole, part
     with device.capture() as graph:
         a.fill(1)
         saxpy(b[n:], b[n:], vals=(6.0, 1), threads=1)

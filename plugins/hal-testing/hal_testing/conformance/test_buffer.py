@@ -194,9 +194,8 @@ class TestBuffer:
 
     @pytest.mark.parametrize("pointer", [0, -8])
     def test_B7_what_is_no_address_is_refused(self, device: hal.Compiled, pointer: int) -> None:
-        made = hal.Buffer(device, 8, hal.uint8, hal.BufferSpec(external_ptr=pointer))
         with pytest.raises((hal.InvalidArgument, hal.Unsupported)):
-            made.allocate()
+            hal.empty(8, hal.uint8, device, hal.BufferSpec(external_ptr=pointer))
 
     def test_B7_memory_of_others_is_made_no_other_way(
         self, device: hal.Compiled, hal_external: External
@@ -205,10 +204,9 @@ class TestBuffer:
         for field in ("image", "uncached", "cpu_access", "host", "zero"):
             value = hal.Image(4, 4) if field == "image" else True
             spec = hal.BufferSpec(external_ptr=hal_external.pointer, **{field: value})  # type: ignore[arg-type]
-            made = hal.Buffer(device, hal_external.nbytes, hal.uint8, spec)
             refusals = hal.InvalidArgument, hal.Unsupported
             with pytest.raises(refusals, match=f"external_ptr|{field}"):
-                made.allocate()
+                hal.empty(hal_external.nbytes, hal.uint8, device, spec)
         assert hal_external.read() == before
 
     @pytest.mark.parametrize(
@@ -216,15 +214,15 @@ class TestBuffer:
     )
     def test_B7_every_option_is_honoured_or_refused(self, device: hal.Compiled, field: str) -> None:
         value = {"image": hal.Image(2, 2), "external_ptr": 1 << 40}.get(field, True)
-        made = hal.Buffer(device, 16, hal.float32, hal.BufferSpec(**{field: value}))  # type: ignore[arg-type]
+        spec = hal.BufferSpec(**{field: value})  # type: ignore[arg-type]
         if field not in device.allocator.honours:
             with pytest.raises(hal.Unsupported, match=field):
-                made.allocate()
+                hal.empty(16, hal.float32, device, spec)
         elif field == "external_ptr":
             is_there = type(device.allocator)._wrap is not hal.Allocator._wrap
             assert is_there, "honours has external_ptr, but the allocator fills in no _wrap"
         elif field != "image":
-            assert read(made.allocate().copyin(pattern(64))) == pattern(64)
+            assert read(hal.empty(16, hal.float32, device, spec).copyin(pattern(64))) == pattern(64)
 
     def test_B8_deleting_gives_the_memory_back(self, device: hal.Compiled) -> None:
         before = device.allocator.statistics()
