@@ -372,7 +372,10 @@ def test_try_of_a_kernel_that_relies_on_its_numbers(capsys):
 
 def test_try_takes_arguments_for_one_kernel(file, capsys):
     assert main(["try", f"{file}:transpose", "w=5", "h=7"]) == 0
-    assert "x = 35 x int32, w = 5, h = 7, threads = 5 x 7" in capsys.readouterr().out
+    launch = "x = 35 x int32, w = 5, h = 7, threads = 5 x 7"
+    assert launch in capsys.readouterr().out
+    assert main(["try", f"{file}:transpose", "--threads", "5x7"]) == 0
+    assert launch in capsys.readouterr().out
     assert main(["try", f"{file}:transpose", "w=5", "h=7", "x=34"]) == 1
     assert "a read of 'x'" in capsys.readouterr().out
     assert main(["try", f"{file}:make_layer(7)"]) == 0

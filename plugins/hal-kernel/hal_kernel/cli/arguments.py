@@ -167,16 +167,25 @@ def make_up(kernel: Kernel, given: Given, n: int) -> Launch:
     """Make a launch of size n: every integer that is not given is n, every float 1.
 
     As many threads run along an axis as the value or the constant says that the kernel compares
-    their number with, `if i < width`, and n where there is none.
+    their number with, `if i < width`, and n where there is none. If the threads are given, such a
+    value is their number.
     """
+    values, constants = guards(kernel)
     numbers: dict[str, int | float | bool] = {}
     for param in kernel.signature.values:
         made = 1.0 if param.dtype.is_float else min(n, int(param.dtype.max))
         numbers[param.name] = given.numbers.get(param.name, made)
     geometry = dict(given.geometry)
-    if not geometry.keys() & {"threads", "grid"}:
+    if "threads" in geometry and "grid" not in geometry:
+        threads = geometry["threads"]
+        for axis, extent in enumerate(threads if isinstance(threads, tuple) else (threads,)):
+            if axis in values and values[axis] not in given.numbers:
+                numbers[values[axis]] = extent
+    elif "grid" not in geometry:
         axes = {node.arg[1] for node in kernel.uops if node.op == "SPECIAL"}
-        extents = dict.fromkeys(axes, n) | guards(kernel, numbers)
+        ends = {axis: numbers[name] for axis, name in values.items()}
+        limits = {axis: int(end) for axis, end in ends.items() if math.isfinite(end)}
+        extents = dict.fromkeys(axes, n) | constants | limits
         threads = tuple(extents.get(axis, 1) for axis in range(max(axes, default=0) + 1))
         geometry["threads"] = threads
         if min(threads) < 1:
@@ -189,10 +198,13 @@ def make_up(kernel: Kernel, given: Given, n: int) -> Launch:
     return Launch(numbers, geometry)
 
 
-def guards(kernel: Kernel, numbers: Mapping[str, Any]) -> dict[int, int]:
-    """Return for an axis the value, or else the constant, that limits its threads' number."""
-    by_value: dict[int, int] = {}
-    by_constant: dict[int, int] = {}
+def guards(kernel: Kernel) -> tuple[dict[int, str], dict[int, int]]:
+    """Return the value, and the constant, that the threads' number along an axis is compared with.
+
+    Of several values the first, of several constants the greatest.
+    """
+    values: dict[int, str] = {}
+    found: dict[int, int] = {}
     for node in kernel.uops:
         parts = sources_of(kernel, [node] if node.op in _ORDER else []).values()
         axes = {part.arg[1] for part in parts if part.op == "SPECIAL" and part.arg[0] in _ALONG}
@@ -201,13 +213,12 @@ def guards(kernel: Kernel, numbers: Mapping[str, Any]) -> dict[int, int]:
             continue
         (axis,) = axes
         constants = [part.arg for part in parts if part.op == "CONST"]
-        ends = [numbers[name] for name in names] or constants
-        limits = [int(end) for end in ends if math.isfinite(end)]
-        if len(names) == 1 and limits:
-            by_value.setdefault(axis, *limits)
+        limits = [int(end) for end in constants if math.isfinite(end)]
+        if len(names) == 1:
+            values.setdefault(axis, *names)
         elif not names and limits:
-            by_constant[axis] = max(*limits, by_constant.get(axis, 2))
-    return by_constant | by_value
+            found[axis] = max(*limits, found.get(axis, 2))
+    return values, found
 
 
 def resolved(kernel: Kernel | Source, geometry: Mapping[str, Extent]) -> tuple[Dim3, Dim3]:
