@@ -257,6 +257,33 @@ Cycle()
 """
 
 
+LATE_THREAD = """
+import sys, threading, time
+import hal_core as hal
+from hal_kernel.python import plugin
+
+if "PYTHON" not in hal.Device:
+    hal.Device.register_plugin("PYTHON", plugin)
+
+def work():
+    threading.main_thread().join()
+    dev = hal.Device["PYTHON"]
+    x = hal.zeros(20 << 20, hal.uint8, dev).fill(3)
+    x.to_file(sys.argv[1])
+    print(hal.Buffer.from_file(sys.argv[1], hal.uint8, device=dev).numpy().min())
+    try:
+        print(x.fill(1, queue=dev.queue()).wait(20))
+    except hal.InvalidState as error:
+        print("join this thread" in str(error))
+
+threading.Thread(target=work).start()
+"""
+
+
+def test_a_thread_that_outlives_the_main_one_uses_devices_and_files(tmp_path):
+    assert printed(LATE_THREAD, str(tmp_path / "file")).split() == ["3", "True"]
+
+
 def test_R15_many_modules_and_finalizers_at_exit_leave_the_exit_code():
     assert printed(MANY_FINALIZERS) == "finalized before the modules True\n"
 

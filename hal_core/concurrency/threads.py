@@ -33,11 +33,16 @@ class Thread(threading.Thread):
         self._started = _Started()
 
     def start(self) -> None:
-        """Start it. Raises: RuntimeError when there can be no new thread."""
+        """Start it. Raises: InvalidState when there can be no new thread."""
         try:
             super().start()
-        except unless_of_a_signal(RuntimeError, KeyError):  # raises what its end has failed for
+        except unless_of_a_signal(KeyError):  # raises Ctrl-C, if it is what made this fail
             raise
+        except unless_of_a_signal(RuntimeError) as error:
+            is_ending = not threading.main_thread().is_alive()
+            fix = "Python is ending: join this thread in the main thread, or work before its end."
+            fix = fix if is_ending else "End some threads, or raise the system's limit."
+            raise InvalidState(f"start thread {self.name!r}", str(error), fix=fix) from error
 
 
 class _Started:
@@ -63,7 +68,7 @@ class _Started:
 
 
 def start_thread(name: str, target: Callable[..., object], *args: Any) -> threading.Thread:
-    """Start a daemon thread. Raises: RuntimeError when there can be no new one."""
+    """Start a daemon thread. Raises: InvalidState when there can be no new one."""
     thread = Thread(name, target, *args)
     thread.start()
     return thread
@@ -82,11 +87,7 @@ def start_server(
 
     Raises: InvalidState when there can be no new thread.
     """
-    try:
-        thread = start(name, serve_alone, servers, number, serve, is_needed)
-    except unless_of_a_signal(RuntimeError) as error:
-        fix = "End some threads, or raise the system's limit."
-        raise InvalidState(f"start thread {name!r}", str(error), fix=fix) from error
+    thread = start(name, serve_alone, servers, number, serve, is_needed)
     if is_needed is None:  # it serves for good, so this claim cannot be of a thread that has ended
         servers.setdefault(number, thread)
         return

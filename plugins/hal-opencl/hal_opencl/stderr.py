@@ -11,6 +11,7 @@ from threading import Lock
 from typing import TypeVar
 
 from hal_core.concurrency import Thread, suppress
+from hal_core.errors import InvalidState
 
 T = TypeVar("T")
 
@@ -23,7 +24,7 @@ def quietly(work: Callable[[], T]) -> T:
     """Return what `work` returns; of what it writes to stderr, the counts of warnings are dropped.
 
     It runs in a thread that has file descriptors of its own: all other threads, and children that
-    they start meanwhile, keep theirs. Where the system has no such threads, nothing is dropped.
+    they start meanwhile, keep theirs. Where there can be no such thread, nothing is dropped.
     """
     done: list[T] = []
     failed: list[BaseException] = []
@@ -46,7 +47,10 @@ def quietly(work: Callable[[], T]) -> T:
     end.acquire()
     # No daemon, as the driver's own end waits for the build. No join: Python 3.11 and 3.12 take the
     # thread for one that has ended if Ctrl-C ends its join, and do not wait for it at their exit.
-    Thread("hal-opencl build", run, daemon=False).start()
+    try:
+        Thread("hal-opencl build", run, daemon=False).start()
+    except InvalidState:  # there can be none, as when Python ends
+        return work()
     end.acquire()
     rest = _CHATTER.sub(b"", written)
     if rest:

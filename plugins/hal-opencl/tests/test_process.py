@@ -145,6 +145,21 @@ else:
     assert says(HEAD + text, tmp_path, POCL_CACHE_DIR=os.devnull + "/none") == ""
 
 
+def test_a_thread_that_outlives_the_main_one_compiles(device, tmp_path):
+    """Python starts no threads by then; a build has one of its own where it can."""
+    text = """
+import threading
+dev, x = hal.Device[NAME], hal.zeros(1, hal.int32, hal.Device[NAME])
+def work():
+    threading.main_thread().join()
+    code = "__kernel void one(__global int *x) { x[0] = 9; }"
+    dev.compile(hal.Source("one", code, "x: int32*", language="opencl"))(x, threads=1)
+    print(x.numpy()[0])
+threading.Thread(target=work).start()
+"""
+    assert says(HEAD + text, tmp_path) == "9\n"
+
+
 def test_processes_that_build_one_kernel_take_turns_on_pocl(device, tmp_path):
     """PoCL ends processes that build at once (pocl/pocl#1480); the second finds what is built."""
     if not driver.is_pocl(driver.find_devices()[0]):
