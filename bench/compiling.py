@@ -69,7 +69,7 @@ BY_HAND = (
      "float m = x[j * w], t = 0; for (int k = 1; k < w; k++) m = fmaxf(m, x[j * w + k]);"
      "for (int k = 0; k < w; k++) t += y[j * w + k] = expf(x[j * w + k] - m);"
      "for (int k = 0; k < w; k++) y[j * w + k] /= t; } }"),
-    (costs.inner, "void f(float *y, const float *x, int w, int h) {"
+    (costs.make_blur(False), "void f(float *y, const float *x, int w, int h) {"
      "for (int j = 1; j < h - 1; j++) for (int i = 1; i < w - 1; i++) { float t = 0;"
      "for (int b = -1; b < 2; b++) for (int a = -1; a < 2; a++) t += x[(j + b) * w + i + a];"
      "y[j * w + i] = t; } }"),

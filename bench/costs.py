@@ -39,16 +39,6 @@ def behind_the_first(y: Array, x: Input, a: hal.float32, n: hal.int32):
 
 
 @hal.kernel
-def column_sums(y: Array, x: Input, w: hal.int32, h: hal.int32):
-    i = hal.global_idx(0)
-    if i < w:
-        total = hal.float32(0)
-        for j in range(h):
-            total += x[j * w + i]
-        y[i] = total
-
-
-@hal.kernel
 def positive(y: Array, x: Input, w: hal.int32, h: hal.int32):
     i = hal.global_idx(0)
     if i < w * h and x[i] > 0.0:
@@ -98,56 +88,6 @@ def neighbours(y: Array, x: Input, n: hal.int32):
 
 
 @hal.kernel
-def every_eighth(y: Array, x: Input, n: hal.int32):
-    i = hal.global_idx(0)
-    if i < n:
-        y[i] = x[8 * i] + x[8 * i + 1] + x[8 * i + 2]
-
-
-@hal.kernel
-def constant_places(y: Array, x: Input, p: Places, n: hal.int32):
-    own = hal.local(hal.float32, 8)
-    i = hal.global_idx(0)
-    if i < n:
-        for k in range(8):
-            own[k] = x[k * n + i]
-        total = hal.float32(0)
-        for k in range(8):
-            total += own[k] * own[7 - k]
-        y[i] = total
-
-
-@hal.kernel
-def own_places(y: Array, x: Input, p: Places, n: hal.int32):
-    own = hal.local(hal.float32, 8)
-    i = hal.global_idx(0)
-    if i < n:
-        for k in range(8):
-            own[k] = x[k * n + i]
-        total = hal.float32(0)
-        for k in range(8):
-            total += own[k] * own[(p[i] + k) % 8]
-        y[i] = total
-
-
-@hal.kernel
-def every_seventeenth(y: Array, x: Input, n: hal.int32):
-    i = hal.global_idx(0)
-    if i < n:
-        y[i] = x[17 * i] + x[17 * i + 1] + x[17 * i + 2]
-
-
-@hal.kernel
-def own_rows(y: Array, x: Input, w: hal.int32, h: hal.int32):
-    i = hal.global_idx(0)
-    if i < w:
-        total = hal.float32(0)
-        for k in range(h):
-            total += x[i * h + k]
-        y[i] = total
-
-
-@hal.kernel
 def two_sides(y: Array, x: Input, n: hal.int32):
     i = hal.global_idx(0)
     if i < n:
@@ -193,45 +133,6 @@ def rows_of_three(y: Array, x: Input, a: hal.float32, n: hal.int32):
     j = hal.global_idx(1)
     if c < 3 and j < n:
         y[3 * j + c] = a * x[3 * j + c] + y[3 * j + c]
-
-
-@hal.kernel
-def inner(y: Array, x: Input, w: hal.int32, h: hal.int32):
-    i = hal.global_idx(0)
-    j = hal.global_idx(1)
-    if 0 < i < w - 1 and 0 < j < h - 1:
-        total = hal.float32(0)
-        for b in range(-1, 2):
-            for a in range(-1, 2):
-                total += x[(j + b) * w + i + a]
-        y[j * w + i] = total
-
-
-@hal.kernel
-def clamped(y: Array, x: Input, w: hal.int32, h: hal.int32):
-    i = hal.global_idx(0)
-    j = hal.global_idx(1)
-    if i < w and j < h:
-        total = hal.float32(0)
-        for b in range(-1, 2):
-            for a in range(-1, 2):
-                row = min(max(j + b, 0), h - 1)
-                total += x[row * w + min(max(i + a, 0), w - 1)]  # type: ignore[operator, arg-type]
-        y[j * w + i] = total
-
-
-@hal.kernel
-def products(y: Ints, x: Places, n: hal.int32):
-    i = hal.global_idx(0)
-    if i < n:
-        y[i] = x[i] * n
-
-
-@hal.kernel
-def quotients(y: Ints, x: Places, n: hal.int32):
-    i = hal.global_idx(0)
-    if i < n:
-        y[i] = x[i] // n
 
 
 @hal.kernel
@@ -296,6 +197,74 @@ def every_other(y: Array, x: Input, n: hal.int32):
         y[hal.block_idx(0)] = part[0]
 
 
+def make_sums(by_rows: bool) -> hal.KernelFunction:
+    @hal.kernel
+    def sums(y: Array, x: Input, w: hal.int32, h: hal.int32):
+        i = hal.global_idx(0)
+        if i < w:
+            total = hal.float32(0)
+            for k in range(h):
+                total += x[i * h + k] if by_rows else x[k * w + i]
+            y[i] = total
+
+    return sums
+
+
+def make_strided(step: int) -> hal.KernelFunction:
+    @hal.kernel
+    def strided(y: Array, x: Input, n: hal.int32):
+        i = hal.global_idx(0)
+        if i < n:
+            y[i] = x[step * i] + x[step * i + 1] + x[step * i + 2]
+
+    return strided
+
+
+def make_local(varies: bool) -> hal.KernelFunction:
+    @hal.kernel
+    def own_places(y: Array, x: Input, p: Places, n: hal.int32):
+        own = hal.local(hal.float32, 8)
+        i = hal.global_idx(0)
+        if i < n:
+            for k in range(8):
+                own[k] = x[k * n + i]
+            total = hal.float32(0)
+            for k in range(8):
+                total += own[k] * own[(p[i] + k) % 8 if varies else 7 - k]
+            y[i] = total
+
+    return own_places
+
+
+def make_blur(clamps: bool) -> hal.KernelFunction:
+    edge = 0 if clamps else 1
+
+    @hal.kernel
+    def blur(y: Array, x: Input, w: hal.int32, h: hal.int32):
+        i = hal.global_idx(0)
+        j = hal.global_idx(1)
+        if edge <= i < w - edge and edge <= j < h - edge:
+            total = hal.float32(0)
+            for b in range(-1, 2):
+                for a in range(-1, 2):
+                    row = min(max(j + b, 0), h - 1) if clamps else j + b
+                    column = min(max(i + a, 0), w - 1) if clamps else i + a
+                    total += x[row * w + column]  # type: ignore[operator]
+            y[j * w + i] = total
+
+    return blur
+
+
+def make_scaled(divides: bool) -> hal.KernelFunction:
+    @hal.kernel
+    def scaled(y: Ints, x: Places, n: hal.int32):
+        i = hal.global_idx(0)
+        if i < n:
+            y[i] = x[i] // n if divides else x[i] * n
+
+    return scaled
+
+
 class Case(NamedTuple):
     """A kernel and its launch; `arrays` are copied."""
 
@@ -325,14 +294,14 @@ def cases() -> Iterator[tuple[str, Case, str, Case]]:
         )  # fmt: skip
     long = random.random(17 * COUNT // 8, "f4")
     near = Case(neighbours, (x, long), (COUNT // 8,), COUNT // 8)
-    for kernel in (every_eighth, every_seventeenth):
-        yield kernel.name, Case(kernel, (x, long), (COUNT // 8,), COUNT // 8), "neighbours", near
-    known = Case(constant_places, (x, x, places), (COUNT // 8,), COUNT // 8)
+    for name, step in (("every_eighth", 8), ("every_seventeenth", 17)):
+        yield name, near._replace(kernel=make_strided(step)), "neighbours", near
+    known = Case(make_local(False), (x, x, places), (COUNT // 8,), COUNT // 8)
     name = "hal.local with an index that varies"
-    yield name, known._replace(kernel=own_places), "constant indices", known
+    yield name, known._replace(kernel=make_local(True)), "constant indices", known
     table, size = random.random(LISTS * LENGTH, "f4"), (LISTS, LENGTH)
-    down = Case(column_sums, (x, table), size, LISTS)
-    rows = Case(own_rows, (x, table), size, LISTS)
+    down = Case(make_sums(False), (x, table), size, LISTS)
+    rows = Case(make_sums(True), (x, table), size, LISTS)
     yield "sums, a thread for each row", rows, "a thread for each column", down
     stored = Case(positive, (x, signed), (COUNT, 1), COUNT)
     chosen = Case(selected, (x, signed), (COUNT, 1), COUNT)
@@ -355,10 +324,15 @@ def cases() -> Iterator[tuple[str, Case, str, Case]]:
     three = Case(rows_of_three, two, (a, COUNT // 3), (3, COUNT // 3))
     row = Case(kernels.saxpy, two, (a, COUNT // 3 * 3), COUNT // 3 * 3)
     yield "threads=(3, n)", three, "threads=3 * n", row
-    border = Case(clamped, two, (256, 128), (256, 128))
-    yield "3 x 3 with clamps, rows of 256", border, "without", border._replace(kernel=inner)
-    divided = Case(quotients, (ints, ints), (COUNT,), COUNT)
-    yield "x[i] // n", divided, "x[i] * n", divided._replace(kernel=products)
+    border = Case(make_blur(True), two, (256, 128), (256, 128))
+    yield (
+        "3 x 3 with clamps, rows of 256",
+        border,
+        "without",
+        border._replace(kernel=make_blur(False)),
+    )
+    divided = Case(make_scaled(True), (ints, ints), (COUNT,), COUNT)
+    yield "x[i] // n", divided, "x[i] * n", divided._replace(kernel=make_scaled(False))
     inside = Case(atomic_in_block, (ints, ints), (COUNT,), COUNT)
     outside = inside._replace(kernel=atomic_in_memory)
     yield "an atomic sum in memory", outside, "in hal.shared", inside
