@@ -91,8 +91,6 @@ def test_C2_links_and_pipes_in_an_include_folder(tmp_path):
     before = digest_of_headers(read)
     (linked / "b.h").write_text("2")
     assert digest_of_headers(read) != before, "a header behind a link"
-    with pytest.raises(hal.InvalidArgument, match="include folder cannot be read"):
-        digest_of_headers(reading("", folder / "no"))
 
 
 @pytest.mark.parametrize("method", ["compile", "compile_or_reuse"])

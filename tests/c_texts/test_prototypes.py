@@ -33,13 +33,6 @@ def test_P17_a_parameter_is_read(written, means):
     assert str(signature_of(name, found, text, "CUDA")) == means
 
 
-@pytest.mark.parametrize("written", ["opaque v", "float **x", "float3 v"])
-def test_P17_a_type_that_cannot_be_read_asks_for_the_signature(written):
-    text = Text(f"__global__ void k({written}) {{}}")
-    with pytest.raises(hal.CompileError, match=r"parameter '[vx]'.*Give the kernel's signature"):
-        signature_of("k", text.kernels("__global__")["k"], text, "CUDA")
-
-
 def test_a_dtype_has_one_object_and_a_text():
     kind = np.dtype([("a", "f4"), ("b", "i4", (2, 3)), ("c", [("z", "c16")])], align=True)
     made = hal.as_dtype(kind)

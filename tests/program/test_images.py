@@ -2,6 +2,7 @@
 
 import pickle
 
+import numpy as np
 import pytest
 
 import hal_core as hal
@@ -37,8 +38,9 @@ def test_an_image_that_cannot_be_is_not_made(given, said):
         hal.Image(**given)
 
 
-def test_an_image_is_pickled_with_its_dtype():
-    image = hal.Image(4, 2, dtype=hal.uint8)
+def test_an_image_is_pickled_with_its_dtype_and_sizes_of_numpy():
+    image = hal.Image(*np.array([4, 2]), dtype=hal.uint8)
+    assert type(image.width) is type(image.height) is int
     assert pickle.loads(pickle.dumps(image)) == image == (4, 2, None, 4, False, hal.uint8)
 
 

@@ -121,17 +121,29 @@ def test_B_elements_of_several_numbers_are_copied_and_filled(device):
         np.from_dlpack(made)
 
 
+def test_P17_a_union_is_a_value_of_its_size(device):
+    text = "union two { float parts[2]; double bits; };"
+    text += "void k(const hal_thread *t, union two *y, union two a) { y[0] = a; }"
+    y = hal.zeros(1, hal.complex64, device)
+    source = hal.Source("k", text, "y: complex64*, a: float32x2", language="c")
+    device.compile(source)(y, 1 + 2j, threads=1)
+    assert y.numpy().tolist() == [1 + 2j]
+
+
 @pytest.mark.parametrize(
     ("text", "signature", "why"),
     [
         ("typedef struct { float a[8]; } S; void k(const hal_thread *t, S v) {}", "v: uint64",
          "argument 0 of the kernel is S v, its signature says v: uint64"),
+        ("typedef union { int a; } S; void k(const hal_thread *t, S s) {}", "s: complex64",
+         "type of argument 's' has another size"),
+        ("typedef int *S; void k(const hal_thread *t, S s) {}", "s: complex64", "argument 0"),
         ("typedef double T; void k(const hal_thread *t, T v) {}", "v: int64", "argument 0.*T v"),
         ("static void k(const hal_thread *t) {}", None, "no kernel 'k'"),
         ("void k(const hal_thread *t) {} void k(const hal_thread *t) {}", None, "'k' twice"),
         ("typedef struct { double a; } S; void k(const hal_thread *t, S s) {}",
-         f"s: {hal.as_dtype(RECORD)}", "struct of argument 's' has another size"),
-        ("typedef void *S; void k(const hal_thread *t, S s) {}", None, "parameter 's' cannot"),
+         f"s: {hal.as_dtype(RECORD)}", "type of argument 's' has another size"),
+        ("void k(const hal_thread *t, float **s) {}", None, "parameter 's' cannot"),
     ],
 )  # fmt: skip
 def test_P18_what_does_not_fit_is_refused(device, text, signature, why):

@@ -205,6 +205,15 @@ def test_P18_the_compiler_confirms_what_a_kernel_takes(cuda, declared, signature
         cuda.compile(hal.Source("f", text, signature, language="cuda"))
 
 
+def test_P17_a_struct_or_union_is_a_value_of_its_size(cuda):
+    text = """struct pair { float a, b; }; union two { pair p; double bits; };
+    extern "C" __global__ void f(two *y, pair p, union two u) { y[0].p = p; y[1] = u; }"""
+    y = hal.zeros(2, hal.complex64, cuda)
+    signature = "y: complex64*, p: complex64, u: float32x2"
+    cuda.compile(hal.Source("f", text, signature, language="cuda"))(y, 1 + 2j, (3, 4), threads=1)
+    assert y.numpy().tolist() == [1 + 2j, 3 + 4j]
+
+
 def test_P16_kernels_of_one_text_share_the_drivers_module(cuda, simulator):
     text = "".join(f'extern "C" __global__ void k{n}(int *y) {{ *y = {n}; }}\n' for n in range(8))
     before, y = simulator.all_calls(), hal.zeros(1, hal.int32, cuda)

@@ -252,6 +252,15 @@ def test_macros_are_lines_above_the_text(device):
     assert y.numpy().tolist() == [0, 7, 14, 21]
 
 
+def test_P17_a_union_is_a_value_of_its_size(device):
+    text = "#include <metal_stdlib>\nunion two { float parts[2]; int bits[2]; };"
+    text += "kernel void f(device float *y, constant union two &u) { y[0] = u.parts[1]; }"
+    source = hal.Source("f", text, "y: float32*, u: complex64", language="metal")
+    y = hal.zeros(1, hal.float32, device)
+    device.compile(source)(y, 3 + 4j, threads=1)
+    assert y.numpy().tolist() == [4]
+
+
 # -- images
 
 

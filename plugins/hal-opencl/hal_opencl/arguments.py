@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from hal_core.errors import CompileError, Unsupported
-from hal_kernel.c_texts.prototypes import Declared, Reading, Text, fits, signature_of
+from hal_kernel.c_texts.prototypes import Declared, Reading, Text, advice, fits, signature_of
 from hal_opencl import driver
 from hal_opencl.driver import cl
 
@@ -155,8 +155,8 @@ def check_arguments(
                 operation,
                 f"argument {index} of the kernel is {written}, its signature says {slot.what}",
                 device=device,
-                fix="Write the signature as the kernel declares it, or leave it out. "
-                "A signature leaves out __local parameters: shared= of a launch is their size.",
+                fix=f"{advice(one, text)} A signature leaves out __local parameters: shared= of a "
+                "launch is their size.",
             )
 
 

@@ -19,18 +19,6 @@ def source(text, signature, name="one"):
     return hal.Source(name, text, signature, language="opencl")
 
 
-@pytest.mark.parametrize(
-    ("signature", "why"),
-    [("x: int32*, n: int32", "takes 3 arguments, .* gives 2"),
-     ("x: int32*, n: int64, s: float32", "argument 1 of the kernel is int n, .* n: int64"),
-     ("x: float32*, n: int32, s: float32", r"argument 0 .* is int\* x, .* says x: float32\*")],
-)  # fmt: skip
-def test_P2_a_signature_the_kernel_does_not_have(device, signature, why):
-    text = "__kernel void one(__global int *x, int n, float s) { x[0] = n + s; }"
-    with pytest.raises(hal.CompileError, match=why):
-        device.compile(source(text, signature))
-
-
 @pytest.mark.parametrize("dtype", usual(SCALARS, "uint16", "float32"))
 def test_P2_every_scalar_fits_its_own_dtype_only(device, dtype):
     if dtype == "float64" and "fp64" not in device.info.capabilities:
@@ -165,17 +153,3 @@ def test_an_empty_buffer_is_NULL(device):
     y, none = hal.zeros(1, hal.int32, device), hal.empty(0, hal.float32, device)
     device.compile(hal.Source("one", text, language="opencl"))(y, none, threads=1)
     assert y.numpy()[0] == 1
-
-
-def test_a_source_kernel_takes_pointers_without_a_dtype(device):
-    """The signature says `any*`, and the text whatever it takes the memory for."""
-    text = """__kernel void copied(__global float *y, __global const float *x, int n) {
-        int i = get_global_id(0);
-        if (i < n) y[i] = x[i];
-    }"""
-    source = hal.Source("copied", text, "y: any*, x: const any*, n: int32", language="opencl")
-    x = np.arange(4, dtype="f4")
-    given = hal.Buffer.from_numpy(x.view("u1"), device=device)
-    made = hal.zeros(2, hal.uint64, device)
-    device.compile(source)(made, given, vals=(4,), threads=4)
-    assert made.numpy().view("f4").tolist() == x.tolist()

@@ -244,7 +244,7 @@ def test_without_binaries_the_source_is_stored(device, monkeypatch):
 
 
 @pytest.mark.parametrize("rendered", [False, True])
-def test_C_a_text_is_built_once_and_a_binary_that_pocl_would_compile_for_is_not_asked_for(
+def test_P16_a_text_is_built_once_and_a_binary_that_pocl_would_compile_for_is_not_asked_for(
     device, monkeypatch, rendered
 ):
     if "Portable" not in device.info.vendor["platform"]:
@@ -259,7 +259,10 @@ def test_C_a_text_is_built_once_and_a_binary_that_pocl_would_compile_for_is_not_
         inner = getattr(driver, name)
         counted = lambda *args, inner=inner, name=name: [made.append(name), inner(*args)][1]  # noqa: E731
         monkeypatch.setattr(driver, name, counted)
-    program = device.compile(fresh if rendered else source(ONE, "x: int32*", defines={"VALUE": 17}))
+    several = hal.Source(
+        None, ONE + ONE.replace("one", "k"), language="opencl", defines={"VALUE": 17}
+    )
+    program = device.compile(fresh) if rendered else device.compile(several)["k"]
     assert made == (["build", "binary_of", "build"] if rendered else ["build"])
     assert device.load(program.binary).name == program.name and made[-1] == "build"
 

@@ -1,10 +1,13 @@
 """Texts of a library: many kernels, the driver's signatures, structs, vectors, complex numbers."""
 
+from contextlib import nullcontext
+from pathlib import Path
+
 import numpy as np
+import pyopencl
 import pytest
 
 import hal_core as hal
-from hal_opencl import driver
 
 PAIR = np.dtype([("a", "f4"), ("b", "i4")])
 STRUCT = "typedef struct { float a; int b; } pair;\n"
@@ -12,26 +15,6 @@ STRUCT = "typedef struct { float a; int b; } pair;\n"
 
 def compiled(device, text, signature=None):
     return device.compile(hal.Source("k", text, signature, language="opencl"))
-
-
-def test_P16_eight_kernels_are_one_build(device, monkeypatch, tmp_path):
-    monkeypatch.setenv("HAL_CACHE_DIR", str(tmp_path))
-    texts, real = [], driver.build
-
-    def build(context, code, options=()):
-        texts.append(type(code))
-        return real(context, code, options)
-
-    monkeypatch.setattr(driver, "build", build)
-    kernel = "__kernel void k{0}(__global int *y) {{ y[get_global_id(0)] = {0}; }}\n"
-    source = hal.Source(None, "".join(map(kernel.format, range(8))), language="opencl")
-    programs, y = device.compile(source), hal.zeros(1, hal.int32, device)
-    assert list(programs) == [f"k{one}" for one in range(8)]
-    for number, program in enumerate(programs.values()):
-        program(y, threads=1)
-        assert y.numpy().tolist() == [number]
-    # The text once, and where the cache keeps a binary of it, that once.
-    assert texts.count(str) == 1 and len(texts) <= 2
 
 
 @pytest.mark.parametrize(
@@ -45,6 +28,7 @@ def test_P16_eight_kernels_are_one_build(device, monkeypatch, tmp_path):
          hal.CompileError, "is S v, its signature says v: uint64"),
         ("__kernel void k(__global float *y) { y[0] = 1; }", "y: const float32*",
          hal.CompileError, r"is float\* y, its signature says y: const float32\*"),
+        ("__kernel void k(__global void *x) {}", "x: image2d", hal.CompileError, "x: image2d"),
         ("typedef double T; __kernel void k(T v) {}", "v: int64",
          hal.CompileError, "is T v, its signature says v: int64"),
         ("int helper(int a) { return a; }", None, hal.CompileError, "no kernel"),
@@ -68,10 +52,27 @@ def test_P18_a_struct_has_the_layout_of_its_dtype(device):
     wider = np.dtype([("a", "f4"), ("b", "i8")])
     moved = np.dtype([("b", "i4"), ("a", "f4")])
     for other in (wider, moved):
-        with pytest.raises(hal.CompileError, match="the struct of argument 'p' has"):
+        with pytest.raises(hal.CompileError, match="the type of argument 'p' has"):
             compiled(device, text, f"p: {hal.as_dtype(other)}, y: float32*")
         with pytest.raises(hal.InvalidArgument, match="value 'p' does not fit"):
             compiled(device, text)(y, vals=(np.zeros((), other)[()],), threads=1)
+
+
+def test_P17_a_union_is_a_value_of_its_size(device):
+    """PyOpenCL's own header has such a type."""
+    text = "#include <pyopencl-complex.h>\n__kernel void k(__global cfloat_t *y, cfloat_t a) {"
+    text += "y[0] = cfloat_mul(y[0], a); }"
+    more = {"language": "opencl", "includes": [Path(pyopencl.__file__).with_name("cl")]}
+    y = hal.Buffer.from_numpy(np.array([1 + 2j], "c8"), device)
+    for given, why in {
+        ", a: complex64": "", ", a: complex128": "argument 'a' has another size",
+        ", a: uint64": "cfloat_t a, .* Mend the signature. A struct or union is",
+        None: "'a' cannot be read.*a complex or vector of its size",
+    }.items():  # fmt: skip
+        with pytest.raises(hal.CompileError, match=why) if why else nullcontext():
+            source = hal.Source("k", text, given and f"y: complex64*{given}", **more)
+            device.compile(source)(y, 2j, threads=1)
+    assert y.numpy().tolist() == [-4 + 2j]
 
 
 @pytest.mark.parametrize("value", [1 + 2j, np.complex64(1 + 2j), (1, 2), np.float32([1, 2])])

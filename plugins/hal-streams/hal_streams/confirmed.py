@@ -13,7 +13,7 @@ import re
 from hal_core.dtypes import DType, any_
 from hal_core.errors import CompileError
 from hal_core.signature import CONST_POINTER, VALUE, Param, Signature
-from hal_kernel.c_texts.prototypes import Reading
+from hal_kernel.c_texts.prototypes import Reading, advice
 
 _KINDS = {"b": 0, "i": 100, "u": 200, "f": 300}
 _TYPES = {
@@ -120,5 +120,5 @@ def refused(reading: Reading, log: str) -> CompileError | None:
         )
     return CompileError(
         f"compile {reading.source.name}", problem, log=log, device=reading.device,
-        fix="Write the signature as the kernel declares it, or leave it out.",
+        fix=advice(),
     )  # fmt: skip

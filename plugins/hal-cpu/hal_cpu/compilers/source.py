@@ -145,7 +145,9 @@ def complete_all(reading: Reading) -> str:
             ):
                 # As the text spells it: `char` and `long long` are types of their own.
                 const = "const" if param.kind == POINTER else ""
-                kept = [word for word in (const, "volatile", "struct") if word in one.words]
+                kept = [
+                    word for word in (const, "volatile", "struct", "union") if word in one.words
+                ]
                 words[param.name] = " ".join([*kept, one.type])
         entries += _entry(signature, words)
     source = reading.source

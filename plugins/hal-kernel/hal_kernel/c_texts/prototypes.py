@@ -32,7 +32,7 @@ _DIRECTIVE = re.compile(
     r"^[ \t]*#[ \t]*(?:define[ \t]+(\w+)[ \t]+([^\n]*)|(if|el|endif))?[^\n]*", re.MULTILINE
 )
 _UNSURE = "#"  # in the place of what only a preprocessor knows: an #if, a name with two meanings
-_TYPEDEF = re.compile(r"\btypedef\s+([\w\s]+?)\s*\b(\w+)\s*;")
+_TYPEDEF = re.compile(r"\btypedef\s+([\w\s*]+?)\s*\b(\w+)\s*;")
 _ATTRIBUTED = re.compile(
     r"\btypedef\s+([\w\s]+?)\s+(\w+)\s*__attribute__\s*\(\(([^;]*?)\)\s*\)\s*;"
 )
@@ -282,7 +282,7 @@ def signature_of(name: str, found: list[Declared], text: Text, device: str) -> S
             continue
         if one.stars > 1 or (dtype in (None, any_) and not one.stars):
             problem = f"the type of parameter {label!r} cannot be read"
-            fix = "Give the kernel's signature. A struct is a numpy dtype with fields there."
+            fix = f"Give the kernel's signature. {_OWN_TYPE}"
             if use:
                 problem = f"the type of parameter {label!r} does not tell how many axes it has"
                 access = "const " * (use == CONST_POINTER)
@@ -295,6 +295,24 @@ def signature_of(name: str, found: list[Declared], text: Text, device: str) -> S
     return Signature(name, tuple(params))
 
 
+# What a signature says of a value whose type is the text's own.
+_OWN_TYPE = (
+    "A struct or union is a numpy dtype with fields there, or a complex or vector of its size."
+)
+
+
+def advice(one: Declared | None = None, text: Text | None = None) -> str:
+    """Return what to do about a signature that says something else of a parameter."""
+    if one and text and not one.stars and text.dtype(one.type) is None:
+        return f"Mend the signature. {_OWN_TYPE}"
+    return "Write the signature as the kernel declares it, or leave it out."
+
+
+def _is_own(written: DType | None) -> bool:
+    """Tell whether a type is the text's own, whose layout the compiler has."""
+    return written is None or written.name.startswith("struct<")
+
+
 def holds(written: DType | None, param: Param) -> bool:
     """Tell whether memory or a value of a type is what a signature says.
 
@@ -302,7 +320,7 @@ def holds(written: DType | None, param: Param) -> bool:
     pointer.
     """
     dtype = param.dtype
-    if written in (None, any_) or dtype is any_ or written.name.startswith("struct<"):
+    if written is None or written is any_ or dtype is any_ or _is_own(written):
         return param.is_pointer
     base, _, count = written.name.partition("x") if written.kind == "V" else (written.name, "", "")
     if param.is_pointer and count:
@@ -393,21 +411,20 @@ class Reading:
     def _compare(self, signature: Signature, declared: list[Declared]) -> None:
         if any("(" in _SQUARE.sub("", one.text) for one in declared):
             return  # macros with arguments: what they give, the compiler knows
-        fix = "Write the signature as the kernel declares it, or leave it out."
         if len(declared) != len(signature.params):
             problem = f"the kernel {signature.name} takes {len(declared)} arguments, its signature "
             problem += f"({signature}) gives {len(signature.params)}"
-            raise self._refused(problem, fix=fix)
+            raise self._refused(problem, fix=advice())
         for param, one in zip(signature.params, declared, strict=True):
             known = self.text.dtype(one.type) is not None or param.dtype.kind == "I"
             known |= param.is_pointer and self.text.object_of(one.type) is not None
             if (known or not self._confirmed) and not fits(one, param, self.text):
                 problem = f"argument {param.position} of the kernel is {one.text}, "
                 problem += f"its signature says {param}"
-                raise self._refused(problem, fix=fix)
+                raise self._refused(problem, fix=advice(one, self.text))
 
     def checks(self) -> str:
-        """Return lines that no compiler takes if a struct is another one than its dtype says.
+        """Return lines that no compiler takes if a type of the text's own differs from its dtype.
 
         For all languages of the family, in one line each, to be put behind the text.
         """
@@ -415,14 +432,15 @@ class Reading:
         for number, signature in enumerate(self.kernels):
             declared = self.declared.get(signature.name, ())
             for param, one in zip(signature.params, declared, strict=False):
-                if not param.dtype.name.startswith("struct<"):
+                dtype, is_struct = param.dtype, param.dtype.name.startswith("struct<")
+                is_sized = dtype.kind in ("c", "V") and not param.is_pointer and "(" not in one.type
+                if not (is_struct or is_sized) or not _is_own(self.text.dtype(one.type)):
                     continue
-                kind = param.dtype.to_numpy()
-                keep = {"struct", *one.type.split()}
-                type = " ".join(word for word in re.findall(r"\w+", one.text) if word in keep)
-                facts = {"": f"sizeof({type}) == {kind.itemsize}"}
-                for name in kind.names or ():
-                    facts[name] = f"__builtin_offsetof({type}, {name}) == {kind.fields[name][1]}"  # type: ignore[index]
+                type = " ".join([*(one.words & {"struct", "union"}), one.type])
+                facts = {"": f"sizeof({type}) == {dtype.itemsize}"}
+                fields = dtype.to_numpy().fields if is_struct else None
+                for name, (_, offset, *_) in (fields or {}).items():
+                    facts[name] = f"__builtin_offsetof({type}, {name}) == {offset}"
                 for name, fact in facts.items():
                     label = f"hal_layout_{number}_{param.position}_{name}"
                     lines += f"typedef char {label}[({fact}) ? 1 : -1];\n"
@@ -435,7 +453,7 @@ class Reading:
             return None
         param = self.kernels[int(match[1])].params[int(match[2])]
         what = f"the field {match[3]!r} in another place" if match[3] else "another size"
-        problem = f"the struct of argument {param.name!r} has {what} in the text"
+        problem = f"the type of argument {param.name!r} has {what} in the text"
         fix = "Give a signature with the numpy dtype of that layout: align=True, or its offsets."
         return self._refused(f"{problem}, its dtype is {param.dtype.name}", log=log, fix=fix)
 
@@ -460,8 +478,8 @@ def fits(one: Declared, param: Param, text: Text) -> bool:
         return False
     if param.is_pointer:
         return not writes and holds(written, param)
-    if written is None or written.name.startswith("struct<"):  # the compiler has its layout
-        return param.dtype.name.startswith("struct<")
+    if _is_own(written):  # `checks` compares the layout, or of a number of several its size
+        return param.dtype.kind in ("c", "V") and "*" not in text.types.get(one.type, "")
     return holds(written, param)
 
 
