@@ -315,8 +315,17 @@ def alignment(dtype: DType) -> int:
 
 
 def alike(dtype: DType) -> tuple[DType, ...]:
-    """Return the dtypes of the same memory: a complex number is a vector of two floats."""
-    pair = _PAIRS.get(dtype.name)
+    """Return the dtypes of the same memory: a complex number is a vector of two floats.
+
+    A struct is a vector if its fields are the elements, in order and without gaps.
+    """
+    name, pair = dtype.name, _PAIRS.get(dtype.name)
+    fields, kinds = re.findall(r"(\w+):", name), re.findall(r":([a-z]+[0-9]*)@", name)
+    if len(fields) in _WIDTHS and kinds and kinds[0] in DTYPES:
+        step = DTYPES[kinds[0]].itemsize
+        text = "".join(f"{one}:{kinds[0]}@{step * place};" for place, one in enumerate(fields))
+        if name == f"struct<{text}{step * len(fields)}>":
+            return (dtype, *alike(as_dtype(f"{kinds[0]}x{len(fields)}")))
     return (dtype,) if pair is None else (dtype, as_dtype(pair))
 
 

@@ -191,10 +191,11 @@ def _bytes_of(value: Any, param: Param, operation: str, device: str) -> bytes:
     parts, given = value, None if isinstance(value, type) else getattr(value, "dtype", None)
     if dtype.kind == "c":
         base, count = f"float{4 * dtype.itemsize}", "2"
-    fix = f"Give {count} numbers{', of a float3 too' * (count == '4')}."
+    fix = f"Give {count} numbers{', also for a float3' * (count == '4')}."
+    is_record = getattr(value, "shape", None) == () and getattr(given, "kind", "") == "V"
+    if is_record and (given == dtype.to_numpy() or dtype in alike(as_dtype(given, operation))):
+        return bytes(value.tobytes())
     if base not in DTYPES:  # a struct
-        if getattr(value, "shape", None) == () and given == dtype.to_numpy():
-            return bytes(value.tobytes())
         parts = None
         fix = f"Give numpy's scalar of {dtype.to_numpy()}: np.array((...), dtype)[()]."
     elif len(alike(dtype)) > 1 and getattr(value, "shape", ()) == ():

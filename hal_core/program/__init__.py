@@ -377,7 +377,9 @@ class Program(OfThisProcess):
             fix = "Copy the part into a buffer of its own."
             problem = f"{what} begins between elements of a pointer without a dtype"
             self._refuse(problem, buffer._start(), f"a multiple of {ANY_ALIGNMENT} bytes", fix)
-        if param.dtype is not any_ and kind not in alike(param.dtype):
+        # A record has the alignment of a field, and a vector its own.
+        is_vector = param.dtype in alike(kind) and not buffer._start() % param.dtype.itemsize
+        if param.dtype is not any_ and not is_vector and kind not in alike(param.dtype):
             fix = "Convert with array.astype(...); buffer.view(dtype=...) reinterprets the bytes."
             self._refuse(f"{what} has the wrong dtype", buffer.dtype.name, param.dtype, fix)
         if buffer._device is not self.device:

@@ -121,13 +121,15 @@ def test_B_elements_of_several_numbers_are_copied_and_filled(device):
         np.from_dlpack(made)
 
 
-def test_P17_a_union_is_a_value_of_its_size(device):
+def test_P17_a_union_is_a_value_of_its_size_and_a_record_a_vector(device):
     text = "union two { float parts[2]; double bits; };"
     text += "void k(const hal_thread *t, union two *y, union two a) { y[0] = a; }"
-    y = hal.zeros(1, hal.complex64, device)
-    source = hal.Source("k", text, "y: complex64*, a: float32x2", language="c")
-    device.compile(source)(y, 1 + 2j, threads=1)
-    assert y.numpy().tolist() == [1 + 2j]
+    y = hal.Buffer.from_numpy(np.zeros(3, [("real", "f4"), ("imag", "f4")]), device)
+    program = device.compile(hal.Source("k", text, "y: complex64*, a: float32x2", language="c"))
+    program(y[1:], 1 + 2j, threads=1)
+    assert y.numpy().tolist() == [(0, 0), (1, 2), (0, 0)]
+    with pytest.raises(hal.InvalidArgument, match="wrong dtype.*buffer.view"):
+        program(y.view(1, offset=4), 1 + 2j, threads=1)  # where no vector begins
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 from ctrl_c import Scene, press_everywhere
-from hypothesis import given
-from hypothesis import strategies as st
 
 import hal_core as hal
 from hal_core.concurrency import poll
@@ -146,14 +144,6 @@ def test_a_build_whose_files_ctrl_c_deletes_is_made_again(device, monkeypatch):
     assert value_of(device, source(ONE, "x: int32*", defines={"VALUE": 14})) == 14
 
 
-def test_defines_options_and_includes_reach_the_compiler(device, tmp_path):
-    assert value_of(device, source(ONE, "x: int32*", defines={"VALUE": "(2 + 3) * 2"})) == 10
-    assert value_of(device, source(ONE, "x: int32*", options=("-DVALUE=11",))) == 11
-    (tmp_path / "value.h").write_text("#define VALUE 12\n")
-    text = '#include "value.h"\n' + ONE
-    assert value_of(device, source(text, "x: int32*", includes=(str(tmp_path),))) == 12
-
-
 def test_an_option_without_its_macro_is_refused(device):
     with pytest.raises(hal.InvalidArgument, match="-D has no macro"):
         device.compile(source(ONE, "x: int32*", options=("-DVALUE=1", "-D")))
@@ -265,9 +255,3 @@ def test_P16_a_text_is_built_once_and_a_binary_that_pocl_would_compile_for_is_no
     program = device.compile(fresh) if rendered else device.compile(several)["k"]
     assert made == (["build", "binary_of", "build"] if rendered else ["build"])
     assert device.load(program.binary).name == program.name and made[-1] == "build"
-
-
-@given(st.binary(), st.text(), st.lists(st.text()))
-def test_a_sealed_binary_is_read_as_it_was_written(payload, identity, flags):
-    sealed = Sealed("binary", identity, payload, tuple(flags))
-    assert Sealed.of_bytes(sealed.to_bytes(), "test", "") == sealed

@@ -99,7 +99,6 @@ def test_a_graph_with_images_is_one_of_the_driver(device):
     ("image", "dtype", "why"),
     [
         (hal.Image(4), hal.float64, "dtype is no float64"),
-        (hal.Image(4), hal.complex64, "dtype is no complex64"),
         (hal.Image(4, normalised=True), hal.float32, "normalised"),
         (hal.Image(4, dtype=hal.int8), hal.uint8, "dtype is not the buffer's"),
     ],

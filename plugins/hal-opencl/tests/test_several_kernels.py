@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pyopencl
 import pytest
+from pyopencl import cltypes
 
 import hal_core as hal
 
@@ -75,7 +76,9 @@ def test_P17_a_union_is_a_value_of_its_size(device):
     assert y.numpy().tolist() == [-4 + 2j]
 
 
-@pytest.mark.parametrize("value", [1 + 2j, np.complex64(1 + 2j), (1, 2), np.float32([1, 2])])
+@pytest.mark.parametrize(
+    "value", [1 + 2j, np.complex64(1 + 2j), (1, 2), np.float32([1, 2]), cltypes.make_float2(1, 2)]
+)
 def test_P17_a_complex_number_is_a_vector_of_two(device, value):
     text = "__kernel void k(__global float2 *z, float2 a) { z[0] = a; }"
     program, z = compiled(device, text), hal.zeros(1, hal.complex64, device)
@@ -96,8 +99,14 @@ def test_P17_vectors_complex_numbers_and_the_fixed_block(device):
     z = hal.Buffer.from_numpy(np.array([1, 2j, 3, 4], "c8"), device)
     program(z, vals=([1, 2, 3, 4], np.arange(4)), threads=4)
     assert z.numpy().tolist() == [5 + 2j, 4 + 4j, 7 + 2j, 8 + 2j]
+    records = hal.Buffer.from_numpy(np.zeros(4, cltypes.float2), device)
+    for _ in range(2):
+        program(records, cltypes.make_float4(1, 2, 3, 4), cltypes.make_float3(5, 6, 7), threads=4)
+    assert records.numpy().tolist() == [(8, 14)] * 4
     assert program.info.block == (4, 1, 1)
     with pytest.raises(hal.InvalidArgument, match="block"):
         program(z, vals=([1, 2, 3, 4], [1, 2, 3, 4]), grid=1, block=2)
-    with pytest.raises(hal.InvalidArgument, match="value 'v' does not fit"):
-        program(z, vals=([1, 2, 3], [1, 2, 3, 4]), threads=4)
+    record = np.dtype([("a", "f4"), ("b", "f4"), ("c", "f4"), ("d", "i4")])
+    for wrong in ([1, 2, 3], np.zeros((), record)):
+        with pytest.raises(hal.InvalidArgument, match=r"(?s)'v' does not fit.*also for a float3\."):
+            program(z, vals=(wrong, [1, 2, 3, 4]), threads=4)
