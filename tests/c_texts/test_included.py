@@ -68,14 +68,6 @@ def test_C2_a_header_that_comes_first_is_another_key(tmp_path):
     assert digest_of_headers(read) != before
 
 
-def test_C2_a_large_file_beside_a_header_is_not_read(tmp_path):
-    (tmp_path / "a.h").write_text("1")
-    with open(tmp_path / "large", "wb") as file:
-        file.truncate(1 << 40)
-    read = reading('#include "a.h"', tmp_path)
-    assert digest_of_headers(read) == digest_of_headers(read)
-
-
 def test_C2_links_and_pipes_in_an_include_folder(tmp_path):
     folder = tmp_path / "include"
     folder.mkdir()

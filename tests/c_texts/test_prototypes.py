@@ -49,13 +49,6 @@ def test_a_dtype_has_one_object_and_a_text():
             hal.as_dtype(wrong)
 
 
-def test_a_kernel_that_is_only_declared_has_no_code():
-    text = "__global__ void a(int *y); __global__ void b(int *y) { y[0] = 1; }"
-    text += "__global__ void c(int *y); __global__ void c(int *x) {}"
-    reading = Reading(hal.Source(None, text, language="cuda"), "__global__", "CUDA")
-    assert [str(one) for one in reading.compare()] == ["y: int32*", "x: int32*"]
-
-
 def test_P17_templates_and_overloads_are_not_asked_for_by_other_kernels_of_their_text():
     text = "template <int N = (1 < 2)> __global__ void a(int y) {} __global__ void k(int *y) {}\n"
     more = "__global__ void b(int *y) {} __global__ void b(float *y) {}"
@@ -93,5 +86,4 @@ def test_P17_what_depends_on_a_branch_asks_for_the_signature(text, means):
 def test_a_source_of_several_kernels_is_pickled():
     for name in (None, {"a": None, "b": "x: int32*"}, "a"):
         source = hal.Source(name, "text", language="c")
-        copy = pickle.loads(pickle.dumps(source))
-        assert copy.kernels == source.kernels and repr(copy) == repr(source)
+        assert pickle.loads(pickle.dumps(source)).kernels == source.kernels

@@ -7,7 +7,6 @@ from fake_backend import FakeCompiler, FakePlugin
 
 import hal_core as hal
 from hal_core.compiler import digest
-from hal_core.signature import Signature
 
 TEXT = "def k(t): pass"
 
@@ -298,15 +297,6 @@ def test_a_source_is_frozen_so_what_was_compiled_of_it_stays_true():
     for block in ((0,), (1, 2, 3, 4), 0, (1.5,), ()):
         with pytest.raises(hal.InvalidArgument, match="one to three positive ints"):
             source(block=block)
-
-
-def test_signatures_read_back_what_they_write():
-    text = "y: float32*, x: const float32*, n: int32, ok: bool"
-    signature = Signature.parse("k", text)
-    assert str(signature) == text
-    assert [param.name for param in signature.pointers] == ["y", "x"]
-    assert [param.position for param in signature.values] == [2, 3]
-    assert Signature.parse("k", "").params == ()
 
 
 @pytest.mark.parametrize("wrong", ["\0", "\udc80"])

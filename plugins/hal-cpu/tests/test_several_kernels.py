@@ -128,7 +128,7 @@ def test_P17_a_union_is_a_value_of_its_size_and_a_record_a_vector(device):
     program = device.compile(hal.Source("k", text, "y: complex64*, a: float32x2", language="c"))
     program(y[1:], 1 + 2j, threads=1)
     assert y.numpy().tolist() == [(0, 0), (1, 2), (0, 0)]
-    with pytest.raises(hal.InvalidArgument, match="wrong dtype.*buffer.view"):
+    with pytest.raises(hal.InvalidArgument, match=r"wrong dtype.*buffer\.view"):
         program(y.view(1, offset=4), 1 + 2j, threads=1)  # where no vector begins
 
 
@@ -141,7 +141,10 @@ def test_P17_a_union_is_a_value_of_its_size_and_a_record_a_vector(device):
          "type of argument 's' has another size"),
         ("typedef int *S; void k(const hal_thread *t, S s) {}", "s: complex64", "argument 0"),
         ("typedef double T; void k(const hal_thread *t, T v) {}", "v: int64", "argument 0.*T v"),
-        ("static void k(const hal_thread *t) {}", None, "no kernel 'k'"),
+        ("static void k(const hal_thread *t) {}", None, "the text has no kernel"),
+        ("void k(float *y, int n) {}", None,
+         r"Write: void k\(const hal_thread \*t, float \*y, int32_t n\) - the code of one thread"),
+        ("__kernel void k(__global float4 *y, float a) {}", None, "OpenCL C to the device OPENCL"),
         ("void k(const hal_thread *t) {} void k(const hal_thread *t) {}", None, "'k' twice"),
         ("typedef struct { double a; } S; void k(const hal_thread *t, S s) {}",
          f"s: {hal.as_dtype(RECORD)}", "type of argument 's' has another size"),
@@ -149,8 +152,9 @@ def test_P17_a_union_is_a_value_of_its_size_and_a_record_a_vector(device):
     ],
 )  # fmt: skip
 def test_P18_what_does_not_fit_is_refused(device, text, signature, why):
-    with pytest.raises(hal.CompileError, match=why):
-        device.compile(hal.Source("k", text, signature, language="c"))
+    for name in ("k", None)[: 1 + (signature is None)]:
+        with pytest.raises(hal.CompileError, match=why):
+            device.compile(hal.Source(name, text, signature, language="c"))
 
 
 def test_P16_LLVM_takes_one_kernel_and_its_signature(device):

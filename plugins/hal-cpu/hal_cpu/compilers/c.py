@@ -23,6 +23,7 @@ from hal_cpu.compilers.source import (
     arguments_of,
     complete_all,
     declared_text,
+    nearly_kernels,
     reading_of,
     text_of,
 )
@@ -166,6 +167,8 @@ class CCompilerProgram(ObjectCompiler):
 
     def _compile_module(self, source: Source[Any]) -> Module:
         reading = self._read(source)
+        for one in nearly_kernels(reading):
+            self._compile(one)
         kernels = reading.compare()
         try:
             return Module(self._compile_text(source, complete_all(reading)), kernels)

@@ -15,12 +15,15 @@ from __future__ import annotations
 import ctypes
 import os
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, cast
 
+from hal_core.concurrency import suppress
 from hal_core.dtypes import any_
+from hal_core.errors import CompileError
 from hal_core.signature import CONST_POINTER, POINTER, Param, Signature
 from hal_kernel.c_texts.options import refuse_files
-from hal_kernel.c_texts.prototypes import Reading
+from hal_kernel.c_texts.prototypes import Reading, signature_of
 
 if TYPE_CHECKING:
     from hal_core.source import Source
@@ -127,6 +130,21 @@ def reading_of(source: Source[Any], preprocessed: str) -> Reading:
     """Read the kernels of a text that a compiler has preprocessed."""
     long = ctypes.sizeof(ctypes.c_long)
     return Reading(source, KERNEL, "CPU", long=long, text=preprocessed, hidden=1)
+
+
+def nearly_kernels(reading: Reading) -> Iterator[Source]:
+    """List the functions that are asked for and are no kernels, with their signatures.
+
+    A compiler that is given one says what is wrong.
+    """
+    make, (_, text, _) = cast("tuple[Any, Any]", reading.source.__reduce__())
+    kernels = reading.source.kernels
+    for name, declared in reading.text.kernels(r"\bvoid\s+(\w+)\s*\(").items():
+        is_asked = (name, None) in kernels if kernels else not reading.declared and name in text
+        if is_asked and name not in reading.declared:
+            takes = [one for one in declared if one.type != "hal_thread"]
+            with suppress(CompileError):
+                yield make(name, text, signature_of(name, takes, reading.text, "CPU"))
 
 
 def complete_all(reading: Reading) -> str:
