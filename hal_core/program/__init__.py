@@ -390,7 +390,8 @@ class Program(OfThisProcess):
         interface = self.binary.interface
         if not (interface.rendered or interface.offsets) and start % alignment:
             problem = f"{what} starts at an offset the device cannot give to a Source kernel"
-            fix = "Copy the part into a buffer of its own. Kernels of @hal.kernel take any offset."
+            fix = "Copy the part into a buffer of its own. Kernels of @hal.kernel take any offset, "
+            fix += "and so do texts in OpenCL C with offsets=True."
             self._refuse(problem, start, f"a multiple of {alignment} bytes", fix)
 
     # -- end

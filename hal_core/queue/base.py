@@ -402,5 +402,5 @@ def refuse_as_closed(operation: str, queue: str, work: object = None) -> NoRetur
 
 def checked(queue: object, operation: str, device: Compiled) -> Queue:
     """Return `queue` if it is one. Raises: InvalidArgument."""
-    fix = "Give queue= one of device.queue()."
+    fix = "Give queue= one of device.queue(), or hal.Queue.wrap(...) of a library's queue."
     return check_class(queue, Queue, operation, fix, device.name)

@@ -195,7 +195,6 @@ PAIR_TEXT = "struct pair { double a; int b; };\ntypedef double T;\n"
      ("T v", "v: int64", "argument 0 of the kernel is T v"),
      ("HIDDEN(v)", "v: int64", "signature says v: int64"),
      ("HIDDEN(v), int n", "v: float64", "arguments"),
-     ("pair p", "p: struct<a:float32@0;b:int32@4;8>", "argument 0 of the kernel is pair p"),
      ("pair p", "p: struct<b:float64@0;a:int32@8;16>", "the field 'b' in another place"),
      ("float3 v", None, "type of parameter 'v' cannot be read")],
 )  # fmt: skip

@@ -107,8 +107,8 @@ class OpenCLAllocator(LRUAllocator[Opaque]):
                 return whole or memory, memory.offset
         raise InvalidArgument(
             "external_ptr", problem, got=got, limit=f"needs {nbytes} bytes",
-            device=self.device.name, fix="Make it in this device's context: "
-            "pyopencl.Buffer(device.context, ...). Buffer.from_numpy copies memory of the host.",
+            device=self.device.name, fix="Give a pyopencl.Buffer(device.context, ...) of at least "
+            "that size. Buffer.from_numpy copies memory of the host.",
         )  # fmt: skip
 
     def _offset(self, opaque: Opaque, nbytes: int, offset: int) -> Opaque:

@@ -61,6 +61,8 @@ def test_a_platform_that_cannot_compile_is_refused_and_reported(device, monkeypa
     def fail(*args):
         raise driver.BuildError("clBuildProgram failed", "error: unknown target CPU 'generic'")
 
+    [*_, check] = plugin.hal_doctor("OPENCL")[: device.index + 1]
+    assert check.ok and device.info.title in check.title
     monkeypatch.setattr(driver, "build", fail)
     monkeypatch.setenv("HAL_CCACHE", "0")
     with pytest.raises(hal.DeviceUnavailable, match=r"cannot compile.*unknown target CPU"):
@@ -68,12 +70,6 @@ def test_a_platform_that_cannot_compile_is_refused_and_reported(device, monkeypa
     assert [check.ok for check in plugin.hal_doctor("OPENCL")] == [False] * len(
         enumerate_devices("OPENCL")
     )
-
-
-def test_doctor_says_that_the_device_compiles(device):
-    checks = plugin.hal_doctor("OPENCL")
-    assert checks[device.index].ok
-    assert device.info.title in checks[device.index].title
 
 
 def test_X1_a_call_that_close_overtakes_raises_InvalidState(device):
@@ -113,7 +109,7 @@ def test_B7_external_memory_that_does_not_fit_is_refused(device):
     memory = cl.Buffer(device.context, cl.mem_flags.READ_WRITE, 64)
     other = cl.Buffer(cl.Context([device.hardware]), cl.mem_flags.READ_WRITE, 64)
     for pointer, size, why in ((memory.int_ptr, 65, "too small"), (other.int_ptr, 64, "context")):
-        with pytest.raises(hal.InvalidArgument, match=why):
+        with pytest.raises(hal.InvalidArgument, match=f"{why}.*at least that size"):
             hal.empty(size, hal.uint8, device, hal.BufferSpec(external_ptr=pointer))
 
 

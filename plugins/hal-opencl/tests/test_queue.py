@@ -145,6 +145,8 @@ def test_Q6_a_queue_of_another_context_or_without_an_order_is_refused(device):
     for queue, why in ((other, "another context"), (loose, "out of order")):
         with pytest.raises(hal.InvalidArgument, match=why):
             hal.Queue.wrap(queue, device)
+    with pytest.raises(hal.InvalidArgument, match=r"or hal\.Queue\.wrap"):
+        ints(device).fill(1, queue=other)
 
 
 def test_Q6_a_borrowed_queue_without_timestamps_replays_graphs_and_refuses_to_measure(device):

@@ -11,7 +11,6 @@ from pyopencl import cltypes
 import hal_core as hal
 
 PAIR = np.dtype([("a", "f4"), ("b", "i4")])
-STRUCT = "typedef struct { float a; int b; } pair;\n"
 
 
 def compiled(device, text, signature=None):
@@ -44,7 +43,8 @@ def test_P18_what_does_not_fit_is_refused(device, text, signature, error, why):
 
 
 def test_P18_a_struct_has_the_layout_of_its_dtype(device):
-    text = STRUCT + "__kernel void k(pair p, __global float *y) { y[0] = p.a + p.b; }"
+    text = "typedef struct { float a; int b; } pair;\n"
+    text += "__kernel void k(pair p, __global float *y) { y[0] = p.a + p.b; }"
     y = hal.zeros(1, hal.float32, device)
     value = np.array((1.5, 2), PAIR)[()]
     for signature in (None, f"p: {hal.as_dtype(PAIR)}, y: float32*"):

@@ -133,10 +133,7 @@ def reading_of(source: Source[Any], preprocessed: str) -> Reading:
 
 
 def nearly_kernels(reading: Reading) -> Iterator[Source]:
-    """List the functions that are asked for and are no kernels, with their signatures.
-
-    A compiler that is given one says what is wrong.
-    """
+    """List the functions that are asked for and are no kernels; a compiler says why of each."""
     make, (_, text, _) = cast("tuple[Any, Any]", reading.source.__reduce__())
     kernels = reading.source.kernels
     for name, declared in reading.text.kernels(r"\bvoid\s+(\w+)\s*\(").items():
