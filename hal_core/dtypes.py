@@ -10,6 +10,7 @@ from __future__ import annotations
 import copyreg
 import re
 import struct
+from functools import cache
 from math import frexp, isfinite, ldexp
 from typing import TYPE_CHECKING, Any
 
@@ -314,11 +315,10 @@ def alignment(dtype: DType) -> int:
     return max((alignment(as_dtype(one)) for one in parts), default=dtype.itemsize)
 
 
+@cache
 def alike(dtype: DType) -> tuple[DType, ...]:
-    """Return the dtypes of the same memory: a complex number is a vector of two floats.
-
-    A struct is a vector if its fields are the elements, in order and without gaps.
-    """
+    """Return the dtypes of the same memory: a complex number is a vector of two floats, and a
+    struct a vector of its fields if they are of one dtype, in order and without gaps."""
     name, pair = dtype.name, _PAIRS.get(dtype.name)
     fields, kinds = re.findall(r"(\w+):", name), re.findall(r":([a-z]+[0-9]*)@", name)
     if len(fields) in _WIDTHS and kinds and kinds[0] in DTYPES:
