@@ -317,8 +317,11 @@ def alignment(dtype: DType) -> int:
 
 @cache
 def alike(dtype: DType) -> tuple[DType, ...]:
-    """Return the dtypes of the same memory: a complex number is a vector of two floats, and a
-    struct a vector of its fields if they are of one dtype, in order and without gaps."""
+    """Return the dtypes of the same memory.
+
+    A complex number is a vector of two floats, and a struct whose fields have one dtype, in order
+    and without gaps, a vector of them.
+    """
     name, pair = dtype.name, _PAIRS.get(dtype.name)
     fields, kinds = re.findall(r"(\w+):", name), re.findall(r":([a-z]+[0-9]*)@", name)
     if len(fields) in _WIDTHS and kinds and kinds[0] in DTYPES:

@@ -24,8 +24,7 @@ else:
 
     N = TypeVar("N")
 
-_MORE = "-and-more"  # ends the name of a text of several kernels, in errors and logs
-_FUNCTION = re.compile(r"\b(?!if\b|for\b)(\w+)\s*\((?:[^(){};]|\([^(){};]*\))*\)\s*\{")
+SEVERAL = "several-kernels"  # the name of a text of several, in errors and logs
 # Compilers written in C would stop at a zero; a lone surrogate cannot be encoded.
 _UNREADABLE = re.compile("[\0\ud800-\udfff]")
 _LINES = re.compile(r"[\r\n]|\\\Z")  # the next line would be a macro's, too
@@ -97,7 +96,7 @@ class Source(_Described, Generic[N]):
         work: int | None = None,
         offsets: bool = False,
     ) -> None:
-        kernels, signature = _kernels(name, signature, text)
+        kernels, signature = _kernels(name, signature)
         operation = f"Source {signature.name!r}"
         texts: dict[str, object] = {"text": text, "language": language}
         for what, one in texts.items():
@@ -159,7 +158,7 @@ class Source(_Described, Generic[N]):
     @property
     def is_several(self) -> bool:
         """True for a text whose compilation gives a dict of programs."""
-        return self.name.endswith(_MORE)
+        return self.name == SEVERAL
 
     def __repr__(self) -> str:
         if self.kernels is None:
@@ -171,23 +170,22 @@ class Source(_Described, Generic[N]):
 
 
 def _kernels(
-    name: str | Mapping[str, Given] | None, signature: Given, text: object
+    name: str | Mapping[str, Given] | None, signature: Given
 ) -> tuple[tuple[tuple[str, Signature | None], ...] | None, Signature]:
     """Return the kernels of a text, and the signature that stands for them."""
     if isinstance(name, str):
         known = _read(name, signature)
         return ((name, known),), known or Signature.parse(name, "")
+    several = Signature(SEVERAL, ())
     fix = 'Write {"scale": "y: float32*, n: int32", "sum": None}, or None for all kernels.'
     if signature is not None:
         problem = "the signatures of several kernels stand beside their names"
         raise InvalidArgument("Source", problem, got=signature, fix=fix)
     if name is None:
-        first = _FUNCTION.search(text) if isinstance(text, str) else None
-        return None, Signature((first[1] if first else "kernels") + _MORE, ())
+        return None, several
     if not isinstance(name, Mapping) or not name:
         raise InvalidArgument("Source", "neither a name nor a dict of kernels", got=name, fix=fix)
-    kernels = tuple((one, _read(one, given)) for one, given in name.items())
-    return kernels, Signature(kernels[0][0] + _MORE, ())
+    return tuple((one, _read(one, given)) for one, given in name.items()), several
 
 
 def _read(name: str, given: Given) -> Signature | None:

@@ -47,7 +47,7 @@ def test_C3_faults_in_texts_of_several_kernels_are_named(device):
         with pytest.raises(hal.CompileError) as caught:
             device.compile(hal.Source(name, text, signature, language="c"))
         assert said in str(caught.value)
-    with pytest.raises(hal.CompileError, match=r"f-and-more\.c:2:2: error: here") as caught:
+    with pytest.raises(hal.CompileError, match=r"several-kernels\.c:2:2: error: here") as caught:
         device.compile(hal.Source(None, "\n#error here\nvoid f(int x) {}", language="c"))
     assert "OPENCL" not in str(caught.value) and ">    2 | #error here" in str(caught.value)
 

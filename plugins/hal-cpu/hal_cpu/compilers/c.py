@@ -168,7 +168,7 @@ class CCompilerProgram(ObjectCompiler):
     def _compile_module(self, source: Source[Any]) -> Module:
         reading = self._read(source)
         for one in nearly_kernels(reading):
-            self._compile(one)
+            self._compile(one)  # raises: the error has the line to write
         kernels = reading.compare()
         try:
             return Module(self._compile_text(source, complete_all(reading)), kernels)

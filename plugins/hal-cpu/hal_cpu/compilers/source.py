@@ -16,17 +16,15 @@ import ctypes
 import os
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 from hal_core.concurrency import suppress
 from hal_core.dtypes import any_
 from hal_core.errors import CompileError
 from hal_core.signature import CONST_POINTER, POINTER, Param, Signature
+from hal_core.source import Source
 from hal_kernel.c_texts.options import refuse_files
 from hal_kernel.c_texts.prototypes import Reading, signature_of
-
-if TYPE_CHECKING:
-    from hal_core.source import Source
 
 # Functions of one thread: others are static, or inline.
 KERNEL = r"(?:\A|(?<=[;}]))\s*(?:extern\s+)?void\s+(\w+)\s*\((?=\s*const\s+hal_thread\s*\*)"
@@ -133,15 +131,18 @@ def reading_of(source: Source[Any], preprocessed: str) -> Reading:
 
 
 def nearly_kernels(reading: Reading) -> Iterator[Source]:
-    """List the functions that are asked for and are no kernels; a compiler says why of each."""
-    make, (_, text, _) = cast("tuple[Any, Any]", reading.source.__reduce__())
-    kernels = reading.source.kernels
+    """Yield the functions that are asked for and are no kernels, each with what it takes."""
+    source, text, kernels = reading.source, reading.source.text, reading.source.kernels
     for name, declared in reading.text.kernels(r"\bvoid\s+(\w+)\s*\(").items():
         is_asked = (name, None) in kernels if kernels else not reading.declared and name in text
         if is_asked and name not in reading.declared:
             takes = [one for one in declared if one.type != "hal_thread"]
             with suppress(CompileError):
-                yield make(name, text, signature_of(name, takes, reading.text, "CPU"))
+                signature = signature_of(name, takes, reading.text, "CPU")
+                yield Source(
+                    name, text, signature, language="c", options=source.options,
+                    defines=dict(source.defines), includes=source.includes,
+                )  # fmt: skip
 
 
 def complete_all(reading: Reading) -> str:
