@@ -86,10 +86,8 @@ def test_arrays_that_cannot_be(cuda, sizes, format, channels, code):
 
 
 def test_objects_that_cannot_be(cuda):
-    out, plain = (
-        ctypes.c_uint64(),
-        cuda.get("cuArray3DCreate", struct.pack("3Q3I", 4, 4, 0, U8, 1, 0)),
-    )
+    out = ctypes.c_uint64()
+    plain = cuda.get("cuArray3DCreate", struct.pack("3Q3I", 4, 4, 0, U8, 1, 0))
     resource = struct.pack("I4xQ128x", 0, plain)
     assert cuda.code.cuSurfObjectCreate(ctypes.byref(out), resource) == INVALID  # made without
     for sampling in ((CLAMP, LINEAR, 0), (CLAMP, 0, NORMALISED), (0, 0, 0)):
