@@ -43,12 +43,13 @@ class Rest(Event):
 def reached(event: Event, seconds: float) -> bool:
     """Wait for the end of work; False when the time has passed. Raises no failure.
 
-    Raises: InvalidState when it can never happen; the wait that keeps it from it is given up.
+    Raises: InvalidState when it can never happen; a wait that closes a circle is given up.
     """
     try:
         return event._reached(seconds)
     except InvalidState as error:
-        _abandon(event, error.problem)
+        if obstacle(event)[1]:
+            _abandon(event, error.problem)
         raise
 
 

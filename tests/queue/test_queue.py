@@ -5,7 +5,6 @@ import gc
 import os
 import signal
 import threading
-import weakref
 
 import pytest
 from fake_backend import put
@@ -34,19 +33,6 @@ def test_Q2_ctrl_c_ends_a_wait_and_harms_nothing(fake):
         event.wait(20)
     gate.set()
     assert event.wait(5)
-
-
-def test_Q2_a_loop_that_is_closed_when_the_event_happens(fake):
-    gate = hal.Event()
-
-    async def begin():
-        task = asyncio.ensure_future(_await(gate))
-        await asyncio.sleep(0)
-        assert not task.done()
-
-    asyncio.run(begin())  # cancels what is left, and closes the loop
-    gate.set()
-    assert gate.done
 
 
 def test_Q2_one_thread_watches_all_events_of_drivers():
@@ -79,46 +65,6 @@ def test_Q2_a_callback_that_fails_stops_no_other(caplog):
     assert heard.wait(5)
     assert "callback failed" in caplog.text and "cannot be asked" in caplog.text
     assert again.wait(5)
-
-
-def test_Q4_a_queue_keeps_nothing_of_work_that_is_done(fake):
-    class Bytes(bytearray):
-        pass
-
-    queue, data = fake.queue(), Bytes(16)
-    made = hal.empty(16, hal.uint8, fake)
-    made.copyin(data, queue=queue)
-    assert queue.synchronize(5)
-    gone = weakref.ref(data)
-    del data
-    gc.collect()
-    assert gone() is None
-
-
-def test_Q4_a_dropped_queue_ends_its_thread(fake):
-    before = threading.active_count()
-    queue = fake.queue()
-    assert queue.record().wait(5)
-    del queue
-    gc.collect()
-    wait_until(lambda: threading.active_count() == before)
-
-
-def test_Q4_closing_a_device_ends_waits_that_can_never_end(fake):
-    one, two, never = fake.queue(), fake.queue(), hal.Event()
-    ahead, behind = hal.Event(), hal.Event()
-    one.wait(ahead)
-    one.record(behind)
-    two.wait(behind)
-    two.record(ahead)
-    alone = fake.queue()
-    alone.wait(never)
-    event = alone.record()
-    fake.close()
-    with pytest.raises(hal.DeviceFault, match="was closed while"):
-        event.wait(1)
-    with pytest.raises(hal.InvalidState, match="closed"):
-        one.record()
 
 
 def test_Q5_a_failure_names_what_ran_and_keeps_the_cause(fake):

@@ -63,6 +63,18 @@ def test_Q8_a_finalizer_in_the_thread_of_kept_calls_does_not_wait_for_them(devic
     assert end.wait(20) and found == [end]
 
 
+def test_Q8_a_handler_within_a_call_does_not_wait_for_kept_calls(device):
+    queue, made = device.queue(), threading.Event()
+
+    def call():
+        with queue._lock:
+            queue._later.append(made.set)
+            assert not device.join_queues()
+
+    threading.Thread(target=call, daemon=True).start()
+    assert made.wait(20)
+
+
 def test_P10_unloading_does_not_hurt_what_waits(device):
     program, x, gate = device.compile(add_one), hal.zeros(1, hal.int32, device), hal.Event()
     graph = hal.Graph(device)

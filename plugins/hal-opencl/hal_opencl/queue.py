@@ -96,8 +96,7 @@ class OpenCLQueue(PolledQueue):
             _, commands = driver.open_queue(device.hardware, device.name, device.context)
         self.commands = commands
         self._is_timed = bool(commands.properties & TIMED)
-        # Made now: to make it takes the device's lock, which `close` holds as it stops queues.
-        self._default = None if commands is device.commands else device.default_queue
+        self._is_default = commands is device.commands
         self.last_event: cl.Event | None = None  # of its last launch
         self.last_launched = ""
         self._recordable: Command | None = None  # a copy or fill, if the next event is its end
@@ -126,7 +125,7 @@ class OpenCLQueue(PolledQueue):
                     self.commands.flush()
                 except cl.Error as error:
                     why = driver.explain(error, name, self.device.name)
-                    if self._default is None:
+                    if self._is_default:
                         raise why from None
                     command.failure = Failure(name, self.name, why)
                     self._drops = True
@@ -135,10 +134,20 @@ class OpenCLQueue(PolledQueue):
 
     def _follow_default(self) -> None:
         last = self.device.last_event
-        if last is None or self._default is None or self.device.is_simulated:
+        if last is None or self._is_default or self.device.is_simulated:
             return
         if last.command_execution_status > COMPLETE:
-            self._wait(self._default.record())
+            # The driver alone brings it about. A look at the default queue might have to wait for
+            # a call of this thread, which a finalizer or a signal's handler has interrupted.
+            kept = list[cl.Event]()  # without it PoCL ends the process if earlier work fails
+            title = f"wait of {self.device.name}, {events.DEFAULT_QUEUE}"  # for a profile
+            self._add(title, (kept,), 0, self._enqueue_follow, kept)
+
+    def _enqueue_follow(self, kept: list[cl.Event]) -> cl.Event:
+        default = self.device.commands
+        kept += [cl.enqueue_marker(default)]
+        default.flush()
+        return cl.enqueue_barrier(self.commands, kept)
 
     def look(self) -> None:
         run_unless_busy(self._lock, self._look)
@@ -289,7 +298,7 @@ class OpenCLQueue(PolledQueue):
 
     def _wait(self, event: Event) -> None:
         # The driver of a simulator would wait in the call, deaf to Ctrl-C.
-        if self.device.is_simulated or (self._default is None and self._needs_host(event)):
+        if self.device.is_simulated or (self._is_default and self._needs_host(event)):
             event.wait()
             return
         event._is_over()  # a look: `_add` asks for its failure

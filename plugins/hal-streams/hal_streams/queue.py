@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from functools import partial
-from threading import TIMEOUT_MAX, current_thread, get_ident
+from threading import TIMEOUT_MAX, get_ident
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 from weakref import ref
@@ -162,8 +162,12 @@ class StreamQueue(Queue):
     def _catch_up(self) -> None:
         """Wait until the calls that were kept are made, up to one that waits."""
         self._go_on()
-        if self._servers.get(0) is not current_thread():
+        if not self._is_in_call():
             poll(lambda: not self._has_calls(), TIMEOUT_MAX)
+
+    def _is_in_call(self) -> bool:
+        mine = self._lock._is_owned() or get_ident() in self._looking  # type: ignore[attr-defined]
+        return mine or (bool(self._servers) and super()._is_in_call())
 
     def _settle(self) -> None:
         """Let events happen, whose callbacks may work with other queues: without the lock."""
@@ -624,7 +628,7 @@ class StreamQueue(Queue):
         """Let later work of any stream come after ours; False if the host has to wait for it."""
         self._catch_up()
         with self._lock:
-            if self._held is not None or self._failure is not None:
+            if self._held is not None or self._later or self._failure is not None:
                 return False
             if self.stream is None or not (self._growing.names or self._pending):
                 return True

@@ -450,6 +450,30 @@ class TestQueue:
             assert event.wait(0.05) is False
         assert event.wait(SECONDS)
 
+    def test_Q8_a_finalizer_within_a_call_never_hangs(self, device: hal.Compiled) -> None:
+        """Let it work at each function that the call starts or leaves, as a handler might."""
+        queue, made = device.queue(), ints(device)
+        place, seen = 0, 1
+
+        def count(frame: FrameType, event: str, given: object) -> None:
+            nonlocal seen
+            seen += frame.f_globals["__name__"].startswith("hal_")  # no driver in Python
+            if seen == place:
+                seen += 1
+                late = device.queue()
+                with contextlib.suppress(hal.InvalidState):
+                    hal.zeros(SIZE, hal.int32, device).fill(1, queue=late)
+                    assert late.synchronize(SECONDS) and queue.synchronize(SECONDS)
+
+        while seen > place:
+            place, seen = place + 1, 0
+            sys.setprofile(count)
+            try:
+                made.fill(place, queue=queue).done  # noqa: B018 - a look
+            finally:
+                sys.setprofile(None)
+        assert queue.synchronize(SECONDS) and first(made) == place
+
     def test_Q1_from_many_threads(self, device: hal.Compiled) -> None:
         program, made = device.compile(add_one), [ints(device) for _ in range(4)]
         shared = device.queue()
