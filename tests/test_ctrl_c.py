@@ -123,3 +123,11 @@ def test_an_alarm_behind_the_beginning_of_a_thread(monkeypatch):
     monkeypatch.setattr("threading.Thread.start", start)
     with pytest.raises(RuntimeError, match="^the alarm$"):
         concurrency.start_server({}, "served", int)
+
+
+def test_an_error_of_recursion_says_nothing_of_threads():
+    def start(*_):
+        raise RecursionError
+
+    with pytest.raises(RecursionError):
+        concurrency.start_server({}, "served", int, start=start)

@@ -133,8 +133,9 @@ BYTES = [bytes] if sys.version_info >= (3, 12) else []
 
 
 @pytest.mark.parametrize("read", [np.array, *BYTES, np.from_dlpack, lambda one: one.numpy()])
-def test_data_is_not_read_in_a_capture(read):
+def test_data_is_not_read_and_work_not_waited_for_in_a_capture(read):
     device = hal.Device["PYTHON"]
     made = hal.zeros(N, hal.int32, device)
-    with device.capture(), pytest.raises(hal.InvalidState, match="while a graph is captured"):
-        read(made)
+    for work in (lambda: read(made), device.synchronize):
+        with device.capture(), pytest.raises(hal.InvalidState, match="while a graph is captured"):
+            work()

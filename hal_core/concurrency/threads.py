@@ -36,7 +36,7 @@ class Thread(threading.Thread):
         """Start it. Raises: InvalidState when there can be no new thread."""
         try:
             super().start()
-        except unless_of_a_signal(KeyError):  # raises Ctrl-C, if it is what made this fail
+        except unless_of_a_signal(KeyError, RecursionError):  # raises Ctrl-C, if this is its work
             raise
         except unless_of_a_signal(RuntimeError) as error:
             is_ending = not threading.main_thread().is_alive()

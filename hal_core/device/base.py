@@ -33,6 +33,8 @@ from hal_core.queue import (
     Freed,
     Queue,
     WorkerQueue,
+    captures,
+    check_no_capture,
     end_of,
     finish,
     reached,
@@ -266,7 +268,7 @@ class Compiled(concurrency.OfThisProcess):
         work with `queue=` and work of other threads runs as usual. After an exception in the block
         the graph is empty.
         Raises: InvalidState for a capture inside another. Calls in the block raise InvalidState if
-        they read data, use a file or a MultiBuffer, wait, or replay a graph.
+        they read data, use a file or a MultiBuffer, wait for the device, or replay a graph.
         """
         self._check_open("capture")
         return Capture(self)
@@ -386,6 +388,8 @@ class Compiled(concurrency.OfThisProcess):
         """
         if self.closed:
             self._check_open("synchronize")
+        if captures:
+            check_no_capture("synchronize", "work cannot be waited for")
         deadline = monotonic() + seconds_of(timeout, "synchronize")
         if not (len(self._queues) or self._ends):
             return self._synchronize(timeout)
