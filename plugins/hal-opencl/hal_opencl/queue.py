@@ -137,8 +137,7 @@ class OpenCLQueue(PolledQueue):
         if last is None or self._is_default or self.device.is_simulated:
             return
         if last.command_execution_status > COMPLETE:
-            # The driver alone brings it about. A look at the default queue might have to wait for
-            # a call of this thread, which a finalizer or a signal's handler has interrupted.
+            # By the driver alone: a caller of this thread may forbid a look at the default queue.
             kept = list[cl.Event]()  # without it PoCL ends the process if earlier work fails
             title = f"wait of {self.device.name}, {events.DEFAULT_QUEUE}"  # for a profile
             self._add(title, (kept,), 0, self._enqueue_follow, kept)
