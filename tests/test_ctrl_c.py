@@ -125,9 +125,10 @@ def test_an_alarm_behind_the_beginning_of_a_thread(monkeypatch):
         concurrency.start_server({}, "served", int)
 
 
-def test_an_error_of_recursion_says_nothing_of_threads():
-    def start(*_):
+def test_an_error_of_recursion_says_nothing_of_threads(monkeypatch):
+    def start(thread):
         raise RecursionError
 
+    monkeypatch.setattr("threading.Thread.start", start)
     with pytest.raises(RecursionError):
-        concurrency.start_server({}, "served", int, start=start)
+        concurrency.start_server({}, "served", int)

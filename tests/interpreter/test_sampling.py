@@ -91,6 +91,8 @@ def test_a_given_buffer_does_not_grow():
     assert not given["x"].any()
     order = {"order": np.array([7, 7], "i4")}
     assert sample(gather.lower(), (), ((2, 1, 1), (1, 1, 1)), order).sizes == (2, 16, 2)
+    odd = {"x": np.zeros(85, "u1")}  # ten elements of eight bytes, and five bytes
+    assert sample(seen_as_bytes.lower(), (), ((10, 1, 1), (1, 1, 1)), odd).sizes == (10, 85, 3)
 
 
 def test_a_given_buffer_is_not_written():

@@ -127,7 +127,7 @@ class _Seen(Memory):
 
     def __init__(self, buffer: _Buffer, dtype: np.dtype[Any]) -> None:
         self.buffer, self.dtype = buffer, dtype
-        elements = buffer.elements[: buffer.end].view(dtype)
+        elements = _whole(buffer.elements[: buffer.end], dtype)
         super().__init__(buffer.name, elements, len(elements), None, None)
 
     def seen_as(self, access: Access, dtype: np.dtype[Any]) -> Memory:
@@ -136,9 +136,7 @@ class _Seen(Memory):
     def places(self, access: Access, index: Array, wide: Array | None) -> Array:
         buffer, ratio = self.buffer, self.dtype.itemsize / self.buffer.elements.itemsize
         buffer.reach(access, int(np.ceil((int(index.max(initial=-1)) + 1) * ratio)))
-        whole = len(buffer.elements) * buffer.elements.itemsize // self.dtype.itemsize
-        self.elements = buffer.elements.view(np.uint8)[: whole * self.dtype.itemsize]
-        self.elements = self.elements.view(self.dtype)
+        self.elements = _whole(buffer.elements, self.dtype)
         self.size = int(buffer.end / ratio)
         found = super().places(access, index, wide)
         own = (found * ratio).astype(np.int64)
@@ -147,6 +145,11 @@ class _Seen(Memory):
             for part in range(max(1, int(ratio))):  # the buffer's elements may be smaller
                 buffer.touched[kind][own + part] = True
         return found
+
+
+def _whole(elements: Array, dtype: np.dtype[Any]) -> Array:
+    """Return the elements of another dtype that lie in the memory as a whole."""
+    return elements.view(np.uint8)[: elements.nbytes // dtype.itemsize * dtype.itemsize].view(dtype)
 
 
 class _Counting(Executor):
