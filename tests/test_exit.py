@@ -258,12 +258,8 @@ Cycle()
 
 
 LATE_THREAD = """
-import sys, threading, time
+import sys, threading
 import hal_core as hal
-from hal_kernel.python import plugin
-
-if "PYTHON" not in hal.Device:
-    hal.Device.register_plugin("PYTHON", plugin)
 
 def work():
     threading.main_thread().join()

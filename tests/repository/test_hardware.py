@@ -145,12 +145,6 @@ def test_what_failed_is_on_the_page_and_fails_the_run(
         assert "ValueError: | '''" in text  # its last words, which do not end the block
 
 
-def test_no_device_is_an_error_without_a_page(tmp_path, capsys):
-    given = ["NPU7", "--into", str(tmp_path), "--examples", str(tmp_path)]
-    assert hardware.main(given) == 2
-    assert "no page: " in capsys.readouterr().err and not list(tmp_path.iterdir())
-
-
 # -- rows
 
 
