@@ -32,7 +32,7 @@ _FAILED = -1  # the status of an event whose work failed: the driver drops what 
 class Command:
     """A command of the queue that was not seen complete yet."""
 
-    __slots__ = ("events", "failure", "host", "keep", "marker", "name", "waited")
+    __slots__ = ("events", "failure", "follows", "host", "keep", "marker", "name", "waited")
     finish = None  # the driver itself writes to the host's memory
 
     def __init__(self, name: str, keep: Keep, waited: Event | None) -> None:
@@ -42,12 +42,17 @@ class Command:
         self.marker: cl.Event | None = None
         self.failure: Failure | None = None  # why the driver refused it
         self.events: list[ref[Event]] = []  # those that it completes
-        # What a copy reads or writes.
+        # What a copy reads or writes; the command of the default queue that it comes after.
         self.host = keep[0] if keep and keep[0].__class__ is memoryview else None
+        self.follows: list[cl.Event] = keep[0] if keep and keep[0].__class__ is list else []
 
     @property
     def is_over(self) -> bool:
-        return self.marker is None or self.marker.command_execution_status <= COMPLETE
+        return self.marker is None or _is_over(self.marker)
+
+
+def _is_over(event: cl.Event) -> bool:
+    return bool(event.command_execution_status <= COMPLETE)
 
 
 class OpenCLEvent(PolledEvent):
@@ -187,7 +192,8 @@ class OpenCLQueue(PolledQueue):
             done = pending[0]
             marker = done.marker
             status = COMPLETE if marker is None else marker.get_info(STATUS)
-            if status > COMPLETE:
+            # PoCL looks at a failed command again when what it comes after is over.
+            if status > COMPLETE or (status < COMPLETE and not all(map(_is_over, done.follows))):
                 break
             if done.waited is not None:
                 if not done.waited._done:  # and of ours: `look` has looked at its queue
