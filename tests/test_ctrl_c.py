@@ -123,12 +123,3 @@ def test_an_alarm_behind_the_beginning_of_a_thread(monkeypatch):
     monkeypatch.setattr("threading.Thread.start", start)
     with pytest.raises(RuntimeError, match="^the alarm$"):
         concurrency.start_server({}, "served", int)
-
-
-def test_an_error_of_recursion_says_nothing_of_threads(monkeypatch):
-    def start(thread):
-        raise RecursionError
-
-    monkeypatch.setattr("threading.Thread.start", start)
-    with pytest.raises(RecursionError):
-        concurrency.start_server({}, "served", int)

@@ -30,14 +30,16 @@ def device():
         pytest.skip(str(error))
 
 
-def axpy(lp):
+def axpy(lp, block=64):
     arrays = lp.GlobalArg("x,y,out", np.float32, shape=("n",))
     numbers = lp.ValueArg("a", np.float32), lp.ValueArg("n", np.int32)
     unit = lp.make_kernel(
         "{[i]: 0<=i<n}", "out[i] = a*x[i] + y[i]", [arrays, *numbers],
         target=lp.OpenCLTarget(), name="axpy", lang_version=(2018, 2),
     )  # fmt: skip
-    return lp.split_iname(unit, "i", 64, outer_tag="g.0", inner_tag="l.0")
+    if not block:
+        return lp.tag_inames(unit, {"i": "g.0"})
+    return lp.split_iname(unit, "i", block, outer_tag="g.0", inner_tag="l.0")
 
 
 def test_C_kernels_of_loopy_are_compiled_launched_captured_profiled_and_cached(lp, device):
@@ -62,4 +64,6 @@ def test_C_kernels_of_loopy_are_compiled_launched_captured_profiled_and_cached(l
     assert "axpy" in {event.name for event in profile.events if hasattr(event, "name")}
     device.compile(axpy(lp))  # an equal kernel, another object
     after = hal.cache.statistics()
+    device.compile(axpy(lp, 0))(x, y, out, vals=(3.0, n), threads=n)  # without a local axis
+    assert np.allclose(out.numpy(), 3 * x.numpy() + y.numpy())
     assert (after.misses - before.misses, after.hits - before.hits) == (1, 1)

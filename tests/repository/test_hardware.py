@@ -1,5 +1,4 @@
-"""The page that `nox -s hardware` writes about a device: made end to end on the software CUDA
-driver, and what it says of failures."""
+"""The page that `nox -s hardware` writes about a device, and what it says of failures."""
 
 import importlib
 import importlib.util
