@@ -142,7 +142,7 @@ def _check_pair(device: Compiled, old: Any, new: Any) -> None:
             )  # fmt: skip
     got, limit = (one.options.image or one.dtype for one in (new, old))
     if got != limit:
-        what, fix = "dtype", f"Give a view of it: buffer.view(dtype=hal.{old.dtype.name})."
+        what, fix = "dtype", "Give a view of it: new.view(dtype=old.dtype)."
         if old.options.image or new.options.image:
             what, fix = "size or format", "Give an image of the same, or a buffer for a buffer."
         raise InvalidArgument(
