@@ -45,7 +45,6 @@ def test_kernels_of_tinygrad_read_and_write_images(device):
         with hal.profile() as profile:
             names["run"](schedule, device, memory)
     expected = (np.maximum(x - 0.5, 0) + 1) @ w
-    found = memory[result.uop.base].numpy((16, 32)).view("f2")
-    np.testing.assert_allclose(found, expected, rtol=1e-3)
+    np.testing.assert_allclose(memory[result.uop.base].numpy((16, 32)).view("f2"), expected, 1e-3)
     launched = [one.name for one in profile.events if getattr(one, "kind", "") == "launch"]
     assert len(launched) == len(schedule.src) > 1
