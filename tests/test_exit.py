@@ -264,7 +264,7 @@ import hal_core as hal
 def work():
     threading.main_thread().join()
     dev = hal.Device["PYTHON"]
-    x = hal.zeros(20 << 20, hal.uint8, dev).fill(3)
+    x = hal.zeros(9 << 20, hal.uint8, dev).fill(3)
     x.to_file(sys.argv[1])
     print(hal.Buffer.from_file(sys.argv[1], hal.uint8, device=dev).numpy().min())
     try:

@@ -162,7 +162,7 @@ def _share(work: Callable[[int], None], starts: Iterator[int], threads: int) -> 
     """
     failed, others = list[BaseException](), list[threading.Thread]()
 
-    def serve() -> None:
+    def help() -> None:
         try:
             for start in starts:  # one step under the GIL gives each to one thread
                 work(start)
@@ -172,9 +172,9 @@ def _share(work: Callable[[int], None], starts: Iterator[int], threads: int) -> 
 
     try:
         with suppress(InvalidState):
-            while len(others) < threads - 1:
-                others.append(start_thread("hal-file", serve))
-        serve()
+            others += (start_thread("hal-file", help) for _ in range(threads - 1))
+        for start in starts:
+            work(start)
     finally:
         deque(starts, 0)
         for thread in others:
