@@ -15,7 +15,6 @@ from counts import calls
 import hal_core as hal
 
 ROOT = Path(__file__).resolve().parents[2]
-REQUIRED = os.environ.get("HAL_REQUIRE", "").split(",")
 SIMULATOR = ROOT / "tests" / "simulators" / "cuda"
 
 
@@ -109,13 +108,6 @@ def _python(folder, *arguments, **environment):
         [sys.executable, *arguments], env=os.environ | own | environment, cwd=folder,
         capture_output=True, text=True, check=False,
     )  # fmt: skip
-
-
-def test_no_page_of_a_software_driver_is_kept():
-    pages = [path for path in (ROOT / "docs" / "hardware").glob("*.md") if path.name != "README.md"]
-    assert not [path for path in pages if "not a GPU" in path.read_text(encoding="utf-8")]
-    said = "There is no page yet" in (ROOT / "docs" / "hardware" / "README.md").read_text("utf-8")
-    assert said == (not pages)
 
 
 # -- what it says

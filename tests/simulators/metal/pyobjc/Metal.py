@@ -391,14 +391,20 @@ class MTLCommandQueue(NSObject):
     def __init__(self, device):
         super().__init__()
         self._device = device
-        self._free = threading.Semaphore(_IN_FLIGHT)
+        self._free = queue.SimpleQueue()  # written in C: Ctrl-C leaves no lock of it held
+        for place in range(_IN_FLIGHT):
+            self._free.put(place)
         self._committed = queue.SimpleQueue()
         self._thread = None
         self._starting = threading.Lock()
 
     def commandBuffer(self):
-        if not self._free.acquire(timeout=_DEADLOCK_SECONDS):
-            raise end_process(f"{_IN_FLIGHT} command buffers are in flight, and none ends")
+        try:
+            self._free.get(timeout=_DEADLOCK_SECONDS)
+        except queue.Empty:
+            raise end_process(
+                f"{_IN_FLIGHT} command buffers are in flight, and none ends"
+            ) from None
         return MTLCommandBuffer(self._device, self._free, self._commit)
 
     def device(self):
@@ -510,7 +516,7 @@ class MTLCommandBuffer(NSObject):
     def _release(self):
         free, self._free = self._free, None
         if free is not None:
-            free.release()
+            free.put(None)
 
     def __del__(self):
         if getattr(self, "_free", None) is not None:
