@@ -249,7 +249,7 @@ def make_blur(clamps: bool) -> hal.KernelFunction:
                 for a in range(-1, 2):
                     row = min(max(j + b, 0), h - 1) if clamps else j + b
                     column = min(max(i + a, 0), w - 1) if clamps else i + a
-                    total += x[row * w + column]  # type: ignore[operator]
+                    total += x[row * w + column]  # type: ignore[operator, arg-type]
             y[j * w + i] = total
 
     return blur
