@@ -158,7 +158,7 @@ def _in_pieces(
 def _share(work: Callable[[int], None], starts: Iterator[int], threads: int) -> None:
     """Call `work` for each start, in this thread and others. After a failure none is begun.
 
-    Threads that cannot be started are not missed: while Python ends there are no new ones.
+    Where no thread can be started, as while Python ends, this one does all.
     """
     failed, others = list[BaseException](), list[threading.Thread]()
 

@@ -36,12 +36,14 @@ class Thread(threading.Thread):
         """Start it. Raises: InvalidState when there can be no new thread."""
         try:
             super().start()
-        except unless_of_a_signal(KeyError, RecursionError):  # raises Ctrl-C, if this is its work
+        except unless_of_a_signal(KeyError, RecursionError):  # if Ctrl-C made it, raises that
             raise
         except unless_of_a_signal(RuntimeError) as error:
             is_ending = not threading.main_thread().is_alive()
-            fix = "Python is ending: join this thread in the main thread, or work before its end."
-            fix = fix if is_ending else "End some threads, or raise the system's limit."
+            ending = (
+                "Python is ending: join this thread in the main thread, or work before its end."
+            )
+            fix = ending if is_ending else "End some threads, or raise the system's limit."
             raise InvalidState(f"start thread {self.name!r}", str(error), fix=fix) from error
 
 

@@ -142,7 +142,7 @@ class OpenCLQueue(PolledQueue):
         if last is None or self._is_default or self.device.is_simulated:
             return
         if last.command_execution_status > COMPLETE:
-            # By the driver alone: a caller of this thread may forbid a look at the default queue.
+            # The driver alone orders the two: this thread may be in a call of the default queue.
             kept = list[cl.Event]()  # without it PoCL ends the process if earlier work fails
             title = f"wait of {self.device.name}, {events.DEFAULT_QUEUE}"  # for a profile
             self._add(title, (kept,), 0, self._enqueue_follow, kept)

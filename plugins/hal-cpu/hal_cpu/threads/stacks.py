@@ -71,7 +71,7 @@ def start_thread(
 ) -> threading.Thread:
     """Start a daemon thread whose stack has at least `nbytes`.
 
-    Raises: RuntimeError when the system grants no more threads.
+    Raises: InvalidState when there can be no new thread.
     """
     worker = Thread(name, target, *args)
     with _stack_lock:
