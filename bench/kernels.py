@@ -14,7 +14,7 @@ import numpy as np
 
 import hal_core as hal
 from bench import floors
-from bench.measure import OURS, SETTLED, Effort, Task, compare
+from bench.measure import OURS, Effort, Task, compare
 from bench.peers import Peers
 from bench.report import Missing, Row, beside
 
@@ -63,7 +63,7 @@ def memory_bound(library: ctypes.CDLL, effort: Effort) -> Row:
     """Measure the memory-bound kernel against the best C loop on the same memory."""
     ours, floor = _both(library.saxpy, saxpy, COUNT, FACTOR)
     peers = Peers(numpy=_numpy, numba=_numba)
-    times = compare({OURS: ours, "C": floor} | peers.tasks, effort, SETTLED)
+    times = compare({OURS: ours, "C": floor} | peers.tasks, effort)
     others = peers.results(times)
     return beside("saxpy over 64 MiB", times, "C", 0.95, name=floors.NAME, peers=others)
 
