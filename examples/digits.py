@@ -432,9 +432,6 @@ def main() -> int:
     console = Console(width=max(Console().width, 100))
     names = [chosen.device] if chosen.device else hal.Device.get_available_devices()
     teams = [chosen.devices.split(",")] if chosen.devices else [[name] for name in names]
-    if not teams:
-        console.print("No device found. `hal doctor` says why.")
-        return 1
     chosen.out.mkdir(parents=True, exist_ok=True)
     split = load()
     heads = ("device", "hardware", "seconds", "loss", "right", "off by")

@@ -88,8 +88,6 @@ def main() -> int:
     b = random.standard_normal((size + 5, size - size // 7), dtype=np.float32)
     names = [chosen.device] if chosen.device else hal.Device.get_available_devices()
     right = [run(hal.Device[name], a, b) for name in names]
-    if not names:
-        print("No device found. `hal doctor` says why.")
     return 0 if right and all(right) else 1
 
 

@@ -55,18 +55,20 @@ class Heard:
         return any(name == "__del__" for _, name in self.frames)
 
 
-def press_everywhere(scene, most, seed=0):
+def press_everywhere(scene, most, seed=0, files=("",)):
     """Interrupt the work of a new scene at each place, or at a sample of `most`; return how many.
+
+    `files`: as `Place` takes them.
 
     Fails when the work raises anything but KeyboardInterrupt, leaves a lock held or work noted as
     under way, or when the scene's check fails.
     """
     for _ in range(2):  # what is made at the first use is there from then on
-        places = play(scene(), Place(-1)).seen
+        places = play(scene(), Place(-1, files)).seen
     chosen = range(places)
     if places > most and not EVERY:
         chosen = sorted(random.Random(seed).sample(chosen, most))
-    return sum(play(scene(), Place(place)).struck for place in chosen)
+    return sum(play(scene(), Place(place, files)).struck for place in chosen)
 
 
 class _Signal(int):

@@ -27,14 +27,16 @@ class KnownMemory(dict[int, "ref[Lease]"]):
     To look into a WeakSet would take a tenth of a launch.
     """
 
-    def meet(self, keep: Iterable[Any]) -> bool:
-        """Add the memory that work keeps; return True if some is new, or has no lease."""
-        is_new = False
+    def lacks(self, keep: Iterable[Any]) -> bool:
+        """Return whether some memory that work keeps is new, or has no lease."""
+        for one in keep:  # noqa: SIM110 - any() takes longer
+            if one is None or (one.__class__ is Lease and id(one) not in self):
+                return True
+        return False
+
+    def add(self, keep: Iterable[Any]) -> None:
+        """Add memory. Order: behind the wait, as Ctrl-C may come into it."""
         for one in keep:
-            if one is None:
-                is_new = True
-            elif one.__class__ is Lease and id(one) not in self:
+            if one.__class__ is Lease and id(one) not in self:
                 # The dead reference that `pop` is called with is only its default.
                 self[id(one)] = ref(one, partial(self.pop, id(one)))
-                is_new = True
-        return is_new

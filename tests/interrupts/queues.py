@@ -22,15 +22,18 @@ def large(device):
 
 
 def begins(device):
-    """The first calls of a queue."""
-    queue, x = device.queue(), hal.zeros(16, hal.int32, device)
+    """The first calls of a queue, and waits, in which no event is lost."""
+    queue, x, done = device.queue(), hal.zeros(16, hal.int32, device), []
 
     def work():
-        x.fill(1, queue=queue)
-        x.fill(2, queue=queue)
+        done.append(x.fill(1, queue=queue))
+        done.append(x.fill(2, queue=queue))
         queue.record().wait()
+        x.fill(3)
+        device.synchronize()
 
     def check(heard):
+        expect(all(event.wait(_GOES_SECONDS) for event in done), "an event is lost")
         assert_in_order(device, queue)
         queue.close()
 
@@ -134,6 +137,24 @@ def closes(device):
     return Scene(work, check)
 
 
+def drops(device):
+    """Work of a queue that is held, on a buffer that is dropped: nobody gets its memory before."""
+    queue, gate, made = device.queue(), hal.Event(), [hal.zeros(64, hal.int32, device)]
+    device.synchronize()
+    queue.wait(gate)
+
+    def check(heard):
+        made.clear()
+        other = hal.empty(64, hal.int32, device)
+        other.fill(3)
+        gate.set()
+        expect(queue.synchronize(_GOES_SECONDS), "the queue does not end")
+        expect(set(other.numpy().tolist()) == {3}, "the work was done in another buffer")
+        queue.close()
+
+    return Scene(lambda: made[0].fill(7, queue=queue), check)
+
+
 def assert_in_order(device, queue):
     """One thread at most serves the queue, and its events come after the work ahead of them."""
     x = large(device)
@@ -151,4 +172,4 @@ def _serving(queue):
     return sum(one.name == queue.name and one.ident is not None for one in threading.enumerate())
 
 
-SCENES = (begins, waits, copies, awaits, closes)
+SCENES = (begins, waits, copies, awaits, closes, drops)

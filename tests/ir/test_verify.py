@@ -216,20 +216,14 @@ BROKEN = [
     (lambda add: add("GET", int64, add("VAR", int32)), "its dtype must be int32"),
     (with_params("LOAD", float32, 1, 2, 3), "LOAD has 2 sources, not 3"),
     (with_params("LOAD", float32, 1, 2, 2, 3), "its third source must be a bool"),
-    (
-        lambda add: add(
-            "LOAD", float32, add.params()[0], *[add.const(1)], add.true(), add.const(1)
-        ),
-        "the elements are float32, the value int32",
-    ),
+    (lambda add: add("LOAD", float32, add.params()[0], add.const(1), add.true(), add.const(1)),
+     "the elements are float32, the value int32"),
     (lambda add: add("VAR", hal.any_), "its dtype is not a dtype"),
     (with_params("VIEW", int32, 2), "must be a PARAM that is a pointer, or a SHARED"),
     (with_params("VIEW", None, 1), "a view must have a dtype"),
     (lambda add: add("NEG", int32, add("VIEW", int32, add.params()[0])), "is not a value"),
-    (
-        lambda add: add("STORE", None, add("VIEW", int32, add.params()[1]), *[add.const(1)] * 2),
-        "is only read",
-    ),
+    (lambda add: add("STORE", None, add("VIEW", int32, add.params()[1]), *[add.const(1)] * 2),
+     "is only read"),
     (with_params("CAST", None, 2), "a cast must have a dtype"),
     (with_params("CAST", int32, 0), "is not a value"),
     (with_params("NEG", float32, 0), "is not a value"),
@@ -319,7 +313,7 @@ BROKEN = [
     (with_params("ASSERT", None, 2, 3), "the index is int32, the extent float32"),
     (with_params("ASSERT", None, 2, 2, 2), "ASSERT has 1 sources, not 3"),
     (with_params("ASSERT", int32, 2), "ASSERT has no dtype"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("build", "says"), BROKEN)

@@ -154,9 +154,7 @@ def _blocks(depth, counters="stuz", *, loop=False):
     return st.lists(
         st.one_of(
             simple,
-            st.builds(
-                lambda test, body: [f"if {test}:", *_indent(body)], _values("bool", 2), inner
-            ),
+            st.builds(lambda test, a: [f"if {test}:", *_indent(a)], _values("bool", 2), inner),
             st.builds(
                 lambda test, then, other: [
                     f"if {test}:", *_indent(then), f"elif ({test}) == e:", *_indent(then), "else:",
@@ -164,26 +162,18 @@ def _blocks(depth, counters="stuz", *, loop=False):
                 ],
                 _values("bool", 2), inner, inner,
             ),
-            st.builds(
-                lambda bounds, body: [
-                    f"for {counter} in range({bounds}):",
-                    *_indent([*body, f"q = (q + {counter}) % 89"]),
-                ],
-                st.sampled_from(("3", "n", "-1, 2", "n, 0, -2", "p % 4", "2, q % 5, 2", "3, 3")),
-                body,
-            ),
+            _counted(f"for {counter} in range({{}}):", counter, body,
+                     ("3", "n", "-1, 2", "n, 0, -2", "p % 4", "2, q % 5, 2", "3, 3")),
             st.builds(
                 lambda test, body: [
-                    f"m{counter} = 0",
-                    f"while m{counter} < 4 and ({test}):",
+                    f"m{counter} = 0", f"while m{counter} < 4 and ({test}):",
                     *_indent([f"m{counter} += 1", *body]),
                 ],
                 _values("bool", 1), body,
             ),
             st.builds(
                 lambda test, body: [
-                    f"m{counter} = 0",
-                    "while True:",
+                    f"m{counter} = 0", "while True:",
                     *_indent([
                         f"m{counter} += 1", f"l{counter} = m{counter} * 3",
                         f"if m{counter} > 3 or {test}:", "    break", *body,
@@ -192,18 +182,19 @@ def _blocks(depth, counters="stuz", *, loop=False):
                 ],
                 _values("bool", 1), body,
             ),
-            st.builds(
-                lambda bounds, body: [
-                    f"for {counter} in hal.unroll({bounds}):",
-                    *_indent([*body, f"q = (q + {counter}) % 89"]),
-                ],
-                st.sampled_from(("3", "2, -1, -2", "TILE", "3, 3")),
-                repeated,
-            ),
+            _counted(f"for {counter} in hal.unroll({{}}):", counter, repeated,
+                     ("3", "2, -1, -2", "TILE", "3, 3")),
         ),
-        min_size=1,
-        max_size=4,
+        min_size=1, max_size=4,
     ).map(_joined)  # fmt: skip
+
+
+def _counted(head, counter, body, bounds):
+    """Loops whose head is completed with one of the bounds."""
+    return st.builds(
+        lambda end, lines: [head.format(end), *_indent([*lines, f"q = (q + {counter}) % 89"])],
+        st.sampled_from(bounds), body,
+    )  # fmt: skip
 
 
 def _joined(blocks):

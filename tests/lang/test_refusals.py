@@ -194,33 +194,17 @@ BAD = [
     Bad("v = sqrt(a)", "sqrt", "'sqrt' is not defined", "Write hal.sqrt."),
     Bad("v = np.float32(i)", "np.float32(i)", "np.float32 is not part", "Write hal.float32(i)."),
     # locals that a bare number began
-    Bad(
-        "s = 0.0\ns += d",
-        "s += d",
-        "float32 and float64",
-        f"s is float32 since line {LINE} (0.0). Start with s = hal.float64(0).",
-    ),
-    Bad(
-        "s = 0\nfor k in range(n):\n    s = s + x[k]",
-        "s + x[k]",
-        "int32 and float32",
-        f"s is int32 since line {LINE} (0). Start with s = hal.float32(0).",
-    ),
+    Bad("s = 0.0\ns += d", "s += d", "float32 and float64",
+        f"s is float32 since line {LINE} (0.0). Start with s = hal.float64(0)."),
+    Bad("s = 0\nfor k in range(n):\n    s = s + x[k]", "s + x[k]", "int32 and float32",
+        f"s is int32 since line {LINE} (0). Start with s = hal.float32(0)."),
     Bad("s = 0.5\nv = s if t else d\nif s < d:\n    pass", "d", "float64 where", "Cast it"),
     Bad("s = -math.inf\nv = max(s, d)", "max", "float32 and float64", "s = hal.float64(...)"),
     Bad("s = hal.float32(0)\nv = s + d", "s + d", "float32 and float64", "hal.float64(s)."),
-    Bad(
-        "s = 0\nfor k in range(n):\n    s += 0.5",
-        "s += 0.5",
-        "the float 0.5 is used with int32",
-        f"s is int32 since line {LINE} (0). Start with s = hal.float32(0).",
-    ),
-    Bad(
-        "s = 1\nif t:\n    s = 1.5",
-        "1.5",
-        f"'s' is int32 since line {LINE}, the value float32",
-        "Cast the value, or start with s = hal.float32(...).",
-    ),
+    Bad("s = 0\nfor k in range(n):\n    s += 0.5", "s += 0.5", "the float 0.5 is used with int32",
+        f"s is int32 since line {LINE} (0). Start with s = hal.float32(0)."),
+    Bad("s = 1\nif t:\n    s = 1.5", "1.5", f"'s' is int32 since line {LINE}, the value float32",
+        "Cast the value, or start with s = hal.float32(...)."),
     Bad("s = 0\ny[i] = s", "s", "int32 where float32", "Start with s = hal.float32(0)"),
     # functions that are not called
     Bad("y[hal.global_idx] = a", "hal.global_idx", "is a function", "Call it: hal.global_idx("),
@@ -371,7 +355,7 @@ BAD = [
     Bad("v = hal.int32(math.nan)", "hal.int32", "NaN is no int32", "at run time gives 0"),
     Bad("y[i] = " + "+".join(["a"] * 2000), "a+a+a", "too long or nested too deeply", "Split it"),
     Bad("y[i] = " + "-" * 700 + "a", "----", "too long or nested too deeply", "Split it"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("bad", BAD, ids=lambda bad: bad.body.replace("\n", "; ")[:40])

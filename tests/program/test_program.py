@@ -98,40 +98,24 @@ BAD_LAUNCHES = {
     "no buffers": (lambda y, x: ((), (1.0, 1)), "wrong number of buffers.*got 0; expected 2"),
     "a buffer too many": (lambda y, x: ((y, x, x), (1.0, 1)), "got 3; expected 2"),
     "no vals": (lambda y, x: ((y, x), ()), "wrong number of vals.*got 0; expected 2"),
-    "vals is no tuple": (
-        lambda y, x: ((y, x), 3),
-        "vals must be a tuple of numbers.*got 3; expected 2 of them",
-    ),
-    "numbers as buffers": (
-        lambda y, x: ((y, x, 1.0, 3), ()),
-        r"Write program\(y, a, x, n, ...\), .*, or buffers first and vals=\(a, n\)",
-    ),
-    "too few in order": (
-        lambda y, x: ((y, 1.0), None),
-        "wrong number of arguments: 'x', 'n' missing .got 2; expected 4",
-    ),
-    "too many in order": (
-        lambda y, x: ((y, 1.0, x, 1, 2), None),
-        "wrong number of arguments; shared= gives shared memory .got 5; expected 4",
-    ),
-    "a buffer for a number": (
-        lambda y, x: ((y, x, 1.0, 1), None),
-        "'a' is a number, not a buffer .got <Buffer .* expected a: float32",
-    ),
-    "a number for a buffer": (
-        lambda y, x: ((y, 1.0, 1, x), None),
-        "'x' is not a hal.Buffer .got 'int'; expected x: const float32",
-    ),
+    "vals is no tuple": (lambda y, x: ((y, x), 3),
+     "vals must be a tuple of numbers.*got 3; expected 2 of them"),
+    "numbers as buffers": (lambda y, x: ((y, x, 1.0, 3), ()),
+     r"Write program\(y, a, x, n, ...\), .*, or buffers first and vals=\(a, n\)"),
+    "too few in order": (lambda y, x: ((y, 1.0), None),
+     "wrong number of arguments: 'x', 'n' missing .got 2; expected 4"),
+    "too many in order": (lambda y, x: ((y, 1.0, x, 1, 2), None),
+     "wrong number of arguments; shared= gives shared memory .got 5; expected 4"),
+    "a buffer for a number": (lambda y, x: ((y, x, 1.0, 1), None),
+     "'a' is a number, not a buffer .got <Buffer .* expected a: float32"),
+    "a number for a buffer": (lambda y, x: ((y, 1.0, 1, x), None),
+     "'x' is not a hal.Buffer .got 'int'; expected x: const float32"),
     "an int too large in order": (lambda y, x: ((y, 1.0, x, 2**31), None), "'n' is out of range"),
-    "an array": (
-        lambda y, x: ((y, np.ones(8)), (1.0, 1)),
-        "'x' is not a hal.Buffer.*ndarray.*from_numpy",
-    ),
+    "an array": (lambda y, x: ((y, np.ones(8)), (1.0, 1)),
+     "'x' is not a hal.Buffer.*ndarray.*from_numpy"),
     "None": (lambda y, x: ((None, x), (1.0, 1)), r"'y' is not a .*hal.Buffer\(device, 0, dtype"),
-    "dtype": (
-        lambda y, x: ((y, x.view(4, hal.float64)), (1.0, 1)),
-        "'x' has the wrong dtype .got 'float64'.*array.astype",
-    ),
+    "dtype": (lambda y, x: ((y, x.view(4, hal.float64)), (1.0, 1)),
+     "'x' has the wrong dtype .got 'float64'.*array.astype"),
     "int too large": (lambda y, x: ((y, x), (1.0, 2**31)), "'n' is out of range.*2147483648"),
     "int too small": (lambda y, x: ((y, x), (1.0, -(2**31) - 1)), "'n' is out of range"),
     "far too large": (lambda y, x: ((y, x), (1.0, 2**40)), "'n' is out of range"),
@@ -143,7 +127,7 @@ BAD_LAUNCHES = {
     "text": (lambda y, x: ((y, x), ("1", 1)), "'a' is not a number.*expected float32"),
     "complex": (lambda y, x: ((y, x), (1j, 1)), "'a' is not a number"),
     "an array value": (lambda y, x: ((y, x), (np.ones(1), 1)), "'a' is not a number"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("wait", [False, True], ids=["", "waited for"])

@@ -142,11 +142,8 @@ def test_P1_the_named_entry_not_the_first(load, c_object):
          "resolved by code"),
         pytest.param(
             "int data[4]; int kernel(int i) { return data[i]; }", ("-fno-pic", "-fno-pie"),
-            "compile with -fPIC",
-            marks=pytest.mark.skipif(
-                processor.machine() == "aarch64", reason="that code may lie anywhere on aarch64"
-            ),
-        ),
+            "compile with -fPIC", marks=pytest.mark.skipif(
+                processor.machine() == "aarch64", reason="that code may lie anywhere on aarch64")),
     ],
 )  # fmt: skip
 def test_P1_refused_with_the_cause(load, c_object, text, options, cause):

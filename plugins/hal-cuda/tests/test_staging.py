@@ -64,7 +64,7 @@ def test_B5_a_large_copy_leaves_its_source_to_the_caller(device, simulator, is_b
     device.synchronize()
     simulator.read_late(True)
     if is_busy:
-        simulator.delay("cuMemsetD8Async", 0.2)
+        simulator.delay("cuMemsetD8Async", 0.6)
         y.fill(1)
     data = source(bytes([9]) * NBYTES)
     y.copyin(data)

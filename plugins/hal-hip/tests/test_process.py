@@ -48,20 +48,14 @@ ASK = "\nhal.Device.refresh()" + ask("HIP")
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (
-            f"sim.fail('hipGetDeviceCount', 100){ASK}sim.fail('hipGetDeviceCount', 999){ASK}",
-            ("finds no GPU", "does not start (hipGetDeviceCount gave 999, hipErrorUnknown). See "
-             "whether rocminfo"),
-        ),
+        (f"sim.fail('hipGetDeviceCount', 100){ASK}sim.fail('hipGetDeviceCount', 999){ASK}",
+         ("finds no GPU", "does not start (hipGetDeviceCount gave 999, hipErrorUnknown). See "
+          "whether rocminfo")),
         (f"os.environ['SIM_HIP_DEVICES'] = '0'{ASK}", ("finds no GPU",)),
-        (
-            f"os.environ['HIP_VISIBLE_DEVICES'] = ''{ASK}",
-            ("finds no GPU under HIP_VISIBLE_DEVICES=.",),
-        ),
-        (
-            f"os.environ['ROCR_VISIBLE_DEVICES'] = '9'{ASK}",
-            ("under ROCR_VISIBLE_DEVICES=9. It hides the others; unset it to see all.",),
-        ),
+        (f"os.environ['HIP_VISIBLE_DEVICES'] = ''{ASK}",
+         ("finds no GPU under HIP_VISIBLE_DEVICES=.",)),
+        (f"os.environ['ROCR_VISIBLE_DEVICES'] = '9'{ASK}",
+         ("under ROCR_VISIBLE_DEVICES=9. It hides the others; unset it to see all.",)),
     ],
     ids=["refused", "none", "all hidden", "others hidden"],
 )  # fmt: skip

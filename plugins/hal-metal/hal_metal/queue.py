@@ -83,10 +83,18 @@ class MetalQueue(PolledQueue):
             def commit() -> driver.Work:
                 with driver.check(name, self.device.name):
                     work = driver.Work(driver.make_commands(self.commands), name)
-                    if self._known.meet(keep):  # the first work on it here
+                    if self._known.lacks(keep):  # the first work on it here
                         self._follow_default(work)
                     encode(work.commands)
-                    driver.commit(work)
+                    command = Command(name, work, keep, **more)
+                    try:
+                        self._pending.append(command)  # first, as Ctrl-C may come into the commit
+                        driver.commit(work)
+                    except BaseException:
+                        if not driver.is_committed(work):
+                            self._pending.remove(command)
+                        raise
+                    self._known.add(keep)
                 return work
 
             try:
@@ -99,7 +107,6 @@ class MetalQueue(PolledQueue):
                 self._pending.append(Command(name, None, keep, **more, failure=failure))
                 self._drops = True
                 return None
-            self._pending.append(Command(name, work, keep, **more))
             return work
 
     def _follow_default(self, work: driver.Work) -> None:
@@ -224,7 +231,7 @@ class MetalQueue(PolledQueue):
 
     def _record(self, event: Event) -> None:
         with self._lock:
-            value = self._signaled + 1
+            self._signaled = value = self._signaled + 1  # first: Ctrl-C may come when it is queued
             work = self._add(
                 "event",
                 lambda commands: driver.signal_event(commands, self.shared, value),
@@ -232,7 +239,7 @@ class MetalQueue(PolledQueue):
                 event=ref(event),
             )
             if work is not None:
-                self._signaled, event._mark = value, work
+                event._mark = work
                 if isinstance(event, MetalEvent):
                     event.value = value
         if not isinstance(event, MetalEvent):  # an event of another class does not poll

@@ -5,13 +5,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from ctrl_c import Place, Scene, play, press_everywhere
+from ctrl_c import Scene, press_everywhere
+from interrupts import queues
 from kernel_files import add
 
 import hal_core as hal
 import hal_metal
 
-MOST = 60  # places of a scene; all of them under HAL_TEST_EVERY_PLACE=1
+MOST = 15  # places of a scene; all of them under HAL_TEST_EVERY_PLACE=1
 
 
 @pytest.mark.parametrize("where", ["device", "queue", "graph"])
@@ -134,25 +135,13 @@ def test_ctrl_c_leaves_no_encoder_open(device, control):
             control.aborts.clear()
         assert not control.aborts, heard.where
 
-    for _ in range(2):
-        places = play(Scene(work, check), Place(-1, here)).seen
-    assert places > 100
-    for place in range(places):
-        play(Scene(work, check), Place(place, here))
+    assert press_everywhere(lambda: Scene(work, check), 1000, files=here) > 100
 
 
-@pytest.mark.parametrize("of_device", [False, True])
-def test_Q2_ctrl_c_in_a_wait_loses_no_event(device, of_device):
-    queue, made = device.queue(), hal.zeros(64, hal.int32, device)
+def test_Q2_ctrl_c_in_a_wait_loses_no_event(device):
+    assert press_everywhere(lambda: queues.begins(device), MOST) > 10
 
-    def scene():
-        events = [made.fill(value, queue=queue) for value in range(3)]
-        made.fill(3)
 
-        def check(heard):
-            assert all(event.wait(10) for event in events)
-            assert queue._wait_rest(10)  # also for what `synchronize` has put behind them
-
-        return Scene(device.synchronize if of_device else lambda: events[-1].wait(10), check)
-
-    assert press_everywhere(scene, MOST) > 20
+def test_Q4_a_queue_knows_the_work_that_ctrl_c_came_into(device):
+    here = (str(Path(hal_metal.__file__).parent),)
+    assert press_everywhere(lambda: queues.drops(device), 1000, files=here) > 20

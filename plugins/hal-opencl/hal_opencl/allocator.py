@@ -130,21 +130,15 @@ class OpenCLAllocator(LRUAllocator[Opaque]):
         if src_device is not self.device:
             return False  # each device has a context of its own
         with driver.check("copy_from", self.device.name):
-            copied = enqueue_copy(self.device.commands, dest, src, nbytes, [])
-            self.device.commands.flush()
-        self.device.last_event = copied
-        return copied
+            return self.device.queued(enqueue_copy, self.device.commands, dest, src, nbytes, [])
 
     def _fill(self, dest: Opaque, nbytes: int, pattern: bytes) -> Any:
         if isinstance(dest[0], cl.Image):
             return super()._fill(dest, nbytes, pattern)
         # OpenCL fills with elements of every dtype's size, at multiples of that size.
         with driver.check("fill", self.device.name):
-            queue = self.device.commands
-            filled = cl.enqueue_fill_buffer(queue, dest[0], pattern, dest[1], nbytes)
-            queue.flush()
-        self.device.last_event = filled
-        return filled
+            fill, queue = cl.enqueue_fill_buffer, self.device.commands
+            return self.device.queued(fill, queue, dest[0], pattern, dest[1], nbytes)
 
     def _place(self, opaque: Opaque) -> tuple[object, int]:
         return opaque

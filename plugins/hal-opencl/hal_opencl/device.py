@@ -206,6 +206,21 @@ class OpenCLDevice(Compiled):
         driver.raise_failure(event)
         return True
 
+    def queued(self, enqueue: Callable[..., cl.Event], *args: Any) -> cl.Event:
+        """Queue work without `queue=`; return its event. Raises: cl.Error."""
+        try:
+            self.last_event = event = enqueue(*args)
+            self.commands.flush()
+        except BaseException as error:
+            self.interrupted(error)
+            raise
+        return event
+
+    def interrupted(self, error: BaseException) -> None:
+        """Note a call that Ctrl-C came into: the driver may have its work."""
+        if not (isinstance(error, cl.Error) or self.closed):
+            self.last_event = cl.enqueue_marker(self.commands)
+
     def wait_for_last(self) -> None:
         """Wait for the work that was queued last, so that the driver's next wait is short.
 

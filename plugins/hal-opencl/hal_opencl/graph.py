@@ -28,9 +28,12 @@ class Replay:
         device = self._device
         device.forget_replays()
         with driver.check("replay", device.name):
-            event = self.enqueue(device.commands)
-        device.replays.append((event, self))
-        device.last_event, device.last_launched = event, "one of a graph's"
+            try:
+                device.queued(self.enqueue, device.commands)
+            finally:  # after Ctrl-C the driver may have it, too
+                if device.last_event is not None:
+                    device.replays.append((device.last_event, self))
+        device.last_launched = "one of a graph's"
 
 
 def native_replay(device: OpenCLDevice, steps: list[Step]) -> Replay | None:

@@ -47,6 +47,9 @@ def launch(geometry{names}, owner=owner):
         owner.commands.flush()
     except Error as error:
         raise explain(error, f"launch {{name}}", device) from None
+    except BaseException as error:
+        interrupted(error)
+        raise
     owner.last_event, owner.last_launched = event, name
     return event
 """
@@ -185,6 +188,7 @@ class OpenCLProgram(Program):
             **spare_storage(make), **packs, "part_of": _part_of,
             "enqueue": cl.enqueue_nd_range_kernel, "owner": self.device, "device": self.device.name,
             "name": name, "Error": cl.Error, "explain": driver.explain,
+            "interrupted": self.device.interrupted,
         }  # fmt: skip
         text = _LAUNCH.format(
             names="".join(f", a{param.position}" for param in self.signature.params),

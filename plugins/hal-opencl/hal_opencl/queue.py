@@ -38,8 +38,9 @@ class Command:
     def __init__(self, name: str, keep: Keep, waited: Event | None) -> None:
         self.name, self.keep = name, keep  # "launch of saxpy"; what it needs until it is complete
         self.waited = waited  # the event that it waits for
-        # None: the driver refused it, or never got it as earlier work failed
-        self.marker: cl.Event | None = None
+        # None: the driver refused it, or never got it as earlier work failed. A command queue:
+        # Ctrl-C came into the call, and nobody knows whether the driver got it there.
+        self.marker: cl.Event | cl.CommandQueue | None = None
         self.failure: Failure | None = None  # why the driver refused it
         self.events: list[ref[Event]] = []  # those that it completes
         # What a copy reads or writes; the command of the default queue that it comes after.
@@ -48,7 +49,16 @@ class Command:
 
     @property
     def is_over(self) -> bool:
-        return self.marker is None or _is_over(self.marker)
+        marker = self.end()
+        return marker is None or _is_over(marker)
+
+    def end(self) -> cl.Event | None:
+        """Return the marker: one behind the command if nobody knows whether the driver got it."""
+        if isinstance(self.marker, cl.CommandQueue):
+            commands = self.marker
+            self.marker = cl.enqueue_marker(commands)
+            commands.flush()
+        return self.marker
 
 
 def _is_over(event: cl.Event) -> bool:
@@ -115,13 +125,17 @@ class OpenCLQueue(PolledQueue):
         """Queue the command that `enqueue(*args)` adds, unless work before it has failed."""
         with self._lock:
             self._look()
-            if self._known.meet(keep):  # the first work on it here
+            if self._known.lacks(keep):  # the first work on it here
                 self._follow_default()
+                self._known.add(keep)
             command = Command(name, keep, waited)
             if waited is not None and waited._failure is not None:
                 self._drops = True  # PoCL never comes to work behind an event that has failed
+            self._recordable = None
+            self._pending.append(command)  # first, as after Ctrl-C the driver may have the work
             if not (self._drops or self._failure is not None):
                 try:
+                    command.marker = self.commands
                     if name == "event" or not events.open_profiles:
                         command.marker = enqueue(*args)
                     else:
@@ -130,12 +144,14 @@ class OpenCLQueue(PolledQueue):
                     self.commands.flush()
                 except cl.Error as error:
                     why = driver.explain(error, name, self.device.name)
+                    command.marker = None
                     if self._is_default:
+                        self._pending.remove(command)
                         raise why from None
                     command.failure = Failure(name, self.name, why)
                     self._drops = True
-            self._pending.append(command)
-            self._recordable = command if name in _RECORDABLE else None
+            if name in _RECORDABLE:
+                self._recordable = command
 
     def _follow_default(self) -> None:
         last = self.device.last_event
@@ -190,7 +206,7 @@ class OpenCLQueue(PolledQueue):
         pending = self._pending
         while pending:
             done = pending[0]
-            marker = done.marker
+            marker = done.marker if done.marker is not self.commands else done.end()
             status = COMPLETE if marker is None else marker.get_info(STATUS)
             # PoCL looks at a failed command again when what it comes after is over.
             if status > COMPLETE or (status < COMPLETE and not all(map(_is_over, done.follows))):

@@ -3,12 +3,14 @@
 import gc
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pyopencl as cl
 import pytest
 from counts import calls
 from ctrl_c import Scene, press_everywhere
+from interrupts import queues
 
 import hal_core as hal
 from hal_core.queue import Failure
@@ -16,7 +18,14 @@ from hal_core.queue.ending import finish
 from hal_opencl import driver
 
 N = 64
+HERE = (str(Path(driver.__file__).parent), "<launch")
 MOST = 150  # places of a scene; all of them under HAL_TEST_EVERY_PLACE=1
+
+
+@hal.kernel
+def doubled(y: hal.Ptr[hal.int32]):
+    i = hal.global_idx(0)
+    y[i] = 2 * y[i]
 
 
 def ints(device, value=0):
@@ -281,18 +290,40 @@ def test_Q1_a_queue_of_a_simulator_waits_for_events_on_the_host(device, monkeypa
 
 
 def test_Q2_ctrl_c_in_a_wait_loses_no_event(device):
-    queue, made = device.queue(), ints(device)
+    assert press_everywhere(lambda: queues.begins(device), MOST) > 20
+
+
+def test_Q4_a_queue_knows_the_work_that_ctrl_c_came_into(device):
+    """Else its memory would go to another buffer before the driver has done the work."""
+    assert press_everywhere(lambda: queues.drops(device), 1000, files=HERE) > 20
+
+
+def test_Q1_other_queues_are_behind_work_without_a_queue_that_ctrl_c_came_into(device):
+    program, queue = device.compile(doubled), device.queue()
 
     def scene():
-        events = [made.fill(value, queue=queue) for value in range(3)]
+        made = [hal.zeros(N, hal.int32, device) for _ in range(2)]
+        device.synchronize()
+        gate = cl.UserEvent(device.context)
+        cl.enqueue_barrier(device.commands, wait_for=[gate])
+
+        def work():
+            made[0].fill(7)
+            program(made[0], threads=N)
+            made[1].copy_from(made[0])
 
         def check(heard):
-            assert all(event.wait(10) for event in events)
-            assert queue.synchronize(10)
+            made.clear()
+            others = [hal.empty(N, hal.int32, device) for _ in range(2)]
+            for one in others:
+                one.fill(3, queue=queue)
+            gate.set_status(cl.command_execution_status.COMPLETE)
+            assert queue.synchronize(10) and device.synchronize(10)
+            assert [set(one.numpy().tolist()) for one in others] == [{3}, {3}], heard.where
 
-        return Scene(lambda: events[-1].wait(10), check)
+        return Scene(work, check)
 
-    assert press_everywhere(scene, MOST) > 20
+    assert press_everywhere(scene, 1000, files=HERE) > 20
 
 
 def test_Q8_a_wait_of_a_handler_within_a_call_of_its_queue_raises(device):
