@@ -251,7 +251,8 @@ STORAGE_DTYPES = frozenset({float16, bfloat16})
 # By the kind of a numpy dtype: what to do where it says more than a number's format.
 _TIME = "Take its numbers, array.view(np.int64), and keep the unit beside them."
 _FIELDS = "Take one field, array[name], or the bytes, array.view(np.uint8)."
-_INSTEAD = {"M": _TIME, "m": _TIME, "V": _FIELDS}
+_IMAGE = "Give the dtype of its pixels, and hal.BufferSpec(image=hal.Image(width, height))."
+_INSTEAD = {"M": _TIME, "m": _TIME, "V": _FIELDS, "I": _IMAGE}
 
 
 def as_dtype(value: object, operation: str = "dtype") -> DType:

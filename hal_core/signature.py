@@ -27,7 +27,7 @@ class Param(NamedTuple):
 
     name: str
     dtype: DType
-    kind: str  # POINTER, CONST_POINTER or VALUE
+    kind: str  # "pointer", "const pointer" or "value"
     position: int  # among all parameters
 
     @property

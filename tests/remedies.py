@@ -219,7 +219,7 @@ REMEDIES = {
     "v = n << -1": "v = n >> 1",
     "v = n * 2.0": "v = n * 2 + hal.int32(hal.float32(n) * 2.0)",
     "u[i] = 2.0": "u[i] = 2",
-    "v = b * -1": "v = hal.int32(b) * -1",
+    "v = b * -1": "v = b * -hal.uint8(1)",
     "v = n ^ 0x9E3779B9": "v = hal.uint32(n) ^ 0x9E3779B9",
     "v = hal.int32(0x9E3779B9)": "v = hal.uint32(0x9E3779B9)",
     "v = n * 0.5": "v = hal.float32(n) * 0.5",

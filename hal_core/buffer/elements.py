@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 from hal_core.allocator import DEFAULT_SPEC, BufferSpec, checked_spec
 from hal_core.concurrency import Living, never_release, never_released
 from hal_core.device import Device
-from hal_core.dtypes import DType, alignment, any_, as_dtype
+from hal_core.dtypes import DType, alignment, as_dtype
 from hal_core.errors import InvalidArgument, InvalidState, Unsupported, shown
 from hal_core.geometry import as_count
 from hal_core.queue import Lease
@@ -55,7 +55,7 @@ class Elements:
                 "Buffer", "neither a device nor a name of one", got=device,
                 fix='Write hal.Buffer("CPU", 1024, hal.float32).',
             ) from None  # fmt: skip
-        if dtype.__class__ is not DType or dtype is any_:
+        if dtype.__class__ is not DType or dtype.kind in "I":  # an image's, or "", that of `any_`
             dtype = as_dtype(dtype, "Buffer")
         if size.__class__ is not int or size < 0:
             size = checked_size(size, "Buffer")

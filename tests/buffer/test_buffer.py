@@ -26,7 +26,8 @@ NEAR = {"f4": "float32", "f2": "float16", "u8": "uint64", "b1": "bool"}  # short
 
 
 @pytest.mark.parametrize(
-    "dtype", [*NEAR, "float", float, int, None, 4, np.clongdouble, "S3", hal.any_]
+    "dtype",
+    [*NEAR, "float", float, int, None, 4, np.clongdouble, "S3", hal.any_, hal.Image(2, 2).kind],
 )
 def test_B1_refuses_what_is_no_dtype(fake, dtype):
     near = f" .*Did you mean {NEAR[dtype]}" if dtype in NEAR else ""

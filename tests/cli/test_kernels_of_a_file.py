@@ -185,6 +185,9 @@ def test_bench_of_a_source_needs_every_argument(file, quick, capsys):
     if code:  # no compiler for C
         pytest.skip(said)
     assert said.startswith("half: y = 5 x float32, n = 5, threads = 1\n")
+    path.write_text(FILE.replace("y: float32*, n", "y: image2d, n"), encoding="utf-8")
+    assert main(["bench", f"{file}:text", "y=5"]) == 2
+    assert "it makes no images (got 'y')" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ['"half"', "None", '{"half": None}'])

@@ -56,15 +56,8 @@ def by_cloudpickle(value):
     return pickle.loads(cloudpickle.dumps(value))
 
 
-SENT = {
-    **{
-        f"pickle {protocol}": (
-            lambda value, protocol=protocol: pickle.loads(pickle.dumps(value, protocol))
-        )
-        for protocol in range(6)
-    },
-    "cloudpickle": by_cloudpickle,
-}
+SENT = {f"pickle {n}": lambda value, n=n: pickle.loads(pickle.dumps(value, n)) for n in range(6)}
+SENT["cloudpickle"] = by_cloudpickle
 
 
 @pytest.fixture(params=SENT)

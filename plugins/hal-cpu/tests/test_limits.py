@@ -50,6 +50,12 @@ def run(device, kernel, x, threads):
     return y.numpy()
 
 
+def test_a_constant_index_may_be_a_bool_of_python(device):
+    nodes = Nodes()
+    nodes("STORE", None, nodes.y, nodes.const(True), nodes.const(7))
+    assert run(device, nodes.kernel(), np.zeros(1, "i4"), 2).tolist() == [0, 7]
+
+
 def selections(count):
     add = Nodes()
     value = add("LOAD", int32, add.x, add.i)

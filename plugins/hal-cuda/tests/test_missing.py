@@ -26,14 +26,10 @@ _run = partial(printed, env={"PATH": "/usr/bin:/bin", "LD_LIBRARY_PATH": "/nonex
 @pytest.mark.parametrize(
     ("hidden", "binding", "said"),
     [
-        (
-            "cuda", "cuda-bindings",
-            "cuda-bindings is not installed. Run: python -m pip install 'cuda-bindings'",
-        ),
-        (
-            "pycuda", "pycuda",
-            "pycuda is not installed. Run: python -m pip install 'hal-cuda[pycuda]'",
-        ),
+        ("cuda", "cuda-bindings",
+         "cuda-bindings is not installed. Run: python -m pip install 'cuda-bindings'"),
+        ("pycuda", "pycuda",
+         "pycuda is not installed. Run: python -m pip install 'hal-cuda[pycuda]'"),
     ],
 )  # fmt: skip
 def test_R10_without_a_package_it_says_what_to_install(hidden, binding, said):

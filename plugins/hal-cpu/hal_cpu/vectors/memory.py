@@ -91,7 +91,7 @@ class Memory(Guesses):
 
     def _index(self, node: UOp) -> Index | None:
         if node.op == "CONST":
-            return Index(str(node.arg), self.zero, NO_TESTS)
+            return Index(str(int(node.arg)), self.zero, NO_TESTS)
         if node.dtype in (int32, int64) and node.op in ("ADD", "SUB", "MUL"):
             a, b = map(self.index, node.src)
             if a is None or b is None:

@@ -64,6 +64,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--device", dest="devices", action="append", metavar="DEVICE",
         help="Measure on this device only; may be given several times.")  # fmt: skip
+    add("--shared", type=int, default=0, help="Launch with so many bytes of shared memory, as a "
+        "text with a __local argument needs.")  # fmt: skip
     add("--json", action="store_true", help="Print JSON, for programs to read.")
 
 
@@ -75,12 +77,16 @@ def run(options: argparse.Namespace) -> int:
         problem = "only its compiler knows its arguments"
         fix = "Give hal.Source one name and a signature."
         raise InvalidArgument(f"bench {kernel.name}", problem, fix=fix)
+    images = [param.name for param in kernel.signature.params if param.dtype.kind == "I"]
+    if images:
+        problem, fix = "it makes no images", "Measure in a program: program(..., wait=True)."
+        raise InvalidArgument(f"bench {kernel.name}", problem, got=images[0], fix=fix)
     wanted = given(options, file, kernel.signature)
     for name in options.devices or ():
         Device[name]  # one that was asked for and cannot be opened is an error of the command
     work = of_source(kernel, wanted) if isinstance(kernel, Source) else of_kernel(kernel, wanted)
     names = options.devices or Device.get_available_devices()
-    found = [measure(name, chosen, work) for name in names]
+    found = [measure(name, chosen, work, options.shared) for name in names]
     made_up = wanted.made_up(kernel.signature)
     if options.json:
         output.write_json({**record(kernel, work, found), "made_up": made_up}, options)
@@ -144,7 +150,7 @@ def of_source(kernel: Source, wanted: Given) -> Work:
     return Work(launch, elements, None, None)
 
 
-def measure(name: str, kernel: AnyKernel, work: Work) -> Measured:
+def measure(name: str, kernel: AnyKernel, work: Work, shared: int) -> Measured:
     """Measure a kernel on one device, after one launch that is not counted."""
     hardware = ""
     try:
@@ -157,8 +163,8 @@ def measure(name: str, kernel: AnyKernel, work: Work) -> Measured:
             for param, array in zip(params, work.arrays, strict=True)
         ]
         changed = [param.kind != CONST_POINTER for param in params]
-        vals, geometry = tuple(work.launch.numbers.values()), work.launch.geometry
-        grid, block, threads = (geometry.get(name) for name in ("grid", "block", "threads"))
+        vals = tuple(work.launch.numbers.values())
+        geometry: dict[str, Any] = {**work.launch.geometry, "shared": shared}
         seconds: list[float] = []
         end = math.inf
         while len(seconds) <= _LEAST_LAUNCHES or time.perf_counter() < end:
@@ -166,9 +172,7 @@ def measure(name: str, kernel: AnyKernel, work: Work) -> Measured:
             for buffer, array, is_changed in zip(buffers, work.arrays, changed, strict=True):
                 if is_changed or not seconds:
                     buffer.copyin(array)
-            seconds.append(
-                program(*buffers, vals=vals, grid=grid, block=block, threads=threads, wait=True)
-            )
+            seconds.append(program(*buffers, vals=vals, **geometry, wait=True))
             end = min(end, time.perf_counter() + _MEASURE_SECONDS)  # from the first one's end
     except HalError as error:
         return Measured(name, hardware, why=str(error))

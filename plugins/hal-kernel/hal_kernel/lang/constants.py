@@ -106,7 +106,7 @@ def instead(value: Number, dtype: DType) -> str:
     if dtype.is_float:
         return "Write a float." if abs(value) < dtype.max else "Use a wider dtype."
     if value < 0 and dtype.kind == "u":
-        return "Use a signed dtype."
+        return f"Write -hal.{dtype}({-value}), which wraps around, or use a signed dtype."
     other = DTYPES.get(f"u{dtype.name}")
     if other is not None and fit(value, other) is not None:
         return f"{other} holds it: cast with hal.{other.__name__}(...), or use a wider dtype."
