@@ -392,7 +392,7 @@ class Compiled(concurrency.OfThisProcess):
             check_no_capture("synchronize", "work cannot be waited for")
         deadline = monotonic() + seconds_of(timeout, "synchronize")
         if not (len(self._queues) or self._ends):
-            return self._synchronize(timeout)
+            return self._is_done(timeout)
         self._forget_queues()  # the queues that are left have work, or somebody refers to them
         if not all(one._synchronize(max(0.0, deadline - monotonic())) for one in self._queues):
             return False
@@ -403,12 +403,20 @@ class Compiled(concurrency.OfThisProcess):
         self._forget_ends()
         if self._order is not None:
             self._order.seen_all(self.name)
-        return self._synchronize(None if timeout is None else max(0.0, deadline - monotonic()))
+        return self._is_done(None if timeout is None else max(0.0, deadline - monotonic()))
+
+    def _is_done(self, timeout: float | None) -> bool:
+        """Wait as `_synchronize` does. Raises: PluginError where it tells nothing."""
+        done = self._synchronize(timeout)
+        if done.__class__ is not bool:
+            raise self._backend.refuse(f"_synchronize gave {done!r}, neither True nor False")
+        return done
 
     def close(self) -> None:
         """Wait for queued work and release everything; a second call does nothing.
 
         Work that waits for an event which nobody has set is dropped, and its events fail.
+        Raises: DeviceFault when work failed or the device is lost; it is closed all the same.
 
         The device's buffers and programs raise InvalidState afterwards.
         """

@@ -232,7 +232,7 @@ class _IdleEvent(PolledEvent):
         queue = self.queue
         if not self._done and queue is not None:
             try:
-                if not queue.device._synchronize(0.0):
+                if not queue.device._is_done(0.0):
                     return False
                 self._happen(None)
             except unless_of_a_signal(Exception) as error:

@@ -122,6 +122,11 @@ ANSWERS = {
         "    return device\nPlugin.hal_open_device = hookimpl(open)",
         "which is closed",
     ),
+    "a device that waits and tells nothing": Wrong(
+        "# more\ngood = Plugin.hal_open_device\ndef open(self, family, index, info):\n"
+        "    device = good(self, family, index, info)\n    device._synchronize = lambda t: None\n"
+        "    return device\nPlugin.hal_open_device = hookimpl(open)",
+        "_synchronize gave None, neither True nor False", "device.synchronize()"),
     "opens half a device": opens(
         "__import__('hal_core').Compiled.__new__(__import__('hal_core').Compiled)",
         "did not call super().__init__",

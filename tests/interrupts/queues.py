@@ -152,7 +152,12 @@ def drops(device):
         expect(set(other.numpy().tolist()) == {3}, "the work was done in another buffer")
         queue.close()
 
-    return Scene(lambda: made[0].fill(7, queue=queue), check)
+    def work():
+        made[0].fill(7, queue=queue)
+        made[0].copyin(np.full(64, 7, "i4"), queue=queue)
+        made[0].copyout(np.empty(64, "i4"), queue=queue)
+
+    return Scene(work, check)
 
 
 def assert_in_order(device, queue):

@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from itertools import starmap
 from typing import Any, NamedTuple
 
 import platformdirs
@@ -33,8 +34,9 @@ __all__ = [
     "COMPLETE", "STATUS", "BuildError", "Program", "argument_facts", "argument_setters",
     "argument_spaces", "binary_of", "build", "check", "cl", "enqueue_read", "enqueue_write",
     "explain", "fact", "failed_work", "find_devices", "find_kernel", "has_old_pocl",
-    "identity_of", "inner", "is_pocl", "is_simulator", "kernel_facts", "kernel_names", "kind_of",
-    "local_arguments", "may_be_memory", "open_queue", "raise_failure", "sentence",
+    "identity_of", "inner", "is_pocl", "is_simulator", "kept_event", "kernel_facts",
+    "kernel_names", "kind_of", "local_arguments", "may_be_memory", "open_queue",
+    "raise_failure", "sentence",
 ]  # fmt: skip
 
 INSTALL = (
@@ -68,6 +70,7 @@ TIMED = cl.command_queue_properties.PROFILING_ENABLE  # a queue with timestamps
 # ends in these; its dispatch costs 1 us of the 5 that a small copy takes.
 enqueue_read = inner._enqueue_read_buffer
 enqueue_write = inner._enqueue_write_buffer
+
 
 _SIMULATORS = ("oclgrind",)  # platforms that interpret kernels: correct, and very slow
 _status = cl.status_code
@@ -132,6 +135,18 @@ class check:
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         if isinstance(error, cl.Error):
             raise explain(error, self.operation, self.device) from None
+
+
+def kept_event(
+    kept: list[cl.Event], enqueue: Callable[..., cl.Event], args: tuple[Any, ...]
+) -> cl.Event:
+    """Queue a copy to or from the host, and keep its event in a list, in one step.
+
+    Ctrl-C as the call returns would drop the event, and PyOpenCL's waits for its command then. It
+    has the GIL meanwhile: what the command waits for might never happen.
+    """
+    kept.extend(starmap(enqueue, (args,)))
+    return kept[-1]
 
 
 def raise_failure(event: cl.Event) -> None:

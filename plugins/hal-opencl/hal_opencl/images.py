@@ -61,20 +61,22 @@ def place_of(memory: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return (0, 0, 0), (memory.width, max(1, memory.height), max(1, memory.depth))
 
 
-# The arguments of these are those of `driver.enqueue_write` and `enqueue_read`.
+# The arguments are those of `driver.enqueue_write` and `enqueue_read`, and a list for the event.
 
 
 def write(
     commands: cl.CommandQueue, dest: Any, src: memoryview, start: int = 0, after: Any = None,
-    wait: bool = True,
+    wait: bool = True, kept: list[cl.Event] | None = None,
 ) -> cl.Event:  # fmt: skip
     """Copy from the host to an image; return the event. Raises: cl.Error."""
-    return inner._enqueue_write_image(commands, dest, *place_of(dest), src, 0, 0, after, wait)
+    args = commands, dest, *place_of(dest), src, 0, 0, after, wait
+    return driver.kept_event([] if kept is None else kept, inner._enqueue_write_image, args)
 
 
 def read(
     commands: cl.CommandQueue, src: Any, dest: memoryview, start: int = 0, after: Any = None,
-    wait: bool = True,
+    wait: bool = True, kept: list[cl.Event] | None = None,
 ) -> cl.Event:  # fmt: skip
     """Copy from an image to the host; return the event. Raises: cl.Error."""
-    return inner._enqueue_read_image(commands, src, *place_of(src), dest, 0, 0, after, wait)
+    args = commands, src, *place_of(src), dest, 0, 0, after, wait
+    return driver.kept_event([] if kept is None else kept, inner._enqueue_read_image, args)

@@ -270,14 +270,20 @@ class OpenCLQueue(PolledQueue):
             self._add("replay of a graph", keep, 0, native.enqueue, self.commands)
 
     def _copyin(self, dest: Opaque, src: memoryview, keep: Keep) -> None:
-        write = images.write if isinstance(dest[0], cl.Image) else driver.enqueue_write
+        kept = list[cl.Event]()
         args = self.commands, dest[0], src, dest[1], None, False
-        self._add("copyin", keep, src.nbytes, write, *args)
+        work: Any = driver.kept_event, kept, driver.enqueue_write, args
+        if isinstance(dest[0], cl.Image):
+            work = images.write, *args, kept
+        self._add("copyin", (*keep, kept), src.nbytes, *work)
 
     def _copyout(self, dest: memoryview, src: Opaque, keep: Keep) -> None:
-        read = images.read if isinstance(src[0], cl.Image) else driver.enqueue_read
+        kept = list[cl.Event]()
         args = self.commands, src[0], dest, src[1], None, False
-        self._add("copyout", keep, dest.nbytes, read, *args)
+        work: Any = driver.kept_event, kept, driver.enqueue_read, args
+        if isinstance(src[0], cl.Image):
+            work = images.read, *args, kept
+        self._add("copyout", (*keep, kept), dest.nbytes, *work)
 
     def _copy(self, dest: Opaque, src: Any, nbytes: int, src_device: Compiled, keep: Keep) -> None:
         if src_device is self.device:
@@ -290,8 +296,9 @@ class OpenCLQueue(PolledQueue):
     def _fill(self, dest: Opaque, nbytes: int, pattern: bytes, keep: Keep) -> None:
         if isinstance(dest[0], cl.Image):
             data = memoryview(pattern * (nbytes // len(pattern)))
-            write = partial(images.write, wait=False)
-            self._add("fill", (data, *keep), nbytes, write, self.commands, dest[0], data)
+            kept = list[cl.Event]()
+            args = self.commands, dest[0], data, 0, None, False, kept
+            self._add("fill", (data, *keep, kept), nbytes, images.write, *args)
             return
         fill = cl.enqueue_fill_buffer
         self._add("fill", keep, nbytes, fill, self.commands, dest[0], pattern, dest[1], nbytes)

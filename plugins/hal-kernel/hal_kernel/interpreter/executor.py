@@ -437,8 +437,7 @@ STATEMENTS: dict[str, Callable[[Executor, Step], None]] = {
     "VIEW": Executor.view,
     "LOAD": Executor.load,
     "STORE": Executor.store,
-    "ATOMIC": Executor.change,
-    "CAS": Executor.change,
+    **dict.fromkeys(("ATOMIC", "CAS"), Executor.change),
     "ATOMICLOAD": Executor.load_atomically,
     "ATOMICSTORE": Executor.store_atomically,
 }

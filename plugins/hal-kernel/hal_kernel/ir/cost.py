@@ -8,18 +8,9 @@ from hal_kernel.ir.fold.constants import Number, constant, evaluate
 from hal_kernel.ir.uop import STRUCTURE, UOp
 
 _FREE = STRUCTURE | {
-    "PARAM",
-    "CONST",
-    "VAR",
-    "SPECIAL",
-    "SHARED",
-    "LOCAL",
-    "TABLE",
-    "VIEW",
-    "BARRIER",
-    "ASSERT",
+    "PARAM", "CONST", "VAR", "SPECIAL", "SHARED", "LOCAL", "TABLE", "VIEW", "BARRIER", "ASSERT",
     "PRINT",
-}
+}  # fmt: skip
 
 
 def operations_per_thread(uops: Iterable[UOp]) -> int | None:

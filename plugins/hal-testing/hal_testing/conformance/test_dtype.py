@@ -133,6 +133,13 @@ class TestDtype:
         else:
             refused(ASKING[capability], [rf"\({capability}\)"])
 
+    def test_D1_what_the_device_declares_is_there(self, device: hal.Compiled) -> None:
+        """No result shows whether memory is pinned, and whether the driver replays a graph."""
+        declared = device.info.capabilities
+        assert "graphs" not in declared or device.graph is not None, "graphs, without device.graph"
+        honours = "host" in device.allocator.honours
+        assert "pinned" not in declared or honours, "pinned, but its allocator honours no host"
+
     @pytest.mark.parametrize("dtype", COMPUTED, ids=str)
     def test_D1_arithmetic(self, device: hal.Compiled, dtype: hal.DType, refused: Refused) -> None:
         """Apply every operation to every pair: zeros, limits, divisors of zero, NaN, infinities."""

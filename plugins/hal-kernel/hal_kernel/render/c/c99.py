@@ -94,16 +94,8 @@ _LOW_BITS = """\
 C = Language(
     types={
         "bool": "bool",
-        "int8": "int8_t",
-        "int16": "int16_t",
-        "int32": "int32_t",
-        "int64": "int64_t",
-        "uint8": "uint8_t",
-        "uint16": "uint16_t",
-        "uint32": "uint32_t",
-        "uint64": "uint64_t",
-        "float16": "uint16_t",
-        "bfloat16": "uint16_t",
+        **{f"{sign}int{n}": f"{sign}int{n}_t" for sign in ("", "u") for n in (8, 16, 32, 64)},
+        **dict.fromkeys(("float16", "bfloat16"), "uint16_t"),
         "float32": "float",
         "float64": "double",
     },

@@ -93,21 +93,13 @@ TYPES = {  # of Metal and OpenCL C
     "float32": "float",
 }
 
+_OF_ONE = (
+    "SQRT", "EXP", "EXP2", "LOG", "LOG2", "SIN", "COS", "TAN", "TANH", "ATAN", "FLOOR", "CEIL",
+    "TRUNC",
+)  # fmt: skip
 FUNCTIONS = {
-    "SQRT": "sqrt{f}({0})",
+    **{name: f"{name.lower()}{{f}}({{0}})" for name in _OF_ONE},
     "RSQRT": "(1.0{f} / sqrt{f}({0}))",
-    "EXP": "exp{f}({0})",
-    "EXP2": "exp2{f}({0})",
-    "LOG": "log{f}({0})",
-    "LOG2": "log2{f}({0})",
-    "SIN": "sin{f}({0})",
-    "COS": "cos{f}({0})",
-    "TAN": "tan{f}({0})",
-    "TANH": "tanh{f}({0})",
-    "ATAN": "atan{f}({0})",
-    "FLOOR": "floor{f}({0})",
-    "CEIL": "ceil{f}({0})",
-    "TRUNC": "trunc{f}({0})",
     "ROUND": "rint{f}({0})",
     "ABS": "fabs{f}({0})",
     "POW": "pow{f}({0}, {1})",

@@ -100,18 +100,13 @@ class Operations(Spelling):
         name = f"hal_{action}_{memory.name}x{count}"
         lanes = range(count)
         self.helper(
-            name,
-            helpers.VECTORS[uop.op],
-            space=space.qualifier,
-            type=kind,
-            vector=type_,
-            address=self.row.types["uint64"],
-            last=str(nbytes - 1),
+            name, helpers.VECTORS[uop.op], space=space.qualifier, type=kind, vector=type_,
+            address=self.row.types["uint64"], last=str(nbytes - 1),
             parameters=", ".join(f"{kind} v{lane}" for lane in lanes),
             values=", ".join(f"v{lane}" for lane in lanes),
             elements=", ".join(f"q[{lane}]" for lane in lanes),
             stores=" ".join(f"q[{lane}] = v{lane};" for lane in lanes),
-        )
+        )  # fmt: skip
         return type_, name, f"&{self.element(uop, pointer, index)}"
 
     def _plain(self, uop: UOp, sources: list[Expression]) -> tuple[str, bool]:
