@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 SECONDS = config.declare(
     "HAL_PYTHON_SECONDS",
     60.0,
-    "how long a launch on PYTHON may take",
+    "how long the loops of a launch on PYTHON may take",
     config.number(float, lambda seconds: 0 < seconds < float("inf"), "seconds, more than 0"),
 )
 CAPABILITIES = frozenset(
