@@ -151,6 +151,7 @@ BAD = [
     ("v = y[::2]", "::2", "no step", "Index one element, y[i]"),
     ("v = hal.bitcast(hal.int32, b[i:])[0]", "hal.bitcast", "within an element of int32", "[k:]."),
     ("v = hal.bitcast(hal.int32, b[3:])[0]", "hal.bitcast", "within an element of int32", "[k:]."),
+    ("v, w = hal.view(y, 2), n", "hal.view", "is not a value", "Write part = hal.view(y, 2) on a"),
     ("v, w = y[i:], y[n:]", "y[i:]", "'y' is not a value", "a line of its own: part = y[k:]."),
     ("v = y", "y", "'y' is not a value", "part = y[k:]."),
     ("v = y[i:]\nv = y[n:]", "v =", "'v' is assigned elsewhere too", "a name of its own"),

@@ -70,17 +70,10 @@ def describe(name: str) -> DeviceInfo:
         max_alloc_nbytes=memory,
     )
     return DeviceInfo(
-        name=name,
-        kind="cpu",
-        title=processor.cpu_title(),
-        memory_nbytes=memory,
-        arch=processor.cpu_arch(),
-        compute_units=processor.usable_cores(),
-        host_visible=True,
-        limits=limits,
-        capabilities=_CAPABILITIES,
-        vendor={"flags": processor.cpu_flags()},
-    )
+        name=name, kind="cpu", title=processor.cpu_title(), memory_nbytes=memory,
+        arch=processor.cpu_arch(), compute_units=processor.usable_cores(), host_visible=True,
+        limits=limits, capabilities=_CAPABILITIES, vendor={"flags": processor.cpu_flags()},
+    )  # fmt: skip
 
 
 def open_device(name: str, info: DeviceInfo) -> CPUDevice:

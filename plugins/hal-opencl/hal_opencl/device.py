@@ -68,13 +68,9 @@ def describe(name: str, facts: cl.Device) -> DeviceInfo:
     sizes = driver.fact(facts, "warp_size_nv"), driver.fact(facts, "wavefront_width_amd")
     x, y, z = facts.max_work_item_sizes[:3]
     return DeviceInfo(
-        name=name,
-        kind=driver.kind_of(facts),
-        title=facts.name.strip(),
-        memory_nbytes=facts.global_mem_size,
-        arch=" ".join(facts.version.split()[:2]),
-        compute_units=facts.max_compute_units,
-        host_visible=False,
+        name=name, kind=driver.kind_of(facts), title=facts.name.strip(),
+        memory_nbytes=facts.global_mem_size, arch=" ".join(facts.version.split()[:2]),
+        compute_units=facts.max_compute_units, host_visible=False,
         limits=Limits(
             max_block=(x, y, z),
             max_block_threads=facts.max_work_group_size,
@@ -85,17 +81,14 @@ def describe(name: str, facts: cl.Device) -> DeviceInfo:
         ),
         capabilities=frozenset(capabilities),
         vendor={
-            "platform": platform.name.strip(),
-            "platform_version": platform.version.strip(),
-            "vendor": facts.vendor.strip(),
-            "version": facts.version.strip(),
-            "driver_version": facts.driver_version.strip(),
-            "extensions": extensions,
+            "platform": platform.name.strip(), "platform_version": platform.version.strip(),
+            "vendor": facts.vendor.strip(), "version": facts.version.strip(),
+            "driver_version": facts.driver_version.strip(), "extensions": extensions,
         },
         subgroup_size=sizes[0] or sizes[1],
         shared_banks=driver.fact(facts, "local_mem_banks_amd"),
         platform=platform.name.strip(),
-    )
+    )  # fmt: skip
 
 
 class OpenCLDevice(Compiled):

@@ -261,7 +261,11 @@ class OpenCLQueue(PolledQueue):
         return float(event.profile.end - event.profile.start) * 1e-9 if event is not None else 0.0
 
     def _add_replay(self, plan: Any) -> None:
-        native = plan.native() if self._is_timed else None  # it is for queues like the device's
+        # PoCL ends the process when the commands of a replay fail, as they may behind a wait. A
+        # native replay is for queues like the device's.
+        self.look()
+        waits = driver.is_pocl(self.device.hardware) and any(one.waited for one in self._pending)
+        native = plan.native() if self._is_timed and not waits else None
         if native is None:
             super()._add_replay(plan)
             self._recordable = None

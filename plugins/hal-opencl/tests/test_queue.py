@@ -293,6 +293,19 @@ def test_Q2_ctrl_c_in_a_wait_loses_no_event(device):
     assert press_everywhere(lambda: queues.begins(device), MOST) > 20
 
 
+def test_Q5_a_replay_behind_an_event_that_fails_is_dropped(device):
+    """PoCL ends the process where the commands of a native replay fail."""
+    program, made, gate = device.compile(doubled), ints(device, 1), hal.Event()
+    with device.capture() as graph:
+        for _ in range(3):
+            program(made, threads=N)
+    done = graph.replay(queue=device.queue().wait(gate))
+    gate._happen(Failure("work", "the host", ValueError()))
+    with pytest.raises(hal.HalError):
+        done.wait(20)
+    assert made.numpy().tolist() == [1] * N
+
+
 def test_Q4_a_queue_knows_the_work_that_ctrl_c_came_into(device):
     """Else its memory would go to another buffer before the driver has done the work."""
     assert press_everywhere(lambda: queues.drops(device), 1000, files=HERE) > 20

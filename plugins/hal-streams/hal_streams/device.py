@@ -60,13 +60,8 @@ def describe(
     numbers = facts.attributes
     more = ({"peer"} if peers else set()) | ({"images"} if numbers.get("image_support") else set())
     return DeviceInfo(
-        name=name,
-        kind="gpu",
-        title=facts.name,
-        memory_nbytes=facts.memory_nbytes,
-        arch=facts.arch,
-        compute_units=numbers["multiprocessor_count"],
-        host_visible=False,
+        name=name, kind="gpu", title=facts.name, memory_nbytes=facts.memory_nbytes,
+        arch=facts.arch, compute_units=numbers["multiprocessor_count"], host_visible=False,
         limits=Limits(
             max_block=tuple(numbers[f"max_block_dim_{axis}"] for axis in "xyz"),
             max_block_threads=numbers["max_threads_per_block"],
@@ -79,7 +74,7 @@ def describe(
         capabilities=frozenset(abilities | _ABILITIES | more),
         vendor=dict(numbers),
         subgroup_size=numbers["warp_size"],
-    )
+    )  # fmt: skip
 
 
 def wait_for_others(is_inside: Callable[[FrameType], bool]) -> None:

@@ -142,7 +142,9 @@ class Expressions:
             if isinstance(value, Memory):
                 name, what = value.name, "pointer" if value.shape is None else "array"
             fix = f"Index it: {name}[i]."
-            if what == "pointer":
+            if isinstance(at, ast.Call):
+                fix = f"Write part = {ast.unparse(at)} on a line of its own."
+            elif what == "pointer":
                 fix += f" Or name a part of it, on a line of its own: part = {name}[k:]."
             raise self.error(at, f"the {what} {name!r} is not a value", fix)
         if isinstance(value, DType):

@@ -45,17 +45,11 @@ def describe(name: str) -> DeviceInfo:
         max_alloc_nbytes=memory,
     )
     return DeviceInfo(
-        name=name,
-        kind="interpreter",
+        name=name, kind="interpreter",
         title=f"hal-core's reference interpreter, in Python {platform.python_version()}",
-        memory_nbytes=memory,
-        arch="uops",
-        compute_units=1,
-        host_visible=True,
-        limits=limits,
-        capabilities=CAPABILITIES,
-        subgroup_size=1,
-    )
+        memory_nbytes=memory, arch="uops", compute_units=1, host_visible=True, limits=limits,
+        capabilities=CAPABILITIES, subgroup_size=1,
+    )  # fmt: skip
 
 
 class PythonDevice(Compiled):
