@@ -264,8 +264,10 @@ class OpenCLQueue(PolledQueue):
         # PoCL ends the process when the commands of a replay fail, as they may behind a wait. A
         # native replay is for queues like the device's.
         self.look()
-        waits = driver.is_pocl(self.device.hardware) and any(one.waited for one in self._pending)
-        native = plan.native() if self._is_timed and not waits else None
+        may_fail = driver.is_pocl(self.device.hardware) and any(
+            one.waited for one in list(self._pending)
+        )
+        native = plan.native() if self._is_timed and not may_fail else None
         if native is None:
             super()._add_replay(plan)
             self._recordable = None
