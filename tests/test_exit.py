@@ -290,8 +290,7 @@ def test_P10_a_program_is_unloaded_when_its_device_is_closed_at_exit(tmp_path):
     file.write_text(
         "import logging\nimport hal_core as hal\nfrom hal_testing.fake import FakePlugin\n"
         "logging.basicConfig()\nhal.Device.register_plugin('SIM', FakePlugin(1))\n"
-        "@hal.kernel\ndef one(y: hal.Ptr[hal.int32]) -> None:\n"
-        "    y[0] = 1\n"
+        "@hal.kernel\ndef one(y: hal.Ptr[hal.int32]) -> None:\n    y[0] = 1\n"
         "program = hal.Device['SIM'].compile(one)\n"
     )
     assert printed(file) == ""

@@ -55,7 +55,7 @@ class Elements:
                 "Buffer", "neither a device nor a name of one", got=device,
                 fix='Write hal.Buffer("CPU", 1024, hal.float32).',
             ) from None  # fmt: skip
-        if dtype.__class__ is not DType or dtype.kind in "I":  # an image's, or "", that of `any_`
+        if dtype.__class__ is not DType or dtype.kind in ("", "I"):  # of `any_`, of images
             dtype = as_dtype(dtype, "Buffer")
         if size.__class__ is not int or size < 0:
             size = checked_size(size, "Buffer")

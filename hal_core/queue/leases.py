@@ -35,7 +35,7 @@ class KnownMemory(dict[int, "ref[Lease]"]):
         return False
 
     def add(self, keep: Iterable[Any]) -> None:
-        """Add memory. Order: behind the wait, as Ctrl-C may come into it."""
+        """Add memory, once the queue follows earlier work on it: before, Ctrl-C may come."""
         for one in keep:
             if one.__class__ is Lease and id(one) not in self:
                 # The dead reference that `pop` is called with is only its default.

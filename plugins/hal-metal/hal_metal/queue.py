@@ -83,7 +83,7 @@ class MetalQueue(PolledQueue):
             def commit() -> driver.Work:
                 with driver.check(name, self.device.name):
                     work = driver.Work(driver.make_commands(self.commands), name)
-                    if self._known.lacks(keep):  # the first work on it here
+                    if is_new := self._known.lacks(keep):  # the first work on it here
                         self._follow_default(work)
                     encode(work.commands)
                     command = Command(name, work, keep, **more)
@@ -94,7 +94,8 @@ class MetalQueue(PolledQueue):
                         if not driver.is_committed(work):
                             self._pending.remove(command)
                         raise
-                    self._known.add(keep)
+                    if is_new:
+                        self._known.add(keep)
                 return work
 
             try:

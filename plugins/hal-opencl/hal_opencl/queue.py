@@ -264,9 +264,8 @@ class OpenCLQueue(PolledQueue):
         # PoCL ends the process when the commands of a replay fail, as they may behind a wait. A
         # native replay is for queues like the device's.
         self.look()
-        may_fail = driver.is_pocl(self.device.hardware) and any(
-            one.waited for one in list(self._pending)
-        )
+        waits = any(one.waited for one in list(self._pending))
+        may_fail = waits and driver.is_pocl(self.device.hardware)
         native = plan.native() if self._is_timed and not may_fail else None
         if native is None:
             super()._add_replay(plan)

@@ -210,7 +210,7 @@ class StreamQueue(Queue):
     def _follow_default(self, keep: Keep) -> None:
         """Let later work come after the work without `queue=` on memory that is new here."""
         ours = self.device
-        devices = [ours] if self._known.lacks(keep) else []
+        devices = [ours] if (is_new := self._known.lacks(keep)) else []
         # Of the source of a copy.
         devices += [one for one in keep if isinstance(one, type(ours)) and one is not ours]
         marks = [one.marks.record(one.stream) for one in devices if one.stream is not self.stream]
@@ -218,7 +218,8 @@ class StreamQueue(Queue):
             self.device.own("wait")
         for mark in marks:
             self.device.call("wait", self.device.api.wait_for, self.stream, mark.handle)
-        self._known.add(keep)
+        if is_new:
+            self._known.add(keep)
 
     def _launch(self, program: Any, geometry: Any, args: tuple[Any, ...], keep: Keep) -> None:
         launch = program.launch_on(waits := bool(self._held is not None or self._later))
