@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 from weakref import ref
 
-from hal_core.concurrency import run_unless_busy
+from hal_core.concurrency import fork_safe_lock, run_unless_busy
 from hal_core.errors import Unsupported
 from hal_core.profiling import events
 from hal_core.profiling.instrumentation import record_queued
@@ -65,6 +65,17 @@ def _is_over(event: cl.Event) -> bool:
     return bool(event.command_execution_status <= COMPLETE)
 
 
+def _tell(user: cl.UserEvent, event: Event, waiting: ref[OpenCLQueue]) -> None:
+    """Tell the driver that an event has happened that it does not know."""
+    queue = waiting()
+    if event._failure is None:
+        user.set_status(COMPLETE)
+    elif queue is None:
+        user.set_status(_FAILED)
+    else:
+        queue._fail(event, user)
+
+
 class OpenCLEvent(PolledEvent):
     """The end of a command in a command queue."""
 
@@ -115,6 +126,9 @@ class OpenCLQueue(PolledQueue):
         self.last_event: cl.Event | None = None  # of its last launch
         self.last_launched = ""
         self._recordable: Command | None = None  # a copy or fill, if the next event is its end
+        # Held where the driver is given work, or a failure before it: PoCL would run, and not drop,
+        # what comes later. Only calls of the driver are made within it.
+        self._gate = fork_safe_lock()
 
     # -- work
 
@@ -129,19 +143,20 @@ class OpenCLQueue(PolledQueue):
                 self._follow_default()
                 self._known.add(keep)
             command = Command(name, keep, waited)
-            if waited is not None and waited._failure is not None:
-                self._drops = True  # PoCL never comes to work behind an event that has failed
             self._recordable = None
             self._pending.append(command)  # first, as after Ctrl-C the driver may have the work
-            if not (self._drops or self._failure is not None):
+            with self._gate:
                 try:
-                    command.marker = self.commands
-                    if name == "event" or not events.open_profiles:
-                        command.marker = enqueue(*args)
-                    else:
-                        work = partial(enqueue, *args)
-                        command.marker = record_queued(self, name, waited, work, nbytes)
-                    self.commands.flush()
+                    if waited is not None and waited._failure is not None:
+                        self._drops = True
+                    if not (self._drops or self._failure is not None):
+                        command.marker = self.commands
+                        if name == "event" or not events.open_profiles:
+                            command.marker = enqueue(*args)
+                        else:
+                            work = partial(enqueue, *args)
+                            command.marker = record_queued(self, name, waited, work, nbytes)
+                        self.commands.flush()
                 except cl.Error as error:
                     why = driver.explain(error, name, self.device.name)
                     command.marker = None
@@ -264,8 +279,7 @@ class OpenCLQueue(PolledQueue):
         # PoCL ends the process when the commands of a replay fail, as they may behind a wait. A
         # native replay is for queues like the device's.
         self.look()
-        waits = any(one.waited for one in list(self._pending))
-        may_fail = waits and driver.is_pocl(self.device.hardware)
+        may_fail = self._may_fail() and driver.is_pocl(self.device.hardware)
         native = plan.native() if self._is_timed and not may_fail else None
         if native is None:
             super()._add_replay(plan)
@@ -335,27 +349,31 @@ class OpenCLQueue(PolledQueue):
             event.wait()
             return
         event._is_over()  # a look: `_add` asks for its failure
-        marker = event._mark if self._is_ours(event) else None
-        if marker is None:
+        marker = event._mark
+        if self._needs_host(event):
             marker = cl.UserEvent(self.device.context)
-            user: cl.UserEvent = marker
-            event._when_done(lambda: user.set_status(_FAILED if event._failure else COMPLETE))
-        self._add("wait", (event,), 0, cl.enqueue_barrier, self.commands, [marker], waited=event)
+            event._when_done(partial(_tell, marker, event, ref(self)))
+        keep = event, marker
+        self._add("wait", keep, 0, cl.enqueue_barrier, self.commands, [marker], waited=event)
 
     def _needs_host(self, event: Event) -> bool:
-        """Tell whether an event has failed, or happens by more than the driver: it might fail."""
-        rest, seen = [event], set[int]()
-        while rest:
-            one = rest.pop()
-            if one._is_over():
-                if one._failure is not None:
-                    return True
-            elif not self._is_ours(one) or one._mark is None:
-                return True
-            elif id(one._waits) not in seen:
-                seen.add(id(one._waits))
-                rest += [before for _, before in list(one._waits)]
-        return False
+        """Tell whether an event has failed, or may fail, or the driver does not know it."""
+        if event._done and event._failure is not None:
+            return True
+        return not self._is_ours(event) or event._mark is None or event.queue._may_fail()
+
+    def _may_fail(self) -> bool:
+        """Tell whether work here has failed, or is behind an event that the host tells of."""
+        pending = list(self._pending)  # first: a look notes a failure, and then takes out the wait
+        waits = any(one.waited and isinstance(one.keep[1], cl.UserEvent) for one in pending)
+        return waits or self._drops or self._failure is not None
+
+    def _fail(self, event: Event, user: cl.UserEvent) -> None:
+        """Let the driver drop what is behind a wait for an event that has failed, and no more."""
+        with self._gate:
+            if any(one.waited is event for one in list(self._pending)):
+                self._drops = True
+            user.set_status(_FAILED)
 
     def _is_ours(self, event: Event) -> bool:
         return isinstance(event, OpenCLEvent) and event.queue.device is self.device

@@ -13,7 +13,7 @@ from ctrl_c import Scene, press_everywhere
 from interrupts import queues
 
 import hal_core as hal
-from hal_core.queue import Failure
+from hal_core.queue import Failure, KnownMemory
 from hal_core.queue.ending import finish
 from hal_opencl import driver
 
@@ -91,6 +91,27 @@ def test_Q5_work_behind_the_failure_of_another_queue_does_not_run(device, late):
     for end in (dropped, failed):  # nobody has asked the other queue yet
         with pytest.raises(hal.DeviceFault, match="launch of nobody failed in queue 9"):
             end.wait(20)
+    assert made.numpy().tolist() == [0] * N
+
+
+@pytest.mark.parametrize("chain", [1, 3])
+def test_Q5_work_that_is_added_as_the_event_fails_does_not_run(device, monkeypatch, chain):
+    """PoCL ran what came behind a wait that had failed, here between a look and the work."""
+    (_, failed, fail), made = failing(device), ints(device)
+    for _ in range(chain):
+        queue = device.queue().wait(failed)
+        failed = queue.record()
+
+    def fails_now(*_):
+        monkeypatch.undo()
+        fail()
+        time.sleep(0.05)  # the driver drops what it has
+        return True
+
+    monkeypatch.setattr(KnownMemory, "lacks", fails_now)
+    dropped = made.fill(3, queue=queue)
+    with pytest.raises(hal.DeviceFault, match="launch of nobody"):
+        dropped.wait(20)
     assert made.numpy().tolist() == [0] * N
 
 
