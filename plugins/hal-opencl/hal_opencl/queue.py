@@ -66,14 +66,15 @@ def _is_over(event: cl.Event) -> bool:
 
 
 def _tell(user: cl.UserEvent, event: Event, waiting: ref[OpenCLQueue]) -> None:
-    """Tell the driver that an event has happened that it does not know."""
-    queue = waiting()
-    if event._failure is None:
-        user.set_status(COMPLETE)
-    elif queue is None:
+    """Tell the driver that an event has happened. By a failure it drops what waits, and no more."""
+    queue = waiting() if event._failure is not None else None
+    if queue is None:
+        user.set_status(_FAILED if event._failure is not None else COMPLETE)
+        return
+    with queue._gate:
+        if any(one.waited is event for one in list(queue._pending)):
+            queue._drops = True
         user.set_status(_FAILED)
-    else:
-        queue._fail(event, user)
 
 
 class OpenCLEvent(PolledEvent):
@@ -367,13 +368,6 @@ class OpenCLQueue(PolledQueue):
         pending = list(self._pending)  # first: a look notes a failure, and then takes out the wait
         waits = any(one.waited and isinstance(one.keep[1], cl.UserEvent) for one in pending)
         return waits or self._drops or self._failure is not None
-
-    def _fail(self, event: Event, user: cl.UserEvent) -> None:
-        """Let the driver drop what is behind a wait for an event that has failed, and no more."""
-        with self._gate:
-            if any(one.waited is event for one in list(self._pending)):
-                self._drops = True
-            user.set_status(_FAILED)
 
     def _is_ours(self, event: Event) -> bool:
         return isinstance(event, OpenCLEvent) and event.queue.device is self.device
