@@ -293,6 +293,16 @@ class Statements:
                     self.body(nesting - 1)
         return None
 
+    def carry(self, nesting):
+        """Carry a variable from one turn of a loop to the next that the loop inside alone uses."""
+        name, (text, kind) = self.new("c"), self.random.choice(self.own)
+        self.write(f"{name} = {self.e.pick(int32, 1)}")
+        with self.loop("for", "3", int32), self.loop("for", f"{self.e.pick(int32, 1)} % 5", int32):
+            self.e.frames[-1][name] = int32
+            self.write(f"{name} = {name} * 5 + {self.e.pick(int32, 1)}")
+            self.write(f"{text} = {spell(float32 if kind in STORAGE_DTYPES else kind)}({name})")
+            self.loop_body(nesting)
+
     @contextmanager
     def loop(self, kind, bounds, dtype):
         name = self.new("k")
@@ -358,5 +368,5 @@ SIMPLE = [
 NESTED = [
     Statements.branch, Statements.branch, Statements.branch, Statements.for_range,
     Statements.for_range, Statements.sweep, Statements.taps, Statements.while_loop,
-    Statements.unroll, Statements.leave, Statements.local,
+    Statements.unroll, Statements.leave, Statements.local, Statements.carry,
 ]  # fmt: skip

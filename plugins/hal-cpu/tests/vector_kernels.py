@@ -85,6 +85,19 @@ def returned(y: P[U8], x: C[U8], n: I32):
     y[i] += 2
 
 
+@case(["u4"], ["u4"])
+def drawn(y: P[hal.uint32], x: C[hal.uint32], n: I32):
+    i = hal.global_idx(0)
+    if i < n:
+        state = x[i]  # the loop inside alone uses it, and goes on with it in its next turn
+        for _ in range(3):
+            while True:
+                state = state * 1664525 + 1013904223
+                if state >> 24 < 100:
+                    y[i] += state
+                    break
+
+
 @case(scale=3)
 def colours(y: P[F], x: C[F], n: I32):
     i = hal.global_idx(0)

@@ -49,12 +49,11 @@ class Bundle(NamedTuple):
 def bundles(shapes: Shapes) -> dict[UOp, Bundle]:
     """Return the bundles of a tree, by each member."""
     found: dict[UOp, Bundle] = {}
-    order = {node: place for place, node in enumerate(shapes.paths)}
     for line in _lines(shapes.paths):
         plain: dict[UOp, Bundle] = {}
         for run in _runs(line):
             plain.update(_of_run(run, shapes))
-        extents = _extents(line) if _are_known(line, order) else ()
+        extents = _extents(line) if _are_known(line, shapes.order) else ()
         mixed = _of_run(line, shapes, extents) if extents else {}
         found.update(mixed if len(mixed) > len(plain) else plain)
     return found

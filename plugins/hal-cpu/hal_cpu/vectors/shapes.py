@@ -36,14 +36,14 @@ class Shapes:
         self.returns_vary = False  # some thread of a gang may end before another
         self.paths: dict[UOp, Path] = {}
         uses: dict[UOp, list[Path]] = {}
-        self.gets: dict[UOp, list[UOp]] = {}
+        self._uses: dict[UOp, list[UOp]] = {}
         for item, path in walk(root):
             node = item if isinstance(item, UOp) else item.node
             self.paths[node] = path
             if node.op in ("SET", "GET"):
                 uses.setdefault(node.src[0], []).append(path)
-                if node.op == "GET":
-                    self.gets.setdefault(node.src[0], []).append(node)
+                self._uses.setdefault(node.src[0], []).append(node)
+        self.order = {node: place for place, node in enumerate(self.paths)}
         self._homes = {variable: _common(paths) for variable, paths in uses.items()}
         self._strides: dict[UOp, int | None] = {}  # of what varies
         self._likely: dict[UOp, int | None] = {}
@@ -72,6 +72,22 @@ class Shapes:
     def is_inside(self, variable: UOp, loop: Loop) -> bool:
         """Tell whether a variable is used in a loop only."""
         return any(item is loop for item, _ in self._homes[variable])
+
+    def outlives(self, variable: UOp, path: Path) -> bool:
+        """Tell whether what a variable holds may be read after threads leave a loop, the last step.
+
+        They read it behind the loop, or in the loop, when one around it brings them back.
+        """
+        n, uses = len(path), self._uses.get(variable, ())
+        if any(use.op == "GET" and self.paths[use][:n] != path for use in uses):
+            return True
+        around = [place for place, (item, _) in enumerate(path[:-1]) if isinstance(item, Loop)]
+        start = self.order[path[-1][0].node]
+        sets = [self.paths[use] for use in uses if use.op == "SET" and self.order[use] < start]
+        # A path between the two loops: each turn of the outer one sets it before the inner one.
+        return bool(around) and not any(
+            one == path[: max(len(one), around[-1] + 1)] for one in sets
+        )
 
     def differs(self, step: Step) -> bool:
         """Tell whether only some threads of a gang may go through a step of a path."""

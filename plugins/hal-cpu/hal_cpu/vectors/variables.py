@@ -146,8 +146,7 @@ class Variables(Atomics):
                     continue
                 if any(node.op == "CONTINUE" for node in facts(item).leaves):
                     return True
-                gets = self.shapes.gets.get(uop.src[0], [])
-                return not all(self.shapes.paths[get][:n] == path[:n] for get in gets)
+                return self.shapes.outlives(uop.src[0], path[:n])
             if isinstance(item, If) and item.node.src[0] in self.shapes.varying:
                 other = item.sides[1 - side]
                 leaves = len(other) == 1 and jumps(other)
