@@ -37,7 +37,6 @@ QUICK_CHAPTERS = ("event", "view")
 SMALL = {
     "matmul": ("--size", "64"),
     "reduction": ("--count", "70000"),
-    "histogram": ("--count", "70000"),
     "softmax": ("--rows", "20", "--columns", "300"),
     "mandelbrot": ("--size", "50"),
     "sort": ("--count", "5000"),

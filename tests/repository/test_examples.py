@@ -83,7 +83,6 @@ class Sizes(NamedTuple):
 
 EXAMPLES = {
     "matmul": Sizes("--size 50", "--size 35"), "reduction": Sizes("--count 70000", "--count 3000"),
-    "histogram": Sizes("--count 70000", "--count 3000"),
     "connected_components": Sizes("--size 60", "--size 20"),
     "softmax": Sizes("--rows 20 --columns 300", "--rows 5 --columns 300"),
     "mandelbrot": Sizes("--size 50", "--size 15"), "sort": Sizes("--count 5000", "--count 1500"),
@@ -119,7 +118,6 @@ def test_an_example_sees_that_its_answer_is_wrong(example, monkeypatch):
     numbers = np.random.default_rng(0).standard_normal((20, 30), dtype=np.float32)
     arguments = {
         "matmul": lambda: (numbers, numbers.T), "reduction": lambda: (numbers.reshape(-1),),
-        "histogram": lambda: (np.arange(100, dtype="u1"),),
         "connected_components": lambda: (np.ones((5, 5), "u1"), np.ones((5, 5), "i4")),
         "softmax": lambda: (numbers,), "mandelbrot": lambda: (np.ones((5, 5), "i4"), None),
         "sort": lambda: (np.array([3, 1, 2], "u4"),), "fft": lambda: module.make_signals(2, 64),

@@ -290,7 +290,7 @@ class OpenCLQueue(PolledQueue):
             self._add("replay of a graph", keep, 0, native.enqueue, self.commands)
 
     def _copyin(self, dest: Opaque, src: memoryview, keep: Keep) -> None:
-        kept = list[cl.Event]()
+        kept: list[cl.Event] = []
         args = self.commands, dest[0], src, dest[1], None, False
         work: Any = driver.kept_event, kept, driver.enqueue_write, args
         if isinstance(dest[0], cl.Image):
@@ -298,7 +298,7 @@ class OpenCLQueue(PolledQueue):
         self._add("copyin", (*keep, kept), src.nbytes, *work)
 
     def _copyout(self, dest: memoryview, src: Opaque, keep: Keep) -> None:
-        kept = list[cl.Event]()
+        kept: list[cl.Event] = []
         args = self.commands, src[0], dest, src[1], None, False
         work: Any = driver.kept_event, kept, driver.enqueue_read, args
         if isinstance(src[0], cl.Image):
@@ -316,7 +316,7 @@ class OpenCLQueue(PolledQueue):
     def _fill(self, dest: Opaque, nbytes: int, pattern: bytes, keep: Keep) -> None:
         if isinstance(dest[0], cl.Image):
             data = memoryview(pattern * (nbytes // len(pattern)))
-            kept = list[cl.Event]()
+            kept: list[cl.Event] = []
             args = self.commands, dest[0], data, 0, None, False, kept
             self._add("fill", (data, *keep, kept), nbytes, images.write, *args)
             return
@@ -361,16 +361,14 @@ class OpenCLQueue(PolledQueue):
         """Tell whether an event has failed, or may fail, or the driver does not know it."""
         if event._done and event._failure is not None:
             return True
-        return not self._is_ours(event) or event._mark is None or event.queue._may_fail()
+        is_ours = isinstance(event, OpenCLEvent) and event.queue.device is self.device
+        return not is_ours or event._mark is None or cast("OpenCLQueue", event.queue)._may_fail()
 
     def _may_fail(self) -> bool:
         """Tell whether work here has failed, or is behind an event that the host tells of."""
         pending = list(self._pending)  # first: a look notes a failure, and then takes out the wait
         waits = any(one.waited and isinstance(one.keep[1], cl.UserEvent) for one in pending)
         return waits or self._drops or self._failure is not None
-
-    def _is_ours(self, event: Event) -> bool:
-        return isinstance(event, OpenCLEvent) and event.queue.device is self.device
 
     def _seconds_between(self, earlier: Event, later: Event) -> float:
         for event in (earlier, later):
