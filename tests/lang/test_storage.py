@@ -72,13 +72,14 @@ def test_one_definition_makes_kernels_of_every_dtype(dtype, element, values):
 def test_bits_are_numbers(tmp_path):
     body = "k[i] = hal.bitcast(hal.int32, a)\ny[i] = hal.bitcast(hal.float32, k[i] + 1)\n"
     body += "k[i] = hal.bitcast(hal.int32, n) + hal.bitcast(hal.int32, 1.0)"
+    body += "\nk[i] += hal.int32(hal.bitcast(hal.uint16, hal.float16(1.5))) << 16"
     kernel = lowered(body, tmp_path)
-    assert [node.op for node in kernel.uops].count("BITCAST") == 3
+    assert [node.op for node in kernel.uops].count("BITCAST") == 4
     y, k = np.zeros(1, dtype="f4"), np.zeros(1, dtype="i4")
     empty = np.zeros(0, dtype="f2")
     interpret(kernel, empty, empty.astype(ml_dtypes.bfloat16), y, k, vals=(1.5, 7), threads=1)
     assert y[0] == np.nextafter(np.float32(1.5), np.float32(2))
-    assert k[0] == 0x3F800000 + 7
+    assert k[0] == 0x3F800000 + 7 + (0x3E00 << 16)
 
 
 # -- assert

@@ -177,6 +177,9 @@ def lower_bitcast(x: Expressions, node: ast.Call) -> UOp | Memory:
     is_written_so = value.op == "CAST" and isinstance(node.args[1], (ast.Call, ast.Subscript))
     if dtype.itemsize == 2 and is_written_so and value.src[0].dtype in STORAGE_DTYPES:
         value = value.src[0]
+    elif dtype.itemsize == 2 and value.op == "CONST" and isinstance(node.args[1], ast.Call):
+        kind = x.expression(node.args[1].func)
+        value = x.emit.node("CAST", kind, (value,)) if kind in STORAGE_DTYPES else value
     source = dtype_of(value)
     if bool_ in (dtype, source):  # its bits are not the same on all devices
         raise x.error(node, "bitcast does not take bool", "Write hal.int32(x), or x != 0.")
