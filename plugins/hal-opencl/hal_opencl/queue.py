@@ -359,10 +359,10 @@ class OpenCLQueue(PolledQueue):
 
     def _needs_host(self, event: Event) -> bool:
         """Tell whether an event has failed, or may fail, or the driver does not know it."""
-        if event._done and event._failure is not None:
+        if not isinstance(event, OpenCLEvent) or event.queue.device is not self.device:
             return True
-        is_ours = isinstance(event, OpenCLEvent) and event.queue.device is self.device
-        return not is_ours or event._mark is None or cast("OpenCLQueue", event.queue)._may_fail()
+        fails = event._failure is not None if event._done else event.queue._may_fail()
+        return fails or event._mark is None
 
     def _may_fail(self) -> bool:
         """Tell whether work here has failed, or is behind an event that the host tells of."""
