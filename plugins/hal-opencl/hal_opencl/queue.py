@@ -65,8 +65,13 @@ def _is_over(event: cl.Event) -> bool:
     return bool(event.command_execution_status <= COMPLETE)
 
 
-def _tell(user: cl.UserEvent, event: Event, waiting: ref[OpenCLQueue]) -> None:
-    """Tell the driver that an event has happened. By a failure it drops what waits, and no more."""
+def _tell(
+    user: cl.UserEvent, event: Event, waiting: ref[OpenCLQueue], kept: list[cl.Event]
+) -> None:
+    """Tell the driver that an event has happened. By a failure it drops what waits, and no more.
+
+    `kept` has the command that waits: PoCL goes to it, also where it has failed before.
+    """
     queue = waiting() if event._failure is not None else None
     if queue is None:
         user.set_status(_FAILED if event._failure is not None else COMPLETE)
@@ -350,12 +355,13 @@ class OpenCLQueue(PolledQueue):
             event.wait()
             return
         event._is_over()  # a look: `_add` asks for its failure
-        marker = event._mark
+        marker, kept = event._mark, list[cl.Event]()
         if self._needs_host(event):
             marker = cl.UserEvent(self.device.context)
-            event._when_done(partial(_tell, marker, event, ref(self)))
-        keep = event, marker
-        self._add("wait", keep, 0, cl.enqueue_barrier, self.commands, [marker], waited=event)
+            event._when_done(partial(_tell, marker, event, ref(self), kept))
+        args = self.commands, [marker]
+        work = driver.kept_event, kept, cl.enqueue_barrier, args
+        self._add("wait", (event, marker), 0, *work, waited=event)
 
     def _needs_host(self, event: Event) -> bool:
         """Tell whether an event has failed, or may fail, or the driver does not know it."""

@@ -109,6 +109,20 @@ def test_Q5_work_behind_the_failure_of_another_queue_does_not_run(
     assert made.numpy().tolist() == [0] * N
 
 
+def test_Q5_events_fail_behind_one_that_has_failed(device):
+    """PoCL goes through what waits for an event, also where that has failed and nobody keeps it."""
+    (queue, _, fail), others = failing(device), [hal.Event() for _ in range(20)]
+    for one in others:
+        queue.wait(one)
+        one._end_with(Failure("work", "the host", ValueError()))  # and has told nobody yet
+    done = queue.record()
+    fail()
+    with pytest.raises(hal.DeviceFault, match="launch of nobody"):
+        done.wait(20)
+    for one in others:
+        one._happen(None)
+
+
 @pytest.mark.parametrize("seconds", [0, 0.05])
 def test_Q5_the_default_queue_goes_on_after_a_wait_that_fails(device, seconds):
     """PoCL ends the process when commands fail to which nothing refers, as to those in it."""
