@@ -98,6 +98,29 @@ def drawn(y: P[hal.uint32], x: C[hal.uint32], n: I32):
                     break
 
 
+@case(["i4"], ["i4"])
+def turned(y: P[I32], x: C[I32], n: I32):
+    """The ends of the range wrap around in some threads."""
+    i = hal.global_idx(0)
+    if i < n:
+        turns = 0
+        for _ in range(i - n // 2 + 2147483640, i - n // 2 + 2147483644):
+            turns += 1
+        y[i] = turns + x[i]
+
+
+@case(["i4"], ["i4"])
+def ring(y: P[I32], x: C[I32], n: I32):
+    i = hal.global_idx(0)
+    if i < n:
+        held = hal.local(I32, 2)
+        held[0] = held[1] = 0
+        for k in range(8):
+            held[k & 1] += 1
+            if i + k < n:
+                y[i] += held[k & 1] * x[i + k]
+
+
 @case(scale=3)
 def colours(y: P[F], x: C[F], n: I32):
     i = hal.global_idx(0)

@@ -34,28 +34,26 @@ class Loops(Branches):
         if facts(item).has_effects:
             self.pure = False
         self.forget(item.body)
-        if node in self.shapes.divergent:
-            staggered = node in self.shapes.staggered
-            self.note(node, _TOGETHER if staggered else "masked: lanes leave it one by one")
-            self._loop_by_lanes(item, place)
-        elif node.op == "LOOP":
+        divergent = node in self.shapes.divergent
+        if node.op == "RANGE" and not (divergent and facts(item).leaves) and self._is_alike(node):
+            self.note(node, "uniform: all lanes run it alike")
+            self._counted(item, place, *map(self.get, node.src[:2]))
+        elif node.op == "LOOP" and not divergent:
             self.note(node, "uniform: all lanes leave it together")
             self._endless(item, place)
         else:
-            start, stop = (self.get(source) for source in node.src[:2])
-            if (
-                start.lanes is not None
-                and start.lanes == stop.lanes
-                and self.require(
-                    start.tests | stop.tests | self.fitting(start) | self.fitting(stop)
-                )
-            ):
-                self.note(node, "uniform: all lanes run it alike")
-                self._counted(item, place, start, stop)
-            else:
-                self.note(node, _TOGETHER)
-                self._loop_by_lanes(item, place)
+            staggered = not divergent or node in self.shapes.staggered
+            self.note(node, _TOGETHER if staggered else "masked: lanes leave it one by one")
+            self._loop_by_lanes(item, place)
         self.forget(item.body)
+
+    def _is_alike(self, node: UOp) -> bool:
+        """Tell whether all lanes run a RANGE equally often, by tests if need be."""
+        start, stop = map(self.get, node.src[:2])
+        if start.lanes is None or start.lanes != stop.lanes:
+            return False
+        fits = self.fitting(start) | self.fitting(stop)
+        return self.require(start.tests | stop.tests | fits)
 
     def _endless(self, item: Loop, place: int) -> None:
         self.open_loop(f"step.{place}")

@@ -27,9 +27,8 @@ class Shapes:
     """The values that vary in a kernel, and the loops that threads leave apart."""
 
     def __init__(self, root: Sequence[Item], across_rows: bool = False) -> None:
-        """`across_rows`: a gang may have threads of several rows, where strides are but likely."""
+        """`across_rows`: a gang may have threads of several rows."""
         self._own = {**_OWN, **_ACROSS} if across_rows else _OWN
-        self._is_exact = not across_rows
         self.varying: set[UOp] = set()
         self.divergent: set[UOp] = set()  # RANGEs and LOOPs
         self.staggered: set[UOp] = set()  # RANGEs whose ends differ by constants between neighbours
@@ -121,11 +120,9 @@ class Shapes:
         elif op == "RANGE":
             if node.src[0] in varying or node.src[1] in varying:
                 varying.add(node)
-                strides = [self.stride(end) for end in node.src[:2]]
-                if strides[0] is None or strides[0] != strides[1] or not self._is_exact:
-                    self.divergent.add(node)
-                    if None not in strides:
-                        self.staggered.add(node)
+                self.divergent.add(node)  # with equal strides too: an end may wrap around
+                if None not in [self.stride(end) for end in node.src[:2]]:
+                    self.staggered.add(node)
         else:
             self._leave(op, path)
 
@@ -143,7 +140,10 @@ class Shapes:
                 self.staggered.discard(path[n][0].node)
 
     def stride(self, node: UOp) -> int | None:
-        """Return the difference between neighbours, or None if it is no known constant."""
+        """Return the difference between neighbours, or None if it is no known constant.
+
+        It is but likely: numbers may wrap around, and a gang may lie across rows.
+        """
         return self._strides.get(node) if node in self.varying else 0
 
     def _stride(self, node: UOp) -> int | None:

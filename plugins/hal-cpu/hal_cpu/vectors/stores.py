@@ -18,7 +18,6 @@ class Stores(Loads):
         dtype, n = value.dtype, self.w
         kind, found = stored(dtype), self._found(uop)
         known = found is not None and self.require(found.tests)
-        is_local = uop.src[0].op == "LOCAL"
         if found is not None and known and not any(found.lanes) and self.is_uniform(value):
             self.note(uop, "uniform: one scalar")
             self.store(kind, self._as_stored(dtype, value.base, 1), self.address(uop, found.base))
@@ -41,7 +40,12 @@ class Stores(Loads):
                 how = described(self.linear, self.mask is not None) if linear else "lane by lane"
                 self.note(uop, how)
                 self._store_vector(uop, kind, vector, found if known else None)
-        self.pure = self.pure and is_local
+        self.pure = self.pure and self._is_written_anew(uop.src[0])
+
+    def _is_written_anew(self, array: UOp) -> bool:
+        """Tell whether what starts again here also writes all of an array before it reads it."""
+        around = [item for item, _ in self.shapes.paths.get(array, ())]
+        return array.op == "LOCAL" and (self.trying is None or self.trying in around)
 
     def _store_vector(self, uop: UOp, kind: str, vector: str, found: Index | None) -> None:
         size, n = dtype_of(uop.src[0]).itemsize, self.w
