@@ -3,7 +3,7 @@
 The data are scikit-learn's digits: 1797 pictures of 8 x 8 pixels. Three quarters train a network
 of one hidden layer by gradient descent with momentum; the rest test it. The host shuffles and
 launches. Kernels make the first weights and the mini-batches, run both passes, take the steps and
-count the right answers. Writes a picture of the loss, and one of test digits with the answers.
+count the right answers. Writes a picture of test digits with the answers.
 
     python examples/digits.py --device CPU --out pictures
     python examples/digits.py --devices CPU,OPENCL
@@ -386,27 +386,6 @@ def load() -> list[Array]:
     return [np.asarray(part) for part in train_test_split(*arrays, stratify=labels, random_state=0)]
 
 
-def draw_losses(losses: list[float], path: Path) -> None:
-    """Draw the loss of each round, on a logarithmic scale."""
-    from PIL import Image, ImageDraw
-
-    width, height, left, top = 480, 280, 60, 30
-    sheet = Image.new("RGB", (left + width + 20, top + height + 40), "white")
-    pen = ImageDraw.Draw(sheet)
-    logs = np.log10(np.maximum(losses, 1e-9))
-    low, high = int(np.floor(logs.min())), int(np.floor(logs.max())) + 1
-    scale = height / (high - low)
-    for power in range(low, high + 1):
-        y = top + (high - power) * scale
-        pen.line([(left, y), (left + width, y)], fill="#d0d7de")
-        pen.text((8, y - 6), f"{10.0**power:g}", fill="black")
-    across = left + np.linspace(0, width, len(losses))
-    points = zip(across.tolist(), (top + (high - logs) * scale).tolist(), strict=True)
-    pen.line(list(points), fill="#0969da", width=3)
-    pen.text((left, 8), f"loss of the training digits, rounds 1 to {len(losses)}", fill="black")
-    sheet.save(path)
-
-
 def draw_digits(pictures: Array, labels: Array, answers: Array, path: Path) -> None:
     """Draw sixty test digits and what was read; the wrong ones come first, in red."""
     from PIL import Image, ImageDraw
@@ -445,7 +424,6 @@ def main() -> int:
             devices = [hal.Device[one] for one in names]
             learnt = learn(devices, split, progress)
             stem = f"{chosen.out}/{name.lower().replace(':', '-')}"
-            draw_losses(learnt.losses, Path(f"{stem}-loss.png"))
             draw_digits(split[1], split[3], learnt.answers, Path(f"{stem}-digits.png"))
             good = learnt.accuracy > WANTED and learnt.difference <= TOLERANCE
             bad += [] if good else [name]
