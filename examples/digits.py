@@ -242,13 +242,9 @@ class Network:
             self.run(initialise, name, (SIZES[name], seed, scale), SIZES[name])
 
     def run(
-        self,
-        kernel: hal.KernelFunction,
-        names: str,
-        vals: tuple[float, ...],
-        threads: int | tuple[int, int],
-        *others: hal.Buffer,
-    ) -> None:
+        self, kernel: hal.KernelFunction, names: str, vals: tuple[float, ...],
+        threads: int | tuple[int, int], *others: hal.Buffer,
+    ) -> None:  # fmt: skip
         buffers = [self.buffers[name] for name in names.split()]
         program = self.device.compile(kernel)
         program(*buffers, *others, vals=vals, threads=threads, queue=self.queue)
@@ -427,15 +423,10 @@ def main() -> int:
             draw_digits(split[1], split[3], learnt.answers, Path(f"{stem}-digits.png"))
             good = learnt.accuracy > WANTED and learnt.difference <= TOLERANCE
             bad += [] if good else [name]
+            titles = ", ".join(one.info.title for one in devices)
             numbers = (f"{learnt.seconds:.2f}", f"{learnt.losses[-1]:.4f}")
             right = f"[{'green' if good else 'red'}]{learnt.accuracy:.1%}[/]"
-            table.add_row(
-                name,
-                ", ".join(one.info.title for one in devices),
-                *numbers,
-                right,
-                f"{learnt.difference:.0e}",
-            )
+            table.add_row(name, titles, *numbers, right, f"{learnt.difference:.0e}")
     console.print(table)
     console.print("off by: the scores, from numpy's with the same weights.")
     console.print(f"Pictures: {chosen.out}.")

@@ -15,12 +15,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, NoReturn, SupportsIndex
 
 from hal_core import config
-from hal_core.concurrency import (
-    OfThisProcess,
-    do_nothing,
-    fork_safe_lock,
-    refuse_at_exit,
-)
+from hal_core.concurrency import OfThisProcess, do_nothing, fork_safe_lock, refuse_at_exit
 from hal_core.device.backend import Backend, pick
 from hal_core.device.installed import Plugins
 from hal_core.device.names import ELSEWHERE, KNOWN, join, parse

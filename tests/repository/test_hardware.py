@@ -37,9 +37,7 @@ BROKEN = Ended(3, 0.5, "Traceback\nValueError: | ```\n")
 REPORT = {
     "seconds": 2.0,
     "verdict": "CUDA conforms: 5 tests pass, in 2 s.",
-    "chapters": {
-        "Event": {"passed": 5, "failed": 0, "skipped": 2, "known gap": 0, "seconds": 1.0},
-    },
+    "chapters": {"Event": {"passed": 5, "failed": 0, "skipped": 2, "known gap": 0, "seconds": 1.0}},
     "skipped": [{"test": "TestBuffer::test_B9", "why": "it declares no\nmore"}],
 }
 INFO = hal.DeviceInfo(

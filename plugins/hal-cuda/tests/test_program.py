@@ -82,8 +82,7 @@ def test_P5_arrays_of_more_than_48_KiB_are_dynamic(device, pair, nbytes, monkeyp
 
 
 @pytest.mark.parametrize(
-    ("static", "sizes"),
-    [(0, (96_000, 60_000, 96_000, 1_000, 60_000, 96_000)), (10_000, (20_000,))],
+    ("static", "sizes"), [(0, (96_000, 60_000, 96_000, 1_000, 60_000, 96_000)), (10_000, (20_000,))]
 )
 def test_P5_much_shared_memory_is_asked_for_and_stays_allowed(device, static, sizes):
     """Static and dynamic memory count together."""

@@ -42,8 +42,7 @@ _USING = re.compile(r"\busing\s+(\w+)\s*=\s*([\w\s]+?)\s*;")
 _WORD = re.compile(r"\w+")
 _SQUARE = re.compile(r"\[\[.*?\]\]", re.DOTALL)
 _ATTRIBUTE = re.compile(
-    r"\b__(?:attribute|launch_bounds)__\s*\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)",
-    re.DOTALL,
+    r"\b__(?:attribute|launch_bounds)__\s*\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)", re.DOTALL
 )
 _CONSTANT = frozenset({"const", "constant", "__constant", "read_only", "__read_only"})
 # Words beside a type that are no part of it.
