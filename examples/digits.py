@@ -64,14 +64,10 @@ def initialise(weights: Numbers, count: hal.int32, seed: hal.uint32, scale: hal.
 
 @hal.kernel
 def gather(
-    x: Numbers,
-    labels: hal.Ptr[hal.int32],
-    pictures: hal.ConstPtr[hal.uint8],
-    digits: hal.ConstPtr[hal.uint8],
-    order: hal.ConstPtr[hal.int32],
-    first: hal.int32,
+    x: Numbers, labels: hal.Ptr[hal.int32], pictures: hal.ConstPtr[hal.uint8],
+    digits: hal.ConstPtr[hal.uint8], order: hal.ConstPtr[hal.int32], first: hal.int32,
     rows: hal.int32,
-) -> None:
+) -> None:  # fmt: skip
     """Gather a mini-batch: scale pixels of 0 to 16 to 0 to 1, and copy the labels."""
     pixel = hal.global_idx(0)
     row = hal.global_idx(1)
@@ -99,12 +95,9 @@ def make_layer(inputs: int, outputs: int, rectified: bool) -> hal.KernelFunction
 
 @hal.kernel
 def loss_gradient(
-    gradient: Numbers,
-    loss: Numbers,
-    scores: Input,
-    labels: hal.ConstPtr[hal.int32],
+    gradient: Numbers, loss: Numbers, scores: Input, labels: hal.ConstPtr[hal.int32],
     rows: hal.int32,
-) -> None:
+) -> None:  # fmt: skip
     """Add the mean cross entropy of the batch's softmax to `loss`, and write its gradient."""
     row = hal.global_idx(0)
     if row >= rows:
@@ -142,13 +135,9 @@ def make_backward(inputs: int, outputs: int) -> hal.KernelFunction:
 def make_step(inputs: int, outputs: int) -> hal.KernelFunction:
     @hal.kernel
     def step(
-        weights: Numbers,
-        speed: Numbers,
-        x: Input,
-        gradient: Input,
-        rows: hal.int32,
+        weights: Numbers, speed: Numbers, x: Input, gradient: Input, rows: hal.int32,
         rate: hal.float32,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Move each weight against its gradient, x^T @ gradient, with momentum."""
         column = hal.global_idx(0)
         row = hal.global_idx(1)
@@ -166,12 +155,9 @@ def make_step(inputs: int, outputs: int) -> hal.KernelFunction:
 
 @hal.kernel
 def read(
-    answers: hal.Ptr[hal.int32],
-    right: hal.Ptr[hal.int32],
-    scores: Input,
-    labels: hal.ConstPtr[hal.int32],
-    rows: hal.int32,
-) -> None:
+    answers: hal.Ptr[hal.int32], right: hal.Ptr[hal.int32], scores: Input,
+    labels: hal.ConstPtr[hal.int32], rows: hal.int32,
+) -> None:  # fmt: skip
     """Find the class with the highest score in each row; add the number of hits to `right`."""
     row = hal.global_idx(0)
     if row < rows:

@@ -22,13 +22,9 @@ def make_matmul(tile: int) -> hal.KernelFunction:
 
     @hal.kernel(block=(tile, tile, 1))
     def matmul(
-        c: hal.Ptr[hal.float32],
-        a: hal.ConstPtr[hal.float32],
-        b: hal.ConstPtr[hal.float32],
-        rows: hal.int32,
-        inner: hal.int32,
-        columns: hal.int32,
-    ) -> None:
+        c: hal.Ptr[hal.float32], a: hal.ConstPtr[hal.float32], b: hal.ConstPtr[hal.float32],
+        rows: hal.int32, inner: hal.int32, columns: hal.int32,
+    ) -> None:  # fmt: skip
         left = hal.shared(hal.float32, (tile, tile))
         right = hal.shared(hal.float32, (tile, tile))
         x = hal.thread_idx(0)

@@ -72,12 +72,9 @@ def scan(counts: hal.Ptr[hal.int32], n: hal.int32) -> None:
 
 @hal.kernel(block=BLOCK)
 def move(
-    out: hal.Ptr[hal.uint32],
-    keys: hal.ConstPtr[hal.uint32],
-    before: hal.ConstPtr[hal.int32],
-    shift: hal.int32,
-    n: hal.int32,
-) -> None:
+    out: hal.Ptr[hal.uint32], keys: hal.ConstPtr[hal.uint32], before: hal.ConstPtr[hal.int32],
+    shift: hal.int32, n: hal.int32,
+) -> None:  # fmt: skip
     """Move each key behind all smaller digits, and behind the same digit further left."""
     place = hal.shared(hal.int32, (VALUES, BLOCK))  # of the next key of a value and a thread
     t = hal.thread_idx(0)

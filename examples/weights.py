@@ -49,13 +49,9 @@ def read(path: Path, device: hal.Compiled) -> dict[str, Tensor]:
 
 @hal.kernel
 def layer(
-    y: hal.Ptr[hal.float32],
-    weight: hal.ConstPtr[hal.float16],
-    bias: hal.ConstPtr[hal.float32],
-    x: hal.ConstPtr[hal.float32],
-    rows: hal.int32,
-    columns: hal.int32,
-) -> None:
+    y: hal.Ptr[hal.float32], weight: hal.ConstPtr[hal.float16], bias: hal.ConstPtr[hal.float32],
+    x: hal.ConstPtr[hal.float32], rows: hal.int32, columns: hal.int32,
+) -> None:  # fmt: skip
     """Compute a row of y = max(0, weight x + bias), a thread for each."""
     row = hal.global_idx(0)
     if row < rows:

@@ -21,15 +21,9 @@ class HalError(Exception):
     """Base of everything hal-core and its backends raise on purpose."""
 
     def __init__(
-        self,
-        operation: str,
-        problem: str,
-        *,
-        got: object = _ABSENT,
-        limit: object = _ABSENT,
-        device: str | None = None,
-        fix: str | None = None,
-    ) -> None:
+        self, operation: str, problem: str, *, got: object = _ABSENT, limit: object = _ABSENT,
+        device: str | None = None, fix: str | None = None,
+    ) -> None:  # fmt: skip
         self.operation = operation
         self.problem = problem
         self.got = None if got is _ABSENT else got
@@ -163,16 +157,9 @@ class CompileError(HalError, RuntimeError):
     """
 
     def __init__(
-        self,
-        operation: str,
-        problem: str,
-        *,
-        log: str = "",
-        source: str = "",
-        line: int | None = None,
-        device: str | None = None,
-        fix: str | None = None,
-    ) -> None:
+        self, operation: str, problem: str, *, log: str = "", source: str = "",
+        line: int | None = None, device: str | None = None, fix: str | None = None,
+    ) -> None:  # fmt: skip
         super().__init__(operation, problem, device=device, fix=fix)
         self.log = log
         self.source = source

@@ -81,21 +81,12 @@ class Source(_Described, Generic[N]):
     includes: tuple[str, ...]  # folders of headers
 
     def __init__(
-        self,
-        name: N,
-        text: str,
-        signature: str | Signature | None = None,
-        *,
-        language: str,
-        options: Iterable[str] = (),
-        defines: Mapping[str, object] | None = None,
-        includes: Iterable[str] = (),
-        block: int | tuple[int, ...] | None = None,
-        shared_nbytes: int = 0,
-        rendered: bool = False,
-        work: int | None = None,
+        self, name: N, text: str, signature: str | Signature | None = None, *, language: str,
+        options: Iterable[str] = (), defines: Mapping[str, object] | None = None,
+        includes: Iterable[str] = (), block: int | tuple[int, ...] | None = None,
+        shared_nbytes: int = 0, rendered: bool = False, work: int | None = None,
         offsets: bool = False,
-    ) -> None:
+    ) -> None:  # fmt: skip
         kernels, signature = _kernels(name, signature)
         operation = f"Source {signature.name!r}"
         texts: dict[str, object] = {"text": text, "language": language}

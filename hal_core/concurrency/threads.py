@@ -77,14 +77,10 @@ def start_thread(name: str, target: Callable[..., object], *args: Any) -> thread
 
 
 def start_server(
-    servers: Servers,
-    name: str,
-    serve: Callable[[], object],
-    is_needed: Callable[[], object] | None = None,
-    *,
-    number: int = 0,
+    servers: Servers, name: str, serve: Callable[[], object],
+    is_needed: Callable[[], object] | None = None, *, number: int = 0,
     start: Callable[..., threading.Thread] = start_thread,
-) -> None:
+) -> None:  # fmt: skip
     """Start a thread that serves as one of some numbers, unless another one does.
 
     Raises: InvalidState when there can be no new thread.
@@ -100,11 +96,9 @@ def start_server(
 
 
 def serve_alone(
-    servers: Servers,
-    number: int,
-    serve: Callable[[], object],
+    servers: Servers, number: int, serve: Callable[[], object],
     is_needed: Callable[[], object] | None = None,
-) -> None:
+) -> None:  # fmt: skip
     """Serve as the only thread of this number: the body of a thread that is started when needed.
 
     Ctrl-C within the start of a thread leaves open whether there is one, so the next caller starts

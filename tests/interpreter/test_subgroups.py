@@ -74,13 +74,9 @@ test_refused_with_the_place = refused(HEAD, [(*row, "") for row in REFUSED])
 
 @hal.kernel(block=(4, 1, 1))
 def look_back(
-    y: hal.Ptr[hal.int32],
-    x: hal.ConstPtr[hal.int32],
-    state: hal.Ptr[hal.int32],
-    sums: hal.Ptr[hal.int32],
-    whole: hal.Ptr[hal.int32],
-    ticket: hal.Ptr[hal.int32],
-) -> None:
+    y: hal.Ptr[hal.int32], x: hal.ConstPtr[hal.int32], state: hal.Ptr[hal.int32],
+    sums: hal.Ptr[hal.int32], whole: hal.Ptr[hal.int32], ticket: hal.Ptr[hal.int32],
+) -> None:  # fmt: skip
     """A scan in one launch: a block adds what the blocks before it have published."""
     place = hal.shared(hal.int32, 2)
     values = hal.shared(hal.int32, 4)

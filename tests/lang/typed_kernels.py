@@ -22,13 +22,9 @@ def first(p: hal.ConstPtr[hal.float32]) -> hal.float32:
 
 @hal.kernel(block=(16, 16))
 def everything(
-    y: hal.Ptr[hal.float32],
-    h: hal.Ptr[hal.float16],
-    b: hal.ConstPtr[hal.bfloat16],
-    c: hal.Ptr[hal.int32],
-    n: hal.int32,
-    m: hal.int64,
-) -> None:
+    y: hal.Ptr[hal.float32], h: hal.Ptr[hal.float16], b: hal.ConstPtr[hal.bfloat16],
+    c: hal.Ptr[hal.int32], n: hal.int32, m: hal.int64,
+) -> None:  # fmt: skip
     i = hal.thread_idx(0)
     j = hal.thread_idx(1)
     tile = hal.shared(hal.float32, (16, 17))

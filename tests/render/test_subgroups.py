@@ -15,11 +15,9 @@ ROWS = 8
 
 @hal.kernel(contract=False)
 def together(
-    y: hal.Ptr[hal.int32],
-    f: hal.Ptr[hal.float32],
-    b: hal.Ptr[hal.uint64],
+    y: hal.Ptr[hal.int32], f: hal.Ptr[hal.float32], b: hal.Ptr[hal.uint64],
     x: hal.ConstPtr[hal.int32],
-) -> None:
+) -> None:  # fmt: skip
     i = hal.global_idx(1) * (hal.grid_dim(0) * hal.block_dim(0)) + hal.global_idx(0)
     v = x[i]
     y[8 * i] = hal.subgroup_sum(v)

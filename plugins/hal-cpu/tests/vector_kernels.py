@@ -110,6 +110,20 @@ def turned(y: P[I32], x: C[I32], n: I32):
 
 
 @case(["i4"], ["i4"])
+def up_to_the_limit(y: P[I32], x: C[I32], n: I32):
+    """Counters of threads that have left a range wrap around."""
+    i = hal.global_idx(0)
+    if i < n:
+        end, total = n | 2147483647, 0
+        for k in range(end - n - 9 + i, end, 3):
+            total += k & 3
+        for k in range(end - n - 9 + i, end):
+            if k > n:
+                total += x[i]
+        y[i] = total
+
+
+@case(["i4"], ["i4"])
 def ring(y: P[I32], x: C[I32], n: I32):
     i = hal.global_idx(0)
     if i < n:

@@ -14,17 +14,10 @@ class KernelSyntaxError(HalError, SyntaxError):
     """
 
     def __init__(
-        self,
-        problem: str,
-        *,
-        fix: str | None = None,
-        filename: str | None = None,
-        lineno: int | None = None,
-        offset: int | None = None,
-        end_offset: int | None = None,
-        text: str | None = None,
-        kernel: str | None = None,
-    ) -> None:
+        self, problem: str, *, fix: str | None = None, filename: str | None = None,
+        lineno: int | None = None, offset: int | None = None, end_offset: int | None = None,
+        text: str | None = None, kernel: str | None = None,
+    ) -> None:  # fmt: skip
         super().__init__(f"kernel {kernel}" if kernel else "kernel", problem, fix=fix)
         self.kernel = kernel
         self.msg = str(self.args[0])

@@ -434,13 +434,9 @@ def _encoded(make: Callable[[], Any], selector: str, encode: Callable[[Any], obj
 
 
 def run_kernel(
-    commands: Any,
-    pipeline: Any,
-    places: list[tuple[Any, int]],
-    numbers: list[bytes],
-    blocks: int,
+    commands: Any, pipeline: Any, places: list[tuple[Any, int]], numbers: list[bytes], blocks: int,
     threads: int,
-) -> None:
+) -> None:  # fmt: skip
     """Add a launch of one of our own kernels: buffers first, then bytes. Raises: Refused."""
 
     def encode(encoder: Any) -> None:

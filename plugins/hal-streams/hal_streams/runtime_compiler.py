@@ -48,13 +48,9 @@ class RuntimeCompiler:
         self.version = major.value, minor.value
 
     def compile(
-        self,
-        text: str,
-        name: str,
-        options: tuple[str, ...],
-        image: str,
+        self, text: str, name: str, options: tuple[str, ...], image: str,
         headers: dict[str, str] | None = None,
-    ) -> bytes:
+    ) -> bytes:  # fmt: skip
         """Compile a text to an image, named as in the interface: "CUBIN", "PTX", "Code".
 
         `headers` are texts by the names that `#include` has for them; others are found in the

@@ -137,14 +137,9 @@ class Outcome(NamedTuple):
 
 
 def run_in_child(
-    entry: int,
-    args: bytes,
-    launch: ctypes.Array[ctypes.c_int32],
-    blocks: int,
-    before: Sequence[Region],
-    after: Sequence[Region],
-    seconds: float,
-) -> Outcome:
+    entry: int, args: bytes, launch: ctypes.Array[ctypes.c_int32], blocks: int,
+    before: Sequence[Region], after: Sequence[Region], seconds: float,
+) -> Outcome:  # fmt: skip
     """Call the kernel at `entry` for all blocks, in a child, and wait for its end.
 
     Raises: DeviceFault when the system grants no process.

@@ -39,11 +39,9 @@ class UOpsCompiler(ListingCompiler):
 
 
 def interpret(
-    kernel: PreparedKernel,
-    device: CheckedDevice,
-    geometry: tuple[Dim3, Dim3],
+    kernel: PreparedKernel, device: CheckedDevice, geometry: tuple[Dim3, Dim3],
     args: tuple[Any, ...],
-) -> None:
+) -> None:  # fmt: skip
     """Run one launch. Raises: KernelFault, and DeviceFault for damage found since the last."""
     device.raise_fault()
     inputs, addresses, ranges = Inputs({}, {}, {}), [], list[Range]()

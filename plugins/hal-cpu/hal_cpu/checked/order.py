@@ -114,12 +114,9 @@ class Order:
                 self._checked(device, HOST, 0, [(work, ranges, None)])
 
     def _checked(
-        self,
-        device: str,
-        name: str,
-        number: int,
+        self, device: str, name: str, number: int,
         works: Iterable[tuple[str, Iterable[Range], object]],
-    ) -> list[Access]:
+    ) -> list[Access]:  # fmt: skip
         made = [
             Access(*one, name, number, work, memory)
             for work, ranges, memory in works

@@ -223,10 +223,11 @@ class Loops(Branches):
                 name = f"@llvm.{sign}{'add' if far > 0 else 'sub'}.sat.{kind}"
                 moved = self.call(name, kind, [kind] * 2, [stop.base, str(abs(far))])
                 bound, last = (moved, last) if n == 0 else (bound, moved)
-        if abs(step) > 1:  # no step leaves the dtype
-            how, end = (
-                ("min", int(dtype.max) - step) if step > 0 else ("max", int(dtype.min) - step)
-            )
+        if abs(step) > 1:  # no step takes a lane out of the dtype
+            low, high = int(dtype.min), int(dtype.max)
+            far = (max if step > 0 else min)(0, *(start.lanes or ()))
+            how, end = "min" if step > 0 else "max", (high if step > 0 else low) - step - far
+            end = min(max(end, low), high)
             bound = self.call(f"@llvm.{sign}{how}.{kind}", kind, [kind] * 2, [bound, str(end)])
         self.open_loop(f"all.{place}")
         mark = len(self.log)
@@ -255,6 +256,7 @@ class _Counter:
         self.vector = of(self.kind, writer.w)
         self.type = self.kind if self.is_scalar else self.vector
         first = self.start.base if self.is_scalar else writer.vec(self.start)
+        self.fits = self.is_scalar and self._has_room()
         # Lanes that leave in the middle of the loop are no concern of a loop of all.
         leaves = bool(facts(item).leaves)
         self.together = (
@@ -266,12 +268,22 @@ class _Counter:
         self.last = writer.vec(self.stop)
         self.at = self.at_vector = ""
 
+    def _has_room(self) -> bool:
+        """Tell whether lanes that have left do not wrap around before the last one has."""
+        first, last = self.start.lanes or (), self.stop.lanes
+        if last is None or self.start.is_flat:
+            return self.start.is_flat
+        far = max(first) - min(first) + abs(self.step) + max(map(abs, last))
+        room = Value(self.dtype, self.stop.base, (far if self.step > 0 else -far,))
+        is_known = 2 * far < int(self.dtype.max)
+        return is_known and self.writer.require(self.stop.tests | self.writer.fitting(room))
+
     def enter_iteration(self) -> str:
         """Write the counter of an iteration; return which lanes have not passed their end."""
         writer = self.writer
         self.at = writer.load(self.type, self.slot)
         if self.is_scalar:
-            value = Value(self.dtype, self.at, self.start.lanes, fits=True)
+            value = Value(self.dtype, self.at, self.start.lanes, fits=self.fits)
         else:
             value = writer.vector(self.dtype, self.at)
         writer.values[self.node] = value

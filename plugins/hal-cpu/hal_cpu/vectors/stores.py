@@ -7,11 +7,16 @@ from functools import partial
 from hal_cpu.vectors.arithmetic import mangled, of, stored
 from hal_cpu.vectors.loads import Loads
 from hal_cpu.vectors.memory import Index, described
+from hal_cpu.vectors.shapes import Shapes
+from hal_cpu.vectors.tree import Loop
 from hal_kernel.ir.uop import UOp, dtype_of
 
 
 class Stores(Loads):
     """Store for each lane."""
+
+    shapes: Shapes
+    trying: Loop | None = None  # the loop of which an iteration may start again
 
     def on_STORE(self, uop: UOp) -> None:
         value = self.get(uop.src[2])

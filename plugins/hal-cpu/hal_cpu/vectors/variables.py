@@ -6,7 +6,6 @@ from functools import partial
 
 from hal_cpu.vectors.arithmetic import of, scalar, stored
 from hal_cpu.vectors.atomics import Atomics
-from hal_cpu.vectors.shapes import Shapes
 from hal_cpu.vectors.text import Scoped
 from hal_cpu.vectors.tree import If, Item, Loop, facts, jumps
 from hal_cpu.vectors.value import Lanes, Value, wrapped
@@ -16,15 +15,12 @@ from hal_kernel.ir.uop import UOp, dtype_of
 class Variables(Atomics):
     """Variables are memory of the function, of which LLVM makes registers."""
 
-    shapes: Shapes
-
     def __init__(self, half: bool, fma: bool) -> None:
         super().__init__(half, fma)
         self.slots: dict[UOp, tuple[str, str]] = {}  # variable -> its slot and type
         self.outer_slots: dict[UOp, tuple[str, str]] = {}
         self.clearing: list[str] = []  # lines at the start of a body, which clear its variables
         self.env: Scoped[UOp, Value] = Scoped(self.log)  # variable -> what it holds here
-        self.trying: Loop | None = None  # the loop of which an iteration may start again
         self.choosing = 0  # sides of IFs that are run without a branch
 
     def is_varying(self, node: UOp) -> bool:

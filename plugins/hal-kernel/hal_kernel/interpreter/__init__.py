@@ -30,17 +30,11 @@ _SUBGROUPS = 1, 2, 4, 8, 16, 32, 64
 
 
 def interpret(
-    kernel: KernelFunction | Kernel,
-    *given: Any,
-    vals: Sequence[Any] | None = None,
-    grid: Extent | None = None,
-    block: Extent | None = None,
-    threads: Extent | None = None,
-    races: bool = True,
-    initialised: Sequence[Array | None] = (),
-    turns: int = 1_000_000,
+    kernel: KernelFunction | Kernel, *given: Any, vals: Sequence[Any] | None = None,
+    grid: Extent | None = None, block: Extent | None = None, threads: Extent | None = None,
+    races: bool = True, initialised: Sequence[Array | None] = (), turns: int = 1_000_000,
     subgroup: int = 32,
-) -> None:
+) -> None:  # fmt: skip
     """Run a kernel by the rules of its language, on numpy arrays, which are written in place.
 
     The arguments are those of a launch, with arrays in place of buffers. A bfloat16 array has the
@@ -86,15 +80,9 @@ def interpret(
 
 
 def execute(
-    kernel: PreparedKernel,
-    inputs: Inputs,
-    geometry: tuple[Dim3, Dim3],
-    limits: LoopLimits,
-    *,
-    races: bool = True,
-    seed: int = 0,
-    subgroup: int = 1,
-) -> None:
+    kernel: PreparedKernel, inputs: Inputs, geometry: tuple[Dim3, Dim3], limits: LoopLimits, *,
+    races: bool = True, seed: int = 0, subgroup: int = 1,
+) -> None:  # fmt: skip
     """Run a kernel whose arguments are checked already, as `interpret` does after its checks.
 
     A `seed` other than 0 changes the order of the blocks, and of the threads of a block.

@@ -40,12 +40,9 @@ class Arguments:
     """The arguments of `interpret`; `inputs` are the checked ones."""
 
     def __init__(
-        self,
-        kernel: Kernel,
-        given: Sequence[Any],
-        vals: Sequence[Any] | None,
+        self, kernel: Kernel, given: Sequence[Any], vals: Sequence[Any] | None,
         initialised: Sequence[Array | None],
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.kernel = kernel
         self.operation = f"interpret {kernel.name}"
         params = kernel.signature.params

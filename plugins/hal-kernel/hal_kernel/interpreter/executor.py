@@ -59,16 +59,10 @@ class Executor:
     """
 
     def __init__(
-        self,
-        kernel: PreparedKernel,
-        lanes: Lanes,
-        arguments: dict[int, Array],
-        memories: dict[int, Memory],
-        races: bool,
-        limits: LoopLimits,
-        printer: Printer,
+        self, kernel: PreparedKernel, lanes: Lanes, arguments: dict[int, Array],
+        memories: dict[int, Memory], races: bool, limits: LoopLimits, printer: Printer,
         order: Order | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.kernel, self.lanes, self.arguments = kernel, lanes, arguments
         # A copy, to which each group of blocks adds shared arrays of its own.
         self.memories, self.limits, self.printer = dict(memories), limits, printer

@@ -100,16 +100,10 @@ class Memory:
     """
 
     def __init__(
-        self,
-        name: str,
-        elements: Array,
-        size: int,
-        written: Array | None,
-        shadow: Shadow | ShadowPart | None,
-        others: Sequence[str] = (),
-        stride: int = 0,
+        self, name: str, elements: Array, size: int, written: Array | None,
+        shadow: Shadow | ShadowPart | None, others: Sequence[str] = (), stride: int = 0,
         owners: Array | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.name, self.elements, self.size = name, elements, size
         self.written, self.shadow, self.others = written, shadow, others
         self.stride, self.owners = stride, owners

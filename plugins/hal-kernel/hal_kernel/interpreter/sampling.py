@@ -53,12 +53,9 @@ def made_up(dtype: DType, size: int) -> Array:
 
 
 def sample(
-    kernel: Kernel,
-    vals: Sequence[Any],
-    geometry: tuple[Dim3, Dim3],
-    given: Mapping[str, Array] | None = None,
-    seconds: float = 1.0,
-) -> Sample:
+    kernel: Kernel, vals: Sequence[Any], geometry: tuple[Dim3, Dim3],
+    given: Mapping[str, Array] | None = None, seconds: float = 1.0,
+) -> Sample:  # fmt: skip
     """Sample a launch with these values, grid and block; `given` has arrays for some pointers.
 
     Raises: KernelFault for an index that is negative, or beyond a given array; for a buffer of more

@@ -114,13 +114,9 @@ class UOp:
     line: int  # its line in the user's file; 0 for none
 
     def __init__(
-        self,
-        op: str,
-        dtype: DType | None = None,
-        src: tuple[UOp, ...] = (),
-        arg: Any = None,
+        self, op: str, dtype: DType | None = None, src: tuple[UOp, ...] = (), arg: Any = None,
         line: int = 0,
-    ) -> None:
+    ) -> None:  # fmt: skip
         _put_op(self, op)
         _put_dtype(self, dtype)
         _put_src(self, src)

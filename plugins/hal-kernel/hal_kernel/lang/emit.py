@@ -32,14 +32,9 @@ class Memory:
     __slots__ = ("const", "name", "node", "offset", "origin", "shape")
 
     def __init__(
-        self,
-        name: str,
-        node: UOp,
-        const: bool = False,
-        shape: tuple[UOp | int, ...] | None = None,
-        offset: UOp | int | None = None,
-        origin: str | None = None,
-    ) -> None:
+        self, name: str, node: UOp, const: bool = False, shape: tuple[UOp | int, ...] | None = None,
+        offset: UOp | int | None = None, origin: str | None = None,
+    ) -> None:  # fmt: skip
         self.name = name
         self.node = node  # PARAM, SHARED or VIEW
         self.const = const
@@ -157,11 +152,9 @@ class Emitter:
             self.depth -= 1
 
     def choose(
-        self,
-        condition: UOp,
-        first: tuple[list[UOp], list[UOp]],
+        self, condition: UOp, first: tuple[list[UOp], list[UOp]],
         second: tuple[list[UOp], list[UOp]],
-    ) -> list[UOp]:
+    ) -> list[UOp]:  # fmt: skip
         """Emit `first if condition else second`, each values with the captured nodes they need.
 
         Both are computed only where that is cheap and has no effect.

@@ -41,12 +41,9 @@ class KernelFunction(Definition):
     contract: bool  # whether a multiply and an add may fuse
 
     def __init__(
-        self,
-        function: FunctionType,
-        caller: FrameType,
-        block: tuple[int, int, int] | None,
+        self, function: FunctionType, caller: FrameType, block: tuple[int, int, int] | None,
         contract: bool,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__(function)
         self.name = function.__name__
         self.signature = signature_of(function, caller, self._lines)

@@ -64,12 +64,9 @@ def inline(x: Expressions, node: ast.Call, function: InlineFunction) -> Any:
 
 
 def _bound(
-    x: Expressions,
-    argument: ast.expr,
-    function: str,
-    name: str,
+    x: Expressions, argument: ast.expr, function: str, name: str,
     annotation: DType | PointerType | None,
-) -> Any:
+) -> Any:  # fmt: skip
     """Return the value that a parameter has for one call."""
     want = annotation if isinstance(annotation, DType) else None
     value = x.expression(argument, want)

@@ -46,12 +46,9 @@ _GRAMMAR = Grammar(
 
 
 def lower(
-    function: FunctionType,
-    lines: Sequence[str],
-    signature: Signature,
-    block: tuple[int, int, int] | None,
-    contract: bool,
-) -> Kernel:
+    function: FunctionType, lines: Sequence[str], signature: Signature,
+    block: tuple[int, int, int] | None, contract: bool,
+) -> Kernel:  # fmt: skip
     """Return the IR of a kernel function; `lines` are its file. Raises: KernelSyntaxError."""
     text, emit = SourceText(function, lines), Emitter(block)
     try:

@@ -57,13 +57,9 @@ class Statements:
     """Lower statements in the order of the text."""
 
     def __init__(
-        self,
-        text: SourceText,
-        names: Names,
-        emit: Emitter,
-        grammar: Grammar,
+        self, text: SourceText, names: Names, emit: Emitter, grammar: Grammar,
         inlined: InlineFunction | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.text, self.names, self.emit = text, names, emit
         self.inlined = inlined  # the function whose body this is; None: the kernel's
         self.expressions = Expressions(text, names, emit, grammar)

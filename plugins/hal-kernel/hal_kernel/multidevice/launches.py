@@ -24,15 +24,11 @@ T = TypeVar("T")
 
 
 def launch(
-    kernel: Source | Writable,
-    *given: Any,
+    kernel: Source | Writable, *given: Any,
     vals: Sequence[Any] | Callable[[Shard], Sequence[Any]] | None = None,
-    grid: Extent | Callable[[Shard], Extent] | None = None,
-    block: Extent | None = None,
-    threads: Extent | Callable[[Shard], Extent] | None = None,
-    shared: int = 0,
-    wait: bool = False,
-) -> None:
+    grid: Extent | Callable[[Shard], Extent] | None = None, block: Extent | None = None,
+    threads: Extent | Callable[[Shard], Extent] | None = None, shared: int = 0, wait: bool = False,
+) -> None:  # fmt: skip
     """Launch a kernel on every device of its MultiBuffers, each on its part.
 
     The kernel is compiled and every argument is checked for all devices before any device starts.

@@ -59,13 +59,9 @@ class MultiBuffer:
     shards: tuple[Shard, ...]
 
     def __init__(
-        self,
-        devices: Sequence[str | Compiled | DeviceInfo],
-        shape: int | Sequence[int],
-        dtype: DType,
-        axis: int | None = 0,
-        sizes: Sequence[int] | None = None,
-    ) -> None:
+        self, devices: Sequence[str | Compiled | DeviceInfo], shape: int | Sequence[int],
+        dtype: DType, axis: int | None = 0, sizes: Sequence[int] | None = None,
+    ) -> None:  # fmt: skip
         """Make a buffer without memory; its first use allocates the memory."""
         self.devices = _devices(devices)
         self.dtype = as_dtype(dtype, "MultiBuffer")
@@ -174,11 +170,9 @@ class MultiBuffer:
     # -- other layouts
 
     def reshard(
-        self,
-        axis: int | None,
-        devices: Sequence[str | Compiled | DeviceInfo] | None = None,
+        self, axis: int | None, devices: Sequence[str | Compiled | DeviceInfo] | None = None,
         sizes: Sequence[int] | None = None,
-    ) -> MultiBuffer:
+    ) -> MultiBuffer:  # fmt: skip
         """Return the same elements, split along another axis or over other devices; None: all on
         each.
 
@@ -266,13 +260,9 @@ class MultiBuffer:
     # -- all devices at once
 
     def _on_each(
-        self,
-        operation: str,
-        work: Callable[[Shard, Queue], object],
-        shards: Sequence[Shard] | None = None,
-        wait: bool = True,
-        reads: bool = False,
-    ) -> None:
+        self, operation: str, work: Callable[[Shard, Queue], object],
+        shards: Sequence[Shard] | None = None, wait: bool = True, reads: bool = False,
+    ) -> None:  # fmt: skip
         """Queue work on each device before any is waited for.
 
         `wait=False` waits only for devices that work on the caller's thread.
@@ -287,12 +277,9 @@ class MultiBuffer:
         run_each(steps)
 
     def _start(
-        self,
-        work: Callable[[Shard, Queue], object],
-        shard: Shard,
-        wait: bool,
+        self, work: Callable[[Shard, Queue], object], shard: Shard, wait: bool,
         steps: list[Callable[[], object]],
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Queue work on one device; its end becomes a step behind every start."""
         queue = default = shard.device.default_queue
         if type(default) is DirectQueue:  # others do not work on the caller's thread

@@ -40,13 +40,9 @@ def _reduction(operation: str, dtype: DType) -> Writable:
 
     @hal.kernel
     def combine(
-        y: hal.Ptr[dtype],
-        x: hal.ConstPtr[dtype],
-        size: hal.int32,
-        count: hal.int32,
-        inner: hal.int32,
-        is_first: hal.bool_,
-    ) -> None:
+        y: hal.Ptr[dtype], x: hal.ConstPtr[dtype], size: hal.int32, count: hal.int32,
+        inner: hal.int32, is_first: hal.bool_,
+    ) -> None:  # fmt: skip
         i = hal.global_idx(0)
         if i < size:
             start = i // inner * count * inner + i % inner

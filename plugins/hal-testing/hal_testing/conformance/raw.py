@@ -26,11 +26,9 @@ def read(buffer: hal.Buffer) -> bytes:
 
 
 def buffer_of(
-    device: hal.Compiled,
-    data: bytes,
-    dtype: hal.DType = hal.uint8,
+    device: hal.Compiled, data: bytes, dtype: hal.DType = hal.uint8,
     spec: hal.BufferSpec | None = None,
-) -> hal.Buffer:
+) -> hal.Buffer:  # fmt: skip
     """Return an allocated buffer with these bytes."""
     made = hal.Buffer(device, len(data) // dtype.itemsize, dtype, spec)
     return made.allocate().copyin(data)

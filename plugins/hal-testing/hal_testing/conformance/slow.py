@@ -17,13 +17,9 @@ _MAX_TURNS = 1 << 30  # the end of the search on a device that measures no time
 
 @hal.kernel
 def count_up_slowly(
-    y: hal.Ptr[hal.uint32],
-    start: hal.uint32,
-    there: hal.uint32,
-    back: hal.uint32,
-    turns: hal.int32,
-    n: hal.int32,
-) -> None:
+    y: hal.Ptr[hal.uint32], start: hal.uint32, there: hal.uint32, back: hal.uint32,
+    turns: hal.int32, n: hal.int32,
+) -> None:  # fmt: skip
     """Store y[i] = start + i slowly; no compiler can tell that each turn undoes itself."""
     i = hal.global_idx(0)
     if i < n:

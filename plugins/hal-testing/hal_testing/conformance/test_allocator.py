@@ -125,12 +125,9 @@ class TestAllocator:
 
     @pytest.mark.parametrize("options", [None, NOLRU, ZERO], ids=["plain", "nolru", "zero"])
     def test_A2_freed_memory_goes_back_to_the_device(
-        self,
-        device: hal.Compiled,
-        allocator: Allocator,
-        options: hal.BufferSpec | None,
+        self, device: hal.Compiled, allocator: Allocator, options: hal.BufferSpec | None,
         monkeypatch: pytest.MonkeyPatch,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Allocate twice the device's memory, an eighth at a time; contents are never touched."""
         info = device.info
         eighth = min(info.memory_nbytes // 8, info.limits.max_alloc_nbytes or info.memory_nbytes)

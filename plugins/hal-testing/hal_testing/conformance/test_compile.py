@@ -186,12 +186,9 @@ class TestCompile:
     # -- faults
 
     def test_C5_a_fault_in_a_source(
-        self,
-        device: hal.Compiled,
-        folder: Path,
-        hal_source: Texts,
+        self, device: hal.Compiled, folder: Path, hal_source: Texts,
         capfd: pytest.CaptureFixture[str],
-    ) -> None:
+    ) -> None:  # fmt: skip
         with pytest.raises(hal.CompileError, match="doubled") as caught:
             device.compile(hal_source.source(hal_source.broken))
         error, line = caught.value, hal_source.broken_line
