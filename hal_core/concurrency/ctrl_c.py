@@ -13,19 +13,23 @@ E = TypeVar("E", bound=BaseException)
 _TAKES_MORE = 0x04  # inspect.CO_VARARGS: *args
 
 
-def run_unless_busy(lock: threading.RLock, work: Callable[[], object]) -> None:
-    """Call `work` with the lock held, unless another thread or a caller of this one holds it."""
+def run_unless_busy(lock: threading.RLock, work: Callable[[], object]) -> bool:
+    """Call `work` with the lock held, unless another thread or a caller of this one holds it.
+
+    Returns: whether it was called.
+    """
     if lock._is_owned():  # type: ignore[attr-defined]
-        return
+        return False
     try:
         if not lock.acquire(blocking=False):  # inside, as Ctrl-C may come behind it
-            return
+            return False
         work()
     except BaseException:
         if lock._is_owned():  # type: ignore[attr-defined]
             lock.release()
         raise
     lock.release()
+    return True
 
 
 def run_each(steps: list[Callable[[], object]]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 from weakref import ref
@@ -11,7 +12,15 @@ from hal_core.concurrency import fork_safe_lock, run_unless_busy
 from hal_core.errors import Unsupported
 from hal_core.profiling import events
 from hal_core.profiling.instrumentation import record_queued
-from hal_core.queue import OPERATIONS, Event, Failure, PolledEvent, PolledQueue, copy_by_host
+from hal_core.queue import (
+    OPERATIONS,
+    Event,
+    Failure,
+    PolledEvent,
+    PolledQueue,
+    copy_by_host,
+    watcher,
+)
 from hal_opencl import driver, images
 from hal_opencl.allocator import Opaque, enqueue_copy
 from hal_opencl.driver import COMPLETE, STATUS, TIMED, cl
@@ -70,16 +79,29 @@ def _tell(
 ) -> None:
     """Tell the driver that an event has happened. By a failure it drops what waits, and no more.
 
-    `kept` has the command that waits: PoCL goes to it, also where it has failed before.
+    `kept` has the command that waits: PoCL goes to it, also where it has failed before. Never
+    waits: a thread that adds work may itself wait for what this thread does, in a finalizer.
     """
-    queue = waiting() if event._failure is not None else None
-    if queue is None:
-        user.set_status(_FAILED if event._failure is not None else COMPLETE)
+    if event._failure is None:
+        _set(user, COMPLETE)
         return
-    with queue._gate:
-        if any(one.waited is event for one in list(queue._pending)):
-            queue._drops = True
-        user.set_status(_FAILED)
+    is_told = partial(_is_told, user, event, waiting)
+    if not is_told():
+        watcher.watch(is_told, kept.clear)
+
+
+def _is_told(user: cl.UserEvent, event: Event, waiting: ref[OpenCLQueue]) -> bool:
+    """Tell the driver of a failure, unless a thread gives it work for the queue that waits."""
+    queue = waiting()
+    if queue is not None:
+        return run_unless_busy(queue._gate, partial(queue._drop_behind, event, user))
+    _set(user, _FAILED)
+    return True
+
+
+def _set(user: cl.UserEvent, status: int) -> None:
+    with suppress(cl.Error):  # done before, in a call that Ctrl-C ended
+        user.set_status(status)
 
 
 class OpenCLEvent(PolledEvent):
@@ -189,6 +211,11 @@ class OpenCLQueue(PolledQueue):
         kept += [cl.enqueue_marker(default)]
         default.flush()
         return cl.enqueue_barrier(self.commands, kept)
+
+    def _drop_behind(self, event: Event, user: cl.UserEvent) -> None:
+        if any(one.waited is event for one in list(self._pending)):
+            self._drops = True
+        _set(user, _FAILED)
 
     def look(self) -> None:
         run_unless_busy(self._lock, self._look)

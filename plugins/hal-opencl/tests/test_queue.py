@@ -123,6 +123,24 @@ def test_Q5_events_fail_behind_one_that_has_failed(device):
         one._happen(None)
 
 
+def test_Q8_an_event_fails_while_the_driver_is_given_work(device, monkeypatch):
+    """A finalizer or a handler in that call may wait for the thread that tells of the failure."""
+    (queue, _, fail), made, fill = failing(device), ints(device), cl.enqueue_fill_buffer
+
+    def fails_within(*args):
+        teller = threading.Thread(target=fail, daemon=True)
+        teller.start()
+        teller.join(5)
+        assert not teller.is_alive()
+        return fill(*args)
+
+    monkeypatch.setattr(cl, "enqueue_fill_buffer", fails_within)
+    dropped = made.fill(3, queue=queue)
+    with pytest.raises(hal.DeviceFault, match="launch of nobody"):
+        dropped.wait(20)
+    assert made.numpy().tolist() == [0] * N
+
+
 @pytest.mark.parametrize("seconds", [0, 0.05])
 def test_Q5_the_default_queue_goes_on_after_a_wait_that_fails(device, seconds):
     """PoCL ends the process when commands fail to which nothing refers, as to those in it."""
