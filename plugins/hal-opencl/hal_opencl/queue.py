@@ -8,19 +8,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 from weakref import ref
 
-from hal_core.concurrency import fork_safe_lock, run_unless_busy
+from hal_core.concurrency import run_unless_busy
 from hal_core.errors import Unsupported
 from hal_core.profiling import events
 from hal_core.profiling.instrumentation import record_queued
-from hal_core.queue import (
-    OPERATIONS,
-    Event,
-    Failure,
-    PolledEvent,
-    PolledQueue,
-    copy_by_host,
-    watcher,
-)
+from hal_core.queue import OPERATIONS, Event, Failure, PolledEvent, PolledQueue, copy_by_host
+from hal_core.queue.watcher import watch
 from hal_opencl import driver, images
 from hal_opencl.allocator import Opaque, enqueue_copy
 from hal_opencl.driver import COMPLETE, STATUS, TIMED, cl
@@ -87,14 +80,17 @@ def _tell(
         return
     is_told = partial(_is_told, user, event, waiting)
     if not is_told():
-        watcher.watch(is_told, kept.clear)
+        watch(is_told, kept.clear)
 
 
 def _is_told(user: cl.UserEvent, event: Event, waiting: ref[OpenCLQueue]) -> bool:
-    """Tell the driver of a failure, unless a thread gives it work for the queue that waits."""
+    """Tell the driver of a failure, unless a thread is in a call of the queue that waits.
+
+    PoCL drops what it has behind the wait, and would run what it is given later.
+    """
     queue = waiting()
     if queue is not None:
-        return run_unless_busy(queue._gate, partial(queue._drop_behind, event, user))
+        return run_unless_busy(queue._lock, partial(queue._drop_behind, event, user))
     _set(user, _FAILED)
     return True
 
@@ -154,9 +150,6 @@ class OpenCLQueue(PolledQueue):
         self.last_event: cl.Event | None = None  # of its last launch
         self.last_launched = ""
         self._recordable: Command | None = None  # a copy or fill, if the next event is its end
-        # Held where the driver is given work, or a failure before it: PoCL would run, and not drop,
-        # what comes later. Only calls of the driver are made within it.
-        self._gate = fork_safe_lock()
 
     # -- work
 
@@ -173,26 +166,25 @@ class OpenCLQueue(PolledQueue):
             command = Command(name, keep, waited)
             self._recordable = None
             self._pending.append(command)  # first, as after Ctrl-C the driver may have the work
-            with self._gate:
-                try:
-                    if waited is not None and waited._failure is not None:
-                        self._drops = True
-                    if not (self._drops or self._failure is not None):
-                        command.marker = self.commands
-                        if name == "event" or not events.open_profiles:
-                            command.marker = enqueue(*args)
-                        else:
-                            work = partial(enqueue, *args)
-                            command.marker = record_queued(self, name, waited, work, nbytes)
-                        self.commands.flush()
-                except cl.Error as error:
-                    why = driver.explain(error, name, self.device.name)
-                    command.marker = None
-                    if self._is_default:
-                        self._pending.remove(command)
-                        raise why from None
-                    command.failure = Failure(name, self.name, why)
+            try:
+                if waited is not None and waited._failure is not None:
                     self._drops = True
+                if not (self._drops or self._failure is not None):
+                    command.marker = self.commands
+                    if name == "event" or not events.open_profiles:
+                        command.marker = enqueue(*args)
+                    else:
+                        work = partial(enqueue, *args)
+                        command.marker = record_queued(self, name, waited, work, nbytes)
+                    self.commands.flush()
+            except cl.Error as error:
+                why = driver.explain(error, name, self.device.name)
+                command.marker = None
+                if self._is_default:
+                    self._pending.remove(command)
+                    raise why from None
+                command.failure = Failure(name, self.name, why)
+                self._drops = True
             if name in _RECORDABLE:
                 self._recordable = command
 
@@ -398,7 +390,10 @@ class OpenCLQueue(PolledQueue):
         return fails or event._mark is None
 
     def _may_fail(self) -> bool:
-        """Tell whether work here has failed, or is behind an event that the host tells of."""
+        """Tell whether work here has failed, or is behind an event that the host tells of.
+
+        What a wait keeps is its event, and what the driver waits for.
+        """
         pending = list(self._pending)  # first: a look notes a failure, and then takes out the wait
         waits = any(one.waited and isinstance(one.keep[1], cl.UserEvent) for one in pending)
         return waits or self._drops or self._failure is not None
